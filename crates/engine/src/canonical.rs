@@ -1,0 +1,187 @@
+//! Canonical JSON and content hashes.
+//!
+//! A document's identity is the SHA-256 of its canonical bytes (RFC 8785), and those very bytes are what the database stores and
+//! checks. So two planners that mean the same thing store the same object, a difference is a difference of hashes, and nobody can
+//! swap the content behind an approved hash.
+//!
+//! Source of the idea: Reconfigurator keeps blueprints in some sixteen tables and pays for it with torn reads and full copies;
+//! documents that share what did not change cost only what changed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+/// The SHA-256 of an object's bytes; lower-case hexadecimal in text and JSON.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    /// The hash of these bytes as they are.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// From 32 bytes, as the database hands them back.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The first eight hexadecimal digits, for people.
+    pub fn short(&self) -> String {
+        self.to_string()[..8].to_owned()
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hash({self})")
+    }
+}
+
+/// A text that is not 64 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a content hash has 64 lower-case hexadecimal digits")]
+pub struct NotAHash;
+
+impl FromStr for Hash {
+    type Err = NotAHash;
+    fn from_str(text: &str) -> Result<Self, NotAHash> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return Err(NotAHash);
+        }
+        let value = |digit: u8| match digit {
+            b'0'..=b'9' => Ok(digit - b'0'),
+            b'a'..=b'f' => Ok(digit - b'a' + 10),
+            _ => Err(NotAHash),
+        };
+        let mut bytes = [0u8; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = value(pair[0])? << 4 | value(pair[1])?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+/// The canonical bytes of a value.
+///
+/// # Errors
+/// Only for what JSON can't say (a map whose keys are not text, a number that is not finite); the engine's own documents have
+/// neither.
+pub fn bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json_canonicalizer::to_vec(value)
+}
+
+/// The hash of a value's canonical bytes. Errors as in [`bytes`].
+pub fn hash<T: Serialize + ?Sized>(value: &T) -> Result<Hash, serde_json::Error> {
+    bytes(value).map(|bytes| Hash::of_bytes(&bytes))
+}
+
+/// What an object holds; part of its row, and of nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectKind {
+    /// The root of a blueprint.
+    Root,
+    /// A deployment document.
+    Deployment,
+    /// A node document.
+    Node,
+    /// A barclamp of the catalog.
+    Barclamp,
+    /// A role of the catalog.
+    Role,
+    /// The bytes of a script or template that a role runs.
+    Script,
+    /// A policy of the gate.
+    Policy,
+}
+
+impl ObjectKind {
+    /// The word in the database's `kind` column.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Deployment => "deployment",
+            Self::Node => "node",
+            Self::Barclamp => "barclamp",
+            Self::Role => "role",
+            Self::Script => "script",
+            Self::Policy => "policy",
+        }
+    }
+}
+
+/// Bytes to be stored under their own hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// `sha256(body)`.
+    pub hash: Hash,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// The bytes.
+    pub body: Vec<u8>,
+}
+
+impl Object {
+    /// An object of these bytes.
+    pub fn of_bytes(kind: ObjectKind, body: Vec<u8>) -> Self {
+        Self { hash: Hash::of_bytes(&body), kind, body }
+    }
+
+    /// An object of a value's canonical bytes. Errors as in [`bytes`].
+    pub fn of<T: Serialize + ?Sized>(kind: ObjectKind, value: &T) -> Result<Self, serde_json::Error> {
+        Ok(Self::of_bytes(kind, bytes(value)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn order_of_keys_and_white_space_do_not_matter() {
+        let one: serde_json::Value = serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
+        let two: serde_json::Value = serde_json::from_str(r#"{"a":[true,null],"b":1}"#).unwrap();
+        assert_eq!(hash(&one).unwrap(), hash(&two).unwrap());
+        assert_eq!(bytes(&one).unwrap(), br#"{"a":[true,null],"b":1}"#);
+        assert_ne!(hash(&one).unwrap(), hash(&json!({"a": [true, null], "b": 2})).unwrap());
+    }
+
+    #[test]
+    fn hashes_round_trip_and_refuse_other_text() {
+        let hash = Hash::of_bytes(b"gantry");
+        assert_eq!(hash.to_string().parse::<Hash>().unwrap(), hash);
+        for text in ["", "abc", &"G".repeat(64), &"A".repeat(64)] {
+            assert!(text.parse::<Hash>().is_err());
+        }
+    }
+}

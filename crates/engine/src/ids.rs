@@ -1,0 +1,362 @@
+//! Typed names and ids, so that no node id is ever taken for a deployment's.
+//!
+//! Three kinds exist. *Names* are what people write: short, ASCII, checked once when they are made. *Minted* ids (nodes,
+//! deployments, people) are random and belong to the edit that creates the thing; they are never derived from a name, so that a
+//! deployment that is deleted and made again under its old name is another one, and approvals of the first do not fit the second.
+//! *Derived* ids (noderoles, steps) are hashes of what they name, so that every planner, wherever it runs, finds the same.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// Longest name of a role, barclamp, jig, deployment or action, in bytes.
+pub const MAX_NAME: usize = 96;
+/// Longest fully qualified domain name (RFC 1035), in bytes.
+pub const MAX_FQDN: usize = 253;
+
+/// Why a text is not a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing was given.
+    #[error("a {kind} name must not be empty")]
+    Empty {
+        /// What was to be named.
+        kind: &'static str,
+    },
+    /// Over [`MAX_NAME`] or [`MAX_FQDN`] bytes.
+    #[error("the {kind} name is {length} bytes long; at most {limit} are allowed")]
+    TooLong {
+        /// What was to be named.
+        kind: &'static str,
+        /// Bytes given.
+        length: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// A character that names do not have.
+    #[error("the {kind} name {name:?} has the character {found:?}: use letters, digits, '-', '_' and '.', starting with a letter or digit")]
+    Character {
+        /// What was to be named.
+        kind: &'static str,
+        /// The text given, shortened.
+        name: String,
+        /// The first character that does not fit.
+        found: char,
+    },
+    /// Not the form of a fully qualified domain name.
+    #[error("{name:?} is not a fully qualified domain name: {reason} (an example: web-1.rack1.example.com)")]
+    Fqdn {
+        /// The text given, shortened.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+fn check_name(kind: &'static str, text: &str) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty { kind });
+    }
+    if text.len() > MAX_NAME {
+        return Err(NameError::TooLong { kind, length: text.len(), limit: MAX_NAME });
+    }
+    let wrong = text.char_indices().find(|(at, c)| {
+        let plain = c.is_ascii_alphanumeric();
+        !(plain || (*at > 0 && matches!(c, '-' | '_' | '.')))
+    });
+    match wrong {
+        Some((_, found)) => Err(NameError::Character { kind, name: shortened(text), found }),
+        None => Ok(()),
+    }
+}
+
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident = $kind:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(std::sync::Arc<str>);
+
+        impl $name {
+            /// Checks the text and makes it a name.
+            pub fn parse(text: &str) -> Result<Self, NameError> {
+                check_name($kind, text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The name as it was written.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NameError;
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                Self::parse(text)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = NameError;
+            fn try_from(text: String) -> Result<Self, NameError> {
+                Self::parse(&text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0.to_string()
+            }
+        }
+    )*};
+}
+
+names! {
+    /// A role of a barclamp; unique within what a deployment sees.
+    RoleName = "role";
+    /// A barclamp: a versioned set of roles.
+    BarclampName = "barclamp";
+    /// A jig: the way in which a step is carried out.
+    JigName = "jig";
+    /// A deployment.
+    DeploymentName = "deployment";
+    /// What a step does with its noderole. OpenCrowbar roles have the single action `run`.
+    ActionName = "action";
+    /// An attribute that a role owns or wants.
+    AttribName = "attribute";
+    /// A lane: steps that share a limit on how many run at once.
+    LaneName = "lane";
+}
+
+impl ActionName {
+    /// The only action of a role that declares none.
+    pub fn run() -> Self {
+        Self("run".into())
+    }
+}
+
+/// A node's fully qualified domain name: lower case, at least three labels (OpenCrowbar's rule, so that a cluster's names always
+/// sit under a domain of their own).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Fqdn(std::sync::Arc<str>);
+
+impl Fqdn {
+    /// Checks the text; upper case is folded to lower case, since DNS does not tell them apart.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        if text.is_empty() {
+            return Err(NameError::Empty { kind: "node" });
+        }
+        if text.len() > MAX_FQDN {
+            return Err(NameError::TooLong { kind: "node", length: text.len(), limit: MAX_FQDN });
+        }
+        let folded = text.to_ascii_lowercase();
+        let wrong = |reason: String| Err(NameError::Fqdn { name: shortened(text), reason });
+        let labels: Vec<&str> = folded.split('.').collect();
+        if labels.len() < 3 {
+            return wrong(format!("it has {} of at least 3 labels", labels.len()));
+        }
+        for label in labels {
+            if label.is_empty() {
+                return wrong("a label between two dots is empty".into());
+            }
+            if label.len() > 63 {
+                return wrong(format!("the label {:?} is longer than 63 bytes", shortened(label)));
+            }
+            if let Some(c) = label.chars().find(|c| !(c.is_ascii_alphanumeric() || *c == '-')) {
+                return wrong(format!("the label {:?} has the character {c:?}", shortened(label)));
+            }
+            if label.starts_with('-') || label.ends_with('-') {
+                return wrong(format!("the label {label:?} starts or ends with a hyphen"));
+            }
+        }
+        Ok(Self(folded.into()))
+    }
+
+    /// The whole name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first label, for places where the domain is known.
+    pub fn short(&self) -> &str {
+        self.0.split('.').next().unwrap_or(&self.0)
+    }
+}
+
+impl fmt::Display for Fqdn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Fqdn {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for Fqdn {
+    type Error = NameError;
+    fn try_from(text: String) -> Result<Self, NameError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Fqdn> for String {
+    fn from(name: Fqdn) -> String {
+        name.0.to_string()
+    }
+}
+
+macro_rules! uuids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, uuid::Error> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+    )*};
+}
+
+uuids! {
+    /// A node. Minted by the edit or call that creates it.
+    NodeId;
+    /// A deployment. Minted by the edit that creates it.
+    DeploymentId;
+    /// A noderole. Derived: see [`NoderoleId::of`].
+    NoderoleId;
+    /// A step. Derived: see [`StepId::of`].
+    StepId;
+    /// A person or a service account.
+    PersonId;
+}
+
+/// A UUID (version 8: own content) from the first half of a SHA-256 over length-prefixed parts.
+fn derived(domain: &str, parts: &[&[u8]]) -> Uuid {
+    let mut hash = Sha256::new();
+    for part in std::iter::once(&domain.as_bytes()).chain(parts) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let digest = hash.finalize();
+    let mut half = [0u8; 16];
+    half.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_custom_bytes(half).into_uuid()
+}
+
+impl NoderoleId {
+    /// The id of a role's instance on a node, the same for every planner and for ever.
+    pub fn of(node: NodeId, role: &RoleName, instance: u32) -> Self {
+        Self(derived("noderole", &[node.0.as_bytes(), role.as_str().as_bytes(), &instance.to_be_bytes()]))
+    }
+}
+
+impl StepId {
+    /// The id of one action of a noderole.
+    pub fn of(noderole: NoderoleId, action: &ActionName) -> Self {
+        Self(derived("step", &[noderole.0.as_bytes(), action.as_str().as_bytes()]))
+    }
+}
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub i64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = std::num::ParseIntError;
+            fn from_str(text: &str) -> Result<Self, std::num::ParseIntError> {
+                text.parse().map(Self)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    /// A place in the one line of targets. A step's generation is such a number too.
+    TargetNo;
+    /// A proposal.
+    ProposalId;
+    /// A submission: what is reviewed.
+    SubmissionId;
+    /// A run: one attempt at a step, and its fencing token.
+    RunId;
+    /// A version of the gate's policy.
+    PolicyNo;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_ids_depend_on_every_part() {
+        let (n, m) = (NodeId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
+        let (a, b) = (RoleName::parse("a").unwrap(), RoleName::parse("b").unwrap());
+        let base = NoderoleId::of(n, &a, 0);
+        assert_eq!(base, NoderoleId::of(n, &a, 0));
+        for other in [NoderoleId::of(m, &a, 0), NoderoleId::of(n, &b, 0), NoderoleId::of(n, &a, 1)] {
+            assert_ne!(base, other);
+        }
+    }
+
+    #[test]
+    fn fqdn_says_what_is_wrong() {
+        for (text, part) in [
+            ("web", "1 of at least 3 labels"),
+            ("web.example", "2 of at least 3 labels"),
+            ("web..example.com", "empty"),
+            ("we b.example.com", "' '"),
+            ("-web.example.com", "hyphen"),
+            ("", "empty"),
+        ] {
+            let error = Fqdn::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert_eq!(Fqdn::parse("Web-1.Example.COM").unwrap().as_str(), "web-1.example.com");
+    }
+
+    #[test]
+    fn names_refuse_what_would_break_a_path_or_a_page() {
+        for text in ["", "-x", "a b", "a/b", "é", "<b>", &"x".repeat(97)] {
+            assert!(RoleName::parse(text).is_err(), "{text}");
+        }
+        assert!(RoleName::parse("rebar-api_service.v2").is_ok());
+    }
+}
