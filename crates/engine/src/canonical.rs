@@ -95,12 +95,12 @@ impl<'de> Deserialize<'de> for Hash {
 /// # Errors
 /// Only for what JSON can't say (a map whose keys are not text, a number that is not finite); the engine's own documents have
 /// neither.
-pub fn bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
+pub fn bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
     serde_json_canonicalizer::to_vec(value)
 }
 
 /// The hash of a value's canonical bytes. Errors as in [`bytes`].
-pub fn hash<T: Serialize + ?Sized>(value: &T) -> Result<Hash, serde_json::Error> {
+pub fn hash<T: Serialize>(value: &T) -> Result<Hash, serde_json::Error> {
     bytes(value).map(|bytes| Hash::of_bytes(&bytes))
 }
 
@@ -153,11 +153,15 @@ pub struct Object {
 impl Object {
     /// An object of these bytes.
     pub fn of_bytes(kind: ObjectKind, body: Vec<u8>) -> Self {
-        Self { hash: Hash::of_bytes(&body), kind, body }
+        Self {
+            hash: Hash::of_bytes(&body),
+            kind,
+            body,
+        }
     }
 
     /// An object of a value's canonical bytes. Errors as in [`bytes`].
-    pub fn of<T: Serialize + ?Sized>(kind: ObjectKind, value: &T) -> Result<Self, serde_json::Error> {
+    pub fn of<T: Serialize>(kind: ObjectKind, value: &T) -> Result<Self, serde_json::Error> {
         Ok(Self::of_bytes(kind, bytes(value)?))
     }
 }
@@ -169,11 +173,15 @@ mod tests {
 
     #[test]
     fn order_of_keys_and_white_space_do_not_matter() {
-        let one: serde_json::Value = serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
+        let one: serde_json::Value =
+            serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
         let two: serde_json::Value = serde_json::from_str(r#"{"a":[true,null],"b":1}"#).unwrap();
         assert_eq!(hash(&one).unwrap(), hash(&two).unwrap());
         assert_eq!(bytes(&one).unwrap(), br#"{"a":[true,null],"b":1}"#);
-        assert_ne!(hash(&one).unwrap(), hash(&json!({"a": [true, null], "b": 2})).unwrap());
+        assert_ne!(
+            hash(&one).unwrap(),
+            hash(&json!({"a": [true, null], "b": 2})).unwrap()
+        );
     }
 
     #[test]
