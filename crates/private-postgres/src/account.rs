@@ -1,0 +1,126 @@
+//! The account under which PostgreSQL's programs run.
+//!
+//! *Theory.* An ordinary user's programs run as that user. Root's step down: to the owner of the data folder when there
+//! is one (the data can't be used by anybody else), else to `postgres`, else to `nobody`. Whether that account can
+//! enter a folder is asked of the kernel, by trying it as that account: mode bits alone miss access lists.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::unistd::{Gid, Uid, User, chown, geteuid};
+
+use crate::Error;
+use crate::error::At as _;
+
+/// Who runs PostgreSQL, and who connects.
+#[derive(Debug, Clone)]
+pub(crate) struct Account {
+    /// Runs the server and owns its folder.
+    pub(crate) name: String,
+    /// Connects to it: the account of this process.
+    pub(crate) client: String,
+    step_down: Option<(Uid, Gid)>,
+    uid: Uid,
+}
+
+impl Account {
+    /// Chooses the account for a data folder that may or may not exist.
+    pub(crate) fn choose(data_dir: &Path) -> Result<Self, Error> {
+        let me = geteuid();
+        let client = name_of(me);
+        let owner = std::fs::metadata(data_dir)
+            .ok()
+            .map(|found| Uid::from_raw(found.uid()));
+        if !me.is_root() {
+            return match owner {
+                Some(owner) if owner != me => Err(Error::NotMine {
+                    folder: data_dir.to_owned(),
+                    owner: name_of(owner),
+                    me: client,
+                }),
+                _ => Ok(Self {
+                    name: client.clone(),
+                    client,
+                    step_down: None,
+                    uid: me,
+                }),
+            };
+        }
+        let user = owner
+            .filter(|owner| !owner.is_root())
+            .and_then(|owner| User::from_uid(owner).ok().flatten())
+            .or_else(|| User::from_name("postgres").ok().flatten())
+            .or_else(|| User::from_name("nobody").ok().flatten())
+            .ok_or(Error::NoAccount)?;
+        Ok(Self {
+            name: user.name,
+            client,
+            step_down: Some((user.uid, user.gid)),
+            uid: user.uid,
+        })
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid.as_raw()
+    }
+
+    /// A command that runs as this account, away from folders it may not enter and free of `PG...` settings of the
+    /// caller's environment.
+    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir("/")
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null());
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
+        {
+            command.env_remove(name);
+        }
+        if let Some((uid, gid)) = self.step_down {
+            command.uid(uid.as_raw()).gid(gid.as_raw()).env("HOME", "/");
+        }
+        command
+    }
+
+    /// Gives a path to this account.
+    pub(crate) fn own(&self, path: &Path) -> Result<(), Error> {
+        match self.step_down {
+            Some((uid, gid)) => {
+                chown(path, Some(uid), Some(gid)).at("can't give to the database account:", path)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a folder that this account can't enter.
+    pub(crate) fn require_reach(&self, folder: &Path) -> Result<(), Error> {
+        if self.step_down.is_none() {
+            return Ok(());
+        }
+        let entered = self
+            .command("/bin/sh")
+            .args(["-c", "cd -- \"$1\"", "sh"])
+            .arg(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .at("can't run a shell to look at", folder)?;
+        if entered.success() {
+            return Ok(());
+        }
+        Err(Error::OutOfReach {
+            folder: folder.to_owned(),
+            account: self.name.clone(),
+        })
+    }
+}
+
+fn name_of(uid: Uid) -> String {
+    match User::from_uid(uid) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}

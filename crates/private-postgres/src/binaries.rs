@@ -1,0 +1,127 @@
+//! Finding the installed binaries.
+//!
+//! *Theory.* Distributions keep server binaries out of `PATH`, several versions side by side. All that are found are
+//! kept, best first, because an existing data folder decides which of them may be used.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Error;
+
+/// The oldest major version with everything that the schema uses.
+pub const OLDEST_MAJOR: u32 = 14;
+
+/// One installation's server programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Binaries {
+    pub(crate) dir: PathBuf,
+    pub(crate) major: u32,
+}
+
+impl Binaries {
+    pub(crate) fn initdb(&self) -> PathBuf {
+        self.dir.join("initdb")
+    }
+
+    pub(crate) fn postgres(&self) -> PathBuf {
+        self.dir.join("postgres")
+    }
+
+    fn in_dir(dir: &Path) -> Option<Self> {
+        if !dir.join("initdb").is_file() {
+            return None;
+        }
+        let output = Command::new(dir.join("postgres"))
+            .arg("--version")
+            .output()
+            .ok()?;
+        let major = parse_major(&String::from_utf8_lossy(&output.stdout))?;
+        Some(Self {
+            dir: dir.to_owned(),
+            major,
+        })
+    }
+}
+
+/// Every usable installation, best first. A named folder (argument or `GANTRY_PG_BIN`) is the only one looked at.
+pub(crate) fn find(named: Option<&Path>) -> Result<Vec<Binaries>, Error> {
+    let named = named
+        .map(Path::to_owned)
+        .or_else(|| env::var_os("GANTRY_PG_BIN").map(PathBuf::from));
+    let dirs = match named {
+        Some(dir) => vec![dir],
+        None => usual_dirs(),
+    };
+    let mut found: Vec<Binaries> = Vec::new();
+    for binaries in dirs.iter().filter_map(|dir| Binaries::in_dir(dir)) {
+        if binaries.major >= OLDEST_MAJOR && !found.iter().any(|f| f.major == binaries.major) {
+            found.push(binaries);
+        }
+    }
+    if found.is_empty() {
+        let looked: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+        return Err(Error::NotInstalled {
+            oldest: OLDEST_MAJOR,
+            looked: looked.join(", "),
+        });
+    }
+    Ok(found)
+}
+
+fn usual_dirs() -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = env::split_paths(&path)
+        .filter(|dir| dir.is_absolute())
+        .collect();
+    let mut versioned: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            Some((
+                entry.file_name().to_str()?.parse().ok()?,
+                entry.path().join("bin"),
+            ))
+        })
+        .collect();
+    versioned.sort_by(|a, b| b.0.cmp(&a.0));
+    dirs.extend(versioned.into_iter().map(|(_, dir)| dir));
+    dirs
+}
+
+/// `postgres (PostgreSQL) 15.18 (Debian 15.18-1)`, `postgres (PostgreSQL) 18beta1`.
+fn parse_major(version: &str) -> Option<u32> {
+    let number = version.split("(PostgreSQL)").nth(1)?.trim_start();
+    let digits = number
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(number.len());
+    number[..digits].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn major_of_what_versions_say() {
+        assert_eq!(
+            parse_major("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"),
+            Some(15)
+        );
+        assert_eq!(parse_major("postgres (PostgreSQL) 18beta1\n"), Some(18));
+        assert_eq!(parse_major("postgres (PostgreSQL) 16\n"), Some(16));
+        assert_eq!(parse_major("postgres: command not found"), None);
+    }
+
+    #[test]
+    fn a_named_folder_without_binaries_says_what_to_install() {
+        let empty = tempfile::tempdir().unwrap();
+        let refused = find(Some(empty.path())).unwrap_err().to_string();
+        assert!(refused.contains("apt-get install postgresql"), "{refused}");
+        assert!(
+            refused.contains(&empty.path().display().to_string()),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,358 @@
+//! The folder of a private cluster, and who holds it.
+//!
+//! *Theory.* `lock` (held by this process), `data/` (PostgreSQL's), `socket/`, `start.log` (what the server prints
+//! before its own log is open), `socket-folder` (where the socket is when the path was too long). A Unix socket's path
+//! has at most 107 bytes; deeper folders get a socket folder with an unguessable name in `/tmp`, remembered so that the
+//! next start removes what a killed one left.
+//!
+//! A leftover `postmaster.pid` is believed only as far as `/proc` agrees: process ids recur (in containers, within
+//! seconds), so a process counts as this folder's only when its working directory is the data folder, which a server
+//! process never leaves.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, mkdtemp};
+
+use crate::account::Account;
+use crate::binaries::Binaries;
+use crate::error::At as _;
+use crate::{ADMIN_ROLE, Durability, Error, Settings, configuration};
+
+/// The longest path that a Unix socket's address holds, without its final zero.
+const SOCKET_PATH_LIMIT: usize = 107;
+/// How long a leftover postmaster gets for its fast shutdown, and again for its immediate one.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// An opened and locked folder.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    root: PathBuf,
+    socket_dir: PathBuf,
+    throwaway: bool,
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes or opens the folder and takes its lock.
+    pub(crate) fn open(settings: &Settings, account: &Account) -> Result<Self, Error> {
+        let named = &settings.data_dir;
+        let missing = !named.exists();
+        if missing {
+            make_parents(named)?;
+            private_dir(named)?;
+        }
+        let root = named.canonicalize().at("can't find", named)?;
+        require_ours(&root)?;
+        if let Err(refused) = account.require_reach(root.parent().unwrap_or(&root)) {
+            if missing {
+                let _ = fs::remove_dir(&root);
+            }
+            return Err(refused);
+        }
+        let lock = take_lock(&root)?;
+        account.own(&root.join("lock"))?;
+        account.own(&root)?;
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700))
+            .at("can't close to others:", &root)?;
+        account.require_reach(&root)?;
+        let socket_dir = socket_folder(&root, account)?;
+        let throwaway = settings.durability == Durability::Throwaway;
+        Ok(Self {
+            root,
+            socket_dir,
+            throwaway,
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    pub(crate) fn socket_dir(&self) -> &Path {
+        &self.socket_dir
+    }
+
+    pub(crate) fn start_log(&self) -> PathBuf {
+        self.root.join("start.log")
+    }
+
+    /// The installation whose major version wrote the data; the best one when there are none yet.
+    pub(crate) fn choose_binaries(&self, found: Vec<Binaries>) -> Result<Binaries, Error> {
+        let written = fs::read_to_string(self.data().join("PG_VERSION")).ok();
+        let data = written.and_then(|text| text.trim().parse::<u32>().ok());
+        let installed = found
+            .iter()
+            .map(|b| b.major.to_string())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let chosen = found
+            .into_iter()
+            .find(|b| data.is_none_or(|data| data == b.major));
+        chosen.ok_or(Error::OtherMajor {
+            folder: self.data(),
+            data: data.unwrap_or_default(),
+            installed,
+        })
+    }
+
+    /// Makes the data folder unless it is there. Done beside it and renamed: an interrupted one leaves no half cluster.
+    pub(crate) fn ensure_initialised(
+        &self,
+        binaries: &Binaries,
+        account: &Account,
+        settings: &Settings,
+    ) -> Result<(), Error> {
+        if self.data().join("PG_VERSION").exists() {
+            return Ok(());
+        }
+        let fresh = self.root.join("data.new");
+        if fresh.exists() {
+            fs::remove_dir_all(&fresh).at("can't remove", &fresh)?;
+        }
+        let mut initdb = account.command(binaries.initdb());
+        initdb.arg("--pgdata").arg(&fresh).args([
+            "--username",
+            ADMIN_ROLE,
+            "--encoding=UTF8",
+            "--locale=C",
+        ]);
+        // Host lines are never used: pg_hba.conf is replaced before the first start.
+        initdb.args(["--auth-local=peer", "--auth-host=reject"]);
+        if settings.durability == Durability::Throwaway {
+            initdb.arg("--no-sync");
+        }
+        run(initdb, "initdb", &fresh)?;
+        fs::rename(&fresh, self.data()).at("can't move into place", &fresh)
+    }
+
+    /// Ends a postmaster that a killed holder left on this folder, and removes its lock file when it is nobody's.
+    ///
+    /// Safe because the caller holds the folder's lock: no living Gantry uses that postmaster.
+    pub(crate) fn stop_stale_postmaster(&self) -> Result<(), Error> {
+        let pid_file = self.data().join("postmaster.pid");
+        let Ok(text) = fs::read_to_string(&pid_file) else {
+            return Ok(());
+        };
+        let Some(pid) = text
+            .lines()
+            .next()
+            .and_then(|line| line.trim().parse::<i32>().ok())
+        else {
+            return fs::remove_file(&pid_file).at("can't remove", &pid_file);
+        };
+        if !Path::new("/proc/self/cwd").exists() {
+            // Without /proc PostgreSQL's own check decides; it refuses rather than starting twice.
+            return Ok(());
+        }
+        if self.server_processes().contains(&pid) {
+            tracing::info!(pid, folder = %self.root.display(), "stopping the PostgreSQL that a killed Gantry left");
+            signal(pid, Signal::SIGINT);
+            if !self.wait_until_quiet(STOP_LIMIT) {
+                signal(pid, Signal::SIGQUIT);
+            }
+        }
+        // Backends of a postmaster that was killed end by themselves, but not at once.
+        if !self.wait_until_quiet(STOP_LIMIT) {
+            return Err(Error::NotStopped {
+                pid,
+                seconds: STOP_LIMIT.as_secs(),
+            });
+        }
+        match fs::remove_file(&pid_file) {
+            Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed.at("can't remove", &pid_file),
+        }
+    }
+
+    /// The end of the server's log, for an error message.
+    pub(crate) fn log_tail(&self) -> String {
+        let mut text = tail(&self.start_log());
+        let newest = fs::read_dir(self.data().join("log"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .max_by_key(|entry| entry.metadata().and_then(|found| found.modified()).ok());
+        if let Some(entry) = newest {
+            text.push_str(&tail(&entry.path()));
+        }
+        text
+    }
+
+    fn wait_until_quiet(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while !self.server_processes().is_empty() {
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+
+    /// Every process that has the data folder as its working directory and is a server's.
+    fn server_processes(&self) -> Vec<i32> {
+        let data = self.data();
+        let Ok(processes) = fs::read_dir("/proc") else {
+            return Vec::new();
+        };
+        processes
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+            .filter(|pid| {
+                let process = PathBuf::from(format!("/proc/{pid}"));
+                fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == data)
+                    && fs::read_to_string(process.join("comm"))
+                        .is_ok_and(|comm| comm.trim().starts_with("postgres"))
+            })
+            .collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.socket_dir.starts_with(&self.root) {
+            let _ = fs::remove_dir_all(&self.socket_dir);
+        }
+        if self.throwaway {
+            let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+}
+
+fn make_parents(folder: &Path) -> Result<(), Error> {
+    match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => {
+            fs::create_dir_all(parent).at("can't make", parent)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn private_dir(folder: &Path) -> Result<(), Error> {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(there) if there.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.at("can't make", folder),
+    }
+}
+
+/// An empty folder, or one that has held a private cluster before.
+fn require_ours(root: &Path) -> Result<(), Error> {
+    let mut entries = fs::read_dir(root).at("can't read", root)?;
+    if entries.next().is_none() || root.join("lock").is_file() {
+        return Ok(());
+    }
+    Err(Error::Foreign {
+        folder: root.to_owned(),
+    })
+}
+
+fn take_lock(root: &Path) -> Result<File, Error> {
+    let path = root.join("lock");
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .at("can't open", &path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            return Err(Error::InUse {
+                folder: root.to_owned(),
+                holder: holder.trim().to_owned(),
+            });
+        }
+        Err(TryLockError::Error(refused)) => return Err(refused).at("can't lock", &path),
+    }
+    file.set_len(0).at("can't write", &path)?;
+    writeln!(file, "process {}", std::process::id()).at("can't write", &path)?;
+    Ok(file)
+}
+
+fn socket_folder(root: &Path, account: &Account) -> Result<PathBuf, Error> {
+    let note = root.join("socket-folder");
+    if let Ok(left) = fs::read(&note) {
+        remove_left_socket_folder(Path::new(OsStr::from_bytes(&left)), account);
+        fs::remove_file(&note).at("can't remove", &note)?;
+    }
+    let usual = root.join("socket");
+    let dir = if fits_socket(&usual) {
+        private_dir(&usual)?;
+        usual
+    } else {
+        let template = Path::new("/tmp/gantry-XXXXXX");
+        let short = mkdtemp(template).at("can't make a folder for the socket:", template)?;
+        fs::write(&note, short.as_os_str().as_bytes()).at("can't write", &note)?;
+        account.own(&note)?;
+        short
+    };
+    account.own(&dir)?;
+    Ok(dir)
+}
+
+fn fits_socket(dir: &Path) -> bool {
+    dir.as_os_str().len() + format!("/.s.PGSQL.{}", configuration::PORT).len() <= SOCKET_PATH_LIMIT
+}
+
+/// Removes it only when it is a plain folder of the database's account under the name that we give.
+fn remove_left_socket_folder(left: &Path, account: &Account) {
+    let ours = left.parent() == Some(Path::new("/tmp"))
+        && left
+            .file_name()
+            .is_some_and(|name| name.as_bytes().starts_with(b"gantry-"))
+        && fs::symlink_metadata(left)
+            .is_ok_and(|found| found.is_dir() && found.uid() == account.uid());
+    if ours {
+        let _ = fs::remove_dir_all(left);
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    // It may have ended meanwhile; the wait that follows sees either.
+    let _ = kill(Pid::from_raw(pid), signal);
+}
+
+fn run(mut command: std::process::Command, program: &str, folder: &Path) -> Result<(), Error> {
+    let output = command.output().at("can't run initdb for", folder)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    Err(Error::Program {
+        program: program.to_owned(),
+        status: output.status.to_string(),
+        output: text,
+    })
+}
+
+fn tail(path: &Path) -> String {
+    const BYTES: u64 = 4000;
+    let Ok(mut file) = File::open(path) else {
+        return String::new();
+    };
+    let length = file.metadata().map_or(0, |found| found.len());
+    let mut bytes = Vec::new();
+    if file
+        .seek(SeekFrom::Start(length.saturating_sub(BYTES)))
+        .is_ok()
+    {
+        let _ = file.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

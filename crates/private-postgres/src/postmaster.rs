@@ -1,0 +1,155 @@
+//! The server process.
+//!
+//! *Theory.* It leads its own process group, so that a Ctrl-C in the terminal doesn't end it before Gantry has finished
+//! its work. Its fast shutdown (SIGINT) ends sessions and keeps what is committed; a throwaway one is ended at once
+//! (SIGQUIT), since nobody will read its data again. A throwaway server also has a watcher: a shell that reads from a
+//! pipe whose other end only this process holds. When this process ends in whatever way, the read returns, and the
+//! shell ends the server and removes the folder. Nobody else could: destructors don't run after SIGKILL.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::account::Account;
+use crate::binaries::Binaries;
+use crate::error::At as _;
+use crate::folder::Folder;
+use crate::{Durability, Error, Settings};
+
+/// How long the fast shutdown may take before the immediate one.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// $1 process, $2 folder, $3 socket folder. Bounded: a server that is a zombie nobody reaps must not keep it.
+const WATCH: &str = r#"
+read -r _
+kill -QUIT "$1" 2>/dev/null
+tries=0
+while [ -e "$2/data/postmaster.pid" ] && [ "$tries" -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+rm -rf -- "$2" "$3"
+"#;
+
+/// A started server. Ends with this value.
+#[derive(Debug)]
+pub(crate) struct Postmaster {
+    server: Child,
+    watcher: Option<Child>,
+    shutdown: Signal,
+    ended: bool,
+}
+
+impl Postmaster {
+    pub(crate) fn spawn(
+        binaries: &Binaries,
+        account: &Account,
+        folder: &Folder,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
+        let log_path = folder.start_log();
+        let log = File::create(&log_path).at("can't write", &log_path)?;
+        account.own(&log_path)?;
+        let errors = log.try_clone().at("can't write", &log_path)?;
+        let server = account
+            .command(binaries.postgres())
+            .arg("-D")
+            .arg(folder.data())
+            .stdout(log)
+            .stderr(errors)
+            .process_group(0)
+            .spawn()
+            .at("can't start", &binaries.postgres())?;
+        let shutdown = match settings.durability {
+            Durability::Durable => Signal::SIGINT,
+            Durability::Throwaway => Signal::SIGQUIT,
+        };
+        let mut postmaster = Self {
+            server,
+            watcher: None,
+            shutdown,
+            ended: false,
+        };
+        if settings.durability == Durability::Throwaway {
+            postmaster.watcher = Some(watch(&postmaster.server, folder)?);
+        }
+        Ok(postmaster)
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        if !self.ended {
+            self.ended = !matches!(self.server.try_wait(), Ok(None));
+        }
+        !self.ended
+    }
+
+    pub(crate) fn stop(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        let stopped = self.end_server();
+        // The server is gone, so the watcher has nothing left to do; the folder is removed by its owner.
+        if let Some(mut watcher) = self.watcher.take() {
+            let _ = watcher.kill();
+            let _ = watcher.wait();
+        }
+        stopped
+    }
+
+    fn end_server(&mut self) -> Result<(), Error> {
+        if !self.is_running() {
+            return Ok(());
+        }
+        let pid = i32::try_from(self.server.id()).unwrap_or(i32::MAX);
+        let _ = kill(Pid::from_raw(pid), self.shutdown);
+        if self.wait(STOP_LIMIT) {
+            return Ok(());
+        }
+        let _ = kill(Pid::from_raw(pid), Signal::SIGQUIT);
+        self.wait(Duration::from_secs(10));
+        Err(Error::NotStopped {
+            pid,
+            seconds: STOP_LIMIT.as_secs(),
+        })
+    }
+
+    fn wait(&mut self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while self.is_running() {
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+}
+
+impl Drop for Postmaster {
+    fn drop(&mut self) {
+        if let Err(left) = self.end() {
+            tracing::warn!(error = %left, "the private database was stopped hard");
+        }
+    }
+}
+
+fn watch(server: &Child, folder: &Folder) -> Result<Child, Error> {
+    Command::new("/bin/sh")
+        .args([
+            "-c",
+            WATCH,
+            "gantry-database-watcher",
+            &server.id().to_string(),
+        ])
+        .arg(folder.root())
+        .arg(folder.socket_dir())
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .at("can't watch over", folder.root())
+}
