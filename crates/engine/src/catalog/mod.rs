@@ -47,6 +47,12 @@ pub struct Barclamp {
     /// The jigs that this barclamp declares.
     #[serde(default)]
     pub jigs: BTreeMap<JigName, Jig>,
+    /// The attributes that belong to nodes rather than to a role: a role may want them, and they bring no parent along.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attribs: Vec<Attrib>,
+    /// Whatever else the file says; kept, shown, not interpreted.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub metadata: Value,
 }
 
 /// A way to carry out steps.
@@ -106,7 +112,7 @@ pub struct Role {
     /// What it is.
     #[serde(default)]
     pub flags: Flags,
-    /// Roles whose noderoles become parents.
+    /// Roles whose noderoles become parents; the client role of its jig is among them.
     #[serde(default)]
     pub requires: Vec<RoleName>,
     /// Other names that this role answers to when one is required.
