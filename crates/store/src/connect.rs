@@ -1,0 +1,100 @@
+//! The pool, and what every statement's failure is called.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+/// How to reach the database.
+#[derive(Debug, Clone)]
+pub struct Connecting {
+    /// `postgres://...` of the application's role.
+    pub url: String,
+    /// Most connections of this process.
+    pub connections: u32,
+    /// How long a statement may wait for a connection before it fails.
+    pub wait: Duration,
+}
+
+impl Connecting {
+    /// Ten connections, five seconds' wait.
+    pub fn to(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            connections: 10,
+            wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why a statement did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database could not be asked, or refused.
+    #[error("the database did not answer: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The same, from a statement that went through SeaORM.
+    #[error("the database did not answer: {0}")]
+    Orm(#[from] sea_orm::DbErr),
+    /// A row holds what no statement of ours writes.
+    #[error("row {what} is not what it should be ({reason}): run `gantry verify`")]
+    Corrupt {
+        /// Table and key.
+        what: String,
+        /// What does not fit.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// A row that holds what it can't.
+    pub fn corrupt(what: impl Into<String>, reason: impl ToString) -> Self {
+        Self::Corrupt {
+            what: what.into(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+/// The database, as the application sees it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pool: PgPool,
+    orm: DatabaseConnection,
+}
+
+impl Store {
+    /// Opens the pool; the first statement connects, so a database that is away for a while only delays.
+    ///
+    /// # Errors
+    /// When the URL is none.
+    pub fn open(how: &Connecting) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(&how.url)?
+            .application_name("gantry")
+            // Compiling a claim takes longer than running it.
+            .options([("jit", "off")]);
+        let pool = PgPoolOptions::new()
+            .max_connections(how.connections)
+            .acquire_timeout(how.wait)
+            .connect_lazy_with(options);
+        Ok(Self::over(pool))
+    }
+
+    /// Uses a pool that is there.
+    pub fn over(pool: PgPool) -> Self {
+        let orm = SqlxPostgresConnector::from_sqlx_postgres_pool(pool.clone());
+        Self { pool, orm }
+    }
+
+    /// For statements that are written out.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// For rows.
+    pub fn orm(&self) -> &DatabaseConnection {
+        &self.orm
+    }
+}

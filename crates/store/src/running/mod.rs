@@ -1,0 +1,1 @@
+//! Claim, lease, finish, janitor: how steps move between commits.
