@@ -1,0 +1,191 @@
+//! Two documents compared for people.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::secret::{holds_reference, is_reference, mask};
+use super::{DataError, check_depth, escaped, merge, ordered};
+
+/// What happened to a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// It was not there.
+    Added,
+    /// It is not there any more.
+    Removed,
+    /// It is another.
+    Changed,
+}
+
+/// One difference between two documents, fit to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// A JSON pointer (RFC 6901); empty for the whole document.
+    pub path: String,
+    /// What happened there.
+    pub kind: ChangeKind,
+    /// The value before, secrets masked. None when there was none, or when either side is a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<Value>,
+    /// The value after, secrets masked. None when there is none, or when either side is a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<Value>,
+    /// Whether the value is or holds a secret, so that what is shown is not all that differs.
+    #[serde(default)]
+    pub secret: bool,
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = if self.path.is_empty() {
+            "/"
+        } else {
+            &self.path
+        };
+        let word = match self.kind {
+            ChangeKind::Added => "added",
+            ChangeKind::Removed => "removed",
+            ChangeKind::Changed => "changed",
+        };
+        match (&self.old, &self.new) {
+            (None, None) => write!(f, "{path}: secret {word}"),
+            (None, Some(new)) => write!(f, "{path}: {word} {new}"),
+            (Some(old), None) => write!(f, "{path}: {word} {old}"),
+            (Some(old), Some(new)) => write!(f, "{path}: {old} -> {new}"),
+        }
+    }
+}
+
+/// Every difference between two documents, by path. Objects are entered; lists are values, as everywhere in [`super`].
+///
+/// Where a plain value becomes a secret, or the other way round, neither side is shown: the plain one is likely that secret.
+///
+/// # Errors
+/// [`DataError::TooDeep`] when either is nested too deep.
+pub fn diff(old: &Value, new: &Value) -> Result<Vec<Change>, DataError> {
+    check_depth(old)?;
+    check_depth(new)?;
+    let mut changes = Vec::new();
+    compare(String::new(), Some(old), Some(new), &mut changes);
+    changes.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(changes)
+}
+
+fn compare(path: String, old: Option<&Value>, new: Option<&Value>, changes: &mut Vec<Change>) {
+    if old == new {
+        return;
+    }
+    if let (Some(old), Some(new)) = (old, new)
+        && merge::joins(old, new)
+        && let (Value::Object(old), Value::Object(new)) = (old, new)
+    {
+        for (key, value) in ordered(old) {
+            compare(
+                format!("{path}/{}", escaped(key)),
+                Some(value),
+                new.get(key),
+                changes,
+            );
+        }
+        for (key, value) in ordered(new) {
+            if !old.contains_key(key) {
+                compare(
+                    format!("{path}/{}", escaped(key)),
+                    None,
+                    Some(value),
+                    changes,
+                );
+            }
+        }
+        return;
+    }
+    changes.push(change(path, old, new));
+}
+
+fn change(path: String, old: Option<&Value>, new: Option<&Value>) -> Change {
+    let kind = match (old, new) {
+        (None, _) => ChangeKind::Added,
+        (_, None) => ChangeKind::Removed,
+        _ => ChangeKind::Changed,
+    };
+    let sides = || old.into_iter().chain(new);
+    let hidden = sides().any(is_reference);
+    let shown = |side: Option<&Value>| side.filter(|_| !hidden).map(mask);
+    Change {
+        path,
+        kind,
+        old: shown(old),
+        new: shown(new),
+        secret: sides().any(holds_reference),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_are_pointers_and_come_in_order() {
+        let old = json!({"a": {"x": 1, "gone": true}, "l": [1, 2], "same": {"deep": [1]}});
+        let new = json!({"a": {"x": 2, "b/c~d": {}}, "l": [2], "same": {"deep": [1]}, "z": null});
+        let changes = diff(&old, &new).unwrap();
+        let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "/a/b~1c~0d: added {}",
+                "/a/gone: removed true",
+                "/a/x: 1 -> 2",
+                "/l: [1,2] -> [2]",
+                "/z: added null"
+            ]
+        );
+        for change in &changes {
+            assert_eq!(old.pointer(&change.path), change.old.as_ref());
+            assert_eq!(new.pointer(&change.path), change.new.as_ref());
+        }
+        assert_eq!(diff(&old, &old).unwrap(), []);
+    }
+
+    #[test]
+    fn secrets_are_told_and_never_shown() {
+        let secret = |v: i64| json!({"$secret": "s3cr3t-name", "version": v});
+        let old = json!({"rotated": secret(1), "was_plain": "hunter2", "now_plain": secret(1), "list": [secret(1)], "gone": secret(1)});
+        let new = json!({"rotated": secret(2), "was_plain": secret(1), "now_plain": "hunter3", "list": [secret(2)], "sub": {"k": secret(1)}});
+        let changes = diff(&old, &new).unwrap();
+        assert_eq!(changes.len(), 6);
+        assert!(changes.iter().all(|change| change.secret));
+        let told = serde_json::to_string(&changes).unwrap();
+        assert!(
+            !told.contains("s3cr3t") && !told.contains("hunter"),
+            "{told}"
+        );
+        let rotated = changes
+            .iter()
+            .find(|change| change.path == "/rotated")
+            .unwrap();
+        assert_eq!(rotated.to_string(), "/rotated: secret changed");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_is_told_twice_and_nothing_is_left_out(
+            old in merge::tests::document(),
+            new in merge::tests::document(),
+        ) {
+            let changes = diff(&old, &new).unwrap();
+            proptest::prop_assert_eq!(changes.is_empty(), old == new);
+            let mut paths: Vec<_> = changes.iter().map(|change| &change.path).collect();
+            paths.dedup();
+            proptest::prop_assert_eq!(paths.len(), changes.len());
+            for change in &changes {
+                let (was, is) = (old.pointer(&change.path), new.pointer(&change.path));
+                proptest::prop_assert_ne!(was, is);
+                proptest::prop_assert_eq!(was.is_none(), change.kind == ChangeKind::Added);
+                proptest::prop_assert_eq!(is.is_none(), change.kind == ChangeKind::Removed);
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Laying documents over each other, and taking them apart again.
+
+use serde_json::{Map, Value};
+
+use super::secret::is_reference;
+use super::{DataError, check_depth, kind_of};
+
+/// Whether two values join key by key instead of the second replacing the first.
+pub(super) fn joins(base: &Value, over: &Value) -> bool {
+    base.is_object() && over.is_object() && !is_reference(base) && !is_reference(over)
+}
+
+/// `over` laid on `base`: objects join key by key, everything else (lists and references to secrets included) replaces.
+///
+/// # Errors
+/// [`DataError::TooDeep`] when either is nested too deep.
+pub fn merge(base: &Value, over: &Value) -> Result<Value, DataError> {
+    check_depth(base)?;
+    check_depth(over)?;
+    let mut merged = base.clone();
+    lay(&mut merged, over);
+    Ok(merged)
+}
+
+fn lay(base: &mut Value, over: &Value) {
+    if !joins(base, over) {
+        base.clone_from(over);
+        return;
+    }
+    if let (Value::Object(base), Value::Object(over)) = (base, over) {
+        for (key, value) in over {
+            match base.get_mut(key) {
+                Some(below) => lay(below, value),
+                None => {
+                    base.insert(key.clone(), value.clone());
+                }
+            }
+        }
+    }
+}
+
+/// The least that must be laid over `base` to find all of `new` in it; `None` when it is there already.
+///
+/// What `new` lacks is not mentioned: a difference adds and changes, it never takes away.
+///
+/// # Errors
+/// [`DataError::TooDeep`] when either is nested too deep.
+pub fn difference(base: &Value, new: &Value) -> Result<Option<Value>, DataError> {
+    check_depth(base)?;
+    check_depth(new)?;
+    Ok(beyond(base, new))
+}
+
+fn beyond(base: &Value, new: &Value) -> Option<Value> {
+    if !joins(base, new) {
+        return (base != new).then(|| new.clone());
+    }
+    let (Value::Object(base), Value::Object(new)) = (base, new) else {
+        return None;
+    };
+    let mut found = Map::new();
+    for (key, value) in new {
+        let beyond = match base.get(key) {
+            Some(below) => beyond(below, value),
+            None => Some(value.clone()),
+        };
+        if let Some(value) = beyond {
+            found.insert(key.clone(), value);
+        }
+    }
+    (!found.is_empty()).then_some(Value::Object(found))
+}
+
+/// Whether `inner` can be read out of `outer`: each of its objects' keys is there, and everything else is equal.
+///
+/// Goes no deeper than `inner`, which is taken to be within the limits.
+pub fn contains(outer: &Value, inner: &Value) -> bool {
+    if !joins(outer, inner) {
+        return outer == inner;
+    }
+    match (outer, inner) {
+        (Value::Object(outer), Value::Object(inner)) => inner
+            .iter()
+            .all(|(key, value)| outer.get(key).is_some_and(|found| contains(found, value))),
+        _ => false,
+    }
+}
+
+/// The wall of a run: what it handed back beyond what it was given. An object, empty when there is nothing new.
+///
+/// What the run was given must not include the step's own last wall: a value that comes back unchanged would count as known,
+/// and drop out of the new wall. [`super::visible`] leaves it out for that reason.
+///
+/// # Errors
+/// [`DataError::NotAnObject`] when it handed back anything but an object; the limits of [`super::check`].
+pub fn wall(given: &Value, returned: &Value) -> Result<Value, DataError> {
+    if !returned.is_object() || is_reference(returned) {
+        return Err(DataError::NotAnObject {
+            what: "what a run hands back".into(),
+            found: kind_of(returned),
+        });
+    }
+    super::check(returned)?;
+    Ok(difference(given, returned)?.unwrap_or_else(|| Value::Object(Map::new())))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    /// Few keys and values, so that two documents often meet in the same place.
+    pub(crate) fn document() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (0..3i64).prop_map(Value::from),
+            "[ab]{0,2}".prop_map(Value::from),
+            (1..3i64).prop_map(|v| json!({"$secret": "s", "version": v})),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                1 => proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                3 => proptest::collection::btree_map("[abc~/]", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_difference_adds_is_what_was_missing(base in document(), new in document()) {
+            let missing = difference(&base, &new).unwrap();
+            let whole = match &missing {
+                Some(missing) => merge(&base, missing).unwrap(),
+                None => base.clone(),
+            };
+            prop_assert!(contains(&whole, &new), "{whole} lacks {new}");
+            prop_assert_eq!(missing.is_none(), contains(&base, &new));
+        }
+
+        #[test]
+        fn a_difference_is_least(base in document(), new in document()) {
+            prop_assert_eq!(difference(&new, &new).unwrap(), None);
+            prop_assert_eq!(difference(&merge(&base, &new).unwrap(), &new).unwrap(), None);
+            if let Some(missing) = difference(&base, &new).unwrap() {
+                prop_assert_eq!(difference(&base, &missing).unwrap(), Some(missing));
+            }
+        }
+
+        #[test]
+        fn merging_is_associative_and_idempotent(a in document(), b in document(), c in document()) {
+            let left = merge(&merge(&a, &b).unwrap(), &c).unwrap();
+            let once = merge(&a, &b).unwrap();
+            prop_assert_eq!(merge(&once, &b).unwrap(), once);
+            // A value that is no object forgets what was below it, so grouping matters only where one stands in the middle.
+            if a.is_object() == b.is_object() && !holds_plain(&b) {
+                let right = merge(&a, &merge(&b, &c).unwrap()).unwrap();
+                prop_assert_eq!(left, right);
+            }
+        }
+    }
+
+    fn holds_plain(value: &Value) -> bool {
+        match value {
+            Value::Object(map) if !is_reference(value) => map.values().any(holds_plain),
+            _ => true,
+        }
+    }
+
+    #[test]
+    fn lists_and_secrets_are_replaced_whole() {
+        let base = json!({"l": [1, 2, 3], "s": {"user": "u", "port": 1}, "t": {"$secret": "a", "version": 1}});
+        let over = json!({"l": [9], "s": {"$secret": "b", "version": 2}, "t": {"host": "h"}});
+        assert_eq!(merge(&base, &over).unwrap(), over);
+        assert_eq!(difference(&base, &over).unwrap(), Some(over));
+    }
+
+    #[test]
+    fn null_is_a_value() {
+        assert_eq!(
+            merge(&json!({"a": 1}), &json!({"a": null})).unwrap(),
+            json!({"a": null})
+        );
+        assert_eq!(
+            difference(&json!({}), &json!({"a": null})).unwrap(),
+            Some(json!({"a": null}))
+        );
+    }
+
+    #[test]
+    fn a_wall_is_an_object_and_only_news() {
+        let given = json!({"app": {"port": 80, "name": "web"}});
+        let back = json!({"app": {"port": 8080, "name": "web"}, "pid": 7});
+        assert_eq!(
+            wall(&given, &back).unwrap(),
+            json!({"app": {"port": 8080}, "pid": 7})
+        );
+        assert_eq!(wall(&given, &given).unwrap(), json!({}));
+        for no_object in [
+            json!(null),
+            json!([1]),
+            json!("x"),
+            json!({"$secret": "s", "version": 1}),
+        ] {
+            assert!(matches!(
+                wall(&given, &no_object),
+                Err(DataError::NotAnObject { .. })
+            ));
+        }
+    }
+}

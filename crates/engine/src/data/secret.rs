@@ -1,0 +1,168 @@
+//! References to secrets, and what is shown in their place.
+//!
+//! Documents never hold a secret, only a reference: `{"$secret": "db/admin", "version": 3}`. It is resolved when a run starts, so
+//! its value reaches the worker and nothing else. Two maskings keep it that way: [`mask`] hides references from those who read
+//! data, [`conceal`] takes values that a run printed or handed back out of its wall.
+//!
+//! Any object with the key `$secret` counts as a reference, well formed or not: a half-written one must not be treated as
+//! ordinary data, where its parts would be shown and merged.
+
+use serde_json::{Map, Value};
+
+/// The key that makes an object a reference.
+pub const KEY: &str = "$secret";
+/// What stands in the place of a secret.
+pub const MASK: &str = "(secret)";
+
+/// Shorter plain texts are not searched for: replacing every `1` of a wall hides nothing and ruins it.
+pub const SHORTEST_CONCEALED: usize = 4;
+
+/// A secret's name and version, never its value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SecretRef {
+    /// Its name.
+    pub name: String,
+    /// Which of its values; a rotation is a reviewed edit that raises it.
+    pub version: i64,
+}
+
+/// Whether a value stands for a secret, well formed or not.
+pub fn is_reference(value: &Value) -> bool {
+    value.as_object().is_some_and(|map| map.contains_key(KEY))
+}
+
+/// The reference that a value is. None for anything else, a malformed reference included: [`is_reference`] tells these apart.
+pub fn reference(value: &Value) -> Option<SecretRef> {
+    let map = value.as_object()?;
+    let name = map.get(KEY)?.as_str()?;
+    let version = map.get("version")?.as_i64()?;
+    (map.len() == 2 && !name.is_empty() && version > 0).then(|| SecretRef {
+        name: name.to_owned(),
+        version,
+    })
+}
+
+/// Every well-formed reference in a document, each once, in order. What has to be resolved before a run.
+pub fn references(value: &Value) -> std::collections::BTreeSet<SecretRef> {
+    let mut found = std::collections::BTreeSet::new();
+    collect(value, &mut found);
+    found
+}
+
+fn collect(value: &Value, found: &mut std::collections::BTreeSet<SecretRef>) {
+    if is_reference(value) {
+        found.extend(reference(value));
+        return;
+    }
+    match value {
+        Value::Object(map) => map.values().for_each(|v| collect(v, found)),
+        Value::Array(list) => list.iter().for_each(|v| collect(v, found)),
+        _ => {}
+    }
+}
+
+/// The document with [`MASK`] in the place of every reference.
+pub fn mask(value: &Value) -> Value {
+    if is_reference(value) {
+        return Value::String(MASK.to_owned());
+    }
+    match value {
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(k, v)| (k.clone(), mask(v))).collect())
+        }
+        Value::Array(list) => Value::Array(list.iter().map(mask).collect()),
+        plain => plain.clone(),
+    }
+}
+
+/// Whether a reference is anywhere in a document.
+pub fn holds_reference(value: &Value) -> bool {
+    is_reference(value)
+        || match value {
+            Value::Object(map) => map.values().any(holds_reference),
+            Value::Array(list) => list.iter().any(holds_reference),
+            _ => false,
+        }
+}
+
+/// The document with [`MASK`] for every occurrence of these plain texts: in texts, in keys, and in numbers that are one of them.
+///
+/// Longer texts go first, so that a secret that contains another leaves no remainder. Texts under [`SHORTEST_CONCEALED`] bytes
+/// are passed over.
+pub fn conceal(value: &Value, plain: &[&str]) -> Value {
+    let mut plain: Vec<&str> = plain
+        .iter()
+        .copied()
+        .filter(|text| text.len() >= SHORTEST_CONCEALED)
+        .collect();
+    plain.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
+    concealed(value, &plain)
+}
+
+fn concealed(value: &Value, plain: &[&str]) -> Value {
+    match value {
+        Value::String(text) => Value::String(concealed_text(text, plain)),
+        Value::Number(number) => {
+            let text = number.to_string();
+            match plain.contains(&text.as_str()) {
+                true => Value::String(MASK.to_owned()),
+                false => value.clone(),
+            }
+        }
+        Value::Array(list) => Value::Array(list.iter().map(|v| concealed(v, plain)).collect()),
+        Value::Object(map) => {
+            let entries = map
+                .iter()
+                .map(|(k, v)| (concealed_text(k, plain), concealed(v, plain)));
+            Value::Object(entries.collect::<Map<_, _>>())
+        }
+        Value::Null | Value::Bool(_) => value.clone(),
+    }
+}
+
+fn concealed_text(text: &str, plain: &[&str]) -> String {
+    plain
+        .iter()
+        .fold(text.to_owned(), |text, secret| text.replace(secret, MASK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn half_written_references_are_masked_and_never_resolved() {
+        for value in [
+            json!({"$secret": "db"}),
+            json!({"$secret": "db", "version": 0}),
+            json!({"$secret": 7, "version": 1}),
+            json!({"$secret": "db", "version": 1, "hunter2": "plain"}),
+        ] {
+            assert_eq!(mask(&json!({ "a": value.clone() })), json!({"a": MASK}));
+            assert_eq!(reference(&value), None);
+            assert!(is_reference(&value));
+        }
+        let good =
+            json!({"x": [{"$secret": "db", "version": 2}], "y": {"$secret": "db", "version": 2}});
+        let only = SecretRef {
+            name: "db".into(),
+            version: 2,
+        };
+        assert_eq!(references(&good).into_iter().collect::<Vec<_>>(), [only]);
+        assert!(holds_reference(&good) && !holds_reference(&mask(&good)));
+    }
+
+    #[test]
+    fn concealing_leaves_no_part_of_a_secret() {
+        let wall = json!({"url": "https://u:hunter2-long@h", "hunter2": ["x hunter2 y", 12345, 1], "pin": "123"});
+        let hidden = conceal(&wall, &["hunter2", "hunter2-long", "12345", "123", "1"]);
+        let text = hidden.to_string();
+        assert!(
+            !text.contains("hunter2") && !text.contains("-long") && !text.contains("12345"),
+            "{text}"
+        );
+        assert_eq!(hidden["pin"], json!("123"));
+        assert_eq!(hidden[MASK], json!(["x (secret) y", MASK, 1]));
+    }
+}
