@@ -1,0 +1,108 @@
+//! Programs that outlive what started them.
+//!
+//! # Theory
+//!
+//! Tests start databases, servers and workers; one that is left running holds memory, ports and files on a machine that
+//! believes the run to be over, and is a defect of Gantry (which promises that Ctrl-C stops everything) at least as
+//! often as one of a test. On Linux a process may declare itself the one that orphans below it are handed to. With
+//! that, whatever a step leaves behind, however deep it was started and whatever session it moved to, becomes our own
+//! child, and can be named.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+/// A program that was just told to stop (or whose starter was killed) may take this long.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Orphans below this process become its children from now on.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn adopt() -> anyhow::Result<()> {
+    nix::sys::prctl::set_child_subreaper(true).context("can't adopt orphaned processes")
+}
+
+/// Runs a step, and fails when programs that it started are still there afterwards; ends them.
+///
+/// # Errors
+/// The step's own, else one that names what was left.
+pub(crate) fn none_after(step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let before = children()?;
+    let done = step();
+    let left = await_end(&before)?;
+    let named: Vec<String> = left.iter().map(|pid| format!("{pid} ({})", command_line(*pid))).collect();
+    for pid in &left {
+        end(*pid);
+    }
+    done?;
+    if !named.is_empty() {
+        bail!("left running after the tests: {}", named.join(", "));
+    }
+    Ok(())
+}
+
+fn await_end(before: &[Pid]) -> anyhow::Result<Vec<Pid>> {
+    let started = Instant::now();
+    loop {
+        let left: Vec<Pid> = children()?.into_iter().filter(|pid| !before.contains(pid)).collect();
+        if left.is_empty() || started.elapsed() > PATIENCE {
+            return Ok(left);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The children of this process that run; the ended ones are waited for here, since nobody else will.
+fn children() -> anyhow::Result<Vec<Pid>> {
+    while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        if status == WaitStatus::StillAlive {
+            break;
+        }
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").context("can't list processes")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end between being listed and being read.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        if parent(&stat) == Some(nix::unistd::getpid()) {
+            found.push(Pid::from_raw(pid));
+        }
+    }
+    Ok(found)
+}
+
+/// The parent in a line of `/proc/PID/stat`: the program's name stands in brackets and may hold anything.
+fn parent(stat: &str) -> Option<Pid> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
+}
+
+fn command_line(pid: Pid) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()
+}
+
+fn end(pid: Pid) {
+    // It may end by itself meanwhile: then there is nothing to end.
+    let _ = kill(pid, Signal::SIGTERM);
+    thread::sleep(Duration::from_secs(2));
+    let _ = kill(pid, Signal::SIGKILL);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_is_found_whatever_the_program_is_called() {
+        assert_eq!(parent("12 (a) b) S 7 12 12 0"), Some(Pid::from_raw(7)));
+        assert_eq!(parent("12 (postgres: app) R 1 1"), Some(Pid::from_raw(1)));
+        assert_eq!(parent(""), None);
+    }
+}

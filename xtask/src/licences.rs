@@ -1,0 +1,281 @@
+//! May we ship, and build with, what we depend on?
+//!
+//! # Theory
+//!
+//! The rules are those of `deny.toml`, in cargo-deny's own format, so that who has cargo-deny may use it; this reads the
+//! part of it that we need, offline, and judges what the lock files pin: the crates of `Cargo.lock` for the platforms
+//! that we build for, and the npm packages of the site and of the browser tests. A licence expression must be satisfied
+//! by allowed licences; a package without one fails. Nothing is fetched: set-up has fetched what the build needs.
+//!
+//! The same file names the crates of which one copy alone may be in the tree (two database drivers or two runtimes
+//! would not know of each other's connections and tasks).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use spdx::{Expression, ParseMode};
+
+use crate::command::Step;
+use crate::tree::Tree;
+
+/// Where our WebAssembly runs; the other platform is the one that we build on.
+const BROWSER: &str = "wasm32-unknown-unknown";
+
+/// Checks the tree's lock files.
+///
+/// # Errors
+/// One that names every package with a licence that isn't allowed, and every crate with more copies than one.
+pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
+    let rules: Rules = read_toml(tree, "deny.toml")?;
+    let mut packages = crates(tree)?;
+    for lock in ["xtask/package-lock.json", "end2end/package-lock.json"] {
+        packages.extend(npm_packages(tree, lock)?);
+    }
+    let mut findings: Vec<String> = packages.iter().filter_map(|package| rules.licences.refuse(package)).collect();
+    findings.extend(rules.bans.copies(&read_toml(tree, "Cargo.lock")?));
+
+    if findings.is_empty() {
+        println!(
+            "\n{} packages, all under licences that deny.toml allows; nothing doubled that must be single",
+            packages.len()
+        );
+        return Ok(());
+    }
+    bail!("{}\n(the rules are in deny.toml)", findings.join("\n"))
+}
+
+fn read_toml<T: for<'a> Deserialize<'a>>(tree: &Tree, name: &str) -> anyhow::Result<T> {
+    let text = fs::read_to_string(tree.path(name)).with_context(|| name.to_owned())?;
+    toml::from_str(&text).with_context(|| name.to_owned())
+}
+
+/// The part of cargo-deny's configuration that is checked here.
+#[derive(Deserialize)]
+struct Rules {
+    #[serde(rename = "licenses")]
+    licences: Licences,
+    bans: Bans,
+}
+
+#[derive(Deserialize)]
+struct Licences {
+    allow: BTreeSet<String>,
+    #[serde(default)]
+    exceptions: Vec<Exception>,
+}
+
+/// Licences that one package may have beyond those that all may have.
+#[derive(Deserialize)]
+struct Exception {
+    #[serde(rename = "crate")]
+    package: String,
+    allow: BTreeSet<String>,
+}
+
+/// A dependency and what it says of itself.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Package {
+    name: String,
+    version: String,
+    licence: Option<String>,
+}
+
+impl Licences {
+    /// Why this package can't be used, if so.
+    fn refuse(&self, package: &Package) -> Option<String> {
+        let Package { name, version, licence } = package;
+        let Some(licence) = licence else { return Some(format!("{name} {version} names no licence")) };
+        // Old manifests write "MIT/Apache-2.0".
+        let expression = match Expression::parse_mode(licence, ParseMode::LAX) {
+            Ok(expression) => expression,
+            Err(error) => {
+                return Some(format!("{name} {version}: its licence `{licence}` can't be read: {}", error.reason));
+            }
+        };
+        let extra = self.exceptions.iter().find(|exception| exception.package == *name);
+        let allowed = expression.evaluate(|requirement| {
+            let term = requirement.to_string();
+            self.allow.contains(&term) || extra.is_some_and(|exception| exception.allow.contains(&term))
+        });
+        (!allowed).then(|| format!("{name} {version} is under `{licence}`, which is not allowed"))
+    }
+}
+
+#[derive(Deserialize)]
+struct Bans {
+    #[serde(default)]
+    deny: Vec<Ban>,
+}
+
+#[derive(Deserialize)]
+struct Ban {
+    #[serde(rename = "crate")]
+    package: String,
+    #[serde(default, rename = "deny-multiple-versions")]
+    single: bool,
+}
+
+impl Bans {
+    fn copies(&self, lock: &Lock) -> Vec<String> {
+        let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for package in &lock.package {
+            versions.entry(&package.name).or_default().push(&package.version);
+        }
+        let single = self.deny.iter().filter(|ban| ban.single).map(|ban| ban.package.as_str());
+        single
+            .filter_map(|name| match versions.get(name).map(Vec::as_slice) {
+                Some([_]) => None,
+                Some(several) => Some(format!("Cargo.lock has {name} {}: there must be one", several.join(" and "))),
+                None => Some(format!("Cargo.lock has no {name}, of which there must be one")),
+            })
+            .collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct Lock {
+    package: Vec<Locked>,
+}
+
+#[derive(Deserialize)]
+struct Locked {
+    name: String,
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Crate>,
+    resolve: Resolve,
+}
+
+#[derive(Deserialize)]
+struct Crate {
+    id: String,
+    name: String,
+    version: String,
+    license: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+}
+
+/// The crates that a build for this machine or for the browser uses, tests and build scripts included; our own too.
+fn crates(tree: &Tree) -> anyhow::Result<BTreeSet<Package>> {
+    let about = Step::new(tree, "rustc").args(["-vV"]).output()?;
+    let host = about.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    let mut found = BTreeSet::new();
+    for platform in [host, BROWSER] {
+        let json = Step::cargo(tree)
+            .args(["metadata", "--locked", "--offline", "--format-version=1", "--filter-platform", platform])
+            .output()
+            .context("if a crate isn't there yet: cargo fetch --locked")?;
+        let metadata: Metadata = serde_json::from_str(&json).context("cargo metadata")?;
+        // With a platform, `packages` still lists what other packages of the lock file would need elsewhere.
+        let used: BTreeSet<&str> = metadata.resolve.nodes.iter().map(|node| node.id.as_str()).collect();
+        found.extend(metadata.packages.iter().filter(|one| used.contains(one.id.as_str())).map(|one| Package {
+            name: one.name.clone(),
+            version: one.version.clone(),
+            licence: one.license.clone(),
+        }));
+    }
+    Ok(found)
+}
+
+#[derive(Deserialize)]
+struct NpmLock {
+    packages: BTreeMap<String, NpmPackage>,
+}
+
+#[derive(Deserialize)]
+struct NpmPackage {
+    #[serde(default)]
+    version: String,
+    license: Option<String>,
+}
+
+fn npm_packages(tree: &Tree, path: &str) -> anyhow::Result<Vec<Package>> {
+    let text = fs::read_to_string(tree.path(path)).with_context(|| path.to_owned())?;
+    let lock: NpmLock = serde_json::from_str(&text).with_context(|| path.to_owned())?;
+    let named = lock.packages.into_iter().filter_map(|(place, package)| {
+        // The entry without a place is the folder itself.
+        let (_, name) = place.rsplit_once("node_modules/")?;
+        Some(Package { name: name.to_owned(), version: package.version, licence: package.license })
+    });
+    Ok(named.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> Rules {
+        toml::from_str(
+            r#"
+            [licenses]
+            allow = ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-3-Clause"]
+            exceptions = [{ crate = "axe", allow = ["MPL-2.0"] }]
+            [bans]
+            deny = [{ crate = "sqlx", deny-multiple-versions = true }]
+            "#,
+        )
+        .expect("rules")
+    }
+
+    fn refusal(name: &str, licence: Option<&str>) -> Option<String> {
+        let package =
+            Package { name: name.to_owned(), version: "1.0.0".to_owned(), licence: licence.map(str::to_owned) };
+        rules().licences.refuse(&package)
+    }
+
+    #[test]
+    fn an_expression_is_judged_as_a_whole() {
+        for fine in [
+            "MIT",
+            "MIT OR GPL-3.0-only",
+            "MIT/Apache-2.0",
+            "MIT AND (BSD-3-Clause OR GPL-2.0-only)",
+            "Apache-2.0 WITH LLVM-exception OR GPL-3.0-only",
+        ] {
+            assert_eq!(refusal("a", Some(fine)), None, "{fine}");
+        }
+        for refused in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "MPL-2.0", "AGPL-3.0-or-later"] {
+            let said = refusal("a", Some(refused)).expect("a refusal");
+            assert!(said.contains("a 1.0.0") && said.contains(refused), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_exception_holds_for_its_package_alone() {
+        assert_eq!(refusal("axe", Some("MPL-2.0")), None);
+        assert!(refusal("axle", Some("MPL-2.0")).is_some());
+    }
+
+    #[test]
+    fn a_package_that_says_nothing_or_nonsense_is_refused() {
+        assert!(refusal("a", None).expect("a refusal").contains("names no licence"));
+        assert!(refusal("a", Some("see the file")).expect("a refusal").contains("can't be read"));
+    }
+
+    #[test]
+    fn two_copies_or_none_of_what_must_be_single_are_found() {
+        let lock = |versions: &[&str]| Lock {
+            package: versions
+                .iter()
+                .map(|version| Locked { name: "sqlx".to_owned(), version: (*version).to_owned() })
+                .collect(),
+        };
+        assert!(rules().bans.copies(&lock(&["0.9.0"])).is_empty());
+        assert_eq!(rules().bans.copies(&lock(&["0.8.6", "0.9.0"])).len(), 1);
+        assert_eq!(rules().bans.copies(&lock(&[])).len(), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! Compressed twins of what the site serves.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// The endings of files that get smaller; fonts and pictures are compressed in themselves.
+const PACKED: [&str; 7] = ["css", "html", "js", "json", "svg", "txt", "wasm"];
+
+/// Writes a file of the site and, where it pays, its `.br` and `.gz` twins.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    put(path, bytes)?;
+    if path.extension().is_some_and(|ending| PACKED.iter().any(|packed| ending == *packed)) {
+        put(&twin(path, "br"), &brotli(bytes)?)?;
+        put(&twin(path, "gz"), &gzip(bytes)?)?;
+    }
+    Ok(())
+}
+
+/// What a file weighs, plain and as most browsers get it.
+pub(super) fn sizes(path: &Path) -> anyhow::Result<String> {
+    let size = |path: &Path| fs::metadata(path).map(|about| about.len()).with_context(|| path.display().to_string());
+    Ok(format!("{:>8} bytes, {:>7} as brotli", size(path)?, size(&twin(path, "br"))?))
+}
+
+fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    fs::write(path, bytes).with_context(|| path.display().to_string())
+}
+
+fn twin(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".");
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn brotli(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let parameters =
+        brotli::enc::BrotliEncoderParams { quality: 11, lgwin: 22, size_hint: bytes.len(), ..Default::default() };
+    let mut packed = Vec::new();
+    brotli::BrotliCompress(&mut &bytes[..], &mut packed, &parameters)?;
+    Ok(packed)
+}
+
+fn gzip(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(bytes)?;
+    Ok(packed.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn a_twin_unpacks_to_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = "body { color: red }\n".repeat(100);
+        let file = folder.path().join("pkg/a.css");
+
+        write(&file, text.as_bytes()).expect("written");
+
+        let mut unpacked = Vec::new();
+        let packed = fs::read(twin(&file, "br")).expect("br");
+        brotli::BrotliDecompress(&mut &packed[..], &mut unpacked).expect("brotli");
+        assert_eq!(unpacked, text.as_bytes());
+        assert!(packed.len() < text.len() / 4);
+
+        let mut unpacked = String::new();
+        let gz = fs::File::open(twin(&file, "gz")).expect("gz");
+        flate2::read::GzDecoder::new(gz).read_to_string(&mut unpacked).expect("gzip");
+        assert_eq!(unpacked, text);
+    }
+
+    #[test]
+    fn a_font_has_no_twin() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.woff2");
+        write(&file, b"font").expect("written");
+        assert!(!twin(&file, "br").exists());
+    }
+}

@@ -1,0 +1,199 @@
+//! Everything that must pass before a change is good, in one run, and what each part of it took.
+//!
+//! # Theory
+//!
+//! What fails in seconds comes first, then what most changes break. The first failure ends the run (one part's tests all
+//! run first): what follows rests on it. Each part has a budget, so that the run stays one that people wait for; a part
+//! over its budget is marked and does not fail, since the machine may be the slow one.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt;
+use std::fs;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+
+use crate::command::Step;
+use crate::tree::Tree;
+use crate::{leftovers, lint, site};
+
+/// A part of the run with a budget of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Part {
+    /// Seeing to it that every tool is there, this program included.
+    Tools,
+    /// Format, licences, clippy.
+    Lint,
+    /// Building the server and running its tests.
+    Native,
+    /// Building what the browser loads.
+    Webassembly,
+    /// Driving the console in a browser.
+    Browser,
+}
+
+impl Part {
+    /// What it may take on two cores, starting from nothing but Rust and Node.
+    const fn budget(self) -> Duration {
+        let minutes = match self {
+            Self::Tools | Self::Lint => 10,
+            Self::Native => 30,
+            Self::Webassembly => 8,
+            Self::Browser => 15,
+        };
+        Duration::from_secs(60 * minutes)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Tools => "tools",
+            Self::Lint => "lint",
+            Self::Native => "native",
+            Self::Webassembly => "WebAssembly",
+            Self::Browser => "browser",
+        })
+    }
+}
+
+type Stage = (Part, fn(&Tree) -> anyhow::Result<()>);
+
+const STAGES: [Stage; 6] = [
+    (Part::Tools, tools),
+    (Part::Lint, lint::quick),
+    (Part::Native, native),
+    (Part::Lint, lint::clippy),
+    (Part::Webassembly, site::build),
+    (Part::Browser, browser),
+];
+
+/// Runs the parts named, or all.
+///
+/// # Errors
+/// The first one that came up.
+pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
+    leftovers::adopt()?;
+    let mut times = Times::default();
+    if parts.is_empty() {
+        times.add(Part::Tools, before_this_program());
+    }
+    let mut done = Ok(());
+    for (part, stage) in STAGES {
+        if !parts.is_empty() && !parts.contains(&part) {
+            continue;
+        }
+        let started = Instant::now();
+        done = stage(tree).with_context(|| format!("{part}"));
+        times.add(part, started.elapsed());
+        if done.is_err() {
+            break;
+        }
+    }
+    println!("\n{times}");
+    done
+}
+
+/// What went by since `make` began: compiling this program is a part of getting the tools.
+fn before_this_program() -> Duration {
+    let began = env::var("GANTRY_MAKE_BEGAN").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    began.map_or(Duration::ZERO, |began| now.saturating_sub(began))
+}
+
+fn tools(tree: &Tree) -> anyhow::Result<()> {
+    Step::new(tree, tree.path("scripts/setup")).args(["test"]).run()
+}
+
+fn native(tree: &Tree) -> anyhow::Result<()> {
+    Step::cargo(tree).args(["build", "--locked"]).run()?;
+    leftovers::none_after(|| Step::cargo(tree).args(["test", "--locked", "--no-fail-fast"]).run())
+}
+
+/// The tests in `end2end`, one file after the other: each starts whole Gantries, and two at once would only measure
+/// how they share the processors.
+fn browser(tree: &Tree) -> anyhow::Result<()> {
+    let tests = browser_tests(tree)?;
+    let run = Step::new(tree, "node")
+        .args(["--test", "--test-concurrency=1", "--test-reporter=spec"])
+        .args(tests)
+        .env("GANTRY_BIN", tree.target().join("debug/gantry"))
+        .env("GANTRY_SITE", tree.site());
+    leftovers::none_after(|| run.run())
+}
+
+fn browser_tests(tree: &Tree) -> anyhow::Result<Vec<String>> {
+    let mut tests = Vec::new();
+    for entry in fs::read_dir(tree.path("end2end")).context("end2end")? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".test.mjs") {
+            tests.push(format!("end2end/{name}"));
+        }
+    }
+    // Node would call a run without tests a success.
+    if tests.is_empty() {
+        bail!("no browser tests in end2end");
+    }
+    tests.sort();
+    Ok(tests)
+}
+
+/// What each part took.
+#[derive(Default)]
+struct Times(BTreeMap<Part, Duration>);
+
+impl Times {
+    fn add(&mut self, part: Part, took: Duration) {
+        *self.0.entry(part).or_default() += took;
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<12} {:>8} {:>8}", "part", "took", "budget")?;
+        for (part, took) in &self.0 {
+            let mark = if *took > part.budget() { "  over its budget" } else { "" };
+            writeln!(f, "{part:<12} {:>8} {:>8}{mark}", minutes(*took), minutes(part.budget()))?;
+        }
+        write!(f, "{:<12} {:>8}", "together", minutes(self.0.values().sum()))
+    }
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_in_two_stages_is_one_line_and_over_its_budget_together() {
+        let mut times = Times::default();
+        times.add(Part::Lint, Duration::from_secs(301));
+        times.add(Part::Native, Duration::from_secs(61));
+        times.add(Part::Lint, Duration::from_secs(300));
+
+        let table = times.to_string();
+
+        assert!(table.contains("lint            10:01    10:00  over its budget"), "{table}");
+        assert!(table.contains("native           1:01    30:00\n"), "{table}");
+        assert!(table.contains("together        11:02"), "{table}");
+    }
+
+    #[test]
+    fn without_browser_tests_the_run_fails() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("end2end")).expect("end2end");
+        let tree = Tree::at(folder.path());
+        assert!(browser_tests(&tree).is_err());
+
+        for name in ["b.test.mjs", "a.test.mjs", "lib.mjs"] {
+            fs::write(folder.path().join("end2end").join(name), "").expect("a file");
+        }
+        assert_eq!(browser_tests(&tree).expect("tests"), ["end2end/a.test.mjs", "end2end/b.test.mjs"]);
+    }
+}
