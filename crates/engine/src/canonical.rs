@@ -153,11 +153,7 @@ pub struct Object {
 impl Object {
     /// An object of these bytes.
     pub fn of_bytes(kind: ObjectKind, body: Vec<u8>) -> Self {
-        Self {
-            hash: Hash::of_bytes(&body),
-            kind,
-            body,
-        }
+        Self { hash: Hash::of_bytes(&body), kind, body }
     }
 
     /// An object of a value's canonical bytes. Errors as in [`bytes`].
@@ -173,15 +169,11 @@ mod tests {
 
     #[test]
     fn order_of_keys_and_white_space_do_not_matter() {
-        let one: serde_json::Value =
-            serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
+        let one: serde_json::Value = serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
         let two: serde_json::Value = serde_json::from_str(r#"{"a":[true,null],"b":1}"#).unwrap();
         assert_eq!(hash(&one).unwrap(), hash(&two).unwrap());
         assert_eq!(bytes(&one).unwrap(), br#"{"a":[true,null],"b":1}"#);
-        assert_ne!(
-            hash(&one).unwrap(),
-            hash(&json!({"a": [true, null], "b": 2})).unwrap()
-        );
+        assert_ne!(hash(&one).unwrap(), hash(&json!({"a": [true, null], "b": 2})).unwrap());
     }
 
     #[test]

@@ -49,9 +49,7 @@ pub enum NameError {
         found: char,
     },
     /// Not the form of a fully qualified domain name.
-    #[error(
-        "{name:?} is not a fully qualified domain name: {reason} (an example: web-1.rack1.example.com)"
-    )]
+    #[error("{name:?} is not a fully qualified domain name: {reason} (an example: web-1.rack1.example.com)")]
     Fqdn {
         /// The text given, shortened.
         name: String,
@@ -69,22 +67,14 @@ fn check_name(kind: &'static str, text: &str) -> Result<(), NameError> {
         return Err(NameError::Empty { kind });
     }
     if text.len() > MAX_NAME {
-        return Err(NameError::TooLong {
-            kind,
-            length: text.len(),
-            limit: MAX_NAME,
-        });
+        return Err(NameError::TooLong { kind, length: text.len(), limit: MAX_NAME });
     }
     let wrong = text.char_indices().find(|(at, c)| {
         let plain = c.is_ascii_alphanumeric();
         !(plain || (*at > 0 && matches!(c, '-' | '_' | '.')))
     });
     match wrong {
-        Some((_, found)) => Err(NameError::Character {
-            kind,
-            name: shortened(text),
-            found,
-        }),
+        Some((_, found)) => Err(NameError::Character { kind, name: shortened(text), found }),
         None => Ok(()),
     }
 }
@@ -181,19 +171,10 @@ impl Fqdn {
             return Err(NameError::Empty { kind: "node" });
         }
         if text.len() > MAX_FQDN {
-            return Err(NameError::TooLong {
-                kind: "node",
-                length: text.len(),
-                limit: MAX_FQDN,
-            });
+            return Err(NameError::TooLong { kind: "node", length: text.len(), limit: MAX_FQDN });
         }
         let folded = text.to_ascii_lowercase();
-        let wrong = |reason: String| {
-            Err(NameError::Fqdn {
-                name: shortened(text),
-                reason,
-            })
-        };
+        let wrong = |reason: String| Err(NameError::Fqdn { name: shortened(text), reason });
         let labels: Vec<&str> = folded.split('.').collect();
         if labels.len() < 3 {
             return wrong(format!("it has {} of at least 3 labels", labels.len()));
@@ -203,19 +184,10 @@ impl Fqdn {
                 return wrong("a label between two dots is empty".into());
             }
             if label.len() > 63 {
-                return wrong(format!(
-                    "the label {:?} is longer than 63 bytes",
-                    shortened(label)
-                ));
+                return wrong(format!("the label {:?} is longer than 63 bytes", shortened(label)));
             }
-            if let Some(c) = label
-                .chars()
-                .find(|c| !(c.is_ascii_alphanumeric() || *c == '-'))
-            {
-                return wrong(format!(
-                    "the label {:?} has the character {c:?}",
-                    shortened(label)
-                ));
+            if let Some(c) = label.chars().find(|c| !(c.is_ascii_alphanumeric() || *c == '-')) {
+                return wrong(format!("the label {:?} has the character {c:?}", shortened(label)));
             }
             if label.starts_with('-') || label.ends_with('-') {
                 return wrong(format!("the label {label:?} starts or ends with a hyphen"));
@@ -312,24 +284,14 @@ fn derived(domain: &str, parts: &[&[u8]]) -> Uuid {
 impl NoderoleId {
     /// The id of a role's instance on a node, the same for every planner and for ever.
     pub fn of(node: NodeId, role: &RoleName, instance: u32) -> Self {
-        Self(derived(
-            "noderole",
-            &[
-                node.0.as_bytes(),
-                role.as_str().as_bytes(),
-                &instance.to_be_bytes(),
-            ],
-        ))
+        Self(derived("noderole", &[node.0.as_bytes(), role.as_str().as_bytes(), &instance.to_be_bytes()]))
     }
 }
 
 impl StepId {
     /// The id of one action of a noderole.
     pub fn of(noderole: NoderoleId, action: &ActionName) -> Self {
-        Self(derived(
-            "step",
-            &[noderole.0.as_bytes(), action.as_str().as_bytes()],
-        ))
+        Self(derived("step", &[noderole.0.as_bytes(), action.as_str().as_bytes()]))
     }
 }
 
@@ -378,11 +340,7 @@ mod tests {
         let (a, b) = (RoleName::parse("a").unwrap(), RoleName::parse("b").unwrap());
         let base = NoderoleId::of(n, &a, 0);
         assert_eq!(base, NoderoleId::of(n, &a, 0));
-        for other in [
-            NoderoleId::of(m, &a, 0),
-            NoderoleId::of(n, &b, 0),
-            NoderoleId::of(n, &a, 1),
-        ] {
+        for other in [NoderoleId::of(m, &a, 0), NoderoleId::of(n, &b, 0), NoderoleId::of(n, &a, 1)] {
             assert_ne!(base, other);
         }
     }
@@ -400,10 +358,7 @@ mod tests {
             let error = Fqdn::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
-        assert_eq!(
-            Fqdn::parse("Web-1.Example.COM").unwrap().as_str(),
-            "web-1.example.com"
-        );
+        assert_eq!(Fqdn::parse("Web-1.Example.COM").unwrap().as_str(), "web-1.example.com");
     }
 
     #[test]

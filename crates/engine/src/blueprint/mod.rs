@@ -1,1 +1,109 @@
-//! blueprint
+//! Blueprints compared, and turned into work.
+//!
+//! Three views of "from this blueprint to that", each derived from the hashes of the two roots, so each costs what differs:
+//!
+//! * [`changes`]: the documents that differ, by hash. A submission lists them and a commit may change nothing else.
+//! * [`Difference`](difference::Difference): the same for people, down to single values.
+//! * [`Projection`](projection::Projection): the same for the annealer: steps that come, run again or change their place.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::canonical::{self, Hash};
+use crate::cluster::RootDoc;
+use crate::ids::{DeploymentId, NodeId};
+
+pub mod difference;
+pub mod projection;
+
+pub use difference::{Difference, difference};
+pub use projection::{Projection, project};
+
+/// A document that differs between two blueprints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum DocumentChange {
+    /// A deployment's.
+    Deployment {
+        /// Which.
+        id: DeploymentId,
+        /// None: it is new.
+        old: Option<Hash>,
+        /// None: it goes.
+        new: Option<Hash>,
+    },
+    /// A node's.
+    Node {
+        /// Which.
+        id: NodeId,
+        /// None: it is new.
+        old: Option<Hash>,
+        /// None: it goes.
+        new: Option<Hash>,
+    },
+}
+
+/// The documents in which two roots differ: deployments first, each kind in the order of ids.
+pub fn changes(old: &RootDoc, new: &RootDoc) -> Vec<DocumentChange> {
+    let deployments =
+        differing(&old.deployments, &new.deployments).map(|(id, old, new)| DocumentChange::Deployment { id, old, new });
+    let nodes = differing(&old.nodes, &new.nodes).map(|(id, old, new)| DocumentChange::Node { id, old, new });
+    deployments.chain(nodes).collect()
+}
+
+/// The hash that stands for a change as a whole: of the list of its documents.
+///
+/// # Errors
+/// Never for lists made by [`changes`]; the type comes from the writer.
+pub fn change_hash(changes: &[DocumentChange]) -> Result<Hash, serde_json::Error> {
+    canonical::hash(&changes)
+}
+
+fn differing<'m, K: Ord + Copy>(
+    old: &'m BTreeMap<K, Hash>,
+    new: &'m BTreeMap<K, Hash>,
+) -> impl Iterator<Item = (K, Option<Hash>, Option<Hash>)> + 'm {
+    let (mut left, mut right) = (old.iter().peekable(), new.iter().peekable());
+    let mut next = move || {
+        let (l, r) = (left.peek().map(|(k, _)| **k), right.peek().map(|(k, _)| **k));
+        let key = l.into_iter().chain(r).min()?;
+        let take = |side: Option<K>| side == Some(key);
+        let was = if take(l) { left.next().map(|(_, hash)| *hash) } else { None };
+        let is = if take(r) { right.next().map(|(_, hash)| *hash) } else { None };
+        Some((key, was, is))
+    };
+    std::iter::from_fn(move || next()).filter(|(_, was, is)| was != is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    proptest! {
+        #[test]
+        fn changes_are_exactly_what_differs(
+            old in prop::collection::btree_map(0u128..20, 0u8..3, 0..12),
+            new in prop::collection::btree_map(0u128..20, 0u8..3, 0..12),
+        ) {
+            let root = |map: &BTreeMap<u128, u8>| RootDoc {
+                nodes: map.iter().map(|(k, v)| (NodeId(Uuid::from_u128(*k)), Hash::of_bytes(&[*v]))).collect(),
+                ..RootDoc::default()
+            };
+            let found: BTreeMap<NodeId, (Option<Hash>, Option<Hash>)> = changes(&root(&old), &root(&new))
+                .into_iter()
+                .map(|change| match change {
+                    DocumentChange::Node { id, old, new } => (id, (old, new)),
+                    DocumentChange::Deployment { .. } => unreachable!("there are no deployments"),
+                })
+                .collect();
+            let (old, new) = (root(&old), root(&new));
+            for id in old.nodes.keys().chain(new.nodes.keys()) {
+                let (was, is) = (old.nodes.get(id).copied(), new.nodes.get(id).copied());
+                prop_assert_eq!(found.get(id).copied(), (was != is).then_some((was, is)));
+            }
+        }
+    }
+}

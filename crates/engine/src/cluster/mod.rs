@@ -1,1 +1,20 @@
-//! cluster
+//! The cluster as people mean it: deployments, nodes, and the noderoles that bind roles to nodes.
+//!
+//! Two shapes of one thing. The **documents** ([`document`]) are the truth of intent: what a blueprint stores under its hashes.
+//! The **skeleton** ([`skeleton`]) is what planning needs of them, without data, small enough for a browser, and indexed for the
+//! questions that binding asks.
+//!
+//! Invariants of both:
+//! * deployments form one tree under *system*;
+//! * a node belongs to exactly one deployment and carries noderoles of it and of its ancestors only;
+//! * there is one noderole for a node, role and instance, and its id is derived from these three;
+//! * every edge of a noderole leads to one that exists, and ranks rise along edges, so the graph has no cycle.
+
+pub mod document;
+pub mod skeleton;
+
+pub use document::{
+    Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
+    RootDoc,
+};
+pub use skeleton::{Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole};

@@ -1,1 +1,458 @@
-//! gate
+//! The gate: whether a submission may become the next target.
+//!
+//! A pure function of facts ([`evaluate`]). It is asked by the page that shows why a button is off and, inside the commit's
+//! transaction, by the commit itself; a trigger in the database checks the hard core of it once more. There is no way round it and
+//! no flag that loosens it: a rule without facts counts as broken.
+//!
+//! Rules, after what strong review systems enforce and where others were bypassed:
+//!
+//! * the submission is the newest of its proposal, and the proposal is open;
+//! * nothing inside its base changed since, and it was made in this life of the database (epoch);
+//! * it was made under the policy that is in force;
+//! * it changes something, and every edit takes effect;
+//! * enough people approved it: each person's last verdict counts, authors' never, and only those of people who may review at this
+//!   very moment;
+//! * nobody's last word asks for changes or rejects it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{PersonId, PolicyNo, SubmissionId};
+
+/// Most approvals that a policy may ask for.
+pub const MAX_APPROVALS: u32 = 20;
+
+/// What makes a change riskier than others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// A destructive step runs.
+    Destructive,
+    /// Something that is applied runs again.
+    Rerun,
+    /// A noderole goes.
+    Removal,
+    /// A node changes hands between deployments that stand side by side.
+    Move,
+}
+
+impl Risk {
+    /// The word in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Destructive => "destructive",
+            Self::Rerun => "rerun",
+            Self::Removal => "removal",
+            Self::Move => "move",
+        }
+    }
+}
+
+/// What the gate asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Approvals that every change needs; at least 1.
+    pub approvals: u32,
+    /// Approvals that changes of a risk class need; the highest counts.
+    #[serde(default)]
+    pub by_risk: BTreeMap<Risk, u32>,
+}
+
+/// A policy that can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a policy asks for 1 to {MAX_APPROVALS} approvals, and this one asks for {found}: review is mandatory")]
+pub struct PolicyError {
+    /// What it asks for.
+    pub found: u32,
+}
+
+impl Policy {
+    /// Refuses policies under which nothing would need a review.
+    ///
+    /// # Errors
+    /// [`PolicyError`].
+    pub fn check(&self) -> Result<(), PolicyError> {
+        let asked = std::iter::once(self.approvals).chain(self.by_risk.values().copied());
+        match asked.into_iter().find(|n| !(1..=MAX_APPROVALS).contains(n)) {
+            Some(found) => Err(PolicyError { found }),
+            None => Ok(()),
+        }
+    }
+
+    /// How many approvals a change with these risks needs.
+    pub fn approvals_for(&self, risks: &BTreeSet<Risk>) -> u32 {
+        let by_risk = risks.iter().filter_map(|risk| self.by_risk.get(risk).copied());
+        by_risk.chain([self.approvals]).max().unwrap_or(MAX_APPROVALS).max(1)
+    }
+}
+
+/// What a person says of a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictKind {
+    /// It may be committed.
+    Approve,
+    /// Not like this.
+    RequestChanges,
+    /// Not at all.
+    Reject,
+}
+
+impl VerdictKind {
+    /// The word in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::RequestChanges => "request_changes",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+/// A verdict, in the order in which they were given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Who.
+    pub person: PersonId,
+    /// What.
+    pub kind: VerdictKind,
+}
+
+/// A person as the gate sees them now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reviewer {
+    /// Who.
+    pub id: PersonId,
+    /// For messages.
+    pub name: String,
+    /// Whether they are a human, enabled, and may review this deployment.
+    pub eligible: bool,
+}
+
+/// What the gate looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Which submission.
+    pub submission: SubmissionId,
+    /// Whether its proposal is open and this is its newest version.
+    pub newest: bool,
+    /// Whether an edit is refused, or nothing would change.
+    pub unresolved: Option<String>,
+    /// Deployments of its base that changed since, by name, and by which target.
+    pub moved_base: Vec<(String, i64)>,
+    /// Documents that it changes and that another target changed first, by name.
+    pub moved_documents: Vec<String>,
+    /// Whether it was made in this life of the database.
+    pub same_epoch: bool,
+    /// The policy that it was made under, and the one in force.
+    pub policy: (PolicyNo, PolicyNo),
+    /// How many approvals it needs under the policy in force.
+    pub approvals_needed: u32,
+    /// Everybody who edited it.
+    pub authors: BTreeSet<PersonId>,
+    /// All verdicts, oldest first.
+    pub verdicts: Vec<Verdict>,
+    /// Everybody who gave a verdict or could.
+    pub people: Vec<Reviewer>,
+}
+
+/// The gate's rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// The newest submission of an open proposal.
+    Newest,
+    /// Every edit takes effect and something changes.
+    Resolved,
+    /// Nothing inside the base changed.
+    Base,
+    /// Made in this life of the database.
+    Epoch,
+    /// Made under the policy in force.
+    Policy,
+    /// Enough approvals.
+    Approvals,
+    /// Nobody objects.
+    Objections,
+}
+
+/// A rule and whether it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleState {
+    /// Which.
+    pub rule: Rule,
+    /// Whether it holds.
+    pub holds: bool,
+    /// What an operator should read; says what to do if it does not hold.
+    pub text: String,
+}
+
+/// What the gate says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateState {
+    /// Every rule, in a fixed order.
+    pub rules: Vec<RuleState>,
+    /// Approvals that count.
+    pub approvals: u32,
+    /// Approvals that are needed.
+    pub needed: u32,
+    /// Names of those who could approve and have not.
+    pub can_approve: Vec<String>,
+}
+
+impl GateState {
+    /// Whether the submission may be committed.
+    pub fn is_open(&self) -> bool {
+        !self.rules.is_empty() && self.rules.iter().all(|rule| rule.holds)
+    }
+
+    /// The first rule that does not hold.
+    pub fn closed_by(&self) -> Option<&RuleState> {
+        self.rules.iter().find(|rule| !rule.holds)
+    }
+}
+
+/// Why a person may not give a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoVerdict {
+    /// They wrote part of it.
+    #[error("you wrote part of this change, so somebody else has to review it")]
+    Author,
+    /// They are no reviewer here.
+    #[error("your account may not review this deployment: ask an administrator for the reviewer permission")]
+    NotAReviewer,
+    /// It is not the newest any more.
+    #[error("this version of the change was replaced or is closed: look at the newest one")]
+    NotNewest,
+}
+
+/// Whether a person may give a verdict.
+///
+/// # Errors
+/// The reason why not.
+pub fn may_judge(facts: &Facts, person: PersonId) -> Result<(), NoVerdict> {
+    if facts.authors.contains(&person) {
+        return Err(NoVerdict::Author);
+    }
+    if !facts.people.iter().any(|p| p.id == person && p.eligible) {
+        return Err(NoVerdict::NotAReviewer);
+    }
+    if !facts.newest {
+        return Err(NoVerdict::NotNewest);
+    }
+    Ok(())
+}
+
+/// Evaluates every rule on these facts.
+pub fn evaluate(facts: &Facts) -> GateState {
+    let last: BTreeMap<PersonId, VerdictKind> = facts.verdicts.iter().map(|v| (v.person, v.kind)).collect();
+    let counts = |person: &PersonId| {
+        !facts.authors.contains(person) && facts.people.iter().any(|p| p.id == *person && p.eligible)
+    };
+    let by_kind = |kind: VerdictKind| last.iter().filter(move |(_, k)| **k == kind).map(|(person, _)| person);
+    let approving: BTreeSet<PersonId> = by_kind(VerdictKind::Approve).filter(|p| counts(p)).copied().collect();
+    let can_approve: Vec<String> = facts
+        .people
+        .iter()
+        .filter(|p| p.eligible && !facts.authors.contains(&p.id) && !approving.contains(&p.id))
+        .map(|p| p.name.clone())
+        .collect();
+    // At most one approval for each person, so the number fits.
+    let approvals = u32::try_from(approving.len()).unwrap_or(u32::MAX);
+    let needed = facts.approvals_needed.max(1);
+    let rules = vec![
+        newest(facts),
+        resolved(facts),
+        base(facts),
+        epoch(facts),
+        policy(facts),
+        enough(approvals, needed, &can_approve),
+        objections(facts, &last),
+    ];
+    GateState { rules, approvals, needed, can_approve }
+}
+
+fn state(rule: Rule, broken: Option<String>, holds: &str) -> RuleState {
+    RuleState { rule, holds: broken.is_none(), text: broken.unwrap_or_else(|| holds.to_owned()) }
+}
+
+fn newest(facts: &Facts) -> RuleState {
+    let broken = (!facts.newest).then(|| "A newer version replaced this one, or the proposal is closed".to_owned());
+    state(Rule::Newest, broken, "Newest version of an open proposal")
+}
+
+fn resolved(facts: &Facts) -> RuleState {
+    state(Rule::Resolved, facts.unresolved.clone(), "Every edit takes effect")
+}
+
+fn base(facts: &Facts) -> RuleState {
+    let deployments = facts.moved_base.iter().map(|(name, target)| format!("{name} (target {target})"));
+    let documents = facts.moved_documents.iter().map(|name| format!("{name} (taken by another change)"));
+    let moved: Vec<String> = deployments.chain(documents).collect();
+    let broken = (!moved.is_empty()).then(|| {
+        format!(
+            "Planned on an older state: {} changed since. Submit again to plan on what is there now",
+            moved.join(", ")
+        )
+    });
+    state(Rule::Base, broken, "Base unchanged since planning")
+}
+
+fn epoch(facts: &Facts) -> RuleState {
+    let broken =
+        (!facts.same_epoch).then(|| "Made before the database was restored from a backup: submit it again".to_owned());
+    state(Rule::Epoch, broken, "Made in this life of the database")
+}
+
+fn policy(facts: &Facts) -> RuleState {
+    let (made, now) = facts.policy;
+    let broken = (made != now).then(|| format!("Made under policy {made}; policy {now} is in force. Submit it again"));
+    state(Rule::Policy, broken, &format!("Policy {now}"))
+}
+
+fn enough(approvals: u32, needed: u32, can_approve: &[String]) -> RuleState {
+    let counted = format!("{approvals} of {needed} approvals");
+    let broken = (approvals < needed).then(|| {
+        let who = if can_approve.is_empty() {
+            "Nobody who may review is left: give somebody else the reviewer permission".to_owned()
+        } else {
+            format!("Can act: {}", can_approve.join(", "))
+        };
+        format!("{counted}. {who}")
+    });
+    state(Rule::Approvals, broken, &counted)
+}
+
+fn objections(facts: &Facts, last: &BTreeMap<PersonId, VerdictKind>) -> RuleState {
+    let objecting = facts.people.iter().filter(|p| {
+        p.eligible
+            && !facts.authors.contains(&p.id)
+            && last.get(&p.id).is_some_and(|kind| *kind != VerdictKind::Approve)
+    });
+    let names: Vec<&str> = objecting.map(|p| p.name.as_str()).collect();
+    let broken = (!names.is_empty())
+        .then(|| format!("{} asked for changes or rejected it: change it, or let them decide again", names.join(", ")));
+    state(Rule::Objections, broken, "Nobody objects")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    fn person(n: u128) -> PersonId {
+        PersonId(Uuid::from_u128(n))
+    }
+
+    fn facts() -> Facts {
+        let reviewer = |n: u128, name: &str| Reviewer { id: person(n), name: name.into(), eligible: true };
+        Facts {
+            submission: SubmissionId(41),
+            newest: true,
+            unresolved: None,
+            moved_base: Vec::new(),
+            moved_documents: Vec::new(),
+            same_epoch: true,
+            policy: (PolicyNo(3), PolicyNo(3)),
+            approvals_needed: 1,
+            authors: [person(1)].into(),
+            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve }],
+            people: vec![reviewer(1, "ada"), reviewer(2, "bo"), reviewer(3, "cy")],
+        }
+    }
+
+    fn closed_by(facts: &Facts) -> Option<Rule> {
+        evaluate(facts).closed_by().map(|rule| rule.rule)
+    }
+
+    #[test]
+    fn opens_with_another_persons_approval() {
+        assert_eq!(closed_by(&facts()), None);
+    }
+
+    #[test]
+    fn each_rule_closes_it_alone() {
+        let changed = |change: &dyn Fn(&mut Facts)| {
+            let mut facts = facts();
+            change(&mut facts);
+            closed_by(&facts)
+        };
+        assert_eq!(changed(&|f| f.newest = false), Some(Rule::Newest));
+        assert_eq!(changed(&|f| f.unresolved = Some("edit 2".into())), Some(Rule::Resolved));
+        assert_eq!(changed(&|f| f.moved_base.push(("web".into(), 32))), Some(Rule::Base));
+        assert_eq!(changed(&|f| f.moved_documents.push("n1".into())), Some(Rule::Base));
+        assert_eq!(changed(&|f| f.same_epoch = false), Some(Rule::Epoch));
+        assert_eq!(changed(&|f| f.policy.1 = PolicyNo(4)), Some(Rule::Policy));
+        assert_eq!(changed(&|f| f.approvals_needed = 2), Some(Rule::Approvals));
+        assert_eq!(changed(&|f| f.people[1].eligible = false), Some(Rule::Approvals));
+        assert_eq!(changed(&|f| f.people.clear()), Some(Rule::Approvals));
+        assert_eq!(
+            changed(&|f| f.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject })),
+            Some(Rule::Objections)
+        );
+    }
+
+    #[test]
+    fn an_authors_approval_never_counts() {
+        let mut facts = facts();
+        facts.verdicts = vec![Verdict { person: person(1), kind: VerdictKind::Approve }];
+        assert_eq!(closed_by(&facts), Some(Rule::Approvals));
+        assert_eq!(may_judge(&facts, person(1)), Err(NoVerdict::Author));
+    }
+
+    #[test]
+    fn the_last_word_counts_and_only_once() {
+        let mut facts = facts();
+        facts.approvals_needed = 2;
+        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::Approve });
+        assert_eq!(closed_by(&facts), Some(Rule::Approvals), "one person approving twice is one approval");
+        facts.approvals_needed = 1;
+        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::RequestChanges });
+        assert_eq!(closed_by(&facts), Some(Rule::Approvals), "who takes an approval back no longer approves");
+    }
+
+    #[test]
+    fn policies_without_review_are_refused() {
+        let policy = |approvals, destructive| Policy { approvals, by_risk: [(Risk::Destructive, destructive)].into() };
+        assert!(policy(0, 1).check().is_err());
+        assert!(policy(1, 0).check().is_err());
+        assert!(policy(1, 2).check().is_ok());
+        assert_eq!(policy(1, 2).approvals_for(&[Risk::Rerun, Risk::Destructive].into()), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn never_open_without_enough_eligible_others(
+            needed in 0u32..4,
+            authors in prop::collection::btree_set(0u128..5, 1..3),
+            verdicts in prop::collection::vec((0u128..5, 0..3u8), 0..12),
+            eligible in prop::collection::vec(any::<bool>(), 5),
+        ) {
+            let kind = |k| [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject][usize::from(k)];
+            let mut facts = facts();
+            facts.approvals_needed = needed;
+            facts.authors = authors.iter().map(|n| person(*n)).collect();
+            facts.verdicts = verdicts.iter().map(|(p, k)| Verdict { person: person(*p), kind: kind(*k) }).collect();
+            facts.people = eligible
+                .iter()
+                .enumerate()
+                .map(|(n, eligible)| Reviewer { id: person(n as u128), name: n.to_string(), eligible: *eligible })
+                .collect();
+            let mut approving = 0;
+            let mut objecting = 0;
+            for n in 0..5u128 {
+                let last = verdicts.iter().rev().find(|(p, _)| *p == n).map(|(_, k)| kind(*k));
+                if authors.contains(&n) || !eligible[n as usize] {
+                    continue;
+                }
+                approving += u32::from(last == Some(VerdictKind::Approve));
+                objecting += u32::from(last.is_some_and(|k| k != VerdictKind::Approve));
+            }
+            prop_assert_eq!(evaluate(&facts).is_open(), approving >= needed.max(1) && objecting == 0);
+        }
+    }
+}

@@ -1,1 +1,26 @@
-//! plan
+//! Planning: from a person's edits to an exact change.
+//!
+//! ```text
+//! edits, skeleton, catalog --resolve--> Effects --materialise(blueprint)--> Blueprint
+//! ```
+//!
+//! [`resolve`](resolve::resolve) decides everything there is to decide: what comes along, where it goes, what it waits for and why.
+//! Its answer, the [`Effects`](effects::Effects), is what people review in words and what server and browser compare by hash.
+//! [`materialise`](materialise::materialise) only writes down: it turns effects into the documents of a new blueprint. Nothing is
+//! left to choose at run time.
+//!
+//! Invariants:
+//! * An edit either takes effect as a whole or is refused with a reason and leaves nothing behind.
+//! * The order of edits is the order of their numbers; the same edits on the same skeleton give the same effects, to the byte.
+//! * An edit never changes what another deployment's sibling means (its base): see [`base`].
+
+pub mod base;
+pub mod edit;
+pub mod effects;
+pub mod materialise;
+pub mod resolve;
+
+pub use edit::{Edit, NumberedEdit};
+pub use effects::{Effects, Refusal};
+pub use materialise::materialise;
+pub use resolve::resolve;

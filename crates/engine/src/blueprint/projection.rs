@@ -1,0 +1,296 @@
+//! The projection: what a change means for the annealer's rows.
+//!
+//! Documents are the truth of intent; rows follow from them. A commit writes the projection of the difference between the old root
+//! and the new, and nothing else writes intent. Because it is pure, rebuilding all rows from a blueprint is the same function with
+//! an empty blueprint on the left, and that is how a database is verified.
+//!
+//! A step runs again when what it was told by reviewed intent is another than before: its role's content, its own data, its
+//! deployment's data for the role, or a re-run that somebody asked for. Edges and rank alone don't make it run. A role may say that
+//! changed data is no reason ([`OnChange::Keep`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::DocumentChange;
+use crate::canonical::{self, Hash};
+use crate::catalog::{
+    Catalog, CatalogError, JigClass, Join, LaneMode, Needs, OnChange, OnError, Place, Role, RunPolicy,
+};
+use crate::cluster::{Blueprint, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use crate::ids::{ActionName, DeploymentId, JigName, LaneName, NodeId, NoderoleId, StepId};
+
+/// What a change means for the annealer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Projection {
+    /// Steps that come or change, in the order of rank, then id: parents before children.
+    pub steps: Vec<StepIntent>,
+    /// Noderoles that are no longer meant.
+    pub removed: Vec<NoderoleId>,
+}
+
+/// What is meant for a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepIntent {
+    /// Derived from noderole and action.
+    pub id: StepId,
+    /// Whose it is.
+    pub noderole: NoderoleId,
+    /// Where.
+    pub node: NodeId,
+    /// Role and instance.
+    pub key: NoderoleKey,
+    /// Where it is bound.
+    pub deployment: DeploymentId,
+    /// Which action of the noderole.
+    pub action: ActionName,
+    /// The role's content.
+    pub role: Hash,
+    /// What the wrapper on the node compares: role, own data, the deployment's data for the role, and re-runs.
+    pub content: Hash,
+    /// Topological.
+    pub rank: u32,
+    /// Limits it shares.
+    pub lane: LaneIntent,
+    /// How it is carried out.
+    pub jig: JigName,
+    /// The class of that.
+    pub jig_class: JigClass,
+    /// Whether it loses data and runs once for each generation.
+    pub destructive: bool,
+    /// Whether it is ACTIVE as soon as its join holds, without a run.
+    pub instant: bool,
+    /// What else its role asks for.
+    pub run: RunPolicy,
+    /// What it waits for.
+    pub parents: Vec<(StepId, EdgeKind)>,
+    /// What the change means for its progress.
+    pub change: StepChange,
+}
+
+/// A lane as a step wants it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaneIntent {
+    /// Unique in the deployment.
+    pub name: LaneName,
+    /// None: no limit.
+    pub max_running: Option<u32>,
+    /// How it fills.
+    pub mode: LaneMode,
+}
+
+/// What a change means for a step's progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepChange {
+    /// It did not exist.
+    New,
+    /// It runs again, for this reason.
+    Rerun(RerunCause),
+    /// It keeps its progress.
+    Keep,
+}
+
+/// Why a reviewed change makes a step run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RerunCause {
+    /// Somebody asked for it.
+    Asked,
+    /// Its role has another content.
+    RoleChanged,
+    /// Its own data or the deployment's data for its role changed.
+    DataChanged,
+}
+
+impl RerunCause {
+    /// The words in the step's `cause` column.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Asked => "asked for",
+            Self::RoleChanged => "role changed",
+            Self::DataChanged => "data changed",
+        }
+    }
+}
+
+impl StepIntent {
+    /// What an ERROR of it stops.
+    pub fn freezes_node(&self) -> bool {
+        self.run.on_error == OnError::Node
+    }
+
+    /// What it needs of its node.
+    pub fn needs(&self) -> Needs {
+        self.run.needs
+    }
+
+    /// Where it happens.
+    pub fn place(&self) -> Place {
+        self.run.place
+    }
+
+    /// When its parents are enough.
+    pub fn join(&self) -> Join {
+        self.run.join
+    }
+}
+
+/// What the difference between two blueprints means for the annealer.
+///
+/// # Errors
+/// When the catalog lacks a role that the new blueprint pins.
+pub fn project(
+    old: &Blueprint,
+    new: &Blueprint,
+    changes: &[DocumentChange],
+    catalog: &Catalog,
+) -> Result<Projection, CatalogError> {
+    let mut found = Projection::default();
+    let mut done = BTreeSet::new();
+    for change in changes {
+        let DocumentChange::Node { id, .. } = change else { continue };
+        let (was, is) = (old.nodes.get(id).map(|n| &*n.doc), new.nodes.get(id).map(|n| &*n.doc));
+        project_node(old, new, was, is, catalog, &mut found)?;
+        done.insert(*id);
+    }
+    project_role_data(old, new, changes, &done, catalog, &mut found)?;
+    found.steps.sort_by_key(|step| (step.rank, step.id));
+    Ok(found)
+}
+
+fn project_node(
+    old: &Blueprint,
+    new: &Blueprint,
+    was: Option<&NodeDoc>,
+    is: Option<&NodeDoc>,
+    catalog: &Catalog,
+    found: &mut Projection,
+) -> Result<(), CatalogError> {
+    for (key, noderole) in is.into_iter().flat_map(|node| &node.noderoles) {
+        let Some(node) = is else { continue };
+        let before = was.and_then(|node| node.noderoles.get(key));
+        let role_was = before.and_then(|n| role_doc(old, n, key));
+        let role_is = role_doc(new, noderole, key);
+        let change = step_change(catalog.role(noderole.role)?, before, noderole, role_was, role_is);
+        if before != Some(noderole) || change != StepChange::Keep {
+            found.steps.push(intent(node, key, noderole, role_is, change, catalog)?);
+        }
+    }
+    for (key, _) in was.into_iter().flat_map(|node| &node.noderoles) {
+        if let Some(node) = was
+            && !is.is_some_and(|n| n.noderoles.contains_key(key))
+        {
+            found.removed.push(key.id(node.id));
+        }
+    }
+    Ok(())
+}
+
+/// Noderoles whose own documents stayed, but whose deployment says something else about their role.
+fn project_role_data(
+    old: &Blueprint,
+    new: &Blueprint,
+    changes: &[DocumentChange],
+    done: &BTreeSet<NodeId>,
+    catalog: &Catalog,
+    found: &mut Projection,
+) -> Result<(), CatalogError> {
+    let mut touched = BTreeMap::new();
+    for change in changes {
+        let DocumentChange::Deployment { id, .. } = change else { continue };
+        let (Some(was), Some(is)) = (old.deployments.get(id), new.deployments.get(id)) else { continue };
+        for (name, role) in &is.doc.roles {
+            let before = was.doc.roles.get(name);
+            if before.is_some_and(|before| before.data != role.data) {
+                touched.insert((*id, name.clone()), (before, role));
+            }
+        }
+    }
+    if touched.is_empty() {
+        return Ok(());
+    }
+    for (id, node) in &new.nodes {
+        if done.contains(id) {
+            continue;
+        }
+        for (key, noderole) in &node.doc.noderoles {
+            let Some((was, is)) = touched.get(&(noderole.deployment, key.role.clone())) else { continue };
+            let role = catalog.role(noderole.role)?;
+            let change = step_change(role, Some(noderole), noderole, *was, Some(is));
+            found.steps.push(intent(&node.doc, key, noderole, Some(is), change, catalog)?);
+        }
+    }
+    Ok(())
+}
+
+fn role_doc<'b>(blueprint: &'b Blueprint, noderole: &NoderoleDoc, key: &NoderoleKey) -> Option<&'b DeploymentRoleDoc> {
+    blueprint.deployments.get(&noderole.deployment)?.doc.roles.get(&key.role)
+}
+
+fn step_change(
+    role: &Role,
+    before: Option<&NoderoleDoc>,
+    after: &NoderoleDoc,
+    role_was: Option<&DeploymentRoleDoc>,
+    role_is: Option<&DeploymentRoleDoc>,
+) -> StepChange {
+    let Some(before) = before else { return StepChange::New };
+    if before.reruns != after.reruns {
+        return StepChange::Rerun(RerunCause::Asked);
+    }
+    if role.run.on_change == OnChange::Keep {
+        return StepChange::Keep;
+    }
+    if before.role != after.role {
+        return StepChange::Rerun(RerunCause::RoleChanged);
+    }
+    let told = |data: Option<&DeploymentRoleDoc>| data.map(|d| d.data.clone()).unwrap_or_else(|| serde_json::json!({}));
+    if before.data != after.data || told(role_was) != told(role_is) {
+        return StepChange::Rerun(RerunCause::DataChanged);
+    }
+    StepChange::Keep
+}
+
+fn intent(
+    node: &NodeDoc,
+    key: &NoderoleKey,
+    noderole: &NoderoleDoc,
+    role_doc: Option<&DeploymentRoleDoc>,
+    change: StepChange,
+    catalog: &Catalog,
+) -> Result<StepIntent, CatalogError> {
+    let role = catalog.role(noderole.role)?;
+    let (action, id) = (ActionName::run(), key.id(node.id));
+    let (name, max_running, mode) = role.lane();
+    let parents = noderole.parents.iter().map(|edge| (StepId::of(edge.parent, &action), edge.kind));
+    Ok(StepIntent {
+        id: StepId::of(id, &action),
+        noderole: id,
+        node: node.id,
+        key: key.clone(),
+        deployment: noderole.deployment,
+        role: noderole.role,
+        content: content(noderole, role_doc)?,
+        rank: noderole.rank,
+        lane: LaneIntent { name, max_running, mode },
+        jig: role.jig.clone(),
+        jig_class: role.jig_class.clone(),
+        destructive: role.flags.destructive,
+        instant: role.flags.milestone && role.jig_class == JigClass::Noop,
+        run: RunPolicy { exclusive: role.run.exclusive && !node.phantom, ..role.run.clone() },
+        parents: parents.collect(),
+        change,
+        action,
+    })
+}
+
+/// What the node's ledger compares with: reviewed intent alone, never walls.
+fn content(noderole: &NoderoleDoc, role: Option<&DeploymentRoleDoc>) -> Result<Hash, CatalogError> {
+    let parts = (noderole.role, noderole.reruns, &noderole.data, role.map(|r| &r.data));
+    canonical::hash(&parts).map_err(|e| CatalogError::Unreadable {
+        kind: "noderole document",
+        hash: noderole.role,
+        reason: e.to_string(),
+    })
+}

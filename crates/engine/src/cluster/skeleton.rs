@@ -1,0 +1,179 @@
+//! The skeleton: what planning asks of a cluster, and nothing more.
+//!
+//! It leaves out data, so it can go to a browser and be compared by what matters there: who is bound where, in which deployment,
+//! after whom. Nodes that have no document yet are part of it, since people bind them.
+//!
+//! The index by deployment and role name answers the one question that binding asks over and over, "who in this deployment answers
+//! to that name?", without a walk over all nodes. Among several, the first by node name is taken: OpenCrowbar took an arbitrary
+//! one, which nobody can explain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::document::{Blueprint, EdgeDoc, NoderoleKey};
+use crate::canonical::Hash;
+use crate::catalog::{Catalog, CatalogError};
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
+
+/// What planning sees of a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Skeleton {
+    /// All deployments.
+    pub deployments: BTreeMap<DeploymentId, SkeletonDeployment>,
+    /// All nodes, those without intent too.
+    pub nodes: BTreeMap<NodeId, SkeletonNode>,
+    /// Names that a deployment's noderoles answer to. Derived: [`Skeleton::index`].
+    #[serde(skip)]
+    answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
+    /// Where each noderole is. Derived.
+    #[serde(skip)]
+    places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
+}
+
+/// A noderole that answers to a name, in the order in which binding prefers them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answer {
+    /// The node's name, which decides.
+    pub fqdn: Fqdn,
+    /// The node.
+    pub node: NodeId,
+    /// The noderole there.
+    pub key: NoderoleKey,
+}
+
+/// A deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkeletonDeployment {
+    /// Unique.
+    pub name: DeploymentName,
+    /// None for *system*.
+    pub parent: Option<DeploymentId>,
+    /// Its phantom node.
+    pub phantom: NodeId,
+    /// What it pins.
+    pub barclamps: BTreeMap<BarclampName, Hash>,
+    /// Roles that may be bound here, by content.
+    pub roles: BTreeMap<RoleName, Hash>,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkeletonNode {
+    /// Its name.
+    pub fqdn: Fqdn,
+    /// Where it belongs.
+    pub deployment: DeploymentId,
+    /// Whether it stands for a deployment.
+    pub phantom: bool,
+    /// What it carries.
+    pub noderoles: BTreeMap<NoderoleKey, SkeletonNoderole>,
+}
+
+/// A noderole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkeletonNoderole {
+    /// Where it was bound.
+    pub deployment: DeploymentId,
+    /// The role's content.
+    pub role: Hash,
+    /// Longest way from a root.
+    pub rank: u32,
+    /// What it waits for.
+    pub parents: Vec<EdgeDoc>,
+}
+
+impl Skeleton {
+    /// The skeleton of a blueprint and of the nodes that have no document yet.
+    ///
+    /// # Errors
+    /// When the catalog lacks a role that a noderole pins.
+    pub fn of(
+        blueprint: &Blueprint,
+        bare: impl IntoIterator<Item = (NodeId, Fqdn, DeploymentId)>,
+        catalog: &Catalog,
+    ) -> Result<Self, CatalogError> {
+        let deployments = blueprint.deployments.iter().map(|(id, stored)| {
+            let doc = &stored.doc;
+            let deployment = SkeletonDeployment {
+                name: doc.name.clone(),
+                parent: doc.parent,
+                phantom: doc.phantom,
+                barclamps: doc.barclamps.clone(),
+                roles: doc.roles.iter().map(|(name, role)| (name.clone(), role.role)).collect(),
+            };
+            (*id, deployment)
+        });
+        let nodes = blueprint.nodes.iter().map(|(id, stored)| {
+            let doc = &stored.doc;
+            let noderoles = doc.noderoles.iter().map(|(key, noderole)| {
+                let noderole = SkeletonNoderole {
+                    deployment: noderole.deployment,
+                    role: noderole.role,
+                    rank: noderole.rank,
+                    parents: noderole.parents.clone(),
+                };
+                (key.clone(), noderole)
+            });
+            let node = SkeletonNode {
+                fqdn: doc.fqdn.clone(),
+                deployment: doc.deployment,
+                phantom: doc.phantom,
+                noderoles: noderoles.collect(),
+            };
+            (*id, node)
+        });
+        let mut skeleton = Self { deployments: deployments.collect(), nodes: nodes.collect(), ..Self::default() };
+        for (id, fqdn, deployment) in bare {
+            let node = SkeletonNode { fqdn, deployment, phantom: false, noderoles: BTreeMap::new() };
+            skeleton.nodes.entry(id).or_insert(node);
+        }
+        skeleton.index(catalog)?;
+        Ok(skeleton)
+    }
+
+    /// Builds the index; to be called after deserializing.
+    ///
+    /// # Errors
+    /// When the catalog lacks a role that a noderole pins.
+    pub fn index(&mut self, catalog: &Catalog) -> Result<(), CatalogError> {
+        self.answering.clear();
+        self.places.clear();
+        for (id, node) in &self.nodes {
+            for (key, noderole) in &node.noderoles {
+                self.places.insert(key.id(*id), (*id, key.clone()));
+                for name in catalog.role(noderole.role)?.names() {
+                    let answer = Answer { fqdn: node.fqdn.clone(), node: *id, key: key.clone() };
+                    self.answering.entry((noderole.deployment, name.clone())).or_default().insert(answer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who in this deployment answers to the name, the preferred one first.
+    pub fn answering(&self, deployment: DeploymentId, name: &RoleName) -> impl Iterator<Item = &Answer> {
+        // The key is owned by the map; a lookup clones two words and a reference count.
+        self.answering.get(&(deployment, name.clone())).into_iter().flatten()
+    }
+
+    /// Where a noderole is.
+    pub fn place(&self, id: NoderoleId) -> Option<&(NodeId, NoderoleKey)> {
+        self.places.get(&id)
+    }
+
+    /// A deployment and its ancestors, nearest first. Bounded by the number of deployments, so a broken tree ends too.
+    pub fn chain(&self, deployment: DeploymentId) -> Vec<DeploymentId> {
+        let mut chain = Vec::new();
+        let mut next = Some(deployment);
+        while let Some(id) = next {
+            if chain.contains(&id) {
+                break;
+            }
+            let Some(found) = self.deployments.get(&id) else { break };
+            chain.push(id);
+            next = found.parent;
+        }
+        chain
+    }
+}

@@ -1,0 +1,85 @@
+//! The base of a change: what it was planned upon, and what it writes.
+//!
+//! A review is worth something only while what it looked at is still so. What a plan for a deployment looks at are the deployment,
+//! its ancestors (whose roles serve as parents and whose barclamps it uses) and its descendants. Each deployment carries the number
+//! of the target that last changed it; a submission notes these numbers, and a commit inside them voids it. A sibling's does not.
+//!
+//! A deployment counts as changed when its document changes, when a noderole bound in it comes, goes or changes, when a node arrives
+//! in it or leaves it sideways, and when a deployment below it comes or goes. A node that moves *down* from it does not change it:
+//! what the node carries for it stays, so nothing that a plan reads becomes different. That matters, because new nodes wait in
+//! *system*, and every first binding takes one from there; otherwise each of them would void every review in the cluster. Two changes
+//! that take the same node are told apart by the node's own document, whose old hash a submission lists.
+
+use std::collections::BTreeSet;
+
+use super::effects::Effects;
+use crate::blueprint::DocumentChange;
+use crate::cluster::{Blueprint, Skeleton};
+use crate::ids::{DeploymentId, NodeId};
+
+/// The deployments that a plan for `deployment` with these effects rests upon.
+pub fn base(skeleton: &Skeleton, deployment: DeploymentId, effects: &Effects) -> BTreeSet<DeploymentId> {
+    let mut base: BTreeSet<DeploymentId> = skeleton.chain(deployment).into_iter().collect();
+    let below = skeleton.deployments.keys().filter(|id| skeleton.chain(**id).contains(&deployment));
+    base.extend(below);
+    for moved in &effects.moved {
+        base.extend(skeleton.chain(moved.from));
+        base.extend(skeleton.chain(moved.to));
+    }
+    base
+}
+
+/// The deployments that a change writes.
+pub fn written(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) -> BTreeSet<DeploymentId> {
+    let mut written = BTreeSet::new();
+    for change in changes {
+        match change {
+            DocumentChange::Deployment { id, .. } => {
+                written.insert(*id);
+                let came_or_went = old.deployments.contains_key(id) != new.deployments.contains_key(id);
+                if came_or_went {
+                    let known = new.deployments.get(id).or_else(|| old.deployments.get(id));
+                    written.extend(known.and_then(|d| d.doc.parent));
+                }
+            }
+            DocumentChange::Node { id, .. } => node_writes(old, new, *id, &mut written),
+        }
+    }
+    written
+}
+
+fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTreeSet<DeploymentId>) {
+    let (before, after) = (old.nodes.get(&id).map(|n| &n.doc), new.nodes.get(&id).map(|n| &n.doc));
+    let (from, to) = (before.map(|n| n.deployment), after.map(|n| n.deployment));
+    if from != to {
+        written.extend(to);
+        let down = from.zip(to).is_some_and(|(from, to)| is_below(new, to, from));
+        if !down {
+            written.extend(from);
+        }
+    }
+    let keys: BTreeSet<_> = [before, after].into_iter().flatten().flat_map(|node| node.noderoles.keys()).collect();
+    for key in keys {
+        let was = before.and_then(|n| n.noderoles.get(key));
+        let is = after.and_then(|n| n.noderoles.get(key));
+        if was != is {
+            written.extend([was, is].into_iter().flatten().map(|n| n.deployment));
+        }
+    }
+}
+
+fn is_below(blueprint: &Blueprint, deployment: DeploymentId, above: DeploymentId) -> bool {
+    let mut next = Some(deployment);
+    let mut left = blueprint.deployments.len();
+    while let Some(id) = next {
+        if id == above {
+            return true;
+        }
+        if left == 0 {
+            return false;
+        }
+        left -= 1;
+        next = blueprint.deployments.get(&id).and_then(|d| d.doc.parent);
+    }
+    false
+}

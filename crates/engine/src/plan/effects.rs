@@ -1,0 +1,215 @@
+//! Effects: everything that a proposal's edits come to.
+//!
+//! They are complete (a blueprint follows from them without another choice), explained (each entry names the edit that asked for it
+//! or what brought it along) and comparable (canonical JSON; server and browser agree by hash).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::canonical::{self, Hash};
+use crate::cluster::{EdgeDoc, NoderoleKey};
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
+
+/// What a proposal's edits come to, in the order in which it was decided.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Effects {
+    /// New deployments, parents first.
+    pub deployments: Vec<NewDeployment>,
+    /// Barclamps that deployments begin to use, or use in another version.
+    pub barclamps: Vec<BarclampUse>,
+    /// Roles that become bindable.
+    pub roles: Vec<NewRole>,
+    /// Data of roles in deployments.
+    pub role_data: Vec<RoleData>,
+    /// Nodes that change their deployment.
+    pub moved: Vec<Moved>,
+    /// New noderoles, parents before children.
+    pub bound: Vec<Bound>,
+    /// Data of noderoles.
+    pub noderole_data: Vec<NoderoleData>,
+    /// Noderoles that run again because an edit says so.
+    pub reruns: Vec<Rerun>,
+    /// Edits that can't take effect.
+    pub refused: Vec<Refusal>,
+}
+
+impl Effects {
+    /// Whether nothing would change.
+    pub fn is_empty(&self) -> bool {
+        // Every field is named, so that a new one can't be forgotten here.
+        let Self { deployments, barclamps, roles, role_data, moved, bound, noderole_data, reruns, refused: _ } = self;
+        deployments.is_empty()
+            && barclamps.is_empty()
+            && roles.is_empty()
+            && role_data.is_empty()
+            && moved.is_empty()
+            && bound.is_empty()
+            && noderole_data.is_empty()
+            && reruns.is_empty()
+    }
+
+    /// The hash by which two planners agree.
+    ///
+    /// # Errors
+    /// For data that canonical JSON can't say.
+    pub fn hash(&self) -> Result<Hash, serde_json::Error> {
+        canonical::hash(self)
+    }
+}
+
+/// Why something is part of the effects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+pub enum Why {
+    /// A person asked for it.
+    Asked {
+        /// By this edit.
+        edit: u32,
+    },
+    /// It comes along with something else.
+    Brought {
+        /// By this edit, in the end.
+        edit: u32,
+        /// By this role, at once.
+        by: RoleName,
+        /// Because it always comes along on the same node.
+        implicit: bool,
+    },
+}
+
+impl Why {
+    /// The edit at the bottom of it.
+    pub fn edit(&self) -> u32 {
+        match self {
+            Self::Asked { edit } | Self::Brought { edit, .. } => *edit,
+        }
+    }
+}
+
+/// A new deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewDeployment {
+    /// Minted by the edit.
+    pub id: DeploymentId,
+    /// Minted by the edit.
+    pub phantom: NodeId,
+    /// The phantom node's name, derived from the deployment's.
+    pub phantom_fqdn: Fqdn,
+    /// Unique.
+    pub name: DeploymentName,
+    /// The one above.
+    pub parent: DeploymentId,
+    /// Why.
+    pub why: Why,
+}
+
+/// A barclamp that a deployment begins to use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarclampUse {
+    /// Where.
+    pub deployment: DeploymentId,
+    /// Which.
+    pub barclamp: BarclampName,
+    /// Its content.
+    pub version: Hash,
+    /// Why.
+    pub why: Why,
+}
+
+/// A role that becomes bindable in a deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewRole {
+    /// Where.
+    pub deployment: DeploymentId,
+    /// Which.
+    pub role: RoleName,
+    /// Its content.
+    pub content: Hash,
+    /// Why.
+    pub why: Why,
+}
+
+/// Data of a role in a deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleData {
+    /// Where.
+    pub deployment: DeploymentId,
+    /// Which.
+    pub role: RoleName,
+    /// The whole new data.
+    pub data: Value,
+    /// Why.
+    pub why: Why,
+}
+
+/// A node that changes its deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Which.
+    pub node: NodeId,
+    /// Where it was.
+    pub from: DeploymentId,
+    /// Where it will be.
+    pub to: DeploymentId,
+    /// Why.
+    pub why: Why,
+}
+
+/// A new noderole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    /// Derived from node, role and instance.
+    pub id: NoderoleId,
+    /// Where.
+    pub node: NodeId,
+    /// What.
+    pub noderole: NoderoleKey,
+    /// In which deployment.
+    pub deployment: DeploymentId,
+    /// The role's content.
+    pub role: Hash,
+    /// Longest way from a root.
+    pub rank: u32,
+    /// What it waits for, in the order of ids.
+    pub parents: Vec<EdgeDoc>,
+    /// Why.
+    pub why: Why,
+}
+
+/// Data of a noderole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoderoleData {
+    /// The node.
+    pub node: NodeId,
+    /// The noderole on it.
+    pub noderole: NoderoleKey,
+    /// The whole new data.
+    pub data: Value,
+    /// Why.
+    pub why: Why,
+}
+
+/// A noderole that runs again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rerun {
+    /// The node.
+    pub node: NodeId,
+    /// The noderole on it.
+    pub noderole: NoderoleKey,
+    /// The reason that a person gave.
+    pub reason: String,
+    /// Why.
+    pub why: Why,
+}
+
+/// An edit that can't take effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Which edit.
+    pub edit: u32,
+    /// A word for programs: the variant of the error.
+    pub code: String,
+    /// What is wrong and what to do.
+    pub reason: String,
+}

@@ -1,0 +1,177 @@
+//! Materialising: writing effects down as documents.
+//!
+//! There is nothing to decide here. Every change of the effects lands in exactly one document; documents that nothing touches keep
+//! their hash and are shared with the blueprint before.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::effects::Effects;
+use crate::blueprint::{DocumentChange, changes};
+use crate::canonical::Object;
+use crate::cluster::{Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, NodeDoc, NoderoleDoc};
+use crate::ids::{DeploymentId, Fqdn, NodeId};
+
+/// A new blueprint and what is new about it.
+#[derive(Debug, Clone)]
+pub struct Materialised {
+    /// The whole.
+    pub blueprint: Blueprint,
+    /// Documents to store, the root last.
+    pub objects: Vec<Object>,
+    /// Every document that differs, by kind and id.
+    pub changes: Vec<DocumentChange>,
+}
+
+/// Effects that don't fit the blueprint that they are to be written into.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MaterialiseError {
+    /// Effects name a deployment that neither they nor the blueprint have.
+    #[error("the plan names deployment {0}, which the blueprint does not have: plan again")]
+    NoDeployment(DeploymentId),
+    /// Effects name a node that neither the blueprint nor the nodes without a document have.
+    #[error("the plan names node {0}, which is not there: plan again")]
+    NoNode(NodeId),
+    /// Effects name a noderole that is not on the node.
+    #[error("the plan names noderole {noderole} of node {node}, which is not there: plan again")]
+    NoNoderole {
+        /// The node.
+        node: NodeId,
+        /// The noderole.
+        noderole: String,
+    },
+    /// Effects name a role that is not in the deployment.
+    #[error("the plan sets data of role {role} in deployment {deployment}, which does not have it: plan again")]
+    NoRole {
+        /// The deployment.
+        deployment: DeploymentId,
+        /// The role.
+        role: String,
+    },
+    /// A document can't be written.
+    #[error(transparent)]
+    Blueprint(#[from] BlueprintError),
+}
+
+struct Writing<'a> {
+    old: &'a Blueprint,
+    bare: &'a dyn Fn(NodeId) -> Option<(Fqdn, DeploymentId)>,
+    deployments: BTreeMap<DeploymentId, DeploymentDoc>,
+    nodes: BTreeMap<NodeId, NodeDoc>,
+}
+
+impl Writing<'_> {
+    fn deployment(&mut self, id: DeploymentId) -> Result<&mut DeploymentDoc, MaterialiseError> {
+        if !self.deployments.contains_key(&id) {
+            let stored = self.old.deployments.get(&id).ok_or(MaterialiseError::NoDeployment(id))?;
+            self.deployments.insert(id, (*stored.doc).clone());
+        }
+        self.deployments.get_mut(&id).ok_or(MaterialiseError::NoDeployment(id))
+    }
+
+    fn node(&mut self, id: NodeId) -> Result<&mut NodeDoc, MaterialiseError> {
+        if !self.nodes.contains_key(&id) {
+            let doc = match self.old.nodes.get(&id) {
+                Some(stored) => (*stored.doc).clone(),
+                None => {
+                    let (fqdn, deployment) = (self.bare)(id).ok_or(MaterialiseError::NoNode(id))?;
+                    NodeDoc { id, fqdn, deployment, phantom: false, noderoles: BTreeMap::new() }
+                }
+            };
+            self.nodes.insert(id, doc);
+        }
+        self.nodes.get_mut(&id).ok_or(MaterialiseError::NoNode(id))
+    }
+
+    fn noderole(
+        &mut self,
+        node: NodeId,
+        key: &crate::cluster::NoderoleKey,
+    ) -> Result<&mut NoderoleDoc, MaterialiseError> {
+        let missing = MaterialiseError::NoNoderole { node, noderole: key.to_string() };
+        self.node(node)?.noderoles.get_mut(key).ok_or(missing)
+    }
+}
+
+/// Writes the effects into a new blueprint. `bare` tells the name and deployment of nodes that have no document yet.
+///
+/// # Errors
+/// When the effects were not resolved on this blueprint.
+pub fn materialise(
+    old: &Blueprint,
+    bare: &dyn Fn(NodeId) -> Option<(Fqdn, DeploymentId)>,
+    effects: &Effects,
+) -> Result<Materialised, MaterialiseError> {
+    let Effects { deployments, barclamps, roles, role_data, moved, bound, noderole_data, reruns, refused: _ } = effects;
+    let mut writing = Writing { old, bare, deployments: BTreeMap::new(), nodes: BTreeMap::new() };
+    for new in deployments {
+        let phantom = NodeDoc {
+            id: new.phantom,
+            fqdn: new.phantom_fqdn.clone(),
+            deployment: new.id,
+            phantom: true,
+            noderoles: BTreeMap::new(),
+        };
+        let doc = DeploymentDoc {
+            id: new.id,
+            name: new.name.clone(),
+            parent: Some(new.parent),
+            phantom: new.phantom,
+            barclamps: BTreeMap::new(),
+            roles: BTreeMap::new(),
+        };
+        writing.nodes.insert(new.phantom, phantom);
+        writing.deployments.insert(new.id, doc);
+    }
+    for pin in barclamps {
+        writing.deployment(pin.deployment)?.barclamps.insert(pin.barclamp.clone(), pin.version);
+    }
+    for new in roles {
+        let role = DeploymentRoleDoc { role: new.content, data: empty() };
+        writing.deployment(new.deployment)?.roles.insert(new.role.clone(), role);
+    }
+    for set in role_data {
+        let missing = MaterialiseError::NoRole { deployment: set.deployment, role: set.role.to_string() };
+        writing.deployment(set.deployment)?.roles.get_mut(&set.role).ok_or(missing)?.data = set.data.clone();
+    }
+    for moved in moved {
+        writing.node(moved.node)?.deployment = moved.to;
+    }
+    for new in bound {
+        let noderole = NoderoleDoc {
+            deployment: new.deployment,
+            role: new.role,
+            data: empty(),
+            reruns: 0,
+            rank: new.rank,
+            parents: new.parents.clone(),
+        };
+        writing.node(new.node)?.noderoles.insert(new.noderole.clone(), noderole);
+    }
+    for set in noderole_data {
+        writing.noderole(set.node, &set.noderole)?.data = set.data.clone();
+    }
+    for rerun in reruns {
+        writing.noderole(rerun.node, &rerun.noderole)?.reruns += 1;
+    }
+    finish(old, writing)
+}
+
+fn finish(old: &Blueprint, writing: Writing<'_>) -> Result<Materialised, MaterialiseError> {
+    let mut blueprint = old.clone();
+    let mut objects = Vec::new();
+    for doc in writing.deployments.into_values() {
+        objects.push(blueprint.put_deployment(doc)?);
+    }
+    for doc in writing.nodes.into_values() {
+        objects.push(blueprint.put_node(doc)?);
+    }
+    objects.push(blueprint.root_object()?);
+    let changes = changes(&old.root(), &blueprint.root());
+    Ok(Materialised { blueprint, objects, changes })
+}
+
+fn empty() -> Value {
+    json!({})
+}
