@@ -1,1 +1,205 @@
-//! migrations
+//! Gantry's schema, and the guards in it.
+//!
+//! # Theory
+//!
+//! *What for.* Reality moves only toward an approved target. The use cases enforce that once, and the database enforces
+//! it again, because the database is what every surface, every worker and every future mistake goes through.
+//!
+//! *Two kinds of SQL.* Tables change by migrations: forward only, in order, each once (`m0001_foundation.sql`, ...).
+//! Functions, triggers and grants are one replaceable text, `guards.sql`: every [`migrate`] drops what it made and makes
+//! it again, so what guards the tables is always what this build was tested with.
+//!
+//! *Two roles.* The owner role runs this; server and workers use the application role, which owns nothing, can only add
+//! to objects, targets, submissions, verdicts, audit and events, and can't switch a trigger off.
+//!
+//! *Invariants.* All of a [`migrate`] is one transaction under an advisory lock (sea-orm-migration takes none), so two
+//! starting servers don't meet and a failure leaves the schema as it was. It also takes the two locks of claim and
+//! commit, so nobody is in the middle of either when triggers are replaced.
+//!
+//! # What the guards refuse
+//!
+//! Each with an SQLSTATE of its own (class `GY`, [`Refusal`]) and a message for people; the hint says what to do.
+//!
+//! | SQLSTATE | meaning |
+//! |---|---|
+//! | GY001 | a row that may only be added is changed or removed |
+//! | GY002 | intent is changed outside a commit |
+//! | GY003 | the target doesn't follow the head (number, parent, switch, genesis) |
+//! | GY004 | the base of the submission has moved |
+//! | GY005 | the proposal isn't open at that version |
+//! | GY006 | another policy is in force |
+//! | GY007 | approvals are missing, or somebody objects |
+//! | GY008 | the submission is of another epoch (a backup was restored) |
+//! | GY009 | the submission is incomplete: a document's deployment isn't in its base, or an author is missing |
+//! | GY010 | the new root differs from its parent in other documents than the submission lists |
+//! | GY011 | an author's verdict |
+//! | GY012 | the verdict of somebody who may not review |
+//! | GY013 | parts are added to a submission after it was made |
+//! | GY014 | a commit ends without having projected what it changes |
+//! | GY015 | what a run is about is changed |
+//! | GY016 | a one-time thing is used again, or a closed one is opened again |
+
+use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
+use sea_orm_migration::sea_orm::{
+    ConnectionTrait, DatabaseBackend, DatabaseConnection, DbErr, SqlxPostgresConnector, Statement,
+    TransactionTrait as _,
+};
+use sha2::{Digest as _, Sha256};
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+
+mod m0001_foundation;
+mod refusal;
+
+pub use refusal::Refusal;
+
+/// The application role unless another is configured.
+pub const APP_ROLE: &str = "gantry_app";
+
+/// The transaction-level advisory lock of claims: `pg_try_advisory_xact_lock(CLAIM_LOCK)`.
+pub const CLAIM_LOCK: i64 = 1;
+/// The transaction-level advisory lock of everything that applies a change; claim, lease and finish take it shared.
+pub const APPLY_LOCK: i64 = 2;
+/// The transaction-level advisory lock of sealing the audit; taken inside `seal_audit()`.
+pub const SEAL_LOCK: i64 = 3;
+/// The transaction-level advisory lock of migrations.
+pub const MIGRATE_LOCK: i64 = 4;
+
+const GUARDS: &str = include_str!("guards.sql");
+
+/// Why the schema couldn't be brought up to date.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The application role isn't there.
+    #[error("there is no role {0:?} to give the application's rights to; make it with `CREATE ROLE {0} LOGIN`")]
+    NoAppRole(String),
+    /// The role that migrates isn't the owner.
+    #[error("the owner URL connects as the application role {0:?}; migrations need the owner role")]
+    AppRoleIsOwner(String),
+    /// The database is newer than this build.
+    #[error("this build is older than the database: {0}")]
+    Newer(String),
+    /// The database refused.
+    #[error("the database refused a migration: {0}")]
+    Database(#[from] DbErr),
+    /// The database can't be reached.
+    #[error("the owner's database can't be reached: {0}")]
+    Unreachable(#[from] sqlx::Error),
+}
+
+struct Migrator;
+
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![Box::new(m0001_foundation::Migration)]
+    }
+}
+
+/// Brings the schema up to date by the owner role's URL; see [`migrate`].
+///
+/// # Errors
+/// As [`migrate`], and when the database can't be reached.
+pub async fn migrate_url(owner_url: &str, app_role: &str) -> Result<(), Error> {
+    let pool = PgPoolOptions::new().max_connections(1).connect(owner_url).await?;
+    let migrated = migrate(&pool, app_role).await;
+    pool.close().await;
+    migrated
+}
+
+/// Brings the schema up to date and makes its guards and grants anew. Idempotent; safe to call from several processes
+/// at once and while servers and workers run.
+///
+/// # Errors
+/// No application role, a database that a newer build has migrated, or what the database refused. Nothing has changed
+/// then.
+pub async fn migrate(owner: &PgPool, app_role: &str) -> Result<(), Error> {
+    let connection = connection(owner);
+    let transaction = connection.begin().await?;
+    require_roles(&transaction, app_role).await?;
+    for lock in [MIGRATE_LOCK, CLAIM_LOCK, APPLY_LOCK] {
+        run(&transaction, "SELECT pg_advisory_xact_lock($1)", [lock.into()]).await?;
+    }
+    require_not_newer(&transaction).await?;
+    Migrator::up(&transaction, None).await?;
+    run(&transaction, "SELECT set_config('gantry.app_role', $1, true)", [app_role.into()]).await?;
+    transaction.execute_unprepared(GUARDS).await?;
+    run(
+        &transaction,
+        "INSERT INTO guard_version (hash) VALUES ($1)
+         ON CONFLICT (only) DO UPDATE SET hash = excluded.hash, applied_at = now()",
+        [guards_hash().into()],
+    )
+    .await?;
+    transaction.commit().await?;
+    Ok(())
+}
+
+/// Whether the schema and its guards are those of this build. Works for the application role, too.
+///
+/// # Errors
+/// What the database refused.
+pub async fn is_current(pool: &PgPool) -> Result<bool, Error> {
+    let connection = connection(pool);
+    match Migrator::get_pending_migrations_read_only(&connection).await {
+        Ok(pending) if pending.is_empty() => {}
+        Ok(_) => return Ok(false),
+        // Applied migrations that this build doesn't know.
+        Err(DbErr::Custom(_)) => return Ok(false),
+        Err(refused) => return Err(refused.into()),
+    }
+    let applied: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM guard_version").fetch_optional(pool).await?;
+    Ok(applied == Some(guards_hash()))
+}
+
+/// Raises the epoch after a backup was restored, as the owner: submissions, runs and ledger entries from before no
+/// longer count. Returns the new one.
+///
+/// # Errors
+/// What the database refused.
+pub async fn raise_epoch(owner: &PgPool) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar("SELECT raise_epoch()").fetch_one(owner).await?)
+}
+
+fn connection(pool: &PgPool) -> DatabaseConnection {
+    SqlxPostgresConnector::from_sqlx_postgres_pool(pool.clone())
+}
+
+fn guards_hash() -> Vec<u8> {
+    Sha256::digest(GUARDS.as_bytes()).to_vec()
+}
+
+async fn require_roles(transaction: &impl ConnectionTrait, app_role: &str) -> Result<(), Error> {
+    let row = transaction
+        .query_one_raw(Statement::from_sql_and_values(
+            DatabaseBackend::Postgres,
+            "SELECT current_user = $1 AS same, EXISTS (SELECT FROM pg_roles WHERE rolname = $1) AS there",
+            [app_role.into()],
+        ))
+        .await?;
+    let (same, there) = match row {
+        Some(row) => (row.try_get::<bool>("", "same")?, row.try_get::<bool>("", "there")?),
+        None => (false, false),
+    };
+    match (same, there) {
+        (true, _) => Err(Error::AppRoleIsOwner(app_role.to_owned())),
+        (_, false) => Err(Error::NoAppRole(app_role.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+async fn require_not_newer(transaction: &impl ConnectionTrait) -> Result<(), Error> {
+    match Migrator::get_migration_with_status_read_only(transaction).await {
+        Err(DbErr::Custom(unknown)) => Err(Error::Newer(unknown)),
+        Err(refused) => Err(refused.into()),
+        Ok(_) => Ok(()),
+    }
+}
+
+async fn run<const N: usize>(
+    transaction: &impl ConnectionTrait,
+    sql: &str,
+    values: [sea_orm_migration::sea_orm::Value; N],
+) -> Result<(), DbErr> {
+    transaction.execute_raw(Statement::from_sql_and_values(DatabaseBackend::Postgres, sql, values)).await.map(|_| ())
+}

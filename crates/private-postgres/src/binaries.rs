@@ -85,7 +85,7 @@ fn usual_dirs() -> Vec<PathBuf> {
             ))
         })
         .collect();
-    versioned.sort_by(|a, b| b.0.cmp(&a.0));
+    versioned.sort_by_key(|(major, _)| std::cmp::Reverse(*major));
     dirs.extend(versioned.into_iter().map(|(_, dir)| dir));
     dirs
 }

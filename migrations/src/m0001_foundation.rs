@@ -1,0 +1,22 @@
+//! The first schema, whole.
+
+use sea_orm_migration::prelude::*;
+
+/// Applies `m0001_foundation.sql`.
+#[derive(Debug)]
+pub struct Migration;
+
+impl MigrationName for Migration {
+    fn name(&self) -> &str {
+        "m0001_foundation"
+    }
+}
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        let sql = include_str!("m0001_foundation.sql");
+        manager.get_connection().execute_unprepared(sql).await?;
+        Ok(())
+    }
+}

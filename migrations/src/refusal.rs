@@ -1,0 +1,70 @@
+//! The guards' refusals as a type, so that callers match words and not texts.
+
+/// What a guard refused; one for each SQLSTATE of class `GY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// GY001: a row that may only be added is changed or removed.
+    AppendOnly,
+    /// GY002: intent is changed outside a commit.
+    IntentOutsideCommit,
+    /// GY003: the target doesn't follow the head.
+    NotTheNext,
+    /// GY004: the base of the submission has moved.
+    BaseMoved,
+    /// GY005: the proposal isn't open at that version.
+    ProposalMovedOn,
+    /// GY006: another policy is in force.
+    PolicyMoved,
+    /// GY007: approvals are missing, or somebody objects.
+    NotApproved,
+    /// GY008: the submission is of another epoch.
+    OtherEpoch,
+    /// GY009: the submission is incomplete.
+    Incomplete,
+    /// GY010: the new root differs in other documents than the submission lists.
+    OtherDocuments,
+    /// GY011: an author's verdict.
+    AuthorsVerdict,
+    /// GY012: the verdict of somebody who may not review.
+    NotAReviewer,
+    /// GY013: parts are added to a submission after it was made.
+    SubmissionSealed,
+    /// GY014: a commit ends without having projected what it changes.
+    NotProjected,
+    /// GY015: what a run is about is changed.
+    RunIdentity,
+    /// GY016: a one-time thing is used again, or a closed one is opened again.
+    Spent,
+}
+
+impl Refusal {
+    /// Every refusal and its SQLSTATE.
+    pub const ALL: [(&'static str, Self); 16] = [
+        ("GY001", Self::AppendOnly),
+        ("GY002", Self::IntentOutsideCommit),
+        ("GY003", Self::NotTheNext),
+        ("GY004", Self::BaseMoved),
+        ("GY005", Self::ProposalMovedOn),
+        ("GY006", Self::PolicyMoved),
+        ("GY007", Self::NotApproved),
+        ("GY008", Self::OtherEpoch),
+        ("GY009", Self::Incomplete),
+        ("GY010", Self::OtherDocuments),
+        ("GY011", Self::AuthorsVerdict),
+        ("GY012", Self::NotAReviewer),
+        ("GY013", Self::SubmissionSealed),
+        ("GY014", Self::NotProjected),
+        ("GY015", Self::RunIdentity),
+        ("GY016", Self::Spent),
+    ];
+
+    /// The refusal of this SQLSTATE; `None` for other classes' states.
+    pub fn of_sqlstate(state: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(code, _)| *code == state).map(|(_, refusal)| *refusal)
+    }
+
+    /// The refusal in a database error; `None` when it is another error.
+    pub fn of(error: &sqlx::Error) -> Option<Self> {
+        Self::of_sqlstate(&error.as_database_error()?.code()?)
+    }
+}
