@@ -127,7 +127,7 @@ pub async fn migrate(owner: &PgPool, app_role: &str) -> Result<(), Error> {
     run(
         &transaction,
         "INSERT INTO guard_version (hash) VALUES ($1)
-         ON CONFLICT (only) DO UPDATE SET hash = excluded.hash, applied_at = now()",
+         ON CONFLICT (singleton) DO UPDATE SET hash = excluded.hash, applied_at = now()",
         [guards_hash().into()],
     )
     .await?;

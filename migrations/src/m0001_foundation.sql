@@ -92,7 +92,7 @@ CREATE INDEX target_xid ON target (xid);
 COMMENT ON TABLE target IS 'The one line of targets. Append-only; every insert is checked by guard_target().';
 
 CREATE TABLE head (
-  only           boolean PRIMARY KEY DEFAULT true CHECK (only),
+  singleton      boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   number         bigint NOT NULL DEFAULT 0 CHECK (number >= 0),
   enabled        boolean NOT NULL DEFAULT true,
   policy_number  bigint NOT NULL DEFAULT 0 CHECK (policy_number >= 0),
@@ -518,7 +518,7 @@ CREATE TABLE seal (
 COMMENT ON TABLE seal IS 'The hash chain over the audit, made by seal_audit(); hash = sha256(prev_hash || content).';
 
 CREATE TABLE guard_version (
-  only        boolean PRIMARY KEY DEFAULT true CHECK (only),
+  singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   hash        bytea NOT NULL,
   applied_at  timestamptz NOT NULL DEFAULT now()
 );
