@@ -38,11 +38,7 @@ pub struct Change {
 
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = if self.path.is_empty() {
-            "/"
-        } else {
-            &self.path
-        };
+        let path = if self.path.is_empty() { "/" } else { &self.path };
         let word = match self.kind {
             ChangeKind::Added => "added",
             ChangeKind::Removed => "removed",
@@ -81,21 +77,11 @@ fn compare(path: String, old: Option<&Value>, new: Option<&Value>, changes: &mut
         && let (Value::Object(old), Value::Object(new)) = (old, new)
     {
         for (key, value) in ordered(old) {
-            compare(
-                format!("{path}/{}", escaped(key)),
-                Some(value),
-                new.get(key),
-                changes,
-            );
+            compare(format!("{path}/{}", escaped(key)), Some(value), new.get(key), changes);
         }
         for (key, value) in ordered(new) {
             if !old.contains_key(key) {
-                compare(
-                    format!("{path}/{}", escaped(key)),
-                    None,
-                    Some(value),
-                    changes,
-                );
+                compare(format!("{path}/{}", escaped(key)), None, Some(value), changes);
             }
         }
         return;
@@ -112,13 +98,7 @@ fn change(path: String, old: Option<&Value>, new: Option<&Value>) -> Change {
     let sides = || old.into_iter().chain(new);
     let hidden = sides().any(is_reference);
     let shown = |side: Option<&Value>| side.filter(|_| !hidden).map(mask);
-    Change {
-        path,
-        kind,
-        old: shown(old),
-        new: shown(new),
-        secret: sides().any(holds_reference),
-    }
+    Change { path, kind, old: shown(old), new: shown(new), secret: sides().any(holds_reference) }
 }
 
 #[cfg(test)]
@@ -134,13 +114,7 @@ mod tests {
         let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
-            [
-                "/a/b~1c~0d: added {}",
-                "/a/gone: removed true",
-                "/a/x: 1 -> 2",
-                "/l: [1,2] -> [2]",
-                "/z: added null"
-            ]
+            ["/a/b~1c~0d: added {}", "/a/gone: removed true", "/a/x: 1 -> 2", "/l: [1,2] -> [2]", "/z: added null"]
         );
         for change in &changes {
             assert_eq!(old.pointer(&change.path), change.old.as_ref());
@@ -158,14 +132,8 @@ mod tests {
         assert_eq!(changes.len(), 6);
         assert!(changes.iter().all(|change| change.secret));
         let told = serde_json::to_string(&changes).unwrap();
-        assert!(
-            !told.contains("s3cr3t") && !told.contains("hunter"),
-            "{told}"
-        );
-        let rotated = changes
-            .iter()
-            .find(|change| change.path == "/rotated")
-            .unwrap();
+        assert!(!told.contains("s3cr3t") && !told.contains("hunter"), "{told}");
+        let rotated = changes.iter().find(|change| change.path == "/rotated").unwrap();
         assert_eq!(rotated.to_string(), "/rotated: secret changed");
     }
 

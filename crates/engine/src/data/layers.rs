@@ -146,19 +146,12 @@ pub fn layers(step: StepId, own: OwnData<'_>, wall: Option<&Value>) -> Result<La
 /// [`DataError::NotAnObject`] naming the layer, [`DataError::TooDeep`].
 pub fn visible(sight: &Sight<'_>) -> Result<Layered, DataError> {
     let mut layered = Layered::empty();
-    let mut on_node: Vec<_> = sight
-        .on_node
-        .iter()
-        .filter(|c| c.step != sight.step)
-        .collect();
+    let mut on_node: Vec<_> = sight.on_node.iter().filter(|c| c.step != sight.step).collect();
     on_node.sort_by_key(|c| (c.rank, c.step));
     let mut ancestors: Vec<_> = sight.ancestors.iter().collect();
     ancestors.sort_by_key(|(distance, c)| (std::cmp::Reverse(*distance), c.rank, c.step));
 
-    for seen in on_node
-        .into_iter()
-        .chain(ancestors.into_iter().map(|(_, c)| c))
-    {
+    for seen in on_node.into_iter().chain(ancestors.into_iter().map(|(_, c)| c)) {
         layered.add(seen.step, seen.own, Some(seen.wall))?;
     }
     layered.add(sight.step, sight.own, None)?;
@@ -167,10 +160,7 @@ pub fn visible(sight: &Sight<'_>) -> Result<Layered, DataError> {
 
 impl Layered {
     fn empty() -> Self {
-        Self {
-            value: Value::Object(Map::new()),
-            sources: BTreeMap::new(),
-        }
+        Self { value: Value::Object(Map::new()), sources: BTreeMap::new() }
     }
 
     /// The source of the value at a JSON pointer. None for an object that holds others: these have one each.
@@ -178,22 +168,11 @@ impl Layered {
         self.sources.get(pointer)
     }
 
-    fn add(
-        &mut self,
-        step: StepId,
-        own: OwnData<'_>,
-        wall: Option<&Value>,
-    ) -> Result<(), DataError> {
-        let profiles = own
-            .profiles
-            .iter()
-            .map(|(name, value)| (Layer::Profile(name.clone()), value));
+    fn add(&mut self, step: StepId, own: OwnData<'_>, wall: Option<&Value>) -> Result<(), DataError> {
+        let profiles = own.profiles.iter().map(|(name, value)| (Layer::Profile(name.clone()), value));
         let low_to_high = std::iter::once((Layer::Template, own.template))
             .chain(profiles)
-            .chain([
-                (Layer::DeploymentRole, own.deployment_role),
-                (Layer::System, own.system),
-            ])
+            .chain([(Layer::DeploymentRole, own.deployment_role), (Layer::System, own.system)])
             .chain(wall.map(|wall| (Layer::Wall, wall)))
             .chain([(Layer::User, own.user)]);
         for (layer, value) in low_to_high {
@@ -201,31 +180,16 @@ impl Layered {
                 continue;
             }
             if !value.is_object() || super::secret::is_reference(value) {
-                return Err(DataError::NotAnObject {
-                    what: layer.name(),
-                    found: kind_of(value),
-                });
+                return Err(DataError::NotAnObject { what: layer.name(), found: kind_of(value) });
             }
             check_depth(value)?;
-            lay(
-                &mut self.value,
-                value,
-                &mut self.sources,
-                "",
-                &Source { step, layer },
-            );
+            lay(&mut self.value, value, &mut self.sources, "", &Source { step, layer });
         }
         Ok(())
     }
 }
 
-fn lay(
-    base: &mut Value,
-    over: &Value,
-    sources: &mut BTreeMap<String, Source>,
-    at: &str,
-    source: &Source,
-) {
+fn lay(base: &mut Value, over: &Value, sources: &mut BTreeMap<String, Source>, at: &str, source: &Source) {
     if !merge::joins(base, over) {
         forget(sources, at);
         note(over, sources, at, source);
@@ -254,10 +218,8 @@ fn lay(
 fn forget(sources: &mut BTreeMap<String, Source>, at: &str) {
     sources.remove(at);
     // '0' follows '/', so this is exactly the range of pointers that lead through `at`.
-    let inside: Vec<String> = sources
-        .range(format!("{at}/")..format!("{at}0"))
-        .map(|(pointer, _)| pointer.clone())
-        .collect();
+    let inside: Vec<String> =
+        sources.range(format!("{at}/")..format!("{at}0")).map(|(pointer, _)| pointer.clone()).collect();
     for pointer in inside {
         sources.remove(&pointer);
     }
@@ -289,45 +251,25 @@ mod tests {
     #[test]
     fn each_layer_beats_those_below_it() {
         let value = |from: &str, keys: &[&str]| -> Value {
-            keys.iter()
-                .map(|k| ((*k).to_owned(), json!(from)))
-                .collect::<Map<_, _>>()
-                .into()
+            keys.iter().map(|k| ((*k).to_owned(), json!(from))).collect::<Map<_, _>>().into()
         };
         let template = value("template", &["t", "p", "q", "d", "s", "w", "u"]);
         let profiles = [
-            (
-                "low".to_owned(),
-                value("low", &["p", "q", "d", "s", "w", "u"]),
-            ),
+            ("low".to_owned(), value("low", &["p", "q", "d", "s", "w", "u"])),
             ("high".to_owned(), value("high", &["q", "d", "s", "w", "u"])),
         ];
-        let (role, system) = (
-            value("role", &["d", "s", "w", "u"]),
-            value("system", &["s", "w", "u"]),
-        );
+        let (role, system) = (value("role", &["d", "s", "w", "u"]), value("system", &["s", "w", "u"]));
         let (wall, user) = (value("wall", &["w", "u"]), value("user", &["u"]));
-        let own = OwnData {
-            template: &template,
-            profiles: &profiles,
-            deployment_role: &role,
-            system: &system,
-            user: &user,
-        };
+        let own =
+            OwnData { template: &template, profiles: &profiles, deployment_role: &role, system: &system, user: &user };
         let layered = layers(step(1), own, Some(&wall)).unwrap();
         assert_eq!(
             layered.value,
             json!({"t": "template", "p": "low", "q": "high", "d": "role", "s": "system", "w": "wall", "u": "user"})
         );
-        assert_eq!(
-            layered.source("/q").unwrap().layer,
-            Layer::Profile("high".into())
-        );
+        assert_eq!(layered.source("/q").unwrap().layer, Layer::Profile("high".into()));
         assert_eq!(layered.source("/w").unwrap().layer, Layer::Wall);
-        assert_eq!(
-            layers(step(1), own, None).unwrap().value["w"],
-            json!("system")
-        );
+        assert_eq!(layers(step(1), own, None).unwrap().value["w"], json!("system"));
     }
 
     #[test]
@@ -335,18 +277,9 @@ mod tests {
         let template = json!({"a": {"b": {"c": 1, "d": 2}, "e": {}}, "ab": 1, "a0": 1, "x": 1, "s": {"$secret": "k", "version": 1}});
         let role = json!({"a": {"b": 5, "e": {"f": 1}}, "x": {"y": {}}});
         let user = json!({"a": {"e": {"f": 1}}, "s": {"plain": 1}});
-        let own = OwnData {
-            template: &template,
-            deployment_role: &role,
-            user: &user,
-            ..OwnData::NONE
-        };
+        let own = OwnData { template: &template, deployment_role: &role, user: &user, ..OwnData::NONE };
         let layered = layers(step(1), own, None).unwrap();
-        let told: Vec<(String, Layer)> = layered
-            .sources
-            .into_iter()
-            .map(|(at, source)| (at, source.layer))
-            .collect();
+        let told: Vec<(String, Layer)> = layered.sources.into_iter().map(|(at, source)| (at, source.layer)).collect();
         let expected = [
             ("/a/b", Layer::DeploymentRole),
             ("/a/e/f", Layer::User),
@@ -362,16 +295,8 @@ mod tests {
     fn a_run_sees_its_node_then_its_ancestors_then_itself() {
         let data = |n: i64| json!({"last": n, format!("only{n}"): true});
         let values: Vec<Value> = (0..6).map(data).collect();
-        let seen = |n: usize, rank| Contribution {
-            step: step(n as u128),
-            rank,
-            own: OwnData::NONE,
-            wall: &values[n],
-        };
-        let own = OwnData {
-            user: &json!({"mine": 1}),
-            ..OwnData::NONE
-        };
+        let seen = |n: usize, rank| Contribution { step: step(n as u128), rank, own: OwnData::NONE, wall: &values[n] };
+        let own = OwnData { user: &json!({"mine": 1}), ..OwnData::NONE };
         let mut sight = Sight {
             on_node: vec![seen(1, 7), seen(2, 3), seen(5, 9)],
             ancestors: vec![(1, seen(3, 0)), (2, seen(4, 5))],
@@ -379,42 +304,20 @@ mod tests {
             own,
         };
         let run = visible(&sight).unwrap();
-        assert_eq!(
-            run.value["last"],
-            json!(3),
-            "the nearest ancestor has the last word, whatever its rank"
-        );
+        assert_eq!(run.value["last"], json!(3), "the nearest ancestor has the last word, whatever its rank");
         assert_eq!(run.value["mine"], json!(1));
-        assert_eq!(
-            run.value.get("only5"),
-            None,
-            "its own last wall is left out"
-        );
+        assert_eq!(run.value.get("only5"), None, "its own last wall is left out");
         sight.ancestors.clear();
-        assert_eq!(
-            visible(&sight).unwrap().value["last"],
-            json!(1),
-            "on the node: the highest rank"
-        );
+        assert_eq!(visible(&sight).unwrap().value["last"], json!(1), "on the node: the highest rank");
         sight.on_node.reverse();
-        assert_eq!(
-            visible(&sight).unwrap().value["last"],
-            json!(1),
-            "in whatever order they are given"
-        );
+        assert_eq!(visible(&sight).unwrap().value["last"], json!(1), "in whatever order they are given");
     }
 
     #[test]
     fn a_layer_that_is_no_object_is_named() {
-        let own = OwnData {
-            system: &json!([1]),
-            ..OwnData::NONE
-        };
+        let own = OwnData { system: &json!([1]), ..OwnData::NONE };
         let error = layers(step(1), own, None).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the system data must be a JSON object, and is a list"
-        );
+        assert_eq!(error.to_string(), "the system data must be a JSON object, and is a list");
     }
 
     proptest::proptest! {

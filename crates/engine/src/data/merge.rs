@@ -79,9 +79,9 @@ pub fn contains(outer: &Value, inner: &Value) -> bool {
         return outer == inner;
     }
     match (outer, inner) {
-        (Value::Object(outer), Value::Object(inner)) => inner
-            .iter()
-            .all(|(key, value)| outer.get(key).is_some_and(|found| contains(found, value))),
+        (Value::Object(outer), Value::Object(inner)) => {
+            inner.iter().all(|(key, value)| outer.get(key).is_some_and(|found| contains(found, value)))
+        }
         _ => false,
     }
 }
@@ -95,10 +95,7 @@ pub fn contains(outer: &Value, inner: &Value) -> bool {
 /// [`DataError::NotAnObject`] when it handed back anything but an object; the limits of [`super::check`].
 pub fn wall(given: &Value, returned: &Value) -> Result<Value, DataError> {
     if !returned.is_object() || is_reference(returned) {
-        return Err(DataError::NotAnObject {
-            what: "what a run hands back".into(),
-            found: kind_of(returned),
-        });
+        return Err(DataError::NotAnObject { what: "what a run hands back".into(), found: kind_of(returned) });
     }
     super::check(returned)?;
     Ok(difference(given, returned)?.unwrap_or_else(|| Value::Object(Map::new())))
@@ -179,35 +176,18 @@ pub(super) mod tests {
 
     #[test]
     fn null_is_a_value() {
-        assert_eq!(
-            merge(&json!({"a": 1}), &json!({"a": null})).unwrap(),
-            json!({"a": null})
-        );
-        assert_eq!(
-            difference(&json!({}), &json!({"a": null})).unwrap(),
-            Some(json!({"a": null}))
-        );
+        assert_eq!(merge(&json!({"a": 1}), &json!({"a": null})).unwrap(), json!({"a": null}));
+        assert_eq!(difference(&json!({}), &json!({"a": null})).unwrap(), Some(json!({"a": null})));
     }
 
     #[test]
     fn a_wall_is_an_object_and_only_news() {
         let given = json!({"app": {"port": 80, "name": "web"}});
         let back = json!({"app": {"port": 8080, "name": "web"}, "pid": 7});
-        assert_eq!(
-            wall(&given, &back).unwrap(),
-            json!({"app": {"port": 8080}, "pid": 7})
-        );
+        assert_eq!(wall(&given, &back).unwrap(), json!({"app": {"port": 8080}, "pid": 7}));
         assert_eq!(wall(&given, &given).unwrap(), json!({}));
-        for no_object in [
-            json!(null),
-            json!([1]),
-            json!("x"),
-            json!({"$secret": "s", "version": 1}),
-        ] {
-            assert!(matches!(
-                wall(&given, &no_object),
-                Err(DataError::NotAnObject { .. })
-            ));
+        for no_object in [json!(null), json!([1]), json!("x"), json!({"$secret": "s", "version": 1})] {
+            assert!(matches!(wall(&given, &no_object), Err(DataError::NotAnObject { .. })));
         }
     }
 }

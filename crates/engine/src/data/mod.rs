@@ -84,14 +84,9 @@ pub enum DataError {
 /// [`DataError::TooDeep`], [`DataError::TooLarge`], [`DataError::NotCanonical`].
 pub fn check(value: &Value) -> Result<(), DataError> {
     check_depth(value)?;
-    let bytes = canonical::bytes(value).map_err(|e| DataError::NotCanonical {
-        reason: e.to_string(),
-    })?;
+    let bytes = canonical::bytes(value).map_err(|e| DataError::NotCanonical { reason: e.to_string() })?;
     if bytes.len() > MAX_BYTES {
-        return Err(DataError::TooLarge {
-            size: bytes.len(),
-            limit: MAX_BYTES,
-        });
+        return Err(DataError::TooLarge { size: bytes.len(), limit: MAX_BYTES });
     }
     Ok(())
 }
@@ -102,10 +97,7 @@ pub(crate) fn check_depth(value: &Value) -> Result<(), DataError> {
         let depth = around + usize::from(value.is_object() || value.is_array());
         if depth > MAX_DEPTH {
             let path = at.iter().take(4).map(|key| format!("/{}", escaped(key)));
-            return Err(DataError::TooDeep {
-                limit: MAX_DEPTH,
-                path: path.chain(["/...".to_owned()]).collect(),
-            });
+            return Err(DataError::TooDeep { limit: MAX_DEPTH, path: path.chain(["/...".to_owned()]).collect() });
         }
         let mut inside = |key: String, value: &Value| {
             at.push(key);
@@ -115,10 +107,7 @@ pub(crate) fn check_depth(value: &Value) -> Result<(), DataError> {
         };
         match value {
             Value::Object(map) => map.iter().try_for_each(|(k, v)| inside(k.clone(), v)),
-            Value::Array(list) => list
-                .iter()
-                .enumerate()
-                .try_for_each(|(i, v)| inside(i.to_string(), v)),
+            Value::Array(list) => list.iter().enumerate().try_for_each(|(i, v)| inside(i.to_string(), v)),
             _ => Ok(()),
         }
     }
@@ -154,9 +143,7 @@ mod tests {
     use serde_json::json;
 
     fn nested(levels: usize) -> Value {
-        (0..levels).fold(json!(1), |inner, _| {
-            Value::Object(Map::from_iter([("k".to_owned(), inner)]))
-        })
+        (0..levels).fold(json!(1), |inner, _| Value::Object(Map::from_iter([("k".to_owned(), inner)])))
     }
 
     #[test]
@@ -169,26 +156,14 @@ mod tests {
         let overhead = canonical::bytes(&json!({"k": ""})).unwrap().len();
         check(&json!({"k": "x".repeat(MAX_BYTES - overhead)})).unwrap();
         let error = check(&json!({"k": "x".repeat(MAX_BYTES - overhead + 1)})).unwrap_err();
-        assert_eq!(
-            error,
-            DataError::TooLarge {
-                size: MAX_BYTES + 1,
-                limit: MAX_BYTES
-            }
-        );
+        assert_eq!(error, DataError::TooLarge { size: MAX_BYTES + 1, limit: MAX_BYTES });
     }
 
     #[test]
     fn a_document_far_too_deep_is_refused_and_not_walked() {
         let deep = nested(1_000);
         assert!(matches!(check(&deep), Err(DataError::TooDeep { .. })));
-        assert!(matches!(
-            merge(&deep, &deep),
-            Err(DataError::TooDeep { .. })
-        ));
-        assert!(matches!(
-            difference(&deep, &json!({})),
-            Err(DataError::TooDeep { .. })
-        ));
+        assert!(matches!(merge(&deep, &deep), Err(DataError::TooDeep { .. })));
+        assert!(matches!(difference(&deep, &json!({})), Err(DataError::TooDeep { .. })));
     }
 }

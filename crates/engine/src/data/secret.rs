@@ -36,10 +36,7 @@ pub fn reference(value: &Value) -> Option<SecretRef> {
     let map = value.as_object()?;
     let name = map.get(KEY)?.as_str()?;
     let version = map.get("version")?.as_i64()?;
-    (map.len() == 2 && !name.is_empty() && version > 0).then(|| SecretRef {
-        name: name.to_owned(),
-        version,
-    })
+    (map.len() == 2 && !name.is_empty() && version > 0).then(|| SecretRef { name: name.to_owned(), version })
 }
 
 /// Every well-formed reference in a document, each once, in order. What has to be resolved before a run.
@@ -67,9 +64,7 @@ pub fn mask(value: &Value) -> Value {
         return Value::String(MASK.to_owned());
     }
     match value {
-        Value::Object(map) => {
-            Value::Object(map.iter().map(|(k, v)| (k.clone(), mask(v))).collect())
-        }
+        Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (k.clone(), mask(v))).collect()),
         Value::Array(list) => Value::Array(list.iter().map(mask).collect()),
         plain => plain.clone(),
     }
@@ -90,11 +85,7 @@ pub fn holds_reference(value: &Value) -> bool {
 /// Longer texts go first, so that a secret that contains another leaves no remainder. Texts under [`SHORTEST_CONCEALED`] bytes
 /// are passed over.
 pub fn conceal(value: &Value, plain: &[&str]) -> Value {
-    let mut plain: Vec<&str> = plain
-        .iter()
-        .copied()
-        .filter(|text| text.len() >= SHORTEST_CONCEALED)
-        .collect();
+    let mut plain: Vec<&str> = plain.iter().copied().filter(|text| text.len() >= SHORTEST_CONCEALED).collect();
     plain.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
     concealed(value, &plain)
 }
@@ -111,9 +102,7 @@ fn concealed(value: &Value, plain: &[&str]) -> Value {
         }
         Value::Array(list) => Value::Array(list.iter().map(|v| concealed(v, plain)).collect()),
         Value::Object(map) => {
-            let entries = map
-                .iter()
-                .map(|(k, v)| (concealed_text(k, plain), concealed(v, plain)));
+            let entries = map.iter().map(|(k, v)| (concealed_text(k, plain), concealed(v, plain)));
             Value::Object(entries.collect::<Map<_, _>>())
         }
         Value::Null | Value::Bool(_) => value.clone(),
@@ -121,9 +110,7 @@ fn concealed(value: &Value, plain: &[&str]) -> Value {
 }
 
 fn concealed_text(text: &str, plain: &[&str]) -> String {
-    plain
-        .iter()
-        .fold(text.to_owned(), |text, secret| text.replace(secret, MASK))
+    plain.iter().fold(text.to_owned(), |text, secret| text.replace(secret, MASK))
 }
 
 #[cfg(test)]
@@ -143,12 +130,8 @@ mod tests {
             assert_eq!(reference(&value), None);
             assert!(is_reference(&value));
         }
-        let good =
-            json!({"x": [{"$secret": "db", "version": 2}], "y": {"$secret": "db", "version": 2}});
-        let only = SecretRef {
-            name: "db".into(),
-            version: 2,
-        };
+        let good = json!({"x": [{"$secret": "db", "version": 2}], "y": {"$secret": "db", "version": 2}});
+        let only = SecretRef { name: "db".into(), version: 2 };
         assert_eq!(references(&good).into_iter().collect::<Vec<_>>(), [only]);
         assert!(holds_reference(&good) && !holds_reference(&mask(&good)));
     }
@@ -158,10 +141,7 @@ mod tests {
         let wall = json!({"url": "https://u:hunter2-long@h", "hunter2": ["x hunter2 y", 12345, 1], "pin": "123"});
         let hidden = conceal(&wall, &["hunter2", "hunter2-long", "12345", "123", "1"]);
         let text = hidden.to_string();
-        assert!(
-            !text.contains("hunter2") && !text.contains("-long") && !text.contains("12345"),
-            "{text}"
-        );
+        assert!(!text.contains("hunter2") && !text.contains("-long") && !text.contains("12345"), "{text}");
         assert_eq!(hidden["pin"], json!("123"));
         assert_eq!(hidden[MASK], json!(["x (secret) y", MASK, 1]));
     }
