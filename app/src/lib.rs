@@ -1,4 +1,6 @@
 //! app
+#[cfg(feature = "ssr")]
+pub mod console;
 use leptos::prelude::*;
 /// The console.
 #[component]

@@ -1,1 +1,22 @@
-//! api
+//! Wire types: what crosses the line between Gantry's programs and whoever uses them.
+//!
+//! The console's pages, the REST interface and the command line speak these types and nothing else. They are plain data. Where the
+//! engine's own types say it already (effects, differences, the gate's state), they are used as they are, so that a rule shows the
+//! same everywhere.
+//!
+//! * [`problem`]: how anything says no (RFC 9457).
+//! * [`console`]: what the pages show.
+//! * [`live`]: what the journal tells while it happens.
+
+pub mod console;
+pub mod live;
+pub mod problem;
+
+pub use problem::Problem;
+
+use serde::{Deserialize, Serialize};
+
+/// A moment, in milliseconds since 1970-01-01T00:00:00Z. A number, so that a browser needs no calendar to tell how long ago it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct At(pub i64);

@@ -1,0 +1,68 @@
+//! What the pages ask of the server, as one trait.
+//!
+//! The server provides an `Arc<dyn Console>` in every request's context, already bound to whoever is signed in. Pages reach it
+//! through server functions that do nothing but call one method here. Every method checks by itself whether its caller may: a page
+//! that shows a button decides nothing.
+
+use api::Problem;
+use api::console::{
+    Board, DeploymentSummary, Frame, Lift, LogPart, NodePage, NoderoleView, ReviewSummary, ReviewView, RunPage, RunView,
+};
+use async_trait::async_trait;
+use engine::gate::VerdictKind;
+use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::plan::Edit;
+
+/// The server's side of the pages.
+#[async_trait]
+pub trait Console: Send + Sync {
+    /// What every page has around it; the only method that answers without a sign-in.
+    async fn frame(&self) -> Result<Frame, Problem>;
+    /// All deployments in the order of their tree.
+    async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem>;
+    /// A deployment's board, by name.
+    async fn board(&self, deployment: &str) -> Result<Board, Problem>;
+    /// What lifting these nodes would allow in the open proposal on the deployment.
+    async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem>;
+    /// A noderole's panel.
+    async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem>;
+    /// Nodes in the order of their names, behind `after`, whose names contain `filter`.
+    async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem>;
+    /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
+    async fn runs(&self, state: String, before: Option<RunId>) -> Result<RunPage, Problem>;
+    /// A run.
+    async fn run(&self, id: RunId) -> Result<RunView, Problem>;
+    /// A part of a run's log from an offset on; at most 256 KiB. A negative offset counts from the end.
+    async fn log(&self, id: RunId, offset: i64) -> Result<LogPart, Problem>;
+    /// Submissions: those that wait for somebody first, then the newest.
+    async fn reviews(&self) -> Result<Vec<ReviewSummary>, Problem>;
+    /// A submission.
+    async fn review(&self, id: SubmissionId) -> Result<ReviewView, Problem>;
+
+    /// Opens a proposal on a deployment, or hands back the one that is open.
+    async fn propose(&self, deployment: DeploymentId) -> Result<ProposalId, Problem>;
+    /// Appends edits to a proposal at a version, all or none; hands back the new version.
+    async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
+    /// Takes the last edit back; hands back the new version.
+    async fn undo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem>;
+    /// Brings the last undone edit back; hands back the new version.
+    async fn redo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem>;
+    /// Closes a proposal without effect.
+    async fn discard(&self, proposal: ProposalId, version: i32) -> Result<(), Problem>;
+    /// Submits a proposal for review under a title.
+    async fn submit(&self, proposal: ProposalId, version: i32, title: String) -> Result<SubmissionId, Problem>;
+    /// Gives a verdict.
+    async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem>;
+    /// Makes a submission the next target.
+    async fn commit(&self, submission: SubmissionId) -> Result<TargetNo, Problem>;
+    /// Lets a step in ERROR try again.
+    async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem>;
+    /// Stops a run.
+    async fn cancel(&self, run: RunId) -> Result<(), Problem>;
+    /// Adds a node whose root is a folder on the worker's machine.
+    async fn add_node(&self, fqdn: String, root: String) -> Result<NodeId, Problem>;
+    /// Switches execution on or off for everything.
+    async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem>;
+    /// Ends this session.
+    async fn sign_out(&self) -> Result<(), Problem>;
+}

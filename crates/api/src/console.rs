@@ -1,0 +1,672 @@
+//! What the console's pages show, one struct for each page or part of one.
+//!
+//! Lists are bounded by whoever fills them and say how much there is beyond. Texts are ready to be read; whatever a page must
+//! decide by is a field of its own.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::At;
+use engine::blueprint::Difference;
+use engine::gate::{GateState, VerdictKind};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
+    SubmissionId, TargetNo,
+};
+use engine::plan::Refusal;
+
+/// Node chips of a cell before they become a count.
+pub const CHIPS_IN_CELL: usize = 24;
+/// Rows of a list in one page.
+pub const PAGE_SIZE: usize = 50;
+
+/// Who is looking.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Me {
+    /// Who.
+    pub id: PersonId,
+    /// Short name.
+    pub name: String,
+    /// What they may do: `viewer`, `operator`, `reviewer`, `admin`.
+    pub permissions: Vec<String>,
+}
+
+/// What every page has around it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// None: nobody is signed in.
+    pub me: Option<Me>,
+    /// Submissions that this person could judge or commit now.
+    pub reviews_waiting: usize,
+    /// Whether steps are started at all.
+    pub execution: bool,
+    /// The journal's position when this was read: where a live stream begins.
+    pub cursor: i64,
+}
+
+/// A step's state as people see it. PROPOSED is what a draft would add; it is never stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepState {
+    /// A draft would add it.
+    Proposed,
+    /// It waits for others.
+    Blocked,
+    /// It may start.
+    Todo,
+    /// It runs, or is about to.
+    Transition,
+    /// It is applied.
+    Active,
+    /// It failed.
+    Error,
+}
+
+impl StepState {
+    /// The word that people read.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Proposed => "PROPOSED",
+            Self::Blocked => "BLOCKED",
+            Self::Todo => "TODO",
+            Self::Transition => "TRANSITION",
+            Self::Active => "ACTIVE",
+            Self::Error => "ERROR",
+        }
+    }
+
+    /// The word for styles and for the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Proposed => "proposed",
+            Self::Blocked => "blocked",
+            Self::Todo => "todo",
+            Self::Transition => "transition",
+            Self::Active => "active",
+            Self::Error => "error",
+        }
+    }
+
+    /// From the database's word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let all = [Self::Proposed, Self::Blocked, Self::Todo, Self::Transition, Self::Active, Self::Error];
+        all.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// How many steps are in each state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateCounts {
+    /// BLOCKED.
+    pub blocked: i64,
+    /// TODO.
+    pub todo: i64,
+    /// TRANSITION.
+    pub transition: i64,
+    /// ACTIVE.
+    pub active: i64,
+    /// ERROR.
+    pub error: i64,
+}
+
+/// A deployment in the list of all, in the order of the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeploymentSummary {
+    /// Which.
+    pub id: DeploymentId,
+    /// Its name.
+    pub name: DeploymentName,
+    /// How far below *system*.
+    pub depth: u32,
+    /// Its nodes.
+    pub nodes: i64,
+    /// Its steps.
+    pub steps: StateCounts,
+    /// The open proposal on it.
+    pub proposal: Option<ProposalId>,
+    /// The submission that waits for review.
+    pub submission: Option<SubmissionId>,
+    /// The target that last changed it.
+    pub target: TargetNo,
+}
+
+/// The deployment board.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Board {
+    /// Which.
+    pub id: DeploymentId,
+    /// Its name.
+    pub name: DeploymentName,
+    /// Names from *system* down to its parent.
+    pub above: Vec<DeploymentName>,
+    /// Whether it is *system*, which nobody proposes changes on by hand.
+    pub system: bool,
+    /// Who holds it, if somebody does.
+    pub held_by: Option<String>,
+    /// The target that last changed it.
+    pub target: TargetNo,
+    /// The open proposal. While there is one, the board shows what it would add.
+    pub proposal: Option<ProposalView>,
+    /// Roles by barclamp; roles of ancestors that its nodes carry come last.
+    pub groups: Vec<BoardGroup>,
+    /// Nodes that could be bound here: its own and those of its ancestors.
+    pub tray: Vec<TrayNode>,
+    /// How many more there are.
+    pub tray_more: usize,
+    /// Roles that could be added.
+    pub choices: Vec<RoleChoice>,
+    /// Whether this person may propose here; else why not.
+    pub may_propose: Result<(), String>,
+    /// The journal's position when this was read.
+    pub cursor: i64,
+}
+
+/// The roles of one barclamp on a board.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BoardGroup {
+    /// The barclamp.
+    pub barclamp: BarclampName,
+    /// Set when these are noderoles of an ancestor.
+    pub of_ancestor: Option<DeploymentName>,
+    /// Its roles, milestones first.
+    pub roles: Vec<BoardRole>,
+}
+
+/// A role on a board.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BoardRole {
+    /// Which.
+    pub role: RoleName,
+    /// For people.
+    pub description: String,
+    /// Jig, lane, flags: `script`, `one by one`, `destructive`.
+    pub traits: Vec<String>,
+    /// Whether it can be bound by hand on this board.
+    pub bindable: bool,
+    /// Whether the draft adds it to the deployment.
+    pub proposed: bool,
+    /// The deployment's data for it, the draft's edits included.
+    pub data: Value,
+    /// Nodes that carry it; at most [`CHIPS_IN_CELL`].
+    pub chips: Vec<Chip>,
+    /// How many more.
+    pub more: usize,
+}
+
+/// A node in a role's cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chip {
+    /// The noderole.
+    pub noderole: NoderoleId,
+    /// The node.
+    pub node: NodeId,
+    /// Its whole name.
+    pub fqdn: String,
+    /// The first label of it.
+    pub short: String,
+    /// Its state; [`StepState::Proposed`] when only the draft has it.
+    pub state: StepState,
+    /// What brings it along, for those that the draft adds.
+    pub brought_by: Option<String>,
+    /// Whether the draft changes something about it (data, a re-run).
+    pub touched: bool,
+    /// Whether its node is alive.
+    pub alive: bool,
+    /// The reason of an error, shortened.
+    pub error: Option<String>,
+}
+
+/// A node that could be bound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrayNode {
+    /// Which.
+    pub node: NodeId,
+    /// Its whole name.
+    pub fqdn: String,
+    /// The first label of it.
+    pub short: String,
+    /// Where it belongs, the draft's moves included.
+    pub deployment: DeploymentName,
+    /// Whether it is alive.
+    pub alive: bool,
+    /// How many noderoles it carries, the draft's included.
+    pub noderoles: usize,
+}
+
+/// A role that could be added to a deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleChoice {
+    /// Which.
+    pub role: RoleName,
+    /// Whose.
+    pub barclamp: BarclampName,
+    /// For people.
+    pub description: String,
+    /// Whether it is a milestone.
+    pub milestone: bool,
+}
+
+/// An open proposal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProposalView {
+    /// Which.
+    pub id: ProposalId,
+    /// Rises with every edit, undo and redo; a command that names another one is refused.
+    pub version: i32,
+    /// What it is for.
+    pub title: String,
+    /// Who edited it.
+    pub authors: Vec<String>,
+    /// Its edits, oldest first, undone ones included.
+    pub edits: Vec<EditView>,
+    /// The edit that undo would take back, in words.
+    pub undo: Option<String>,
+    /// The edit that redo would bring back, in words.
+    pub redo: Option<String>,
+    /// Noderoles that it adds.
+    pub added: usize,
+    /// Noderoles that it removes.
+    pub removed: usize,
+    /// Noderoles that run again.
+    pub reruns: usize,
+    /// Edits that can't take effect.
+    pub refused: Vec<Refusal>,
+    /// The submission of exactly this version, if it was submitted.
+    pub submission: Option<SubmissionId>,
+}
+
+/// An edit in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EditView {
+    /// Its number.
+    pub seq: u32,
+    /// `bind web-1 to app`.
+    pub text: String,
+    /// Whose.
+    pub actor: String,
+    /// When.
+    pub at: At,
+    /// Whether it was taken back.
+    pub undone: bool,
+}
+
+/// What lifting some nodes would allow: one entry for each role of the board.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lift {
+    /// In the order of the board.
+    pub roles: Vec<LiftRole>,
+}
+
+/// What dropping the lifted nodes on a role would mean.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiftRole {
+    /// The role.
+    pub role: RoleName,
+    /// Nodes that could be bound.
+    pub legal: Vec<NodeId>,
+    /// Nodes that can't, and why.
+    pub illegal: Vec<IllegalNode>,
+    /// What would come along, in words: `dns-client on web-1 (implicit)`.
+    pub brings: Vec<String>,
+    /// Noderoles that would be added in all.
+    pub added: usize,
+    /// The place of the role in the order it all would run in, and how many places there are.
+    pub wave: Option<(u32, u32)>,
+}
+
+/// A node that can't be bound to a role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IllegalNode {
+    /// Which.
+    pub node: NodeId,
+    /// Its short name.
+    pub short: String,
+    /// Why not, and what to do.
+    pub reason: String,
+}
+
+/// A noderole and everything about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NoderoleView {
+    /// Which.
+    pub id: NoderoleId,
+    /// Its role.
+    pub role: RoleName,
+    /// What the role is for.
+    pub description: String,
+    /// Its node.
+    pub node: NodeId,
+    /// The node's name.
+    pub fqdn: String,
+    /// Where it is bound.
+    pub deployment: DeploymentName,
+    /// Now.
+    pub state: StepState,
+    /// Since when.
+    pub since: At,
+    /// Why it is in this state, each with what frees it.
+    pub why: Vec<String>,
+    /// The reason of an error.
+    pub error: Option<String>,
+    /// The target that asked for what it should be.
+    pub generation: TargetNo,
+    /// The target whose wish it has applied; None: none yet.
+    pub applied: Option<TargetNo>,
+    /// Short hash of its role's content.
+    pub role_hash: String,
+    /// Its own data by layer, lowest first.
+    pub layers: Vec<DataLayer>,
+    /// All layers merged.
+    pub merged: Value,
+    /// Where each value of the merged data comes from.
+    pub provenance: Vec<Provenance>,
+    /// What its last successful run added.
+    pub wall: Value,
+    /// What its role's attributes expect.
+    pub attribs: Vec<AttribView>,
+    /// What it waits for.
+    pub parents: Vec<NoderoleRef>,
+    /// What waits for it; at most [`PAGE_SIZE`].
+    pub children: Vec<NoderoleRef>,
+    /// Its attempts, newest first; at most [`PAGE_SIZE`].
+    pub runs: Vec<RunSummary>,
+    /// Whether a retry is possible; else why not.
+    pub may_retry: Result<(), String>,
+    /// Whether its own data can be edited in an open proposal of its deployment; else why not.
+    pub may_edit: Result<ProposalId, String>,
+}
+
+/// One layer of data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DataLayer {
+    /// `role template`, `deployment role`, `user`, `system`, `wall`.
+    pub source: String,
+    /// What it says.
+    pub value: Value,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// A JSON pointer.
+    pub path: String,
+    /// The value, secrets masked.
+    pub value: String,
+    /// The layer.
+    pub source: String,
+}
+
+/// An attribute of a role, for forms.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttribView {
+    /// Which.
+    pub name: String,
+    /// Where its value sits, as a JSON pointer.
+    pub path: String,
+    /// For people.
+    pub description: String,
+    /// What a value must look like.
+    pub schema: Option<Value>,
+}
+
+/// A noderole in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoderoleRef {
+    /// Which.
+    pub id: NoderoleId,
+    /// Its role.
+    pub role: RoleName,
+    /// Its node's name.
+    pub fqdn: String,
+    /// Now.
+    pub state: StepState,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Waits for a worker.
+    Queued,
+    /// A worker has it.
+    Running,
+    /// It did what it should.
+    Succeeded,
+    /// It did not.
+    Failed,
+    /// Its worker went away.
+    Lost,
+    /// Somebody stopped it.
+    Cancelled,
+    /// It was handed back before it started.
+    Unstarted,
+}
+
+/// A run in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// The attempt's id, which is its fencing token.
+    pub id: RunId,
+    /// Whose.
+    pub noderole: NoderoleId,
+    /// The role.
+    pub role: RoleName,
+    /// The node's name.
+    pub fqdn: String,
+    /// Where it is bound.
+    pub deployment: DeploymentName,
+    /// Now.
+    pub state: RunState,
+    /// Why it ran although it had run before.
+    pub cause: Option<String>,
+    /// The target that it carries out.
+    pub target: TargetNo,
+    /// The worker that has or had it.
+    pub worker: Option<String>,
+    /// When it was claimed.
+    pub queued: At,
+    /// When a worker took it.
+    pub started: Option<At>,
+    /// When it ended.
+    pub ended: Option<At>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// A run and everything about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunView {
+    /// The run.
+    pub run: RunSummary,
+    /// What it was told, secrets as references.
+    pub input: Value,
+    /// Where each value of it came from.
+    pub provenance: Vec<Provenance>,
+    /// What it handed back.
+    pub result: Option<Value>,
+    /// What that added to what it was told.
+    pub wall: Option<Value>,
+    /// All attempts at the same step, newest first; at most [`PAGE_SIZE`].
+    pub attempts: Vec<RunSummary>,
+    /// The submission that it rests on.
+    pub submission: Option<SubmissionId>,
+    /// Whether it can be cancelled; else why not.
+    pub may_cancel: Result<(), String>,
+    /// Bytes of its log.
+    pub log_bytes: i64,
+    /// The journal's position when this was read.
+    pub cursor: i64,
+}
+
+/// A part of a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPart {
+    /// Pieces in order, without gap or overlap.
+    pub pieces: Vec<LogPiece>,
+    /// Where the next part begins.
+    pub next: i64,
+    /// Whether the run has ended and this was the last part.
+    pub complete: bool,
+}
+
+/// A piece of a log as it came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPiece {
+    /// Its first byte's place in the log.
+    pub offset: i64,
+    /// When it came.
+    pub at: At,
+    /// Its text.
+    pub text: String,
+}
+
+/// A page of runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunPage {
+    /// Newest first.
+    pub runs: Vec<RunSummary>,
+    /// Give this to get the next page.
+    pub next: Option<RunId>,
+}
+
+/// A submission in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReviewSummary {
+    /// Which.
+    pub submission: SubmissionId,
+    /// What it is for.
+    pub title: String,
+    /// On which deployment.
+    pub deployment: DeploymentName,
+    /// Who wrote it.
+    pub authors: Vec<String>,
+    /// When it was submitted.
+    pub at: At,
+    /// In a few words.
+    pub summary: String,
+    /// Where it stands.
+    pub state: ReviewState,
+    /// Approvals that count, and how many are needed.
+    pub approvals: (u32, u32),
+}
+
+/// Where a submission stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewState {
+    /// Waits for verdicts.
+    Waiting,
+    /// May be committed.
+    Open,
+    /// Somebody objects.
+    Objected,
+    /// It was planned on something that changed since.
+    Stale,
+    /// A newer version replaced it.
+    Replaced,
+    /// It is a target.
+    Committed,
+    /// Its proposal was discarded.
+    Discarded,
+}
+
+/// A submission and everything that decides about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReviewView {
+    /// Which.
+    pub submission: SubmissionId,
+    /// Of which proposal.
+    pub proposal: ProposalId,
+    /// Which version of that.
+    pub version: i32,
+    /// What it is for.
+    pub title: String,
+    /// On which deployment.
+    pub deployment: DeploymentName,
+    /// Where it stands.
+    pub state: ReviewState,
+    /// Hash of the change.
+    pub change_hash: String,
+    /// Hash of the effects.
+    pub effects_hash: String,
+    /// The target that it was planned on.
+    pub parent: TargetNo,
+    /// The target that it became.
+    pub target: Option<TargetNo>,
+    /// When it was submitted.
+    pub at: At,
+    /// Who wrote it.
+    pub authors: Vec<String>,
+    /// In plain words, most important first.
+    pub summary: Vec<String>,
+    /// What differs.
+    pub difference: Difference,
+    /// Why noderoles come along: `brought by app`.
+    pub brought: std::collections::BTreeMap<NoderoleId, String>,
+    /// Names of deployments that the difference speaks of.
+    pub deployments: std::collections::BTreeMap<DeploymentId, DeploymentName>,
+    /// The order in which it will run.
+    pub waves: Vec<WaveView>,
+    /// The gate.
+    pub gate: GateState,
+    /// All verdicts, newest first.
+    pub verdicts: Vec<VerdictView>,
+    /// Whether this person may judge; else why not.
+    pub may_judge: Result<(), String>,
+    /// Whether this person may commit now; else why not.
+    pub may_commit: Result<(), String>,
+}
+
+/// What runs together, as far as lanes and nodes allow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaveView {
+    /// From 1.
+    pub number: u32,
+    /// Roles and how many nodes each: `app on 3 nodes, one by one`.
+    pub items: Vec<String>,
+    /// Noderoles in it.
+    pub noderoles: usize,
+}
+
+/// A verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerdictView {
+    /// Whose.
+    pub person: String,
+    /// What.
+    pub kind: VerdictKind,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub at: At,
+    /// Whether it counts now.
+    pub counts: bool,
+}
+
+/// A node in the list of all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSummary {
+    /// Which.
+    pub id: NodeId,
+    /// Its name.
+    pub fqdn: String,
+    /// Where it belongs.
+    pub deployment: DeploymentName,
+    /// Whether it is alive.
+    pub alive: bool,
+    /// Whether steps may start on it.
+    pub available: bool,
+    /// `local` or `ssh`.
+    pub transport: String,
+    /// Its steps.
+    pub steps: StateCounts,
+}
+
+/// A page of nodes, in the order of their names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePage {
+    /// The nodes.
+    pub nodes: Vec<NodeSummary>,
+    /// Give this to get the next page.
+    pub next: Option<String>,
+}

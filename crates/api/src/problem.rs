@@ -1,0 +1,85 @@
+//! How Gantry says no: RFC 9457 problem details, with a word for programs and a sentence for people that says what to do.
+
+use serde::{Deserialize, Serialize};
+
+/// Something that could not be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{title}: {detail}")]
+pub struct Problem {
+    /// `about:blank` or the address of a page about this kind of problem.
+    #[serde(rename = "type", default = "blank")]
+    pub kind: String,
+    /// A word for programs; stable.
+    pub code: String,
+    /// The same for every problem of this code.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened, to what, and what to do now.
+    pub detail: String,
+    /// Single findings, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<Finding>,
+}
+
+/// One of several findings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Where: a field, a file with line and column, an edit.
+    pub at: String,
+    /// What is wrong and what to do.
+    pub detail: String,
+}
+
+fn blank() -> String {
+    "about:blank".into()
+}
+
+impl Problem {
+    /// A problem of a kind.
+    pub fn new(status: u16, code: &str, title: &str, detail: impl Into<String>) -> Self {
+        Self {
+            kind: blank(),
+            code: code.into(),
+            title: title.into(),
+            status,
+            detail: detail.into(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Input that can't be taken (400).
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(400, "invalid", "This can't be taken", detail)
+    }
+
+    /// Nobody is signed in (401).
+    pub fn signed_out() -> Self {
+        Self::new(401, "signed_out", "You are not signed in", "Open a sign-in link, then come back to this page.")
+    }
+
+    /// The account may not do this (403).
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(403, "forbidden", "You may not do this", detail)
+    }
+
+    /// There is no such thing (404).
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(404, "not_found", "Not found", detail)
+    }
+
+    /// The state of things does not allow it (409).
+    pub fn conflict(code: &str, detail: impl Into<String>) -> Self {
+        Self::new(409, code, "Not possible now", detail)
+    }
+
+    /// It could not be done at the moment (503); trying again later may help.
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(503, "unavailable", "Not available at the moment", detail)
+    }
+
+    /// Something failed that is nobody's input (500). The log has the cause; the answer never does.
+    pub fn internal() -> Self {
+        Self::new(500, "internal", "Something went wrong here", "The server's log has the cause. Try again, and report it if it stays.")
+    }
+}
