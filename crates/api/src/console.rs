@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::At;
 use engine::blueprint::Difference;
-use engine::gate::{GateState, VerdictKind};
+use engine::gate::{GateState, Risk, VerdictKind};
 use engine::ids::{
     BarclampName, DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
     SubmissionId, TargetNo,
@@ -187,6 +187,8 @@ pub struct BoardRole {
     pub proposed: bool,
     /// The deployment's data for it, the draft's edits included.
     pub data: Value,
+    /// What the role's attributes expect of that data.
+    pub attribs: Vec<AttribView>,
     /// Nodes that carry it; at most [`CHIPS_IN_CELL`].
     pub chips: Vec<Chip>,
     /// How many more.
@@ -340,6 +342,8 @@ pub struct NoderoleView {
     pub fqdn: String,
     /// Where it is bound.
     pub deployment: DeploymentName,
+    /// The same, for the live stream's topic.
+    pub deployment_id: DeploymentId,
     /// Now.
     pub state: StepState,
     /// Since when.
@@ -373,7 +377,20 @@ pub struct NoderoleView {
     /// Whether a retry is possible; else why not.
     pub may_retry: Result<(), String>,
     /// Whether its own data can be edited in an open proposal of its deployment; else why not.
-    pub may_edit: Result<ProposalId, String>,
+    pub may_edit: Result<NoderoleDraft, String>,
+}
+
+/// A noderole in the open proposal of its deployment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NoderoleDraft {
+    /// The proposal.
+    pub proposal: ProposalId,
+    /// Its version: an edit names it.
+    pub version: i32,
+    /// The noderole's user data, the proposal's edits included.
+    pub data: Value,
+    /// Whether the proposal lets it run again.
+    pub rerun: bool,
 }
 
 /// One layer of data.
@@ -599,6 +616,8 @@ pub struct ReviewView {
     pub authors: Vec<String>,
     /// In plain words, most important first.
     pub summary: Vec<String>,
+    /// What makes it riskier than others.
+    pub risks: Vec<Risk>,
     /// What differs.
     pub difference: Difference,
     /// Why noderoles come along: `brought by app`.
