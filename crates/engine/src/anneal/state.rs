@@ -1,0 +1,75 @@
+//! The five stored states of a step.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The state of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepState {
+    /// Its join does not hold.
+    Blocked,
+    /// Its join holds; it waits to be claimed.
+    Todo,
+    /// An attempt at it is queued or running.
+    Transition,
+    /// The result of its generation is applied.
+    Active,
+    /// It failed and nothing will happen until a person, or a change, says so.
+    Error,
+}
+
+impl StepState {
+    /// Every state, in the order of the declaration.
+    pub const ALL: [Self; 5] = [Self::Blocked, Self::Todo, Self::Transition, Self::Active, Self::Error];
+
+    /// The word in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Todo => "todo",
+            Self::Transition => "transition",
+            Self::Active => "active",
+            Self::Error => "error",
+        }
+    }
+
+    /// Whether it is still going to run, or runs: what an order-only child waits for.
+    pub fn is_ahead(self) -> bool {
+        matches!(self, Self::Blocked | Self::Todo | Self::Transition)
+    }
+}
+
+impl fmt::Display for StepState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.as_str().to_ascii_uppercase())
+    }
+}
+
+/// A text that names no state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no state of a step: one of blocked, todo, transition, active, error")]
+pub struct UnknownState(pub String);
+
+impl FromStr for StepState {
+    type Err = UnknownState;
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownState(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_database_and_json_say_the_same_word() {
+        for state in StepState::ALL {
+            assert_eq!(state.as_str().parse(), Ok(state));
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+        }
+        assert!("ACTIVE".parse::<StepState>().is_err() && "proposed".parse::<StepState>().is_err());
+    }
+}

@@ -1,0 +1,313 @@
+//! What the annealer knows of one step.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::StepState;
+use crate::catalog::{Join, JoinAfter, JoinNeed, Needs};
+use crate::cluster::EdgeKind;
+use crate::ids::{NodeId, StepId, TargetNo};
+
+/// The longest wait before a retry.
+pub const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
+
+/// One step: what is meant, which only a commit changes, and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Derived from node, role, instance and action.
+    pub id: StepId,
+    /// Where it runs, or for which node.
+    pub node: NodeId,
+    /// Longest way from a root; rises along every edge.
+    pub rank: u32,
+    /// When its parents are enough.
+    pub join: Join,
+    /// It loses data, and runs once for each generation.
+    pub destructive: bool,
+    /// It has no run: milestones, stages, barriers.
+    pub instant: bool,
+    /// It is left out, for a reason kept elsewhere; it passes like an instant and leaves no wall.
+    pub skipped: bool,
+    /// What it needs its node to be.
+    pub needs: Needs,
+    /// Failures that are retried; one more is an ERROR.
+    pub retries: u32,
+    /// Seconds before the first retry; see [`backoff`].
+    pub backoff: u32,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+/// The columns of a step that transitions write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// Its state.
+    pub state: StepState,
+    /// Parents missing before its join holds, plus order-only parents that are still ahead.
+    pub pending: u32,
+    /// Counting parents that satisfy it. Only for joins other than *all*, where the caller must hand it in; see the module's theory.
+    pub satisfied: u32,
+    /// The target that last changed or re-ran it.
+    pub generation: TargetNo,
+    /// The generation whose result is applied; none before the first success (the database has 0 for it).
+    pub applied: Option<TargetNo>,
+    /// Failures since the last success, re-run or retry by a person.
+    pub failures: u32,
+    /// Why it is to run again although a result is applied.
+    pub cause: Option<Cause>,
+    /// What went wrong last; kept while it is retried.
+    pub error: Option<String>,
+    /// Whether its node is alive; always true on a phantom.
+    pub node_up: bool,
+}
+
+impl Progress {
+    /// A step that its commit has just made; [`super::Change::Commit`] counts its parents and places it.
+    pub fn new(generation: TargetNo, node_up: bool) -> Self {
+        Self {
+            state: StepState::Blocked,
+            pending: 0,
+            satisfied: 0,
+            generation,
+            applied: None,
+            failures: 0,
+            cause: None,
+            error: None,
+            node_up,
+        }
+    }
+}
+
+/// Why a step is to run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// A commit changed what is meant.
+    Changed,
+    /// A commit asked for it again, as one of a slice.
+    Slice,
+    /// Data that it sees changed, by progress alone (system data, a parent's wall).
+    Data,
+    /// A hook asked for it.
+    Hook,
+    /// Inventory contradicts what it applied.
+    Drift,
+    /// Its node was dead.
+    NodeBack,
+    /// A person retried it.
+    Retry,
+}
+
+impl Why {
+    const ALL: [Self; 7] =
+        [Self::Changed, Self::Slice, Self::Data, Self::Hook, Self::Drift, Self::NodeBack, Self::Retry];
+
+    /// The word in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Slice => "slice",
+            Self::Data => "data",
+            Self::Hook => "hook",
+            Self::Drift => "drift",
+            Self::NodeBack => "node_back",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+/// A re-run that is due. In the database's text `drift`, or `drift again`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cause {
+    /// Why.
+    pub why: Why,
+    /// It came while an attempt was running: that attempt's success does not answer it.
+    pub again: bool,
+}
+
+impl Cause {
+    /// A cause that the next attempt answers.
+    pub fn new(why: Why) -> Self {
+        Self { why, again: false }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.why.as_str())?;
+        if self.again { f.write_str(" again") } else { Ok(()) }
+    }
+}
+
+/// A text that names no cause.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no cause of a re-run")]
+pub struct UnknownCause(pub String);
+
+impl FromStr for Cause {
+    type Err = UnknownCause;
+    fn from_str(text: &str) -> Result<Self, UnknownCause> {
+        let (word, again) = match text.strip_suffix(" again") {
+            Some(word) => (word, true),
+            None => (text, false),
+        };
+        let why = Why::ALL.into_iter().find(|why| why.as_str() == word);
+        why.map(|why| Self { why, again }).ok_or_else(|| UnknownCause(text.to_owned()))
+    }
+}
+
+impl Serialize for Cause {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cause {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Step {
+    /// Whether it is passed without a run.
+    pub fn is_instant(&self) -> bool {
+        self.instant || self.skipped
+    }
+
+    /// Whether the result of its generation is applied.
+    pub fn is_applied(&self) -> bool {
+        self.progress.applied == Some(self.progress.generation)
+    }
+
+    /// Whether what it did can't be done again: destructive, and applied at this generation.
+    pub fn is_done_for_good(&self) -> bool {
+        self.destructive && self.is_applied()
+    }
+
+    /// Whether it becomes ACTIVE without a run as soon as its join holds: an instant, or a kept result with no re-run due.
+    ///
+    /// A TODO step that rests is the remainder of a batch and must not be started.
+    pub fn rests(&self) -> bool {
+        self.is_instant() || (self.is_applied() && (self.destructive || self.progress.cause.is_none()))
+    }
+
+    /// Converged: nothing is left to do.
+    pub fn is_converged(&self) -> bool {
+        self.progress.state == StepState::Active && self.is_applied()
+    }
+}
+
+/// A step's parents counted from scratch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// What [`Progress::pending`] must be.
+    pub pending: u32,
+    /// What [`Progress::satisfied`] must be, for joins other than *all*.
+    pub satisfied: u32,
+}
+
+/// Counts a step's parents: for each the kind of its edge, its state, and whether it is skipped.
+pub fn count(join: Join, parents: impl IntoIterator<Item = (EdgeKind, StepState, bool)>) -> Count {
+    let (mut counting, mut satisfied, mut ahead) = (0, 0, 0);
+    for (kind, state, skipped) in parents {
+        let satisfies = satisfies(kind, join.after, state, skipped);
+        if kind == EdgeKind::OrderOnly {
+            ahead += u32::from(!satisfies);
+        } else {
+            counting += 1;
+            satisfied += u32::from(satisfies);
+        }
+    }
+    let missing = match join.need {
+        JoinNeed::All => counting - satisfied,
+        JoinNeed::Any if counting == 0 => 0,
+        need => missing(need, satisfied),
+    };
+    let satisfied = if join.need == JoinNeed::All { 0 } else { satisfied };
+    Count { pending: missing + ahead, satisfied }
+}
+
+/// Whether a parent in this state is enough for a child's edge of this kind.
+pub(super) fn satisfies(kind: EdgeKind, after: JoinAfter, state: StepState, skipped: bool) -> bool {
+    match kind {
+        EdgeKind::OrderOnly => skipped || !state.is_ahead(),
+        EdgeKind::Hard | EdgeKind::Soft => {
+            state == StepState::Active || (state == StepState::Error && after == JoinAfter::End)
+        }
+    }
+}
+
+/// Parents missing with that many satisfied. Not for *all*, where it takes the number of parents.
+pub(super) fn missing(need: JoinNeed, satisfied: u32) -> u32 {
+    match need {
+        JoinNeed::All => 0,
+        JoinNeed::Any => u32::from(satisfied == 0),
+        JoinNeed::AtLeast(n) => n.saturating_sub(satisfied),
+    }
+}
+
+/// The wait before the next attempt: `first` seconds after the first failure, twice as long after each further one, never over
+/// [`LONGEST_BACKOFF`].
+pub fn backoff(first: u32, failures: u32) -> Duration {
+    let doubled = u64::from(first).saturating_mul(1 << failures.saturating_sub(1).min(31));
+    Duration::from_secs(doubled).min(LONGEST_BACKOFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use StepState::*;
+
+    #[test]
+    fn causes_round_trip() {
+        for why in Why::ALL {
+            for again in [false, true] {
+                let cause = Cause { why, again };
+                assert_eq!(cause.to_string().parse(), Ok(cause));
+                assert_eq!(serde_json::from_value::<Cause>(serde_json::to_value(cause).unwrap()).unwrap(), cause);
+            }
+        }
+        assert!("again".parse::<Cause>().is_err() && "Drift".parse::<Cause>().is_err());
+    }
+
+    #[test]
+    fn joins_count_what_is_missing() {
+        use EdgeKind::*;
+        let join = |need, after| Join { need, after };
+        let pending = |join, parents: &[(EdgeKind, StepState, bool)]| count(join, parents.iter().copied()).pending;
+        let parents = [
+            (Hard, Active, false),
+            (Soft, Error, false),
+            (Hard, Blocked, true),
+            (OrderOnly, Todo, false),
+            (OrderOnly, Error, false),
+            (OrderOnly, Blocked, true),
+        ];
+        for (need, after, expected) in [
+            (JoinNeed::All, JoinAfter::Success, 2 + 1),
+            (JoinNeed::All, JoinAfter::End, 1 + 1),
+            (JoinNeed::Any, JoinAfter::Success, 1),
+            (JoinNeed::AtLeast(2), JoinAfter::Success, 1 + 1),
+            (JoinNeed::AtLeast(2), JoinAfter::End, 1),
+            (JoinNeed::AtLeast(5), JoinAfter::End, 3 + 1),
+        ] {
+            assert_eq!(pending(join(need, after), &parents), expected, "{need:?} {after:?}");
+        }
+        assert_eq!(pending(join(JoinNeed::Any, JoinAfter::Success), &[]), 0);
+        assert_eq!(pending(join(JoinNeed::Any, JoinAfter::Success), &[(OrderOnly, Transition, false)]), 1);
+        assert_eq!(pending(join(JoinNeed::AtLeast(1), JoinAfter::Success), &[]), 1, "fails closed");
+    }
+
+    #[test]
+    fn waiting_doubles_up_to_an_hour() {
+        let seconds: Vec<u64> = (0..5).map(|n| backoff(5, n).as_secs()).collect();
+        assert_eq!(seconds, [5, 5, 10, 20, 40]);
+        assert_eq!(backoff(5, u32::MAX), LONGEST_BACKOFF);
+        assert_eq!(backoff(u32::MAX, 40), LONGEST_BACKOFF);
+        assert_eq!(backoff(0, 9), Duration::ZERO);
+    }
+}

@@ -1,0 +1,630 @@
+//! How states move: one change, worked off in (rank, id) order. The rules are in the theory of [`super`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::step::{missing, satisfies};
+use super::{Cause, Delta, Missing, Outcome, Step, StepState, Why, World, backoff, count};
+use crate::catalog::{JoinNeed, Needs};
+use crate::cluster::EdgeKind;
+use crate::ids::{NodeId, StepId, TargetNo};
+
+/// Most steps that become ACTIVE without a run in one call.
+pub const BATCH: usize = 1_000;
+
+/// What happens to one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// It was claimed: TODO to TRANSITION. (The claim does this for many rows at once; this is its meaning.)
+    Started,
+    /// An attempt handed in a result.
+    Succeeded {
+        /// The generation that the attempt was started for.
+        generation: TargetNo,
+    },
+    /// An attempt failed, or a hook of its end did.
+    Failed {
+        /// The generation that the attempt was started for.
+        generation: TargetNo,
+        /// What went wrong, for people; without secrets.
+        reason: String,
+        /// Whether another attempt may help.
+        retry: bool,
+    },
+    /// An attempt that had started was not heard of until its lease ended.
+    Lost {
+        /// The generation that the attempt was started for.
+        generation: TargetNo,
+    },
+    /// An attempt ended before it started, or its node's ledger proves that it never did.
+    NeverStarted,
+    /// A person stopped the attempt. In one transaction with a re-run, the cancelling comes first.
+    Cancelled {
+        /// Who, for people.
+        by: String,
+    },
+    /// A person wants an ERROR step tried again.
+    Retry {
+        /// Kept as the cause.
+        why: Why,
+    },
+    /// It is to run (again) at this generation: its present one, or a newer.
+    Rerun {
+        /// The target that asks for it; the present generation for causes that are progress (drift, hook, data).
+        generation: TargetNo,
+        /// Kept as the cause.
+        why: Why,
+    },
+}
+
+impl Event {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Succeeded { .. } => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Lost { .. } => "lost",
+            Self::NeverStarted => "never started",
+            Self::Cancelled { .. } => "cancelled",
+            Self::Retry { .. } => "retried",
+            Self::Rerun { .. } => "re-run",
+        }
+    }
+}
+
+/// What a commit did to a step, once its intent is written and loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// The step: new (with [`super::Progress::new`]) or changed.
+    pub step: StepId,
+    /// The target and the reason, when it is to run again. A new step needs none.
+    pub rerun: Option<(TargetNo, Why)>,
+    /// All its parents now, when it is new, when its edges or its join changed, or when an order-only parent's skipping changed.
+    pub parents: Option<Vec<(StepId, EdgeKind)>>,
+}
+
+/// A change of progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// To one step.
+    Step {
+        /// Which.
+        step: StepId,
+        /// What.
+        event: Event,
+    },
+    /// A commit: steps made and changed, all in one. Edges and intent are already what they will be.
+    Commit(Vec<Committed>),
+    /// A node is dead. Its runs that never started are ended by [`Event::NeverStarted`] before.
+    NodeDown {
+        /// Which.
+        node: NodeId,
+    },
+    /// A node is alive again. What its death made due is TODO already and is now admissible.
+    NodeUp {
+        /// Which.
+        node: NodeId,
+    },
+    /// Goes on with the steps that a batch left; those that moved meanwhile are passed over.
+    Settle {
+        /// [`Outcome::more`] of the call before.
+        steps: Vec<StepId>,
+    },
+}
+
+/// Why there is no outcome.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// Load these too and ask again.
+    #[error("the change reaches further than what was loaded")]
+    Missing(Missing),
+    /// The change does not fit the step as it is. Nothing is to be written.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// What was loaded contradicts itself.
+    #[error(transparent)]
+    Broken(#[from] Broken),
+}
+
+/// A change that does not fit the step.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The state is another one.
+    #[error("step {step} is {state}, so it can't be {event}: {}", hint(.event, *.state))]
+    State {
+        /// The step.
+        step: StepId,
+        /// Its state.
+        state: StepState,
+        /// What was to happen.
+        event: &'static str,
+    },
+    /// It becomes ACTIVE without a run.
+    #[error("step {step} needs no run: it becomes active by itself")]
+    Rests {
+        /// The step.
+        step: StepId,
+    },
+    /// A generation never goes back.
+    #[error(
+        "step {step} is at generation {generation}, so target {asked} can't re-run it: plan the change again on the present target"
+    )]
+    Older {
+        /// The step.
+        step: StepId,
+        /// Its generation.
+        generation: TargetNo,
+        /// The one asked for.
+        asked: TargetNo,
+    },
+    /// It was done, loses data, and is done once for each generation.
+    #[error(
+        "step {step} is destructive and was applied at generation {generation}: only a reviewed re-run, with a generation of its own, does it again"
+    )]
+    DoneForGood {
+        /// The step.
+        step: StepId,
+        /// Its generation.
+        generation: TargetNo,
+    },
+}
+
+fn hint(event: &str, state: StepState) -> &'static str {
+    match (event, state) {
+        ("retried", StepState::Blocked) => "retry what it waits for",
+        ("retried", StepState::Todo) => "it waits to be claimed already",
+        ("retried", StepState::Transition) => "an attempt at it is running; wait for its end, or cancel it",
+        ("retried", StepState::Active) => "it is done; propose a re-run instead",
+        ("started", StepState::Transition) => "an attempt at it is open",
+        ("started", _) => "only a TODO step is claimed",
+        _ => "no attempt at it is open; keep what came back as late",
+    }
+}
+
+/// An invariant that does not hold in what was loaded. `gantry verify` finds and counts again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// Ranks rise along edges.
+    #[error("the ranks of step {parent} and its child {child} do not rise: `gantry verify` rebuilds the projection")]
+    Rank {
+        /// The parent.
+        parent: StepId,
+        /// Its child.
+        child: StepId,
+    },
+    /// `pending` (or `satisfied`) is what a recount gives.
+    #[error("step {step} has fewer pending parents counted than it has: `gantry verify` rebuilds the projection")]
+    Count {
+        /// The step.
+        step: StepId,
+    },
+}
+
+/// What a change makes of the steps. Writes nothing: [`World::take`] or the database does.
+///
+/// # Errors
+/// [`Stop::Missing`] until enough is loaded, [`Stop::Refused`] when the change does not fit, [`Stop::Broken`] when what was loaded
+/// contradicts an invariant.
+pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
+    let mut work = Work::new(world);
+    match change {
+        Change::Step { step, event } => work.event(*step, event)?,
+        Change::Commit(steps) => {
+            for committed in steps {
+                work.touch(committed.step, |touch| touch.committed = Some(committed));
+            }
+        }
+        Change::NodeDown { node } => work.on_node(*node, |touch| touch.node_down = true),
+        Change::NodeUp { node } => work.on_node(*node, |touch| touch.node_up = true),
+        Change::Settle { steps } => steps.iter().for_each(|step| work.touch(*step, |_| ())),
+    }
+    work.finish()
+}
+
+/// Why a step in the queue is to be looked at.
+#[derive(Debug, Default)]
+struct Touch<'c> {
+    /// A parent became ERROR, or was blocked by one, and does not satisfy it.
+    errored: bool,
+    node_down: bool,
+    node_up: bool,
+    committed: Option<&'c Committed>,
+}
+
+struct Work<'c> {
+    world: &'c World,
+    /// Copies of the steps that change.
+    steps: BTreeMap<StepId, Step>,
+    /// Steps to look at. Only steps of higher rank than the one at hand are added, so each comes once.
+    queue: BTreeMap<(u32, StepId), Touch<'c>>,
+    not_before: BTreeMap<StepId, Duration>,
+    missing: Missing,
+    settled: usize,
+    more: BTreeSet<(u32, StepId)>,
+    outdated: Vec<StepId>,
+}
+
+type Done = Result<(), Stop>;
+
+impl<'c> Work<'c> {
+    fn new(world: &'c World) -> Self {
+        Self {
+            world,
+            steps: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            not_before: BTreeMap::new(),
+            missing: Missing::default(),
+            settled: 0,
+            more: BTreeSet::new(),
+            outdated: Vec::new(),
+        }
+    }
+
+    fn finish(mut self) -> Result<Outcome, Stop> {
+        while let Some(((_, id), touch)) = self.queue.pop_first() {
+            self.look(id, &touch)?;
+        }
+        if !self.missing.is_empty() {
+            return Err(Stop::Missing(self.missing));
+        }
+        let mut deltas = Vec::new();
+        for (id, step) in self.steps {
+            let not_before = self.not_before.get(&id).copied();
+            let Some(old) = self.world.steps.get(&id) else { continue };
+            if old.progress != step.progress || not_before.is_some() {
+                let was = old.progress.state;
+                deltas.push(Delta { step: id, rank: step.rank, was, now: step.progress, not_before });
+            }
+        }
+        deltas.sort_by_key(|delta| (delta.rank, delta.step));
+        let more = self.more.into_iter().map(|(_, step)| step).collect();
+        Ok(Outcome { deltas, more, outdated: self.outdated })
+    }
+
+    fn see(&mut self, id: StepId) -> Option<&Step> {
+        let found = self.steps.get(&id).or_else(|| self.world.steps.get(&id));
+        if found.is_none() {
+            self.missing.steps.insert(id);
+        }
+        found
+    }
+
+    fn change(&mut self, id: StepId) -> Option<&mut Step> {
+        if !self.steps.contains_key(&id) {
+            let step = self.see(id)?.clone();
+            self.steps.insert(id, step);
+        }
+        self.steps.get_mut(&id)
+    }
+
+    fn touch(&mut self, id: StepId, set: impl FnOnce(&mut Touch<'c>)) {
+        if let Some(rank) = self.see(id).map(|step| step.rank) {
+            set(self.queue.entry((rank, id)).or_default());
+        }
+    }
+
+    fn on_node(&mut self, node: NodeId, set: impl Fn(&mut Touch<'c>)) {
+        let world = self.world;
+        let Some(steps) = world.on_node.get(&node) else {
+            self.missing.on_nodes.insert(node);
+            return;
+        };
+        steps.iter().for_each(|step| self.touch(*step, &set));
+    }
+
+    /// A step whose parents have all settled.
+    fn look(&mut self, id: StepId, touch: &Touch<'c>) -> Done {
+        if let Some(committed) = touch.committed {
+            self.commit(committed)?;
+        }
+        if touch.node_up || touch.node_down {
+            self.node_is(id, touch.node_up)?;
+        }
+        let Some(step) = self.see(id) else { return Ok(()) };
+        let holds = step.progress.pending == 0;
+        match step.progress.state {
+            StepState::Blocked if holds => self.wait(id),
+            StepState::Blocked if touch.errored && step.is_instant() => {
+                self.tell_children(id, StepState::Blocked, StepState::Blocked, true)
+            }
+            StepState::Todo if !holds || step.rests() => self.wait(id),
+            StepState::Active if !holds && (step.is_instant() || (touch.errored && !step.is_done_for_good())) => {
+                self.set(id, StepState::Blocked, touch.errored)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The state of a step that does not run: by what is missing, and by whether it has to run at all.
+    fn wait(&mut self, id: StepId) -> Done {
+        let full = self.settled >= BATCH;
+        let Some(step) = self.change(id) else { return Ok(()) };
+        if step.progress.pending > 0 {
+            return self.set(id, StepState::Blocked, false);
+        }
+        if !step.rests() {
+            return self.set(id, StepState::Todo, false);
+        }
+        if full && !step.is_done_for_good() {
+            let key = (step.rank, id);
+            self.more.insert(key);
+            return self.set(id, StepState::Todo, false);
+        }
+        self.settled += 1;
+        self.activate(id)
+    }
+
+    fn activate(&mut self, id: StepId) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        let progress = &mut step.progress;
+        progress.applied = Some(progress.generation);
+        progress.cause = None;
+        progress.error = None;
+        progress.failures = 0;
+        self.set(id, StepState::Active, false)
+    }
+
+    fn set(&mut self, id: StepId, state: StepState, errored: bool) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        let before = std::mem::replace(&mut step.progress.state, state);
+        self.tell_children(id, before, state, errored)
+    }
+
+    /// Keeps the children's counts and queues those for which something changed.
+    fn tell_children(&mut self, id: StepId, before: StepState, after: StepState, errored: bool) -> Done {
+        let same = before == after || (before.is_ahead() && after.is_ahead());
+        if same && !errored {
+            return Ok(());
+        }
+        let Some((rank, skipped)) = self.see(id).map(|step| (step.rank, step.skipped)) else { return Ok(()) };
+        let world = self.world;
+        let Some(children) = world.children.get(&id) else {
+            self.missing.children_of.insert(id);
+            return Ok(());
+        };
+        for child in children {
+            let Some(step) = self.see(child.step) else { continue };
+            if step.rank <= rank {
+                return Err(Broken::Rank { parent: id, child: child.step }.into());
+            }
+            let key = (step.rank, child.step);
+            let join_after = step.join.after;
+            let was = satisfies(child.kind, join_after, before, skipped);
+            let is = satisfies(child.kind, join_after, after, skipped);
+            let struck = errored && !is && child.kind != EdgeKind::OrderOnly;
+            if was == is && !struck {
+                continue;
+            }
+            let touch = self.queue.entry(key).or_default();
+            touch.errored |= struck;
+            let counted_later = touch.committed.is_some_and(|committed| committed.parents.is_some());
+            if was != is && !counted_later {
+                self.recount(child.step, child.kind, is)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One parent more, or one less, satisfies a step.
+    fn recount(&mut self, id: StepId, kind: EdgeKind, satisfies: bool) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        let need = step.join.need;
+        let progress = &mut step.progress;
+        let step_by = |n: u32, up: bool| if up { n.checked_add(1) } else { n.checked_sub(1) };
+        let pending = if kind == EdgeKind::OrderOnly || need == JoinNeed::All {
+            step_by(progress.pending, !satisfies)
+        } else {
+            step_by(progress.satisfied, satisfies).and_then(|now| {
+                let before = std::mem::replace(&mut progress.satisfied, now);
+                (progress.pending + missing(need, now)).checked_sub(missing(need, before))
+            })
+        };
+        progress.pending = pending.ok_or(Broken::Count { step: id })?;
+        Ok(())
+    }
+
+    fn commit(&mut self, committed: &Committed) -> Done {
+        let id = committed.step;
+        if let Some(parents) = &committed.parents {
+            let Some((rank, join)) = self.see(id).map(|step| (step.rank, step.join)) else { return Ok(()) };
+            let mut states = Vec::with_capacity(parents.len());
+            for (parent, kind) in parents {
+                let Some(step) = self.see(*parent) else { continue };
+                if step.rank >= rank {
+                    return Err(Broken::Rank { parent: *parent, child: id }.into());
+                }
+                states.push((*kind, step.progress.state, step.skipped));
+            }
+            let counted = count(join, states);
+            if let Some(step) = self.change(id) {
+                step.progress.pending = counted.pending;
+                step.progress.satisfied = counted.satisfied;
+            }
+        }
+        match committed.rerun {
+            Some((generation, why)) => self.rerun(id, generation, why),
+            None => Ok(()),
+        }
+    }
+
+    /// Death concerns what was done *on* the node: instants, and steps done *for* it, stay.
+    fn node_is(&mut self, id: StepId, up: bool) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        step.progress.node_up = up;
+        if up || step.needs != Needs::Alive || step.is_instant() {
+            return Ok(());
+        }
+        let for_good = step.is_done_for_good();
+        let destructive = step.destructive;
+        let applied = step.is_applied();
+        let progress = &mut step.progress;
+        match progress.state {
+            StepState::Transition => {
+                self.outdated.push(id);
+                if destructive {
+                    return self
+                        .fail(id, "its node died during the run, and a destructive step is not repeated unasked");
+                }
+                self.leave_run(id);
+                self.wait(id)
+            }
+            StepState::Active if !for_good => {
+                progress.cause = Some(Cause::new(Why::NodeBack));
+                self.wait(id)
+            }
+            // Whether a destructive step was done is a question that only a person settles.
+            StepState::Error if !destructive => {
+                progress.cause = Some(Cause::new(Why::NodeBack));
+                progress.failures = 0;
+                progress.error = None;
+                self.wait(id)
+            }
+            StepState::Blocked | StepState::Todo if applied && !for_good => {
+                progress.cause.get_or_insert(Cause::new(Why::NodeBack));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn event(&mut self, id: StepId, event: &Event) -> Done {
+        let Some(step) = self.see(id) else { return Ok(()) };
+        let state = step.progress.state;
+        let rests = step.rests();
+        let fits = match event {
+            Event::Started => state == StepState::Todo,
+            Event::Retry { .. } => state == StepState::Error,
+            Event::Rerun { .. } => true,
+            _ => state == StepState::Transition,
+        };
+        if !fits {
+            return Err(Refused::State { step: id, state, event: event.name() }.into());
+        }
+        match event {
+            Event::Started if rests => Err(Refused::Rests { step: id }.into()),
+            Event::Started => self.set(id, StepState::Transition, false),
+            Event::Succeeded { generation } => self.succeeded(id, *generation),
+            Event::Failed { generation, reason, retry } => self.failed(id, *generation, reason, *retry),
+            Event::Lost { generation } => self.lost(id, *generation),
+            Event::NeverStarted => {
+                self.answer_again(id);
+                self.wait(id)
+            }
+            // ERROR, not TODO: whoever stops a run wants it stopped, and TODO would start the next one at once.
+            Event::Cancelled { by } => self.fail(id, &format!("cancelled by {by}")),
+            Event::Retry { why } => self.retry(id, *why),
+            Event::Rerun { generation, why } => self.rerun(id, *generation, *why),
+        }
+    }
+
+    fn succeeded(&mut self, id: StepId, generation: TargetNo) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        let destructive = step.destructive;
+        let progress = &mut step.progress;
+        if generation != progress.generation {
+            // What it did is not what is meant now. The result is kept with the run, and applied nowhere.
+            self.answer_again(id);
+            return self.wait(id);
+        }
+        let again = progress.cause.filter(|cause| cause.again && !destructive);
+        progress.applied = Some(generation);
+        progress.cause = again.map(|cause| Cause::new(cause.why));
+        progress.failures = 0;
+        progress.error = None;
+        if again.is_some() { self.wait(id) } else { self.set(id, StepState::Active, false) }
+    }
+
+    fn failed(&mut self, id: StepId, generation: TargetNo, reason: &str, retry: bool) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        if generation != step.progress.generation {
+            self.leave_run(id);
+            return self.wait(id);
+        }
+        let may_retry = retry && step.progress.failures < step.retries;
+        step.progress.failures = step.progress.failures.saturating_add(1);
+        if !may_retry {
+            return self.fail(id, reason);
+        }
+        step.progress.error = Some(reason.to_owned());
+        let wait = backoff(step.backoff, step.progress.failures);
+        self.not_before.insert(id, wait);
+        self.leave_run(id);
+        self.wait(id)
+    }
+
+    fn lost(&mut self, id: StepId, generation: TargetNo) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        if step.destructive {
+            step.progress.failures = step.progress.failures.saturating_add(1);
+            let reason = "its worker was lost during the run, and a destructive step is not repeated unasked: look at the \
+                          node, then retry";
+            return self.fail(id, reason);
+        }
+        self.failed(id, generation, "its worker was lost during the run", true)
+    }
+
+    fn fail(&mut self, id: StepId, reason: &str) -> Done {
+        self.leave_run(id);
+        if let Some(step) = self.change(id) {
+            step.progress.error = Some(reason.to_owned());
+        }
+        self.set(id, StepState::Error, true)
+    }
+
+    fn retry(&mut self, id: StepId, why: Why) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        step.progress.failures = 0;
+        step.progress.error = None;
+        step.progress.cause = Some(Cause::new(why));
+        self.not_before.insert(id, Duration::ZERO);
+        self.wait(id)
+    }
+
+    fn rerun(&mut self, id: StepId, generation: TargetNo, why: Why) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        let present = step.progress.generation;
+        if generation < present {
+            return Err(Refused::Older { step: id, generation: present, asked: generation }.into());
+        }
+        if generation == present && step.is_done_for_good() {
+            return Err(Refused::DoneForGood { step: id, generation }.into());
+        }
+        let instant = step.is_instant();
+        let progress = &mut step.progress;
+        let running = progress.state == StepState::Transition;
+        progress.generation = generation;
+        progress.failures = 0;
+        if running {
+            progress.cause = Some(Cause { why, again: true });
+            return Ok(());
+        }
+        progress.error = None;
+        if instant && progress.state == StepState::Active && progress.pending == 0 {
+            progress.applied = Some(generation);
+            return Ok(());
+        }
+        progress.cause = (!instant).then_some(Cause::new(why));
+        self.not_before.insert(id, Duration::ZERO);
+        self.wait(id)
+    }
+
+    /// The attempt is over: a cause that came during it is an ordinary one for the next.
+    fn answer_again(&mut self, id: StepId) {
+        if let Some(step) = self.change(id)
+            && let Some(cause) = &mut step.progress.cause
+        {
+            cause.again = false;
+        }
+    }
+
+    /// As [`Self::answer_again`], for an attempt that may have done half its work: what was applied before it stands no more.
+    fn leave_run(&mut self, id: StepId) {
+        self.answer_again(id);
+        if let Some(step) = self.change(id)
+            && step.is_applied()
+            && !step.is_instant()
+        {
+            step.progress.cause.get_or_insert(Cause::new(Why::Retry));
+        }
+    }
+}
