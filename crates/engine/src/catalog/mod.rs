@@ -84,6 +84,16 @@ pub enum JigClass {
 }
 
 impl JigClass {
+    /// The class that every worker has under this word; jigs of these names need no declaration.
+    pub fn built_in(word: &str) -> Option<Self> {
+        match word {
+            "script" => Some(Self::Script),
+            "noop" => Some(Self::Noop),
+            "test" => Some(Self::Test),
+            _ => None,
+        }
+    }
+
     /// The word in files and in the database.
     pub fn as_str(&self) -> &str {
         match self {
@@ -411,13 +421,11 @@ impl Catalog {
         };
         match object.kind {
             ObjectKind::Barclamp => {
-                let barclamp =
-                    serde_json::from_slice(&object.body).map_err(|e| unreadable("barclamp", e))?;
+                let barclamp = serde_json::from_slice(&object.body).map_err(|e| unreadable("barclamp", e))?;
                 self.barclamps.insert(object.hash, Arc::new(barclamp));
             }
             ObjectKind::Role => {
-                let role =
-                    serde_json::from_slice(&object.body).map_err(|e| unreadable("role", e))?;
+                let role = serde_json::from_slice(&object.body).map_err(|e| unreadable("role", e))?;
                 self.roles.insert(object.hash, Arc::new(role));
             }
             _ => {}
@@ -437,24 +445,17 @@ impl Catalog {
 
     /// The role that this hash names.
     pub fn role(&self, hash: Hash) -> Result<&Arc<Role>, CatalogError> {
-        self.roles
-            .get(&hash)
-            .ok_or(CatalogError::Missing { kind: "role", hash })
+        self.roles.get(&hash).ok_or(CatalogError::Missing { kind: "role", hash })
     }
 
     /// The barclamp that this hash names.
     pub fn barclamp(&self, hash: Hash) -> Result<&Arc<Barclamp>, CatalogError> {
-        self.barclamps.get(&hash).ok_or(CatalogError::Missing {
-            kind: "barclamp",
-            hash,
-        })
+        self.barclamps.get(&hash).ok_or(CatalogError::Missing { kind: "barclamp", hash })
     }
 
     /// All barclamps, in the order of their hashes.
     pub fn barclamps(&self) -> impl Iterator<Item = (Hash, &Arc<Barclamp>)> {
-        self.barclamps
-            .iter()
-            .map(|(hash, barclamp)| (*hash, barclamp))
+        self.barclamps.iter().map(|(hash, barclamp)| (*hash, barclamp))
     }
 
     /// All roles, in the order of their hashes.

@@ -1,0 +1,172 @@
+//! Roles that can never come, because each waits for another of them.
+//!
+//! A need is for a role, or for any of the roles that provide a name, so this is not plain cycle search: a role that needs `dns`,
+//! which itself and another provide, is no cycle. What can come is found as Horn clauses are solved: a role can come when each of
+//! its needs is met, a need when any of its roles can come. Every role left has a need that is not met by a role that is left
+//! too, and following those ends in a cycle. Linear in roles and needs.
+
+/// What one role waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// This role.
+    Role(usize),
+    /// Any role of this group.
+    AnyOf(usize),
+}
+
+/// For each role what it needs, and the groups that needs may name.
+#[derive(Debug, Default)]
+pub(super) struct Needs {
+    pub(super) of_role: Vec<Vec<Target>>,
+    pub(super) groups: Vec<Vec<usize>>,
+}
+
+/// A role on a cycle, and the place in its list of the need that leads to the next.
+pub(super) type Hop = (usize, usize);
+
+/// Disjoint cycles, each beginning with its lowest role; none when every role can come. Not all there are: repairing these may
+/// bring up others of the same roles.
+pub(super) fn cycles(needs: &Needs) -> Vec<Vec<Hop>> {
+    let possible = possible(needs);
+    let is_met = |target: Target| match target {
+        Target::Role(role) => possible[role],
+        Target::AnyOf(group) => needs.groups[group].iter().any(|role| possible[*role]),
+    };
+    let first_unmet = |role: usize| {
+        let wanted = &needs.of_role[role];
+        let at = wanted.iter().position(|target| !is_met(*target))?;
+        let next = match wanted[at] {
+            Target::Role(next) => next,
+            Target::AnyOf(group) => *needs.groups[group].first()?,
+        };
+        Some((at, next))
+    };
+    let mut seen = possible.clone();
+    let mut cycles = Vec::new();
+    for start in 0..needs.of_role.len() {
+        let mut path: Vec<Hop> = Vec::new();
+        let mut role = start;
+        while !seen[role] {
+            seen[role] = true;
+            let Some((at, next)) = first_unmet(role) else {
+                break;
+            };
+            path.push((role, at));
+            role = next;
+        }
+        if let Some(begin) = path.iter().position(|(on_path, _)| *on_path == role) {
+            cycles.push(from_lowest(path.split_off(begin)));
+        }
+    }
+    cycles
+}
+
+fn from_lowest(mut cycle: Vec<Hop>) -> Vec<Hop> {
+    let lowest = (0..cycle.len()).min_by_key(|i| cycle[*i].0).unwrap_or(0);
+    cycle.rotate_left(lowest);
+    cycle
+}
+
+fn possible(needs: &Needs) -> Vec<bool> {
+    let count = needs.of_role.len();
+    let mut waiting_for_role = vec![Vec::new(); count];
+    let mut waiting_for_group = vec![Vec::new(); needs.groups.len()];
+    let mut groups_of = vec![Vec::new(); count];
+    for (role, wanted) in needs.of_role.iter().enumerate() {
+        for target in wanted {
+            match target {
+                Target::Role(other) => waiting_for_role[*other].push(role),
+                Target::AnyOf(group) => waiting_for_group[*group].push(role),
+            }
+        }
+    }
+    for (group, members) in needs.groups.iter().enumerate() {
+        for role in members {
+            groups_of[*role].push(group);
+        }
+    }
+    let mut open: Vec<usize> = needs.of_role.iter().map(Vec::len).collect();
+    let mut possible = vec![false; count];
+    let mut ready: Vec<usize> = (0..count).filter(|role| open[*role] == 0).collect();
+    while let Some(role) = ready.pop() {
+        possible[role] = true;
+        let mut met = std::mem::take(&mut waiting_for_role[role]);
+        for group in &groups_of[role] {
+            met.append(&mut waiting_for_group[*group]);
+        }
+        for waiter in met {
+            open[waiter] -= 1;
+            if open[waiter] == 0 {
+                ready.push(waiter);
+            }
+        }
+    }
+    possible
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn roles(of_role: Vec<Vec<Target>>, groups: Vec<Vec<usize>>) -> Needs {
+        Needs { of_role, groups }
+    }
+
+    #[test]
+    fn a_cycle_is_found_from_its_lowest_role_and_what_waits_for_it_is_not_on_it() {
+        use Target::Role;
+        let needs = roles(
+            vec![vec![Role(2)], vec![Role(3)], vec![Role(3)], vec![Role(4)], vec![Role(2)], vec![]],
+            vec![],
+        );
+        assert_eq!(cycles(&needs), vec![vec![(2, 0), (3, 0), (4, 0)]]);
+        assert_eq!(cycles(&roles(vec![vec![Role(0)]], vec![])), vec![vec![(0, 0)]]);
+    }
+
+    #[test]
+    fn one_provider_that_can_come_is_enough() {
+        use Target::{AnyOf, Role};
+        // 0 needs what 0 and 1 provide.
+        assert!(cycles(&roles(vec![vec![AnyOf(0)], vec![]], vec![vec![0, 1]])).is_empty());
+        // Unless the other one waits for it as well.
+        let needs = roles(vec![vec![AnyOf(0)], vec![Role(0)]], vec![vec![0, 1]]);
+        assert_eq!(cycles(&needs), vec![vec![(0, 0)]]);
+    }
+
+    #[test]
+    fn a_chain_as_long_as_a_catalog_costs_no_stack() {
+        let count = 200_000;
+        let chain = |last: Vec<Target>| {
+            let mut of_role: Vec<_> = (1..count).map(|next| vec![Target::Role(next)]).collect();
+            of_role.push(last);
+            roles(of_role, vec![])
+        };
+        assert!(cycles(&chain(vec![])).is_empty());
+        assert_eq!(cycles(&chain(vec![Target::Role(0)]))[0].len(), count);
+    }
+
+    proptest! {
+        /// With needs for single roles only, this must agree with a library's cycle test.
+        #[test]
+        fn agrees_with_petgraph(edges in prop::collection::vec((0usize..8, 0usize..8), 0..16)) {
+            let mut of_role = vec![Vec::new(); 8];
+            let mut graph = petgraph::graph::DiGraph::<(), ()>::new();
+            let nodes: Vec<_> = (0..8).map(|_| graph.add_node(())).collect();
+            for (from, to) in edges {
+                of_role[from].push(Target::Role(to));
+                graph.add_edge(nodes[from], nodes[to], ());
+            }
+            let needs = roles(of_role, vec![]);
+            let found = cycles(&needs);
+            prop_assert_eq!(found.is_empty(), !petgraph::algo::is_cyclic_directed(&graph));
+            for cycle in found {
+                for (i, (role, at)) in cycle.iter().enumerate() {
+                    let next = cycle[(i + 1) % cycle.len()].0;
+                    prop_assert_eq!(needs.of_role[*role][*at], Target::Role(next));
+                }
+            }
+        }
+    }
+}

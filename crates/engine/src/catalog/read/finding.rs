@@ -1,0 +1,236 @@
+//! What the reader has to say about a file.
+//!
+//! A person who reads a finding holds an editor, so every finding names a file, a line and a column, and says what is there, what
+//! was expected, and the nearest right name where a name is wrong. Findings are values: the command line prints them, the
+//! interface sends them, tests compare them.
+//!
+//! Invariant: a report holds at most [`MAX_FINDINGS`](super::MAX_FINDINGS) findings of each severity, whatever the input; so notes
+//! never hide an error.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::MAX_FINDINGS;
+use crate::ids::MAX_NAME;
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Nothing is imported until it is repaired.
+    Error,
+    /// Imported; probably not what its author meant.
+    Warning,
+    /// Imported; good to know.
+    Note,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        })
+    }
+}
+
+/// A place in a file. Both count from 1; columns count characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct At {
+    /// The line.
+    pub line: u32,
+    /// The character in the line.
+    pub column: u32,
+}
+
+impl At {
+    /// The first character of a file: the place of what concerns the whole of it.
+    pub const START: Self = Self { line: 1, column: 1 };
+}
+
+/// One thing that the reader found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// The file, as the caller named it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The character in the line, from 1.
+    pub column: u32,
+    /// What was found, and what was expected.
+    pub what: String,
+    /// The name that was probably meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            severity,
+            file,
+            line,
+            column,
+            what,
+            suggestion,
+        } = self;
+        write!(f, "{file}:{line}:{column}: {severity}: {what}")?;
+        match suggestion {
+            Some(name) => write!(f, "; did you mean {name:?}?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything that was found, by file, line and column. As an error: at least one of them is an [`Severity::Error`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Findings(pub Vec<Finding>);
+
+impl Findings {
+    /// Whether anything forbids the import.
+    pub fn has_errors(&self) -> bool {
+        self.of(Severity::Error).next().is_some()
+    }
+
+    /// The findings of one severity.
+    pub fn of(&self, severity: Severity) -> impl Iterator<Item = &Finding> {
+        self.0
+            .iter()
+            .filter(move |finding| finding.severity == severity)
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, finding) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            finding.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Findings {}
+
+/// Collects findings, and stops when there are more than anybody would read.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    findings: Vec<Finding>,
+    /// How many there were of each severity, those left out included.
+    counts: BTreeMap<Severity, usize>,
+}
+
+impl Report {
+    pub(super) fn add(&mut self, mut finding: Finding) {
+        let count = self.counts.entry(finding.severity).or_default();
+        *count += 1;
+        if *count > MAX_FINDINGS {
+            return;
+        }
+        if *count == MAX_FINDINGS {
+            finding.what = format!(
+                "{}; this is number {MAX_FINDINGS}, further ones are left out",
+                finding.what
+            );
+        }
+        self.findings.push(finding);
+    }
+
+    pub(super) fn extend(&mut self, findings: &Findings) {
+        for finding in &findings.0 {
+            self.add(finding.clone());
+        }
+    }
+
+    /// Whether further findings of this severity are left out, so that looking for them is worth nobody's time.
+    pub(super) fn is_full(&self, severity: Severity) -> bool {
+        self.counts.get(&severity).is_some_and(|count| *count >= MAX_FINDINGS)
+    }
+
+    /// `value`, unless an error was found.
+    pub(super) fn settle<T>(mut self, value: impl FnOnce(Findings) -> T) -> Result<T, Findings> {
+        // Stable: findings of one place keep the order in which they were made.
+        self.findings
+            .sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+        let findings = Findings(self.findings);
+        match findings.has_errors() {
+            true => Err(findings),
+            false => Ok(value(findings)),
+        }
+    }
+}
+
+/// The candidate nearest to `name`, if one is near enough to be what somebody meant.
+///
+/// Near means: no more than a third of its letters wrong, missing, added or swapped with a neighbour. The first of equals wins, so
+/// candidates in order give the same answer each time.
+pub(super) fn nearest<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    if name.is_empty() || name.len() > MAX_NAME {
+        return None;
+    }
+    let allowed = (name.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .filter(|candidate| *candidate != name && candidate.len() <= MAX_NAME)
+        .map(|candidate| (strsim::osa_distance(name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.len())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate.to_owned())
+}
+
+/// A text from a file as a message may quote it: short, and on one line.
+pub(super) fn quoted(text: &str) -> String {
+    const SHOWN: usize = 60;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}", format!("{}...", &text[..end])),
+        None => format!("{text:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_is_near_and_first_of_equals() {
+        let names = ["app", "runtime", "time-sync", "time-sinc"];
+        assert_eq!(nearest("runtme", names).as_deref(), Some("runtime"));
+        assert_eq!(nearest("rutnime", names).as_deref(), Some("runtime"));
+        assert_eq!(nearest("time-synk", names).as_deref(), Some("time-sync"));
+        assert_eq!(nearest("milestone", names), None);
+        assert_eq!(nearest("x", ["y"]), None);
+        assert_eq!(nearest("", names), None);
+    }
+
+    #[test]
+    fn a_report_ends_and_does_not_lose_that_there_was_an_error() {
+        let finding = |severity| Finding {
+            severity,
+            file: "a.yml".into(),
+            line: 1,
+            column: 1,
+            what: "x".into(),
+            suggestion: None,
+        };
+        let mut report = Report::default();
+        for _ in 0..2 * MAX_FINDINGS {
+            report.add(finding(Severity::Note));
+        }
+        report.add(finding(Severity::Error));
+        let findings = report.settle(|_| ()).unwrap_err();
+        assert_eq!(findings.of(Severity::Note).count(), MAX_FINDINGS);
+        assert_eq!(findings.of(Severity::Error).count(), 1);
+        assert!(findings.to_string().contains("further ones are left out"));
+    }
+}

@@ -1,0 +1,1138 @@
+//! From a tree to a draft: which keys there are, what they hold, what is missing.
+//!
+//! The reader goes on after an error, so that one look at a file shows everything that is wrong with it; a value that could not
+//! be read is left out, which no one sees, since a draft with an error is never handed on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use serde_json::{Map, Value};
+
+use super::finding::{At, Finding, Findings, Report, Severity, nearest, quoted};
+use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
+use super::{MAX_BACKOFF, MAX_LANE, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
+use crate::canonical::{Hash, Object};
+use crate::catalog::{
+    Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange,
+    OnError, Place, RunPolicy, Script,
+};
+use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
+
+/// One file, understood by itself. [`link`](super::link) makes barclamps of a set of them.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    pub(super) path: String,
+    /// Whether the file is OpenCrowbar's or Digital Rebar's rather than Gantry's own.
+    pub(super) foreign: bool,
+    pub(super) name: Option<Named<BarclampName>>,
+    pub(super) version: Option<String>,
+    pub(super) display: String,
+    pub(super) description: String,
+    pub(super) parent: Option<String>,
+    /// Barclamps in files beside this one (Anvil's form).
+    pub(super) children: Vec<Child>,
+    pub(super) jigs: Vec<DraftJig>,
+    pub(super) roles: Vec<DraftRole>,
+    pub(super) attribs: Vec<Named<Attrib>>,
+    pub(super) metadata: Map<String, Value>,
+    pub(super) scripts: BTreeMap<Hash, Object>,
+    findings: Findings,
+}
+
+/// Something and the place where the file says it.
+#[derive(Debug, Clone)]
+pub(super) struct Named<T> {
+    pub(super) value: T,
+    pub(super) at: At,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Child {
+    pub(super) name: BarclampName,
+    pub(super) description: String,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct DraftJig {
+    pub(super) name: JigName,
+    pub(super) at: At,
+    pub(super) class: JigClass,
+    pub(super) description: String,
+    pub(super) client_role: Option<Named<RoleName>>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct DraftRole {
+    pub(super) name: RoleName,
+    pub(super) at: At,
+    pub(super) jig: Named<JigName>,
+    pub(super) description: String,
+    pub(super) flags: Flags,
+    pub(super) requires: Vec<Named<RoleName>>,
+    pub(super) provides: Vec<Named<RoleName>>,
+    pub(super) conflicts: Vec<Named<RoleName>>,
+    pub(super) preceeds: Vec<Named<RoleName>>,
+    pub(super) wants: Vec<Named<AttribName>>,
+    pub(super) template: Value,
+    pub(super) attribs: Vec<Named<Attrib>>,
+    pub(super) run: RunPolicy,
+    pub(super) scripts: Vec<Script>,
+    pub(super) metadata: Map<String, Value>,
+}
+
+impl Draft {
+    /// The file, as its caller named it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// How many roles it declares.
+    pub fn role_count(&self) -> usize {
+        self.roles.len()
+    }
+
+    /// What was found in it; no error among it.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// The last part of the path without its ending.
+    pub(super) fn stem(&self) -> &str {
+        let file = self.path.rsplit(['/', '\\']).next().unwrap_or(&self.path);
+        file.rsplit_once('.').map_or(file, |(stem, _)| stem)
+    }
+}
+
+/// The keys that a map may have.
+struct Keys {
+    /// Read here.
+    own: &'static [&'static str],
+    /// Without meaning here; kept in the metadata.
+    kept: &'static [&'static str],
+    /// Without meaning here; for packagers.
+    dropped: &'static [&'static str],
+    /// Those among all of them that only OpenCrowbar's and Digital Rebar's files have.
+    foreign: &'static [&'static str],
+}
+
+const FILE: Keys = Keys {
+    own: &["barclamp", "barclamps", "jigs", "roles", "attribs", "version"],
+    kept: &[
+        "metadata", "hammers", "providers", "profiles", "wizard", "source_url",
+    ],
+    dropped: &[
+        "crowbar", "rebar", "os_support", "extra_files", "debs", "rpms", "gems",
+    ],
+    foreign: &[
+        "barclamps", "hammers", "providers", "profiles", "wizard", "crowbar", "rebar",
+        "extra_files", "debs", "rpms", "gems",
+    ],
+};
+
+const BARCLAMP: Keys = Keys {
+    own: &["name", "version", "display", "description"],
+    kept: &[
+        "parent", "license", "license_url", "source_url", "copyright", "os_support", "requires",
+        "member", "api_version", "api_version_accepts", "documentation",
+    ],
+    dropped: &[],
+    foreign: &["parent", "member", "api_version", "api_version_accepts"],
+};
+
+const CHILD: Keys = Keys {
+    own: &["name", "description"],
+    kept: &[],
+    dropped: &[],
+    foreign: &[],
+};
+
+const JIG: Keys = Keys {
+    own: &["name", "class", "description", "implementor"],
+    kept: &[],
+    dropped: &[],
+    foreign: &[],
+};
+
+const ROLE: Keys = Keys {
+    own: &[
+        "name", "jig", "description", "flags", "requires", "provides", "conflicts", "preceeds",
+        "wants-attribs", "attribs", "metadata", "template", "lane", "retries", "backoff", "timeout",
+        "needs", "place", "exclusive", "on-error", "on-change", "join", "scripts",
+    ],
+    kept: &["documentation", "icon", "type", "events", "attaches", "notes"],
+    dropped: &[],
+    foreign: &["icon", "type", "events", "attaches"],
+};
+
+const ATTRIB: Keys = Keys {
+    own: &["name", "description", "map", "default", "schema"],
+    kept: &[],
+    dropped: &["documentation", "ui_renderer", "type", "writable"],
+    foreign: &["ui_renderer", "type", "writable"],
+};
+
+const WANTED: Keys = Keys {
+    own: &["name"],
+    kept: &[],
+    dropped: &["at"],
+    foreign: &[],
+};
+
+const LANE: Keys = Keys {
+    own: &["name", "max-running", "mode"],
+    kept: &[],
+    dropped: &[],
+    foreign: &[],
+};
+
+const JOIN: Keys = Keys {
+    own: &["need", "after"],
+    kept: &[],
+    dropped: &[],
+    foreign: &[],
+};
+
+/// Flags of OpenCrowbar and Digital Rebar that mean nothing here.
+const IGNORED_FLAGS: &[&str] = &["replace_node_icon"];
+
+const FLAGS: &[&str] = &[
+    "implicit", "abstract", "milestone", "destructive", "discovery", "bootstrap", "cluster",
+    "service", "library", "powersave", "leaverunlog",
+];
+
+pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
+    let mut reader = Reader {
+        path: source.path,
+        foreign: false,
+        report: Report::default(),
+    };
+    let draft = match yaml::parse(source.bytes) {
+        Ok(Some(root)) if !root.is_null() => reader.file(&root, source),
+        Ok(_) => {
+            reader.error(At::START, "the file is empty; a barclamp file has at least the keys barclamp and roles");
+            None
+        }
+        Err(broken) => {
+            reader.broken(broken);
+            None
+        }
+    };
+    let findings = reader.report.settle(|findings| findings)?;
+    // Without a draft there was an error, so this point is not reached; said without a panic.
+    draft
+        .map(|draft| Draft { findings, ..draft })
+        .ok_or_else(Findings::default)
+}
+
+/// Reads one file and collects what is wrong with it.
+pub(super) struct Reader<'a> {
+    path: &'a str,
+    pub(super) foreign: bool,
+    report: Report,
+}
+
+impl Reader<'_> {
+    fn say(&mut self, severity: Severity, at: At, what: impl Into<String>, near: Option<String>) {
+        self.report.add(Finding {
+            severity,
+            file: self.path.to_owned(),
+            line: at.line,
+            column: at.column,
+            what: what.into(),
+            suggestion: near,
+        });
+    }
+
+    pub(super) fn error(&mut self, at: At, what: impl Into<String>) {
+        self.say(Severity::Error, at, what, None);
+    }
+
+    pub(super) fn error_near(&mut self, at: At, what: impl Into<String>, near: Option<String>) {
+        self.say(Severity::Error, at, what, near);
+    }
+
+    pub(super) fn warning(&mut self, at: At, what: impl Into<String>) {
+        self.say(Severity::Warning, at, what, None);
+    }
+
+    /// A finding in another file of the folder, which is wrong as a whole.
+    pub(super) fn in_file(
+        &mut self,
+        severity: Severity,
+        file: &str,
+        what: impl Into<String>,
+        near: Option<String>,
+    ) {
+        let folder = self.path.rfind(['/', '\\']).map_or("", |end| &self.path[..=end]);
+        self.report.add(Finding {
+            severity,
+            file: format!("{folder}{file}"),
+            line: At::START.line,
+            column: At::START.column,
+            what: what.into(),
+            suggestion: near,
+        });
+    }
+
+    fn broken(&mut self, broken: Broken) {
+        self.error(broken.at, broken.what);
+    }
+
+    /// What Gantry's own form forbids and the others live with.
+    fn strict(&mut self, at: At, what: impl Into<String>) {
+        let severity = match self.foreign {
+            true => Severity::Warning,
+            false => Severity::Error,
+        };
+        self.say(severity, at, what, None);
+    }
+
+    fn file(&mut self, root: &Node, source: &Source<'_>) -> Option<Draft> {
+        let entries = self.map(root, "a barclamp file")?;
+        let known = ["barclamp", "barclamps", "roles", "jigs"];
+        if !entries.iter().any(|entry| known.contains(&entry.key.as_str())) {
+            self.error(
+                root.at,
+                "this is no barclamp file: it has none of the keys barclamp, roles and jigs",
+            );
+            return None;
+        }
+        self.foreign = is_foreign(entries);
+        self.check_keys(entries, "the file", &FILE);
+
+        let mut metadata = self.kept(entries, &FILE);
+        let head = self.head(entries, &mut metadata);
+        let top_version = self.version(entries, "the file");
+        let children = self.items(entries, "barclamps", "the file");
+        let jigs = self.items(entries, "jigs", "the file");
+        let attribs = self.attribs(entries, "the file");
+        let roles = self.roles(entries, source);
+        let scripts = scripts::objects(source, roles.iter().flat_map(|role| &role.scripts));
+        Some(Draft {
+            path: source.path.to_owned(),
+            foreign: self.foreign,
+            name: head.name,
+            version: head.version.or(top_version),
+            display: head.display,
+            description: head.description,
+            parent: metadata
+                .get("parent")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            children: children.iter().filter_map(|node| self.child(node)).collect(),
+            jigs: self.jigs(jigs),
+            roles,
+            attribs,
+            metadata,
+            scripts,
+            findings: Findings::default(),
+        })
+    }
+
+    fn head(&mut self, file: &[Entry], metadata: &mut Map<String, Value>) -> Head {
+        let Some(node) = get(file, "barclamp") else {
+            return Head::default();
+        };
+        let Some(entries) = self.map(node, "barclamp") else {
+            return Head::default();
+        };
+        self.check_keys(entries, "barclamp", &BARCLAMP);
+        metadata.extend(self.kept(entries, &BARCLAMP));
+        let name = match get(entries, "name") {
+            Some(node) => self.name(node, "barclamp", "name"),
+            None => {
+                self.error(node.at, "the barclamp has no name");
+                None
+            }
+        };
+        let version = self.version(entries, "barclamp");
+        if version.is_none() && !self.foreign {
+            self.error(
+                node.at,
+                "the barclamp has no version: by name and version people tell two contents apart",
+            );
+        }
+        Head {
+            name,
+            version,
+            display: self.text_or_empty(entries, "barclamp", "display"),
+            description: self.text_or_empty(entries, "barclamp", "description"),
+        }
+    }
+
+    /// As it is written: `2.0` stays `2.0`.
+    fn version(&mut self, entries: &[Entry], owner: &str) -> Option<String> {
+        const LONGEST: usize = 64;
+        let node = get(entries, "version")?;
+        let text = self.text(node, owner, "version")?;
+        if text.is_empty() || text.len() > LONGEST || text.chars().any(char::is_control) {
+            self.error(node.at, format!("a version is a text of 1 to {LONGEST} bytes"));
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    fn child(&mut self, node: &Node) -> Option<Child> {
+        let entries = self.map(node, "an item of barclamps")?;
+        self.check_keys(entries, "an item of barclamps", &CHILD);
+        Some(Child {
+            name: self.required_name(node, entries, "an item of barclamps")?.value,
+            description: self.text_or_empty(entries, "an item of barclamps", "description"),
+        })
+    }
+
+    fn jigs(&mut self, nodes: &[Rc<Node>]) -> Vec<DraftJig> {
+        let mut first: BTreeMap<JigName, u32> = BTreeMap::new();
+        let mut jigs = Vec::new();
+        for jig in nodes.iter().filter_map(|node| self.jig(node)).collect::<Vec<_>>() {
+            match first.get(&jig.name) {
+                Some(line) => self.error(
+                    jig.at,
+                    format!("jig \"{}\" is declared twice; the first is at line {line}", jig.name),
+                ),
+                None => {
+                    first.insert(jig.name.clone(), jig.at.line);
+                    jigs.push(jig);
+                }
+            }
+        }
+        jigs
+    }
+
+    fn jig(&mut self, node: &Node) -> Option<DraftJig> {
+        let entries = self.map(node, "a jig")?;
+        let name = self.required_name(node, entries, "a jig");
+        let owner = match &name {
+            Some(name) => format!("jig \"{}\"", name.value),
+            None => "a jig".to_owned(),
+        };
+        self.check_keys(entries, &owner, &JIG);
+        let class = match get(entries, "class") {
+            Some(node) => {
+                let class = jig_class(self.text(node, &owner, "class")?);
+                if let JigClass::Other(word) = &class {
+                    let what = format!(
+                        "{owner} is of class {}, which no worker here has; steps that need it will wait",
+                        quoted(word)
+                    );
+                    let near = nearest(word, ["script", "noop", "test"]);
+                    // Files of other systems have such classes as a matter of course.
+                    let severity = match self.foreign || near.is_none() {
+                        true => Severity::Note,
+                        false => Severity::Warning,
+                    };
+                    self.say(severity, node.at, what, near);
+                }
+                class
+            }
+            None => {
+                self.error(node.at, format!("{owner} has no class"));
+                return None;
+            }
+        };
+        let client_role = match get(entries, "implementor") {
+            Some(node) => self.name(node, &owner, "implementor"),
+            None => None,
+        };
+        let name = name?;
+        Some(DraftJig {
+            at: node.at,
+            name: name.value,
+            class,
+            description: self.text_or_empty(entries, &owner, "description"),
+            client_role,
+        })
+    }
+
+    fn roles(&mut self, file: &[Entry], source: &Source<'_>) -> Vec<DraftRole> {
+        let nodes = self.items(file, "roles", "the file");
+        if let Some(node) = nodes.get(MAX_ROLES) {
+            let count = nodes.len();
+            self.error(
+                node.at,
+                format!("the barclamp has {count} roles; it may have {MAX_ROLES}"),
+            );
+            return Vec::new();
+        }
+        let mut scripts = scripts::Folder::new(source, self);
+        let mut first: BTreeMap<RoleName, u32> = BTreeMap::new();
+        let mut roles = Vec::new();
+        for node in nodes {
+            let Some(role) = self.role(node, &mut scripts) else {
+                continue;
+            };
+            match first.get(&role.name) {
+                Some(line) => self.error(
+                    role.at,
+                    format!("role \"{}\" is declared twice; the first is at line {line}", role.name),
+                ),
+                None => {
+                    first.insert(role.name.clone(), role.at.line);
+                    roles.push(role);
+                }
+            }
+        }
+        scripts.check_folders(&first, self);
+        roles
+    }
+
+    fn role(&mut self, node: &Node, scripts: &mut scripts::Folder<'_>) -> Option<DraftRole> {
+        let entries = self.map(node, "a role")?;
+        let name = self.required_name(node, entries, "a role")?;
+        let owner = format!("role \"{}\"", name.value);
+        self.check_keys(entries, &owner, &ROLE);
+        let jig = match get(entries, "jig") {
+            Some(node) => self.name(node, &owner, "jig"),
+            None => {
+                self.error(
+                    node.at,
+                    format!("{owner} has no jig; a role with nothing to do says jig: noop"),
+                );
+                None
+            }
+        };
+        let mut metadata = match get(entries, "metadata") {
+            Some(node) => self.data_map(node, &owner, "metadata"),
+            None => Map::new(),
+        };
+        for (key, value) in self.kept(entries, &ROLE) {
+            metadata.entry(key).or_insert(value);
+        }
+        let template = match get(entries, "template") {
+            Some(node) => self.data_map(node, &owner, "template"),
+            None => Map::new(),
+        };
+        let flags = self.flags(entries, &owner, name.at);
+        let role = DraftRole {
+            at: name.at,
+            description: self.text_or_empty(entries, &owner, "description"),
+            flags,
+            requires: self.names(entries, &owner, "requires"),
+            provides: self.names(entries, &owner, "provides"),
+            conflicts: self.names(entries, &owner, "conflicts"),
+            preceeds: self.names(entries, &owner, "preceeds"),
+            wants: self.wants(entries, &owner),
+            template: Value::Object(template),
+            attribs: self.attribs(entries, &owner),
+            run: self.run_policy(entries, &owner, &name.value),
+            scripts: self.scripts(entries, &owner, &name, scripts),
+            metadata,
+            jig: jig?,
+            name: name.value,
+        };
+        self.check_provides(&role, &owner);
+        Some(role)
+    }
+
+    fn check_provides(&mut self, role: &DraftRole, owner: &str) {
+        let conflicts: BTreeSet<&RoleName> = role.conflicts.iter().map(|c| &c.value).collect();
+        for provided in &role.provides {
+            if conflicts.contains(&provided.value) {
+                self.warning(
+                    provided.at,
+                    format!("{owner} both provides and conflicts with \"{}\"", provided.value),
+                );
+            }
+        }
+    }
+
+    fn flags(&mut self, entries: &[Entry], owner: &str, at: At) -> Flags {
+        let mut flags = Flags::default();
+        for node in self.items(entries, "flags", owner) {
+            let Some(word) = self.text(node, owner, "flags") else {
+                continue;
+            };
+            match flag(&mut flags, word) {
+                Some(flag) => *flag = true,
+                None if IGNORED_FLAGS.contains(&word) => {}
+                None => {
+                    let what = format!("{owner} has the flag {}, which means nothing", quoted(word));
+                    let near = nearest(word, FLAGS.iter().copied());
+                    self.say(Severity::Warning, node.at, what, near);
+                }
+            }
+        }
+        if flags.cluster && flags.implicit {
+            self.warning(
+                at,
+                format!("{owner} is both cluster and implicit, which exclude each other"),
+            );
+        }
+        flags
+    }
+
+    fn wants(&mut self, entries: &[Entry], owner: &str) -> Vec<Named<AttribName>> {
+        let mut wants = Vec::new();
+        for node in self.items(entries, "wants-attribs", owner) {
+            let wanted = match &node.kind {
+                Kind::Map(parts) => {
+                    self.check_keys(parts, "an item of wants-attribs", &WANTED);
+                    self.required_name(node, parts, "an item of wants-attribs")
+                }
+                _ => self.name(node, owner, "wants-attribs"),
+            };
+            wants.extend(wanted);
+        }
+        wants
+    }
+
+    fn scripts(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        role: &Named<RoleName>,
+        folder: &mut scripts::Folder<'_>,
+    ) -> Vec<Script> {
+        let Some(node) = get(entries, "scripts") else {
+            return folder.all_of(&role.value, self);
+        };
+        let mut scripts: Vec<Script> = Vec::new();
+        for node in self.list(node, owner, "scripts") {
+            let Some(file) = self.text(node, owner, "scripts") else {
+                continue;
+            };
+            let Some(script) = folder.one_of(&role.value, file, node.at, self) else {
+                continue;
+            };
+            if scripts.iter().any(|other| other.name == script.name) {
+                self.error(
+                    node.at,
+                    format!("{owner} has two scripts of the name {}", quoted(&script.name)),
+                );
+            }
+            scripts.push(script);
+        }
+        scripts
+    }
+
+    fn attribs(&mut self, entries: &[Entry], owner: &str) -> Vec<Named<Attrib>> {
+        let mut attribs: Vec<Named<Attrib>> = Vec::new();
+        let mut places: BTreeMap<AttribName, usize> = BTreeMap::new();
+        for node in self.items(entries, "attribs", owner) {
+            let Some(attrib) = self.attrib(node, owner) else {
+                continue;
+            };
+            match places.get(&attrib.value.name) {
+                // OpenCrowbar's importer updates by name, so the last one is what it had.
+                Some(place) => {
+                    let line = attribs[*place].at.line;
+                    self.strict(
+                        attrib.at,
+                        format!(
+                            "{owner} has the attribute \"{}\" twice; the first is at line {line}",
+                            attrib.value.name
+                        ),
+                    );
+                    attribs[*place] = attrib;
+                }
+                None => {
+                    places.insert(attrib.value.name.clone(), attribs.len());
+                    attribs.push(attrib);
+                }
+            }
+        }
+        attribs
+    }
+
+    fn attrib(&mut self, node: &Node, owner: &str) -> Option<Named<Attrib>> {
+        let what = format!("an attribute of {owner}");
+        let entries = self.map(node, &what)?;
+        let name: Named<AttribName> = self.required_name(node, entries, &what)?;
+        let what = format!("attribute \"{}\"", name.value);
+        self.check_keys(entries, &what, &ATTRIB);
+        let map = match get(entries, "map") {
+            Some(node) => {
+                let text = self.text(node, &what, "map")?;
+                self.data_path(text, node.at, &what)?
+            }
+            None => {
+                let map = name.value.as_str().replace('-', "/");
+                let finding = format!("{what} has no map; {} is taken", quoted(&map));
+                self.say(Severity::Note, name.at, finding, None);
+                self.data_path(&map, name.at, &what)?
+            }
+        };
+        let default = match get(entries, "default") {
+            Some(node) => self.json(node),
+            None => None,
+        };
+        let schema = match get(entries, "schema") {
+            Some(node) => Some(Value::Object(self.data_map(node, &what, "schema"))),
+            None => None,
+        };
+        Some(Named {
+            at: name.at,
+            value: Attrib {
+                name: name.value,
+                map,
+                description: self.text_or_empty(entries, &what, "description"),
+                default,
+                schema,
+            },
+        })
+    }
+
+    /// `a/b/c` as keys from the top.
+    fn data_path(&mut self, text: &str, at: At, owner: &str) -> Option<Vec<String>> {
+        let keys: Vec<String> = text
+            .split('/')
+            .filter(|key| !key.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if keys.is_empty() || keys.len() > super::MAX_DEPTH {
+            self.error(
+                at,
+                format!(
+                    "the map {} of {owner} is not a path such as \"app/port\"",
+                    quoted(text)
+                ),
+            );
+            return None;
+        }
+        Some(keys)
+    }
+
+    fn run_policy(&mut self, entries: &[Entry], owner: &str, role: &RoleName) -> RunPolicy {
+        let usual = RunPolicy::default();
+        let needs = [("alive", Needs::Alive), ("any", Needs::Any), ("dead", Needs::Dead)];
+        let place = [("on", Place::On), ("for", Place::For)];
+        let on_error = [("descendants", OnError::Descendants), ("node", OnError::Node)];
+        let on_change = [("rerun", OnChange::Rerun), ("keep", OnChange::Keep)];
+        RunPolicy {
+            needs: self.word(entries, owner, "needs", &needs).unwrap_or(usual.needs),
+            place: self.word(entries, owner, "place", &place).unwrap_or(usual.place),
+            exclusive: self.truth(entries, owner, "exclusive").unwrap_or(usual.exclusive),
+            lane: self.lane(entries, owner, role),
+            on_error: self.word(entries, owner, "on-error", &on_error).unwrap_or(usual.on_error),
+            on_change: self.word(entries, owner, "on-change", &on_change).unwrap_or(usual.on_change),
+            retries: self
+                .number(entries, owner, "retries", 0..=MAX_RETRIES)
+                .unwrap_or(usual.retries),
+            backoff: self
+                .seconds(entries, owner, "backoff", 0..=MAX_BACKOFF)
+                .unwrap_or(usual.backoff),
+            timeout: self
+                .seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT)
+                .unwrap_or(usual.timeout),
+            join: self.join(entries, owner).unwrap_or(usual.join),
+        }
+    }
+
+    fn lane(&mut self, entries: &[Entry], owner: &str, role: &RoleName) -> Option<Lane> {
+        let node = get(entries, "lane")?;
+        let owner = format!("the lane of {owner}");
+        let entries = self.map(node, &owner)?;
+        self.check_keys(entries, &owner, &LANE);
+        let name = match get(entries, "name") {
+            Some(node) => self.name(node, &owner, "name")?.value,
+            None => LaneName::of_role(role),
+        };
+        let Some(max_running) = self.number(entries, &owner, "max-running", 1..=MAX_LANE) else {
+            if get(entries, "max-running").is_none() {
+                self.error(node.at, format!("{owner} has no max-running"));
+            }
+            return None;
+        };
+        let mode = [("rolling", LaneMode::Rolling), ("chunk", LaneMode::Chunk)];
+        Some(Lane {
+            name,
+            max_running,
+            mode: self.word(entries, &owner, "mode", &mode).unwrap_or_default(),
+        })
+    }
+
+    /// `join: any`, `join: 2` or `join: {need: all, after: end}`.
+    fn join(&mut self, entries: &[Entry], owner: &str) -> Option<Join> {
+        let node = get(entries, "join")?;
+        let Kind::Map(parts) = &node.kind else {
+            let need = self.join_need(node, owner, "join")?;
+            return Some(Join {
+                need,
+                ..Join::default()
+            });
+        };
+        let owner = format!("the join of {owner}");
+        self.check_keys(parts, &owner, &JOIN);
+        let after = [("success", JoinAfter::Success), ("end", JoinAfter::End)];
+        Some(Join {
+            need: match get(parts, "need") {
+                Some(node) => self.join_need(node, &owner, "need")?,
+                None => JoinNeed::default(),
+            },
+            after: self.word(parts, &owner, "after", &after).unwrap_or_default(),
+        })
+    }
+
+    fn join_need(&mut self, node: &Node, owner: &str, key: &str) -> Option<JoinNeed> {
+        let text = self.text(node, owner, key)?;
+        let need = match text {
+            "all" => Some(JoinNeed::All),
+            "any" => Some(JoinNeed::Any),
+            _ => text.parse().ok().filter(|n| *n > 0).map(JoinNeed::AtLeast),
+        };
+        if need.is_none() {
+            self.error(
+                node.at,
+                format!(
+                    "{key} of {owner} is {}; it can be all, any or a number of parents",
+                    quoted(text)
+                ),
+            );
+        }
+        need
+    }
+
+    // What a key holds.
+
+    fn map<'n>(&mut self, node: &'n Node, owner: &str) -> Option<&'n [Entry]> {
+        match &node.kind {
+            Kind::Map(entries) => Some(entries),
+            _ => {
+                self.error(node.at, format!("{owner} must be a map, not {}", node.sort()));
+                None
+            }
+        }
+    }
+
+    /// The items of a list; an absent key has none.
+    fn items<'n>(&mut self, entries: &'n [Entry], key: &str, owner: &str) -> &'n [Rc<Node>] {
+        match get(entries, key) {
+            Some(node) => self.list(node, owner, key),
+            None => &[],
+        }
+    }
+
+    fn list<'n>(&mut self, node: &'n Node, owner: &str, key: &str) -> &'n [Rc<Node>] {
+        match &node.kind {
+            Kind::List(items) => items,
+            _ => {
+                self.error(
+                    node.at,
+                    format!("{key} of {owner} must be a list, not {}", node.sort()),
+                );
+                &[]
+            }
+        }
+    }
+
+    /// The text of a scalar as it is written; a number or a truth value is text too where text is asked for.
+    fn text<'n>(&mut self, node: &'n Node, owner: &str, key: &str) -> Option<&'n str> {
+        match &node.kind {
+            Kind::Scalar { value, text } if *value != ScalarValue::Null => Some(text),
+            _ => {
+                self.error(
+                    node.at,
+                    format!("{key} of {owner} must be text, not {}", node.sort()),
+                );
+                None
+            }
+        }
+    }
+
+    fn text_or_empty(&mut self, entries: &[Entry], owner: &str, key: &str) -> String {
+        get(entries, key)
+            .and_then(|node| self.text(node, owner, key))
+            .unwrap_or("")
+            .to_owned()
+    }
+
+    fn name<T>(&mut self, node: &Node, owner: &str, key: &str) -> Option<Named<T>>
+    where
+        T: FromStr<Err = NameError>,
+    {
+        let text = self.text(node, owner, key)?;
+        match text.parse() {
+            Ok(value) => Some(Named { value, at: node.at }),
+            Err(error) => {
+                self.error(node.at, format!("{key} of {owner}: {error}"));
+                None
+            }
+        }
+    }
+
+    fn required_name<T>(&mut self, node: &Node, entries: &[Entry], owner: &str) -> Option<Named<T>>
+    where
+        T: FromStr<Err = NameError>,
+    {
+        match get(entries, "name") {
+            Some(node) => self.name(node, owner, "name"),
+            None => {
+                self.error(node.at, format!("{owner} has no name"));
+                None
+            }
+        }
+    }
+
+    /// A list of distinct names.
+    fn names<T>(&mut self, entries: &[Entry], owner: &str, key: &str) -> Vec<Named<T>>
+    where
+        T: FromStr<Err = NameError> + Ord + Clone + Display,
+    {
+        let mut seen = BTreeSet::new();
+        let mut names = Vec::new();
+        for node in self.items(entries, key, owner) {
+            let Some(name) = self.name::<T>(node, owner, key) else {
+                continue;
+            };
+            if seen.insert(name.value.clone()) {
+                names.push(name);
+            } else {
+                self.warning(node.at, format!("{key} of {owner} has \"{}\" twice", name.value));
+            }
+        }
+        names
+    }
+
+    fn word<T: Copy>(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Option<T> {
+        let node = get(entries, key)?;
+        let text = self.text(node, owner, key)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return Some(*value);
+        }
+        let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let what = format!(
+            "{key} of {owner} is {}; it can be {}",
+            quoted(text),
+            all.join(" or ")
+        );
+        self.error_near(node.at, what, nearest(text, all));
+        None
+    }
+
+    fn truth(&mut self, entries: &[Entry], owner: &str, key: &str) -> Option<bool> {
+        let node = get(entries, key)?;
+        match node.kind {
+            Kind::Scalar {
+                value: ScalarValue::Bool(truth),
+                ..
+            } => Some(truth),
+            _ => {
+                self.error(
+                    node.at,
+                    format!("{key} of {owner} must be true or false, not {}", node.sort()),
+                );
+                None
+            }
+        }
+    }
+
+    fn number(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<u32> {
+        let node = get(entries, key)?;
+        let number = match node.kind {
+            Kind::Scalar {
+                value: ScalarValue::Int(number),
+                ..
+            } => u32::try_from(number).ok().filter(|n| range.contains(n)),
+            _ => None,
+        };
+        if number.is_none() {
+            self.error(
+                node.at,
+                format!(
+                    "{key} of {owner} must be a whole number from {} to {}",
+                    range.start(),
+                    range.end()
+                ),
+            );
+        }
+        number
+    }
+
+    /// `90`, `"90s"`, `"5m"`, `"2h"` or `"1d"`.
+    fn seconds(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<u32> {
+        let node = get(entries, key)?;
+        let text = self.text(node, owner, key)?;
+        let seconds = parse_seconds(text).filter(|n| range.contains(n));
+        if seconds.is_none() {
+            self.error(
+                node.at,
+                format!(
+                    "{key} of {owner} is {}; it must be a time from {} to {} seconds, such as 90, 90s, 5m or 2h",
+                    quoted(text),
+                    range.start(),
+                    range.end()
+                ),
+            );
+        }
+        seconds
+    }
+
+    fn json(&mut self, node: &Node) -> Option<Value> {
+        match node.json() {
+            Ok(value) => Some(value),
+            Err(broken) => {
+                self.broken(broken);
+                None
+            }
+        }
+    }
+
+    fn data_map(&mut self, node: &Node, owner: &str, key: &str) -> Map<String, Value> {
+        if self.map(node, &format!("{key} of {owner}")).is_none() {
+            return Map::new();
+        }
+        match self.json(node) {
+            Some(Value::Object(map)) => map,
+            _ => Map::new(),
+        }
+    }
+
+    fn kept(&mut self, entries: &[Entry], keys: &Keys) -> Map<String, Value> {
+        let mut kept = Map::new();
+        for entry in entries {
+            if keys.kept.contains(&entry.key.as_str())
+                && !entry.value.is_null()
+                && let Some(value) = self.json(&entry.value)
+            {
+                kept.insert(entry.key.clone(), value);
+            }
+        }
+        kept
+    }
+
+    fn check_keys(&mut self, entries: &[Entry], owner: &str, keys: &Keys) {
+        for entry in entries {
+            let key = entry.key.as_str();
+            if [keys.own, keys.kept, keys.dropped].iter().any(|set| set.contains(&key)) {
+                continue;
+            }
+            if self.report.is_full(Severity::Warning) {
+                return;
+            }
+            let what = format!("{owner} has the key {}, which means nothing here", quoted(key));
+            let near = nearest(key, keys.own.iter().chain(keys.kept).copied());
+            self.say(Severity::Warning, entry.at, what, near);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Head {
+    name: Option<Named<BarclampName>>,
+    version: Option<String>,
+    display: String,
+    description: String,
+}
+
+/// The value of a key; `key:` without one counts as absent.
+fn get<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
+    entries
+        .iter()
+        .find(|entry| entry.key == key)
+        .map(|entry| &*entry.value)
+        .filter(|node| !node.is_null())
+}
+
+/// Whether the file says anything that only OpenCrowbar's and Digital Rebar's files say.
+fn is_foreign(file: &[Entry]) -> bool {
+    let any = |entries: &[Entry], keys: &Keys| {
+        entries
+            .iter()
+            .any(|entry| keys.foreign.contains(&entry.key.as_str()))
+    };
+    let inside = |key: &str, keys: &Keys| match get(file, key).map(|node| &node.kind) {
+        Some(Kind::Map(entries)) => any(entries, keys),
+        Some(Kind::List(items)) => items
+            .iter()
+            .any(|item| matches!(&item.kind, Kind::Map(entries) if any(entries, keys))),
+        _ => false,
+    };
+    get(file, "barclamp").is_none()
+        || any(file, &FILE)
+        || inside("barclamp", &BARCLAMP)
+        || inside("roles", &ROLE)
+        || inside("attribs", &ATTRIB)
+}
+
+fn flag<'f>(flags: &'f mut Flags, word: &str) -> Option<&'f mut bool> {
+    Some(match word {
+        "implicit" => &mut flags.implicit,
+        "abstract" => &mut flags.is_abstract,
+        "milestone" => &mut flags.milestone,
+        "destructive" => &mut flags.destructive,
+        "discovery" => &mut flags.discovery,
+        "bootstrap" => &mut flags.bootstrap,
+        "cluster" => &mut flags.cluster,
+        "service" => &mut flags.service,
+        "library" => &mut flags.library,
+        "powersave" => &mut flags.powersave,
+        "leaverunlog" => &mut flags.leaverunlog,
+        _ => return None,
+    })
+}
+
+/// The class that a file names: by our own word, or by the Ruby class that does the same elsewhere.
+fn jig_class(word: &str) -> JigClass {
+    match word {
+        "BarclampCrowbar::Jig" | "BarclampRebar::Jig" => JigClass::Script,
+        _ => {
+            let class = word.rsplit("::").next().unwrap_or(word);
+            match class {
+                "ScriptJig" => JigClass::Script,
+                "NoopJig" => JigClass::Noop,
+                "TestJig" => JigClass::Test,
+                "Jig" if word == "BarclampTest::Jig" => JigClass::Test,
+                _ => JigClass::built_in(word).unwrap_or_else(|| JigClass::Other(word.to_owned())),
+            }
+        }
+    }
+}
+
+fn parse_seconds(text: &str) -> Option<u32> {
+    let (digits, unit) = match text.char_indices().last()? {
+        (at, 's') => (&text[..at], 1),
+        (at, 'm') => (&text[..at], 60),
+        (at, 'h') => (&text[..at], 3600),
+        (at, 'd') => (&text[..at], 24 * 3600),
+        _ => (text, 1),
+    };
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<u32>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, seconds) in [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400)] {
+            assert_eq!(parse_seconds(text), Some(seconds), "{text}");
+        }
+        for text in ["", "s", "-1", "+5", "1.5h", "5 m", "99999999d", "ä", "5M"] {
+            assert_eq!(parse_seconds(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_flag_that_is_offered_is_a_flag() {
+        for word in FLAGS {
+            let mut flags = Flags::default();
+            *flag(&mut flags, word).expect(word) = true;
+            assert_ne!(flags, Flags::default(), "{word}");
+        }
+    }
+}

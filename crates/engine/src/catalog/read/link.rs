@@ -1,0 +1,857 @@
+//! From drafts to barclamps: what crosses files is resolved here, and roles get their final content and hash.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::cycle::{self, Target};
+use super::finding::{At, Finding, Findings, Report, Severity, nearest};
+use super::form::{Draft, DraftRole, Named};
+use super::{MAX_FILES, form};
+use crate::canonical::{Hash, Object, ObjectKind};
+use crate::catalog::{Attrib, Barclamp, Catalog, Jig, JigClass, LaneMode, Role};
+use crate::ids::{AttribName, BarclampName, JigName, LaneName, RoleName};
+
+/// What a set of files comes to: objects to be stored, and the barclamps that they make.
+#[derive(Debug, Clone)]
+pub struct Import {
+    /// In the order of their names.
+    pub barclamps: Vec<ImportedBarclamp>,
+    /// Scripts, then roles, then barclamps; each hash once.
+    pub objects: Vec<Object>,
+    /// Warnings and notes.
+    pub findings: Findings,
+}
+
+/// A barclamp and its roles, as their stored bytes say.
+#[derive(Debug, Clone)]
+pub struct ImportedBarclamp {
+    /// Of its object.
+    pub hash: Hash,
+    /// Names its roles by hash.
+    pub barclamp: Barclamp,
+    /// In the order of their names.
+    pub roles: Vec<Role>,
+}
+
+/// Makes barclamps of drafts that belong together.
+///
+/// `base` is what the set builds on: barclamps whose jigs, roles and attributes it may name. At most one version of each; one that
+/// the set brings again is passed over.
+///
+/// # Errors
+/// Everything that was found, with at least one error.
+pub fn link(drafts: &[Draft], base: &Catalog) -> Result<Import, Findings> {
+    check_size(drafts)?;
+    let mut linker = Linker::new(drafts, base);
+    linker.check_names();
+    linker.check_children();
+    linker.check_lanes();
+    linker.check_jigs();
+    linker.check_attribs();
+    let needs = linker.needs();
+    linker.check_cycles(&needs);
+    let built = linker.build();
+    linker.report.settle(|findings| built.with(findings))
+}
+
+fn check_size(drafts: &[Draft]) -> Result<(), Findings> {
+    let Some(surplus) = drafts.get(MAX_FILES) else {
+        return Ok(());
+    };
+    Err(Findings(vec![Finding {
+        severity: Severity::Error,
+        file: surplus.path.clone(),
+        line: At::START.line,
+        column: At::START.column,
+        what: format!("the set has {} files; it may have {MAX_FILES}", drafts.len()),
+        suggestion: None,
+    }]))
+}
+
+/// What a set comes to, before it is known whether anything forbids it.
+#[derive(Default)]
+struct Built {
+    scripts: BTreeMap<Hash, Object>,
+    roles: BTreeMap<Hash, (Role, Object)>,
+    barclamps: Vec<(Barclamp, Object)>,
+}
+
+impl Built {
+    fn with(self, findings: Findings) -> Import {
+        let barclamps = self.barclamps.iter().map(|(barclamp, object)| {
+            let role = |hash| self.roles.get(hash).map(|(role, _)| role.clone());
+            ImportedBarclamp {
+                hash: object.hash,
+                barclamp: barclamp.clone(),
+                roles: barclamp.roles.values().filter_map(role).collect(),
+            }
+        });
+        let barclamps = barclamps.collect();
+        let roles = self.roles.into_values().map(|(_, object)| object);
+        let documents = self.barclamps.into_iter().map(|(_, object)| object);
+        Import {
+            barclamps,
+            objects: self.scripts.into_values().chain(roles).chain(documents).collect(),
+            findings,
+        }
+    }
+}
+
+/// A value and its object; the value is read back from the object's bytes, so that both say the same.
+fn stored<T: Serialize + DeserializeOwned>(
+    kind: ObjectKind,
+    value: &T,
+) -> Result<(T, Object), serde_json::Error> {
+    let object = Object::of(kind, value)?;
+    Ok((serde_json::from_slice(&object.body)?, object))
+}
+
+fn values<'n, T: Clone + 'n>(named: &'n [Named<T>]) -> impl Iterator<Item = T> + 'n {
+    named.iter().map(|named| named.value.clone())
+}
+
+/// Who declares a name: a file of the set, or the catalog below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    File(usize),
+    Base,
+}
+
+struct KnownJig<'a> {
+    class: &'a JigClass,
+    client_role: Option<&'a RoleName>,
+    origin: Origin,
+}
+
+/// A role of the set or of the base; its number is its place in [`Linker::roles`].
+enum KnownRole<'a> {
+    New { file: usize, role: &'a DraftRole },
+    Base(&'a Role),
+}
+
+impl<'a> KnownRole<'a> {
+    fn name(&self) -> &'a RoleName {
+        match self {
+            Self::New { role, .. } => &role.name,
+            Self::Base(role) => &role.name,
+        }
+    }
+}
+
+struct Linker<'a> {
+    drafts: &'a [Draft],
+    report: Report,
+    /// Whether any file of the set is OpenCrowbar's or Digital Rebar's: then the set as a whole is theirs, for not each of their
+    /// files says a thing that only they say.
+    foreign: bool,
+    /// The barclamp that each file belongs to; none for a root that only lists others.
+    belongs: Vec<Option<BarclampName>>,
+    jigs: BTreeMap<&'a JigName, KnownJig<'a>>,
+    base_jigs: BTreeMap<&'a JigName, KnownJig<'a>>,
+    /// Those of the set first, in the order of the files.
+    roles: Vec<KnownRole<'a>>,
+    by_name: BTreeMap<&'a RoleName, usize>,
+    /// For names that are not a role's: who provides them.
+    providers: BTreeMap<&'a RoleName, Vec<usize>>,
+    /// The role that owns an attribute, or none for an attribute of nodes.
+    attribs: BTreeMap<&'a AttribName, Option<usize>>,
+}
+
+/// Why a role waits for another, for messages.
+#[derive(Debug, Clone)]
+enum Why {
+    Requires,
+    Jig(JigName),
+    Wants(AttribName),
+    Preceeds,
+}
+
+/// A need of a role, with its place where a file of the set says it.
+struct Need {
+    why: Why,
+    place: Option<(usize, At)>,
+}
+
+struct Graph {
+    needs: cycle::Needs,
+    /// Beside each target of `needs`.
+    reasons: Vec<Vec<Need>>,
+}
+
+impl<'a> Linker<'a> {
+    fn new(drafts: &'a [Draft], base: &'a Catalog) -> Self {
+        let mut report = Report::default();
+        for draft in drafts {
+            report.extend(draft.findings());
+        }
+        let mut linker = Self {
+            drafts,
+            report,
+            foreign: drafts.iter().any(|draft| draft.foreign),
+            belongs: Vec::new(),
+            jigs: BTreeMap::new(),
+            base_jigs: BTreeMap::new(),
+            roles: Vec::new(),
+            by_name: BTreeMap::new(),
+            providers: BTreeMap::new(),
+            attribs: BTreeMap::new(),
+        };
+        linker.belongs = (0..drafts.len()).map(|file| linker.owner(file)).collect();
+        let replaced: BTreeSet<BarclampName> = linker.belongs.iter().flatten().cloned().collect();
+        linker.collect_set();
+        linker.collect_base(base, &replaced);
+        linker.collect_provided();
+        linker
+    }
+
+    fn say(&mut self, severity: Severity, file: usize, at: At, what: String, near: Option<String>) {
+        self.report.add(Finding {
+            severity,
+            file: self.drafts[file].path.clone(),
+            line: at.line,
+            column: at.column,
+            what,
+            suggestion: near,
+        });
+    }
+
+    fn error(&mut self, file: usize, at: At, what: String) {
+        self.say(Severity::Error, file, at, what, None);
+    }
+
+    /// The severity of what Gantry's own form forbids.
+    fn strict(&self) -> Severity {
+        match self.foreign {
+            true => Severity::Warning,
+            false => Severity::Error,
+        }
+    }
+
+    /// The barclamp that a file declares, or that it is named after.
+    fn owner(&mut self, file: usize) -> Option<BarclampName> {
+        let draft = &self.drafts[file];
+        if let Some(name) = &draft.name {
+            return Some(name.value.clone());
+        }
+        if draft.roles.is_empty() && draft.jigs.is_empty() && draft.attribs.is_empty() {
+            return None;
+        }
+        match BarclampName::parse(draft.stem()) {
+            Ok(name) => Some(name),
+            Err(error) => {
+                let what = format!("the file names no barclamp, and its own name does not do: {error}");
+                self.error(file, At::START, what);
+                None
+            }
+        }
+    }
+
+    fn collect_set(&mut self) {
+        let drafts = self.drafts;
+        for (file, draft) in drafts.iter().enumerate() {
+            for role in &draft.roles {
+                self.roles.push(KnownRole::New { file, role });
+                let number = self.roles.len() - 1;
+                self.by_name.entry(&role.name).or_insert(number);
+            }
+            for attrib in &draft.attribs {
+                self.attribs.entry(&attrib.value.name).or_insert(None);
+            }
+            for jig in &draft.jigs {
+                self.jigs.entry(&jig.name).or_insert(KnownJig {
+                    class: &jig.class,
+                    client_role: jig.client_role.as_ref().map(|role| &role.value),
+                    origin: Origin::File(file),
+                });
+            }
+        }
+        for (number, role) in self.roles.iter().enumerate() {
+            if let KnownRole::New { role, .. } = role {
+                for attrib in &role.attribs {
+                    self.attribs.entry(&attrib.value.name).or_insert(Some(number));
+                }
+            }
+        }
+    }
+
+    fn collect_base(&mut self, base: &'a Catalog, replaced: &BTreeSet<BarclampName>) {
+        for (_, barclamp) in base.barclamps() {
+            if replaced.contains(&barclamp.name) {
+                continue;
+            }
+            for attrib in &barclamp.attribs {
+                self.attribs.entry(&attrib.name).or_insert(None);
+            }
+            for (name, jig) in &barclamp.jigs {
+                self.base_jigs.entry(name).or_insert(KnownJig {
+                    class: &jig.class,
+                    client_role: jig.client_role.as_ref(),
+                    origin: Origin::Base,
+                });
+            }
+        }
+        for (_, role) in base.roles() {
+            if replaced.contains(&role.barclamp) || self.by_name.contains_key(&role.name) {
+                continue;
+            }
+            self.roles.push(KnownRole::Base(role));
+            let number = self.roles.len() - 1;
+            self.by_name.insert(&role.name, number);
+            for attrib in &role.attribs {
+                self.attribs.entry(&attrib.name).or_insert(Some(number));
+            }
+        }
+    }
+
+    fn collect_provided(&mut self) {
+        for (number, role) in self.roles.iter().enumerate() {
+            let provided: Vec<&RoleName> = match role {
+                KnownRole::New { role, .. } => role.provides.iter().map(|p| &p.value).collect(),
+                KnownRole::Base(role) => role.provides.iter().collect(),
+            };
+            for name in provided {
+                if !self.by_name.contains_key(name) {
+                    self.providers.entry(name).or_default().push(number);
+                }
+            }
+        }
+    }
+
+    /// Barclamps and roles whose name is taken.
+    fn check_names(&mut self) {
+        let mut barclamps: BTreeMap<&BarclampName, usize> = BTreeMap::new();
+        let mut twice = Vec::new();
+        for (file, draft) in self.drafts.iter().enumerate() {
+            let Some(name) = &draft.name else { continue };
+            match barclamps.get(&name.value) {
+                Some(first) => twice.push((
+                    file,
+                    name.at,
+                    format!(
+                        "barclamp \"{}\" is declared twice; the first is in {}",
+                        name.value, self.drafts[*first].path
+                    ),
+                )),
+                None => {
+                    barclamps.insert(&name.value, file);
+                }
+            }
+        }
+        for role in &self.roles {
+            let KnownRole::New { file, role } = role else { continue };
+            let first = self.by_name.get(&role.name).map(|number| &self.roles[*number]);
+            if let Some(KnownRole::New { file: first_file, role: first }) = first
+                && !std::ptr::eq(*first, *role)
+            {
+                twice.push((
+                    *file,
+                    role.at,
+                    format!(
+                        "role \"{}\" is declared twice; the first is at {}:{}",
+                        role.name, self.drafts[*first_file].path, first.at.line
+                    ),
+                ));
+            }
+        }
+        for (file, at, what) in twice {
+            self.error(file, at, what);
+        }
+    }
+
+    /// Files that a root lists and that are not there.
+    fn check_children(&mut self) {
+        let present: BTreeSet<BarclampName> = self.belongs.iter().flatten().cloned().collect();
+        for (file, draft) in self.drafts.iter().enumerate() {
+            for child in &draft.children {
+                if !present.contains(&child.name) {
+                    let what = format!("barclamp \"{}\" is listed, but its file is not in the set", child.name);
+                    self.say(Severity::Note, file, At::START, what, None);
+                }
+            }
+        }
+    }
+
+    /// A lane has one limit, whoever uses it; roles without a lane have one of their own name.
+    fn check_lanes(&mut self) {
+        let mut lanes: BTreeMap<LaneName, (&RoleName, Option<u32>, LaneMode)> = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for role in &self.roles {
+            let KnownRole::New { file, role } = role else { continue };
+            let (name, limit, mode) = match &role.run.lane {
+                Some(lane) => (lane.name.clone(), Some(lane.max_running), lane.mode),
+                None => (LaneName::of_role(&role.name), None, LaneMode::default()),
+            };
+            match lanes.get(&name) {
+                Some((first, its_limit, its_mode)) if (*its_limit, *its_mode) != (limit, mode) => {
+                    wrong.push((
+                        *file,
+                        role.at,
+                        format!(
+                            "role \"{}\" gives the lane \"{name}\" another limit or mode than role \"{first}\"",
+                            role.name
+                        ),
+                    ));
+                }
+                Some(_) => {}
+                None => {
+                    lanes.insert(name, (&role.name, limit, mode));
+                }
+            }
+        }
+        for (file, at, what) in wrong {
+            self.error(file, at, what);
+        }
+    }
+
+    /// Jigs that are declared in two ways, clients that can't be one, roles whose jig nobody has or that it has nothing to do for.
+    fn check_jigs(&mut self) {
+        let drafts = self.drafts;
+        for (file, draft) in drafts.iter().enumerate() {
+            for jig in &draft.jigs {
+                self.check_jig(file, jig);
+            }
+            for role in &draft.roles {
+                self.check_jig_of(file, role);
+            }
+        }
+    }
+
+    fn check_jig(&mut self, file: usize, jig: &'a form::DraftJig) {
+        let client = jig.client_role.as_ref().map(|role| &role.value);
+        let differs = |known: &KnownJig<'_>| {
+            known.origin != Origin::File(file)
+                && (*known.class != jig.class || known.client_role != client)
+        };
+        let other = [self.jigs.get(&jig.name), self.base_jigs.get(&jig.name)]
+            .into_iter()
+            .flatten()
+            .find(|known| differs(known))
+            .map(|known| known.origin);
+        if let Some(origin) = other {
+            let by = match origin {
+                Origin::File(other) => self.drafts[other].path.clone(),
+                Origin::Base => "the catalog".to_owned(),
+            };
+            let what = format!("jig \"{}\" is declared with another class or implementor in {by}", jig.name);
+            self.error(file, jig.at, what);
+        }
+        let Some(client) = &jig.client_role else { return };
+        let found = self.by_name.get(&client.value).map(|number| &self.roles[*number]);
+        let (implicit, its_jig) = match found {
+            Some(KnownRole::New { role, .. }) => (role.flags.implicit, &role.jig.value),
+            Some(KnownRole::Base(role)) => (role.flags.implicit, &role.jig),
+            None => {
+                let what = format!(
+                    "jig \"{}\" has the implementor \"{}\", which no barclamp has",
+                    jig.name, client.value
+                );
+                let near = self.near_role(&client.value);
+                return self.say(self.strict(), file, client.at, what, near);
+            }
+        };
+        let what = if *its_jig == jig.name {
+            format!(
+                "the implementor of jig \"{}\", role \"{}\", needs that jig itself",
+                jig.name, client.value
+            )
+        } else if !implicit {
+            format!(
+                "the implementor of jig \"{}\", role \"{}\", is not implicit, so it may end up on another node",
+                jig.name, client.value
+            )
+        } else {
+            return;
+        };
+        self.say(self.strict(), file, client.at, what, None);
+    }
+
+    fn check_jig_of(&mut self, file: usize, role: &DraftRole) {
+        let Some((class, _)) = self.jig(&role.jig.value) else {
+            let what = format!(
+                "role \"{}\" needs the jig \"{}\", which no barclamp declares",
+                role.name, role.jig.value
+            );
+            let known = self.jigs.keys().chain(self.base_jigs.keys()).map(|name| name.as_str());
+            let near = nearest(role.jig.value.as_str(), known.chain(["script", "noop", "test"]));
+            return self.say(self.strict(), file, role.jig.at, what, near);
+        };
+        let has_scripts = !role.scripts.is_empty();
+        match class {
+            // Elsewhere scripts lie in other folders; files of those systems come without them.
+            JigClass::Script if !has_scripts && !self.foreign => {
+                let what = format!(
+                    "role \"{}\" has no script: put some into scripts/{}/, or let it have jig: noop",
+                    role.name, role.name
+                );
+                self.error(file, role.jig.at, what);
+            }
+            JigClass::Noop | JigClass::Test if has_scripts => {
+                let what = format!(
+                    "role \"{}\" has scripts, but its jig \"{}\" runs none",
+                    role.name, role.jig.value
+                );
+                self.say(Severity::Warning, file, role.jig.at, what, None);
+            }
+            _ => {}
+        }
+    }
+
+    /// An attribute has one owner in a set.
+    fn check_attribs(&mut self) {
+        let mut first: BTreeMap<&AttribName, (usize, At)> = BTreeMap::new();
+        let mut twice = Vec::new();
+        for (file, draft) in self.drafts.iter().enumerate() {
+            let owned = draft.roles.iter().flat_map(|role| &role.attribs);
+            for attrib in draft.attribs.iter().chain(owned) {
+                match first.get(&attrib.value.name) {
+                    Some(place) => twice.push((file, attrib, *place)),
+                    None => {
+                        first.insert(&attrib.value.name, (file, attrib.at));
+                    }
+                }
+            }
+        }
+        for (file, attrib, (first_file, first)) in twice {
+            let what = format!(
+                "attribute \"{}\" is declared twice; the first is at {}:{}",
+                attrib.value.name, self.drafts[first_file].path, first.line
+            );
+            self.say(self.strict(), file, attrib.at, what, None);
+        }
+    }
+
+    /// Everything that roles wait for; complains about what nobody has.
+    fn needs(&mut self) -> Graph {
+        let mut graph = Graph {
+            needs: cycle::Needs {
+                of_role: vec![Vec::new(); self.roles.len()],
+                groups: Vec::new(),
+            },
+            reasons: (0..self.roles.len()).map(|_| Vec::new()).collect(),
+        };
+        let mut groups: BTreeMap<&RoleName, usize> = BTreeMap::new();
+        for (name, members) in &self.providers {
+            groups.insert(name, graph.needs.groups.len());
+            graph.needs.groups.push(members.clone());
+        }
+        for number in 0..self.roles.len() {
+            match self.roles[number] {
+                KnownRole::New { file, role } => self.needs_of(number, file, role, &groups, &mut graph),
+                KnownRole::Base(role) => self.base_needs_of(number, role, &groups, &mut graph),
+            }
+        }
+        graph
+    }
+
+    fn needs_of(
+        &mut self,
+        number: usize,
+        file: usize,
+        role: &DraftRole,
+        groups: &BTreeMap<&RoleName, usize>,
+        graph: &mut Graph,
+    ) {
+        for required in &role.requires {
+            match self.target(&required.value, groups) {
+                Some(target) => graph.add(number, target, Why::Requires, Some((file, required.at))),
+                None => self.nobody_has(file, self.strict(), role, "requires", required),
+            }
+        }
+        if let Some((_, Some(client))) = self.jig(&role.jig.value)
+            && *client != role.name
+            && let Some(target) = self.target(client, groups)
+        {
+            let why = Why::Jig(role.jig.value.clone());
+            graph.add(number, target, why, Some((file, role.jig.at)));
+        }
+        for wanted in &role.wants {
+            match self.attribs.get(&wanted.value) {
+                Some(Some(owner)) if *owner != number => {
+                    let why = Why::Wants(wanted.value.clone());
+                    graph.add(number, Target::Role(*owner), why, Some((file, wanted.at)));
+                }
+                Some(_) => {}
+                None => {
+                    let what = format!(
+                        "role \"{}\" wants the attribute \"{}\", which no barclamp has",
+                        role.name, wanted.value
+                    );
+                    let near = nearest(
+                        wanted.value.as_str(),
+                        self.attribs.keys().map(|name| name.as_str()),
+                    );
+                    self.say(self.strict(), file, wanted.at, what, near);
+                }
+            }
+        }
+        for later in &role.preceeds {
+            match self.by_name.get(&later.value) {
+                Some(other) => graph.add(*other, Target::Role(number), Why::Preceeds, Some((file, later.at))),
+                None if self.providers.contains_key(&later.value) => {}
+                None => self.nobody_has(file, self.lenient(), role, "preceeds", later),
+            }
+        }
+        for other in &role.conflicts {
+            if self.target(&other.value, groups).is_none() {
+                self.nobody_has(file, self.lenient(), role, "conflicts with", other);
+            }
+        }
+    }
+
+    fn base_needs_of(
+        &self,
+        number: usize,
+        role: &Role,
+        groups: &BTreeMap<&RoleName, usize>,
+        graph: &mut Graph,
+    ) {
+        for required in &role.requires {
+            if let Some(target) = self.target(required, groups) {
+                graph.add(number, target, Why::Requires, None);
+            }
+        }
+        for wanted in &role.wants {
+            if let Some(Some(owner)) = self.attribs.get(wanted)
+                && *owner != number
+            {
+                graph.add(number, Target::Role(*owner), Why::Wants(wanted.clone()), None);
+            }
+        }
+        for later in &role.preceeds {
+            if let Some(other) = self.by_name.get(later) {
+                graph.add(*other, Target::Role(number), Why::Preceeds, None);
+            }
+        }
+    }
+
+    /// The severity of a name that only says something if somebody has it.
+    fn lenient(&self) -> Severity {
+        match self.foreign {
+            true => Severity::Note,
+            false => Severity::Warning,
+        }
+    }
+
+    fn nobody_has(
+        &mut self,
+        file: usize,
+        severity: Severity,
+        role: &DraftRole,
+        verb: &str,
+        name: &Named<RoleName>,
+    ) {
+        if self.report.is_full(severity) {
+            return;
+        }
+        let what = format!("role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
+        let near = self.near_role(&name.value);
+        self.say(severity, file, name.at, what, near);
+    }
+
+    fn near_role(&self, name: &RoleName) -> Option<String> {
+        let known = self.by_name.keys().chain(self.providers.keys());
+        nearest(name.as_str(), known.map(|name| name.as_str()))
+    }
+
+    fn target(&self, name: &RoleName, groups: &BTreeMap<&RoleName, usize>) -> Option<Target> {
+        match self.by_name.get(name) {
+            Some(number) => Some(Target::Role(*number)),
+            None => groups.get(name).map(|group| Target::AnyOf(*group)),
+        }
+    }
+
+    /// Class and client role of a jig: of the set, of the catalog, or one that every worker has.
+    fn jig(&self, name: &JigName) -> Option<(JigClass, Option<&'a RoleName>)> {
+        let known = self.jigs.get(name).or_else(|| self.base_jigs.get(name));
+        match known {
+            Some(jig) => Some((jig.class.clone(), jig.client_role)),
+            None => JigClass::built_in(name.as_str()).map(|class| (class, None)),
+        }
+    }
+
+    fn check_cycles(&mut self, graph: &Graph) {
+        for hops in cycle::cycles(&graph.needs) {
+            let name = |number: usize| self.roles[number].name();
+            let mut path = String::new();
+            for (role, need) in &hops {
+                path += name(*role).as_str();
+                path += &match &graph.reasons[*role][*need].why {
+                    Why::Requires => " -> ".to_owned(),
+                    Why::Jig(jig) => format!(" -(jig {jig})-> "),
+                    Why::Wants(attrib) => format!(" -(wants {attrib})-> "),
+                    Why::Preceeds => " -(is preceeded by)-> ".to_owned(),
+                };
+            }
+            path += name(hops[0].0).as_str();
+            let place = hops.iter().find_map(|(role, need)| graph.reasons[*role][*need].place);
+            // A cycle without any place lies in the base alone, which nobody can repair here.
+            if let Some((file, at)) = place {
+                self.error(file, at, format!("roles wait for each other in a circle: {path}"));
+            }
+        }
+    }
+
+    fn build(&mut self) -> Built {
+        let mut built = Built::default();
+        for (name, files) in self.files_of_barclamps() {
+            let mut barclamp = self.described(&name, &files);
+            for file in files {
+                let draft = &self.drafts[file];
+                built.scripts.extend(draft.scripts.clone());
+                for role in &draft.roles {
+                    match stored(ObjectKind::Role, &self.role(role, &name)) {
+                        Ok((content, object)) => {
+                            barclamp.roles.insert(role.name.clone(), object.hash);
+                            built.roles.insert(object.hash, (content, object));
+                        }
+                        Err(error) => {
+                            let what = format!("role \"{}\" can't be stored: {error}", role.name);
+                            self.error(file, role.at, what);
+                        }
+                    }
+                }
+            }
+            match stored(ObjectKind::Barclamp, &barclamp) {
+                Ok(done) => built.barclamps.push(done),
+                Err(error) => {
+                    let what = format!("barclamp \"{name}\" can't be stored: {error}");
+                    self.error(0, At::START, what);
+                }
+            }
+        }
+        built
+    }
+
+    /// The files of each barclamp, by its name: one, or a root that declares jigs and a child named like it.
+    fn files_of_barclamps(&self) -> BTreeMap<BarclampName, Vec<usize>> {
+        let mut files: BTreeMap<BarclampName, Vec<usize>> = BTreeMap::new();
+        for (file, name) in self.belongs.iter().enumerate() {
+            if let Some(name) = name {
+                files.entry(name.clone()).or_default().push(file);
+            }
+        }
+        files
+    }
+
+    /// A barclamp with everything but its roles.
+    fn described(&mut self, name: &BarclampName, files: &[usize]) -> Barclamp {
+        let mut barclamp = Barclamp {
+            name: name.clone(),
+            version: String::new(),
+            display: String::new(),
+            description: String::new(),
+            roles: BTreeMap::new(),
+            jigs: BTreeMap::new(),
+            attribs: Vec::new(),
+            metadata: Value::Object(Map::new()),
+        };
+        for file in files {
+            self.describe(*file, &mut barclamp);
+        }
+        if barclamp.version.is_empty() {
+            barclamp.version = self.inherited_version(files, name);
+        }
+        barclamp
+    }
+
+    fn describe(&self, file: usize, barclamp: &mut Barclamp) {
+        let draft = &self.drafts[file];
+        let take = |into: &mut String, from: &str| {
+            if into.is_empty() {
+                from.clone_into(into);
+            }
+        };
+        take(&mut barclamp.version, draft.version.as_deref().unwrap_or(""));
+        take(&mut barclamp.display, &draft.display);
+        take(&mut barclamp.description, &draft.description);
+        if let Some(child) = self.listing(&barclamp.name).map(|(_, child)| child) {
+            take(&mut barclamp.description, &child.description);
+        }
+        barclamp.jigs.extend(draft.jigs.iter().map(|jig| {
+            let client_role = jig.client_role.as_ref().map(|role| role.value.clone());
+            let content = Jig {
+                class: jig.class.clone(),
+                description: jig.description.clone(),
+                client_role,
+            };
+            (jig.name.clone(), content)
+        }));
+        barclamp.attribs.extend(values(&draft.attribs));
+        if let Value::Object(metadata) = &mut barclamp.metadata {
+            for (key, value) in &draft.metadata {
+                metadata.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+    }
+
+    /// The root that lists a barclamp as its child.
+    fn listing(&self, name: &BarclampName) -> Option<(&'a Draft, &'a form::Child)> {
+        self.drafts.iter().find_map(|draft| {
+            let child = draft.children.iter().find(|child| child.name == *name)?;
+            Some((draft, child))
+        })
+    }
+
+    /// The version of the root that lists it, or of its parent; else "0".
+    fn inherited_version(&mut self, files: &[usize], name: &BarclampName) -> String {
+        let listed = self.listing(name).and_then(|(root, _)| root.version.clone());
+        let parent = || {
+            let parent = files.iter().find_map(|file| self.drafts[*file].parent.as_deref())?;
+            let named = |draft: &&Draft| {
+                let name = draft.name.as_ref();
+                name.is_some_and(|name| name.value.as_str() == parent)
+            };
+            self.drafts.iter().find(named)?.version.clone()
+        };
+        if let Some(version) = listed.or_else(parent) {
+            return version;
+        }
+        let file = files.first().copied().unwrap_or(0);
+        let at = self.drafts[file].name.as_ref().map_or(At::START, |name| name.at);
+        let what = format!("barclamp \"{name}\" has no version; \"0\" is taken");
+        self.say(Severity::Note, file, at, what, None);
+        "0".to_owned()
+    }
+
+    fn role(&self, draft: &DraftRole, barclamp: &BarclampName) -> Role {
+        let (jig_class, client) = match self.jig(&draft.jig.value) {
+            Some(jig) => jig,
+            None => (JigClass::Other(draft.jig.value.as_str().to_owned()), None),
+        };
+        let mut requires: Vec<RoleName> = values(&draft.requires).collect();
+        if let Some(client) = client
+            && *client != draft.name
+            && !requires.contains(client)
+        {
+            requires.push(client.clone());
+        }
+        Role {
+            name: draft.name.clone(),
+            barclamp: barclamp.clone(),
+            jig: draft.jig.value.clone(),
+            jig_class,
+            description: draft.description.clone(),
+            flags: draft.flags.clone(),
+            requires,
+            provides: values(&draft.provides).collect(),
+            conflicts: values(&draft.conflicts).collect(),
+            preceeds: values(&draft.preceeds).collect(),
+            wants: values(&draft.wants).collect(),
+            template: draft.template.clone(),
+            attribs: values::<Attrib>(&draft.attribs).collect(),
+            run: draft.run.clone(),
+            scripts: draft.scripts.clone(),
+            metadata: Value::Object(draft.metadata.clone()),
+        }
+    }
+}
+
+impl Graph {
+    fn add(&mut self, role: usize, target: Target, why: Why, place: Option<(usize, At)>) {
+        self.needs.of_role[role].push(target);
+        self.reasons[role].push(Need { why, place });
+    }
+}

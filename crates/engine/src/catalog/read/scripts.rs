@@ -1,0 +1,183 @@
+//! The scripts of a barclamp's folder.
+//!
+//! A role's scripts are the files in `scripts/<role>/`, in the order of their names (`10-configure`, `20-start`), or those that
+//! its `scripts` lists: names in that folder, or paths below `scripts/` for what several roles share. Together they are one step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::finding::{At, Severity, nearest, quoted};
+use super::form::Reader;
+use super::{MAX_SCRIPTS, Source};
+use crate::canonical::{Hash, Object, ObjectKind};
+use crate::catalog::{MAX_SCRIPT, Script};
+use crate::ids::{MAX_NAME, RoleName};
+
+const ROOT: &str = "scripts/";
+
+/// The files below `scripts/`.
+pub(super) struct Folder<'a> {
+    files: &'a BTreeMap<String, Vec<u8>>,
+    /// Files that were complained about, so that it happens once.
+    checked: BTreeSet<&'a str>,
+}
+
+impl<'a> Folder<'a> {
+    pub(super) fn new(source: &Source<'a>, reader: &mut Reader<'_>) -> Self {
+        let files = source.files;
+        let bytes: usize = below(files, ROOT).map(|(_, body)| body.len()).sum();
+        if bytes > MAX_SCRIPTS {
+            reader.error(
+                At::START,
+                format!("the scripts have {bytes} bytes; those of one barclamp may have {MAX_SCRIPTS}"),
+            );
+        }
+        Self {
+            files,
+            checked: BTreeSet::new(),
+        }
+    }
+
+    /// All scripts in the role's own folder, by name.
+    pub(super) fn all_of(&mut self, role: &RoleName, reader: &mut Reader<'_>) -> Vec<Script> {
+        let files = self.files;
+        let folder = format!("{ROOT}{role}/");
+        below(files, &folder)
+            .filter(|(path, _)| !is_leftover(path) && !path[folder.len()..].contains('/'))
+            .filter_map(|(path, body)| self.script(path, body, reader))
+            .collect()
+    }
+
+    /// The script that a role's list names.
+    pub(super) fn one_of(
+        &mut self,
+        role: &RoleName,
+        file: &str,
+        at: At,
+        reader: &mut Reader<'_>,
+    ) -> Option<Script> {
+        let own = format!("{ROOT}{role}/{file}");
+        let shared = format!("{ROOT}{file}");
+        let files = self.files;
+        let found = [&own, &shared]
+            .into_iter()
+            .find_map(|path| files.get_key_value(path.as_str()));
+        let Some((path, body)) = found else {
+            let folder = format!("{ROOT}{role}/");
+            let near = below(files, &folder).map(|(path, _)| &path[folder.len()..]);
+            reader.error_near(
+                at,
+                format!(
+                    "role \"{role}\" lists the script {}, but there is neither {} nor {}",
+                    quoted(file),
+                    quoted(&own),
+                    quoted(&shared)
+                ),
+                nearest(file, near),
+            );
+            return None;
+        };
+        self.script(path, body, reader)
+    }
+
+    /// Complains about folders that belong to no role.
+    pub(super) fn check_folders(&self, roles: &BTreeMap<RoleName, u32>, reader: &mut Reader<'_>) {
+        let folders: BTreeSet<&str> = below(self.files, ROOT)
+            .filter(|(path, _)| !self.checked.contains(path))
+            .filter_map(|(path, _)| path[ROOT.len()..].split_once('/'))
+            .map(|(folder, _)| folder)
+            .filter(|folder| roles.keys().all(|role| role.as_str() != *folder))
+            .collect();
+        for folder in folders {
+            let near = nearest(folder, roles.keys().map(RoleName::as_str));
+            let path = format!("{ROOT}{folder}");
+            reader.in_file(
+                Severity::Warning,
+                &path,
+                format!("the scripts in {} belong to no role", quoted(&path)),
+                near,
+            );
+        }
+    }
+
+    fn script(&mut self, path: &'a str, body: &[u8], reader: &mut Reader<'_>) -> Option<Script> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let first_time = self.checked.insert(path);
+        let mut say = |severity, what: String| {
+            if first_time {
+                reader.in_file(severity, path, what, None);
+            }
+        };
+        if !is_name(name) {
+            say(
+                Severity::Error,
+                "the name of a script has letters, digits, '-', '_' and '.', and starts with a letter or digit".into(),
+            );
+            return None;
+        }
+        if body.len() > MAX_SCRIPT {
+            say(
+                Severity::Error,
+                format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()),
+            );
+            return None;
+        }
+        let first_line = body.split(|byte| *byte == b'\n').next().unwrap_or(body);
+        if !first_line.starts_with(b"#!") {
+            say(
+                Severity::Warning,
+                "the script does not say what runs it: its first line should be like #!/bin/sh".into(),
+            );
+        } else if first_line.ends_with(b"\r") {
+            say(
+                Severity::Error,
+                "the first line ends in a carriage return, so no system finds what runs the script; save it with Unix line ends".into(),
+            );
+            return None;
+        }
+        Some(Script {
+            name: name.to_owned(),
+            hash: Hash::of_bytes(body),
+        })
+    }
+}
+
+/// The bytes of these scripts as objects.
+pub(super) fn objects<'s>(
+    source: &Source<'_>,
+    scripts: impl Iterator<Item = &'s Script>,
+) -> BTreeMap<Hash, Object> {
+    let wanted: BTreeSet<Hash> = scripts.map(|script| script.hash).collect();
+    below(source.files, ROOT)
+        .filter(|(_, body)| body.len() <= MAX_SCRIPT)
+        .map(|(_, body)| Object::of_bytes(ObjectKind::Script, body.clone()))
+        .filter(|object| wanted.contains(&object.hash))
+        .map(|object| (object.hash, object))
+        .collect()
+}
+
+fn below<'f>(
+    files: &'f BTreeMap<String, Vec<u8>>,
+    prefix: &str,
+) -> impl Iterator<Item = (&'f str, &'f Vec<u8>)> {
+    files
+        .range(prefix.to_owned()..)
+        .take_while({
+            let prefix = prefix.to_owned();
+            move |(path, _)| path.starts_with(&prefix)
+        })
+        .map(|(path, body)| (path.as_str(), body))
+}
+
+/// What editors and systems leave behind.
+fn is_leftover(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.starts_with('.') || name.ends_with('~')
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= MAX_NAME
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}

@@ -1,0 +1,568 @@
+//! YAML as a tree whose every node knows its place.
+//!
+//! Built on the events of `saphyr-parser` rather than on a ready-made tree, for four reasons: the text of a scalar is kept as it
+//! was written (a version `2.0` must not become `2`); depth and size are bounded *while* the file is parsed; an alias shares its
+//! node instead of copying it, and what it would cost to copy is counted, so that a few lines cannot stand for gigabytes; and a
+//! key that occurs twice is an error with a place, where trees silently keep one.
+//!
+//! The rules for plain scalars are YAML 1.2's core schema (`saphyr`): `yes` and `on` are text, a bare `=` is text.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use saphyr::Scalar;
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
+use serde_json::Value;
+
+use super::finding::{At, quoted};
+use super::{MAX_DEPTH, MAX_EXPANDED, MAX_FILE};
+
+/// Why a text is not a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub(super) at: At,
+    pub(super) what: String,
+}
+
+/// A value and its place.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) at: At,
+    pub(super) kind: Kind,
+}
+
+/// What a node is.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Neither a list nor a map.
+    Scalar {
+        /// By the core schema.
+        value: ScalarValue,
+        /// As the file has it, without quotes.
+        text: String,
+    },
+    /// In order.
+    List(Vec<Rc<Node>>),
+    /// In the order of the file; keys are distinct.
+    Map(Vec<Entry>),
+}
+
+/// A scalar by the core schema; text is kept beside it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum ScalarValue {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text,
+}
+
+/// One key of a map, and what it holds.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) at: At,
+    pub(super) value: Rc<Node>,
+}
+
+impl Node {
+    /// What it is, for messages.
+    pub(super) fn sort(&self) -> &'static str {
+        match &self.kind {
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a map",
+            Kind::Scalar { value, .. } => match value {
+                ScalarValue::Null => "nothing",
+                ScalarValue::Bool(_) => "true or false",
+                ScalarValue::Int(_) | ScalarValue::Float(_) => "a number",
+                ScalarValue::Text => "text",
+            },
+        }
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Scalar {
+                value: ScalarValue::Null,
+                ..
+            }
+        )
+    }
+
+    /// The same as JSON. Errors name what JSON, or its canonical form, can't say.
+    pub(super) fn json(&self) -> Result<Value, Broken> {
+        Ok(match &self.kind {
+            Kind::List(items) => {
+                Value::Array(items.iter().map(|n| n.json()).collect::<Result<_, _>>()?)
+            }
+            Kind::Map(entries) => Value::Object(
+                entries
+                    .iter()
+                    .map(|entry| Ok((entry.key.clone(), entry.value.json()?)))
+                    .collect::<Result<_, _>>()?,
+            ),
+            Kind::Scalar { value, text } => match value {
+                ScalarValue::Null => Value::Null,
+                ScalarValue::Bool(truth) => Value::Bool(*truth),
+                ScalarValue::Text => Value::String(text.clone()),
+                ScalarValue::Int(number) => self.exact(*number, text)?,
+                ScalarValue::Float(number) => self.finite(*number, text)?,
+            },
+        })
+    }
+
+    /// Canonical JSON has doubles only; past 2^53 two integers would be one.
+    fn exact(&self, number: i64, text: &str) -> Result<Value, Broken> {
+        const LARGEST: u64 = (1 << 53) - 1;
+        match number.unsigned_abs() <= LARGEST {
+            true => Ok(Value::from(number)),
+            false => Err(self.broken(format!(
+                "the number {} is too large to be kept exactly; write it as text, in quotes",
+                quoted(text)
+            ))),
+        }
+    }
+
+    fn finite(&self, number: f64, text: &str) -> Result<Value, Broken> {
+        serde_json::Number::from_f64(number)
+            .map(Value::Number)
+            .ok_or_else(|| self.broken(format!("{} is not a finite number", quoted(text))))
+    }
+
+    fn broken(&self, what: String) -> Broken {
+        Broken { at: self.at, what }
+    }
+}
+
+/// The tree of a file's bytes, or nothing when it has no document.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<Rc<Node>>, Broken> {
+    let text = decode(bytes)?;
+    let mut parser = Parser::new_from_str(text);
+    let mut builder = Builder::default();
+    while let Some(event) = next(&mut parser, text)? {
+        builder.take(event)?;
+    }
+    Ok(builder.root)
+}
+
+fn next<'t>(
+    parser: &mut Parser<'t, StrInput<'t>>,
+    text: &str,
+) -> Result<Option<(Event<'t>, Span)>, Broken> {
+    match parser.next_event() {
+        None => Ok(None),
+        Some(Ok(event)) => Ok(Some(event)),
+        Some(Err(error)) => {
+            let at = place(error.marker());
+            let mut what = format!("not valid YAML: {}", error.info());
+            if let Some(line) = tab_indented(text, at.line) {
+                what = format!("{what}; line {line} is indented with a tab, YAML wants spaces");
+            }
+            Err(Broken { at, what })
+        }
+    }
+}
+
+/// The line at fault, or the one before it, when a tab is in its indentation: the usual cause of a message that says otherwise.
+fn tab_indented(text: &str, line: u32) -> Option<u32> {
+    let has_tab = |number: u32| {
+        let content = text.lines().nth(number.checked_sub(1)? as usize)?;
+        let indent = content.len() - content.trim_start().len();
+        content[..indent].contains('\t').then_some(number)
+    };
+    has_tab(line).or_else(|| has_tab(line.checked_sub(1)?))
+}
+
+fn decode(bytes: &[u8]) -> Result<&str, Broken> {
+    if bytes.len() > MAX_FILE {
+        return Err(Broken {
+            at: At::START,
+            what: format!(
+                "the file has {} bytes; a barclamp file may have {MAX_FILE}",
+                bytes.len()
+            ),
+        });
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+        let line = good.matches('\n').count() + 1;
+        let column = good.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        Broken {
+            at: At {
+                line: line as u32,
+                column: column as u32,
+            },
+            what: format!(
+                "the byte 0x{:02x} is not UTF-8; barclamp files are UTF-8 text",
+                bytes[error.valid_up_to()]
+            ),
+        }
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// The parser counts lines from 1 and columns from 0. Bounded by [`MAX_FILE`], so nothing is cut off.
+fn place(marker: &Marker) -> At {
+    At {
+        line: marker.line().max(1) as u32,
+        column: marker.col() as u32 + 1,
+    }
+}
+
+/// A node, and what an alias of it would cost.
+#[derive(Clone)]
+struct Built {
+    node: Rc<Node>,
+    /// Levels below and including it.
+    height: usize,
+    /// See [`MAX_EXPANDED`].
+    weight: usize,
+}
+
+/// A list or map that is still open.
+struct Frame {
+    at: At,
+    anchor: usize,
+    height: usize,
+    weight: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Rc<Node>>),
+    Map {
+        entries: Vec<Entry>,
+        seen: BTreeSet<String>,
+        key: Option<(String, At)>,
+    },
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Frame>,
+    anchors: BTreeMap<usize, Built>,
+    /// Weight of all that the file stands for so far.
+    spent: usize,
+    documents: usize,
+    root: Option<Rc<Node>>,
+}
+
+/// Bytes that a node stands for beside its text.
+const NODE: usize = 16;
+
+impl Builder {
+    fn take(&mut self, (event, span): (Event<'_>, Span)) -> Result<(), Broken> {
+        let at = place(&span.start);
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
+            Event::DocumentStart(_) => self.document(at),
+            Event::Alias(anchor) => self.alias(anchor, at),
+            Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag, at),
+            Event::SequenceStart(anchor, tag) => {
+                check_tag(tag.as_deref(), "seq", at)?;
+                self.enter(anchor, at, Content::List(Vec::new()))
+            }
+            Event::MappingStart(anchor, tag) => {
+                check_tag(tag.as_deref(), "map", at)?;
+                let content = Content::Map {
+                    entries: Vec::new(),
+                    seen: BTreeSet::new(),
+                    key: None,
+                };
+                self.enter(anchor, at, content)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.leave(at),
+        }
+    }
+
+    fn document(&mut self, at: At) -> Result<(), Broken> {
+        self.documents += 1;
+        match self.documents {
+            1 => Ok(()),
+            _ => broken(
+                at,
+                "a second document begins here; a barclamp file has one".into(),
+            ),
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, at: At) -> Result<(), Broken> {
+        let Some(built) = self.anchors.get(&anchor).cloned() else {
+            return broken(at, "an alias stands inside what it stands for".into());
+        };
+        self.spend(built.weight, at)?;
+        self.place(built, at)
+    }
+
+    fn scalar(
+        &mut self,
+        text: Cow<'_, str>,
+        style: ScalarStyle,
+        anchor: usize,
+        tag: Option<Cow<'_, Tag>>,
+        at: At,
+    ) -> Result<(), Broken> {
+        let weight = NODE + text.len();
+        self.spend(weight, at)?;
+        let value = scalar_value(&text, style, tag, at)?;
+        let kind = Kind::Scalar {
+            value,
+            text: text.into_owned(),
+        };
+        let built = Built {
+            node: Rc::new(Node { at, kind }),
+            height: 1,
+            weight,
+        };
+        self.finish(built, anchor, at)
+    }
+
+    fn enter(&mut self, anchor: usize, at: At, content: Content) -> Result<(), Broken> {
+        if self.open.len() >= MAX_DEPTH {
+            return too_deep(at);
+        }
+        self.spend(NODE, at)?;
+        self.open.push(Frame {
+            at,
+            anchor,
+            height: 1,
+            weight: NODE,
+            content,
+        });
+        Ok(())
+    }
+
+    fn leave(&mut self, end: At) -> Result<(), Broken> {
+        let Some(frame) = self.open.pop() else {
+            return broken(end, "an end without a beginning".into());
+        };
+        let kind = match frame.content {
+            Content::List(items) => Kind::List(items),
+            Content::Map { entries, .. } => Kind::Map(entries),
+        };
+        let built = Built {
+            node: Rc::new(Node { at: frame.at, kind }),
+            height: frame.height,
+            weight: frame.weight,
+        };
+        self.finish(built, frame.anchor, frame.at)
+    }
+
+    fn finish(&mut self, built: Built, anchor: usize, at: At) -> Result<(), Broken> {
+        if anchor != 0 {
+            self.anchors.insert(anchor, built.clone());
+        }
+        self.place(built, at)
+    }
+
+    /// Hands a finished node to the list or map around it.
+    fn place(&mut self, built: Built, at: At) -> Result<(), Broken> {
+        if self.open.len() + built.height > MAX_DEPTH + 1 {
+            return too_deep(at);
+        }
+        let Some(frame) = self.open.last_mut() else {
+            self.root = Some(built.node);
+            return Ok(());
+        };
+        frame.height = frame.height.max(built.height + 1);
+        frame.weight += built.weight;
+        match &mut frame.content {
+            Content::List(items) => items.push(built.node),
+            Content::Map { entries, seen, key } => match key.take() {
+                Some((key, at)) => entries.push(Entry {
+                    key,
+                    at,
+                    value: built.node,
+                }),
+                None => *key = Some((new_key(&built.node, seen, at)?, at)),
+            },
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, weight: usize, at: At) -> Result<(), Broken> {
+        self.spent = self.spent.saturating_add(weight);
+        match self.spent > MAX_EXPANDED {
+            true => broken(
+                at,
+                format!("with its aliases written out the file stands for more than {MAX_EXPANDED} bytes"),
+            ),
+            false => Ok(()),
+        }
+    }
+}
+
+fn new_key(node: &Node, seen: &mut BTreeSet<String>, at: At) -> Result<String, Broken> {
+    let Kind::Scalar { text, .. } = &node.kind else {
+        return broken(at, format!("a key is text, not {}", node.sort()));
+    };
+    if text.is_empty() {
+        return broken(at, "a key is empty".into());
+    }
+    if text == "<<" {
+        return broken(
+            at,
+            "the merge key << is not YAML 1.2; write the keys out, or use an alias for a whole value".into(),
+        );
+    }
+    match seen.insert(text.clone()) {
+        true => Ok(text.clone()),
+        false => broken(at, format!("the key {} occurs twice", quoted(text))),
+    }
+}
+
+fn scalar_value(
+    text: &str,
+    style: ScalarStyle,
+    tag: Option<Cow<'_, Tag>>,
+    at: At,
+) -> Result<ScalarValue, Broken> {
+    if let Some(tag) = tag.as_deref()
+        && !tag.is_yaml_core_schema()
+        && !is_plain_tag(tag)
+    {
+        return unknown_tag(tag, at);
+    }
+    let value = Scalar::parse_from_cow_and_metadata(Cow::Borrowed(text), style, tag.as_ref());
+    match value {
+        Some(Scalar::Null) => Ok(ScalarValue::Null),
+        Some(Scalar::Boolean(truth)) => Ok(ScalarValue::Bool(truth)),
+        Some(Scalar::Integer(number)) => Ok(ScalarValue::Int(number)),
+        Some(Scalar::FloatingPoint(number)) => Ok(ScalarValue::Float(number.0)),
+        Some(Scalar::String(_)) => Ok(ScalarValue::Text),
+        None => broken(at, format!("{} is not what its tag says", quoted(text))),
+    }
+}
+
+/// `!` alone: the parser's way to say "no particular tag".
+fn is_plain_tag(tag: &Tag) -> bool {
+    matches!((tag.handle.as_str(), tag.suffix.as_str()), ("", "!") | ("!", ""))
+}
+
+fn check_tag(tag: Option<&Tag>, expected: &str, at: At) -> Result<(), Broken> {
+    match tag {
+        Some(tag) if tag.is_yaml_core_schema() && tag.suffix == expected => Ok(()),
+        Some(tag) if is_plain_tag(tag) => Ok(()),
+        Some(tag) => unknown_tag(tag, at),
+        None => Ok(()),
+    }
+}
+
+fn unknown_tag<T>(tag: &Tag, at: At) -> Result<T, Broken> {
+    broken(
+        at,
+        format!(
+            "the tag {} has no meaning in a barclamp",
+            quoted(&tag.to_string())
+        ),
+    )
+}
+
+fn too_deep<T>(at: At) -> Result<T, Broken> {
+    broken(
+        at,
+        format!("lists and maps are nested deeper than {MAX_DEPTH} levels"),
+    )
+}
+
+fn broken<T>(at: At, what: String) -> Result<T, Broken> {
+    Err(Broken { at, what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn json_of(text: &str) -> Value {
+        parse(text.as_bytes()).unwrap().unwrap().json().unwrap()
+    }
+
+    fn complaint(text: &str) -> String {
+        let error = match parse(text.as_bytes()) {
+            Err(error) => error,
+            Ok(tree) => tree.expect("a document").json().unwrap_err(),
+        };
+        format!("{}:{}: {}", error.at.line, error.at.column, error.what)
+    }
+
+    #[test]
+    fn scalars_follow_the_core_schema_and_keep_their_text() {
+        assert_eq!(
+            json_of("[yes, on, =, 0x10, 012, 1e3, ~, null, true, '7', !!str 8, ! 9, '']"),
+            json!(["yes", "on", "=", 16, 12, 1000.0, null, null, true, "7", "8", 9, ""])
+        );
+        let tree = parse(b"2.0").unwrap().unwrap();
+        assert!(matches!(&tree.kind, Kind::Scalar { text, .. } if text == "2.0"));
+        assert!(parse(b"# nothing\n").unwrap().is_none());
+    }
+
+    #[test]
+    fn aliases_share_and_places_count_characters_from_one() {
+        assert_eq!(
+            json_of("a: &x [1, {b: c}]\nd: *x\n"),
+            json!({"a": [1, {"b": "c"}], "d": [1, {"b": "c"}]})
+        );
+        let tree = parse("é: [ü, {k: v}]".as_bytes()).unwrap().unwrap();
+        let Kind::Map(entries) = &tree.kind else {
+            panic!("{tree:?}")
+        };
+        assert_eq!(entries[0].at, At { line: 1, column: 1 });
+        assert_eq!(entries[0].value.at, At { line: 1, column: 4 });
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_refused_with_its_place() {
+        assert_eq!(
+            complaint("a:\n  - 9007199254740993\n"),
+            "2:5: the number \"9007199254740993\" is too large to be kept exactly; write it as text, in quotes"
+        );
+        assert_eq!(complaint("a: .inf"), "1:4: \".inf\" is not a finite number");
+        assert_eq!(complaint("a: 1\nb: 2\na: 3\n"), "3:1: the key \"a\" occurs twice");
+        assert_eq!(complaint("? [a]\n: b\n"), "1:3: a key is text, not a list");
+        assert_eq!(
+            complaint("a: !ruby/object {}"),
+            "1:17: the tag \"!ruby/object\" has no meaning in a barclamp"
+        );
+        assert_eq!(complaint("a: &x [*x]"), "1:8: an alias stands inside what it stands for");
+        assert_eq!(
+            complaint("a: 1\n---\nb: 2\n"),
+            "2:1: a second document begins here; a barclamp file has one"
+        );
+        assert!(complaint("b: &b {c: d}\na:\n  <<: *b\n").starts_with("3:3: the merge key"));
+    }
+
+    #[test]
+    fn depth_is_bounded_also_through_aliases() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+        let over = complaint(&nested(MAX_DEPTH + 1));
+        assert!(over.starts_with(&format!("1:{}: lists and maps", MAX_DEPTH + 1)));
+        complaint(&"[".repeat(MAX_FILE));
+        complaint(&"- ".repeat(MAX_FILE / 2));
+        // Each alias adds its own height: two halves make more than the whole allows.
+        let half = MAX_DEPTH / 2 + 1;
+        let text = format!(
+            "a: &x {}\nb: {}*x{}\n",
+            nested(half),
+            "[".repeat(half),
+            "]".repeat(half)
+        );
+        assert!(complaint(&text).contains("deeper than"), "{text}");
+    }
+
+    #[test]
+    fn a_billion_laughs_cost_nothing() {
+        let mut text = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
+        for i in 1..12 {
+            let before = format!("*a{}", i - 1);
+            text += &format!("a{i}: &a{i} [{}]\n", [before.as_str(); 9].join(", "));
+        }
+        assert!(complaint(&text).contains("with its aliases written out"));
+        // The same with one long text instead of many nodes.
+        let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(900_000), "*a, ".repeat(1000));
+        assert!(complaint(&text).contains("with its aliases written out"));
+    }
+}

@@ -1,0 +1,228 @@
+//! The barclamp files of OpenCrowbar and Digital Rebar, read as they are.
+//!
+//! They are no part of this repository. `GANTRY_CORPUS` names the folder that has them (`opencrowbar/` inside it, with a README
+//! that counts roles and lists flaws); without it a folder `shared/corpus` beside the workspace is tried. Where there is none the
+//! tests say so and pass.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use engine::catalog::Catalog;
+use engine::catalog::read::{Import, Severity, Source, import};
+
+fn corpus() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let folder = std::env::var_os("GANTRY_CORPUS").map_or(beside, PathBuf::from);
+    let folder = folder.join("opencrowbar");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("skipped: no corpus at {} (set GANTRY_CORPUS)", folder.display());
+    None
+}
+
+fn yml_files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "yml"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// All barclamp files of a set, root first, imported on top of `base`.
+fn set(folder: &Path, folders: &[&str], base: &Catalog) -> Import {
+    let paths: Vec<PathBuf> = folders
+        .iter()
+        .flat_map(|inner| yml_files(&folder.join(inner)))
+        .collect();
+    let bytes: Vec<(String, Vec<u8>)> = paths
+        .iter()
+        .map(|path| {
+            let name = path.strip_prefix(folder).unwrap_or(path);
+            (name.display().to_string(), fs::read(path).expect("a readable file"))
+        })
+        .collect();
+    let files = BTreeMap::new();
+    let sources: Vec<Source<'_>> = bytes
+        .iter()
+        .map(|(path, bytes)| Source {
+            path,
+            bytes,
+            files: &files,
+        })
+        .collect();
+    import(&sources, base).unwrap_or_else(|findings| panic!("{}:\n{findings}", folder.display()))
+}
+
+fn catalog(import: &Import) -> Catalog {
+    let mut catalog = Catalog::default();
+    for object in &import.objects {
+        catalog.add(object).expect("what was imported is readable");
+    }
+    catalog
+}
+
+fn warnings(import: &Import) -> Vec<String> {
+    import
+        .findings
+        .of(Severity::Warning)
+        .map(ToString::to_string)
+        .collect()
+}
+
+fn roles(import: &Import) -> BTreeMap<String, usize> {
+    import
+        .barclamps
+        .iter()
+        .map(|entry| (entry.barclamp.name.to_string(), entry.roles.len()))
+        .collect()
+}
+
+fn total(import: &Import) -> usize {
+    roles(import).values().sum()
+}
+
+const NONE: fn() -> Catalog = Catalog::default;
+
+#[test]
+fn anvil_is_one_catalog_of_children_without_a_barclamp_section() {
+    let Some(corpus) = corpus() else { return };
+    let import = set(&corpus.join("anvil-2014"), &["", "barclamps"], &NONE());
+    assert_eq!(
+        serde_json::json!(roles(&import)),
+        serde_json::json!({
+            "chef": 3, "crowbar": 4, "deployer": 3, "dns": 3, "logging": 2, "network": 1, "ntp": 2,
+            "provisioner": 7, "puppet": 3, "test": 8,
+        })
+    );
+    for entry in &import.barclamps {
+        assert_eq!(entry.barclamp.version, "2.0", "{}", entry.barclamp.name);
+        assert!(!entry.barclamp.description.is_empty());
+    }
+    let mut expected = vec![
+        r#"barclamps/chef.yml:47:5: warning: role "chef-client" has the key "wants-atribs", which means nothing here; did you mean "wants-attribs"?"#.to_owned(),
+    ];
+    // The admin network makes this role while the server runs.
+    for (file, line, role) in [
+        ("dns", 20, "dns-server"),
+        ("dns", 44, "dns-client"),
+        ("logging", 21, "logging-server"),
+        ("logging", 33, "logging-client"),
+        ("ntp", 21, "ntp-server"),
+        ("ntp", 31, "ntp-client"),
+        ("provisioner", 19, "provisioner-server"),
+        ("provisioner", 71, "provisioner-repos"),
+    ] {
+        expected.push(format!(
+            r#"barclamps/{file}.yml:{line}:9: warning: role "{role}" requires "network-admin", which no barclamp has"#
+        ));
+    }
+    assert_eq!(warnings(&import), expected);
+}
+
+#[test]
+fn opencrowbar_has_its_64_roles_and_known_flaws() {
+    let Some(corpus) = corpus() else { return };
+    let import = set(&corpus.join("opencrowbar-2015"), &["", "barclamps"], &NONE());
+    assert_eq!(
+        serde_json::json!(roles(&import)),
+        serde_json::json!({
+            "chef": 3, "consul": 1, "core": 0, "crowbar": 12, "deployer": 3, "dhcp": 3, "dns": 5, "docker": 2,
+            "logging": 2, "network": 2, "ntp": 3, "provisioner": 7, "proxy": 3, "puppet": 3, "rabbitmq": 2,
+            "saltstack": 3, "sysdig": 1, "test": 9,
+        })
+    );
+    assert_eq!(total(&import), 64);
+    assert_eq!(
+        warnings(&import),
+        [
+            r#"barclamps/consul.yml:26:11: warning: role "consul" is both cluster and implicit, which exclude each other"#,
+            r#"barclamps/crowbar.yml:167:9: warning: role "crowbar-joined-node" both provides and conflicts with "crowbar-managed-node""#,
+            r#"barclamps/puppet.yml:41:9: warning: role "puppet-sa" requires "milestone", which no barclamp has"#,
+            r#"barclamps/test.yml:123:15: warning: role "test-discovery" has the attribute "test-discovery-delay" twice; the first is at line 115"#,
+        ]
+    );
+    let catalog = catalog(&import);
+    let role = |name: &str| {
+        let (_, role) = catalog.roles().find(|(_, role)| role.name.as_str() == name).expect(name);
+        role.clone()
+    };
+    // The root declares the jig, so its client role comes along with every role that uses it.
+    assert!(role("dns-client").requires.iter().any(|name| name.as_str() == "chef-client"));
+    assert_eq!(role("test-admin").jig_class.as_str(), "test");
+    assert_eq!(role("network-server").jig_class.as_str(), "noop");
+    assert_eq!(role("saltstack-minion").jig_class.as_str(), "script");
+    assert_eq!(role("consul").barclamp.as_str(), "consul");
+}
+
+#[test]
+fn digital_rebar_and_what_builds_on_it() {
+    let Some(corpus) = corpus() else { return };
+    let core = set(
+        &corpus.join("digitalrebar-2018"),
+        &["", "barclamps", "template"],
+        &NONE(),
+    );
+    assert_eq!(total(&core), 74 + 3);
+    assert_eq!(
+        warnings(&core),
+        [
+            r#"barclamps/flash.yml:441:9: warning: role "dell-firmware-flash" both provides and conflicts with "firmware-flash""#,
+            r#"barclamps/provisioner.yml:173:9: warning: role "provisioner-docker-setup" requires "rebar-api_service", which no barclamp has"#,
+            r#"barclamps/provisioner.yml:179:9: warning: role "provisioner-docker-setup" wants the attribute "provisioner-package-repos", which no barclamp has; did you mean "provisioner-provided-repos"?"#,
+            r#"barclamps/provisioner.yml:185:9: warning: role "provisioner-docker-setup" wants the attribute "rebar-api-servers", which no barclamp has"#,
+            r#"barclamps/puppet.yml:41:9: warning: role "puppet-sa" requires "milestone", which no barclamp has"#,
+            r#"barclamps/rebar.yml:155:9: warning: role "rebar-joined-node" both provides and conflicts with "rebar-managed-node""#,
+            r#"barclamps/test.yml:176:15: warning: role "test-discovery" has the attribute "test-discovery-delay" twice; the first is at line 162"#,
+        ]
+    );
+
+    let workloads = set(
+        &corpus.join("workloads-2017"),
+        &["docker", "kompos8", "dashboard"],
+        &catalog(&core),
+    );
+    assert_eq!(
+        serde_json::json!(roles(&workloads)),
+        serde_json::json!({"docker": 2, "k8s_dashboard": 1, "kompos8": 9})
+    );
+    assert_eq!(
+        warnings(&workloads),
+        [r#"kompos8/rebar.yml:735:11: warning: role "etcd-sync" is both cluster and implicit, which exclude each other"#]
+    );
+    let without_map = workloads
+        .findings
+        .of(Severity::Note)
+        .filter(|note| note.what.contains("has no map"));
+    assert_eq!(without_map.count(), 3);
+}
+
+#[test]
+fn hadoop_has_a_root_that_only_lists() {
+    let Some(corpus) = corpus() else { return };
+    let import = set(&corpus.join("hadoop-2015"), &["", "barclamps"], &NONE());
+    assert_eq!(serde_json::json!(roles(&import)), serde_json::json!({"hadoop": 1}));
+    assert_eq!(import.barclamps[0].barclamp.version, "2.0");
+    assert!(import.findings.0.is_empty(), "{}", import.findings);
+}
+
+/// Parameters of Ansible jigs look alike and are no barclamps.
+#[test]
+fn what_is_no_barclamp_is_said_to_be_none() {
+    let Some(corpus) = corpus() else { return };
+    let path = corpus.join("digitalrebar-2018/ansible/test-ansible/role.yml");
+    let bytes = fs::read(path).expect("a readable file");
+    let files = BTreeMap::new();
+    let source = Source {
+        path: "role.yml",
+        bytes: &bytes,
+        files: &files,
+    };
+    let findings = import(&[source], &NONE()).expect_err("no barclamp");
+    assert!(findings.to_string().contains("this is no barclamp file"), "{findings}");
+}
