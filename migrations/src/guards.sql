@@ -1,12 +1,707 @@
--- Functions, triggers and grants. Applied whole by every migration run: idempotent.
--- gantry.app_role names the application role in this transaction.
+-- Functions, triggers and grants, made anew by every migration run (in one transaction, so nobody ever sees them away).
+-- What each refusal means is listed in the crate's documentation. gantry.app_role names the application role here.
+
+-- In all of them pg_temp comes last: else a temporary table could pose as one of ours.
 
 DO $$
-DECLARE app text := current_setting('gantry.app_role');
+DECLARE t record;
 BEGIN
-  EXECUTE format('GRANT USAGE ON SCHEMA public TO %I', app);
-  EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %I', app);
+  FOR t IN SELECT tgname, tgrelid::regclass AS tbl FROM pg_trigger
+           WHERE NOT tgisinternal AND tgname LIKE 'guard\_%' AND tgparentid = 0
+             AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
+  LOOP
+    EXECUTE format('DROP TRIGGER %I ON %s', t.tgname, t.tbl);
+  END LOOP;
 END $$;
 
-CREATE OR REPLACE FUNCTION raise_epoch() RETURNS bigint LANGUAGE sql AS
-$$ UPDATE head SET epoch = epoch + 1 RETURNING epoch $$;
+-- Append-only ---------------------------------------------------------------------------------------------------------
+-- The application role has no right to change these rows at all. The triggers are for the owner: a repair by hand then
+-- has to say ALTER TABLE ... DISABLE TRIGGER, and nobody does that by mistake.
+
+CREATE OR REPLACE FUNCTION guard_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  RAISE EXCEPTION 'rows of % are never changed or removed', TG_TABLE_NAME
+    USING ERRCODE = 'GY001', HINT = 'Add a row that supersedes it.';
+END $$;
+
+DO $$
+DECLARE tbl text;
+BEGIN
+  FOREACH tbl IN ARRAY ARRAY['object', 'policy', 'barclamp', 'target', 'submission', 'submission_base',
+                             'submission_author', 'submission_document', 'verdict', 'audit', 'seal'] LOOP
+    EXECUTE format('CREATE TRIGGER guard_append_only BEFORE UPDATE OR DELETE ON %I
+                    FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only()', tbl);
+    EXECUTE format('CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON %I
+                    FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only()', tbl);
+  END LOOP;
+END $$;
+-- Old events go (forget_events), but none is ever altered.
+CREATE TRIGGER guard_append_only BEFORE UPDATE ON event FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
+
+-- The line of targets -------------------------------------------------------------------------------------------------
+
+-- Whether this transaction has inserted the target of a change. The epoch is compared because transaction ids start
+-- again in a cluster that was restored from a dump, and an old target's would then be met a second time.
+CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch
+                 WHERE t.xid = pg_current_xact_id() AND t.kind <> 'switch')
+$$;
+
+-- A root's documents as rows; refuses bodies that aren't roots.
+CREATE OR REPLACE FUNCTION root_documents(root_hash bytea) RETURNS TABLE (kind text, id uuid, hash bytea)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE root jsonb;
+BEGIN
+  SELECT convert_from(o.body, 'UTF8')::jsonb INTO root FROM object o WHERE o.hash = root_hash AND o.kind = 'root';
+  IF root IS NULL OR jsonb_typeof(root -> 'deployments') IS DISTINCT FROM 'object'
+     OR jsonb_typeof(root -> 'nodes') IS DISTINCT FROM 'object' OR root - ARRAY['deployments', 'nodes', 'kind'] <> '{}' THEN
+    RAISE EXCEPTION 'object % is not a root', encode(root_hash, 'hex') USING ERRCODE = 'GY010';
+  END IF;
+  RETURN QUERY
+    SELECT 'deployment'::text, d.key::uuid, decode(d.value, 'hex') FROM jsonb_each_text(root -> 'deployments') d
+    UNION ALL
+    SELECT 'node'::text, n.key::uuid, decode(n.value, 'hex') FROM jsonb_each_text(root -> 'nodes') n;
+END $$;
+
+-- The deployments that a submission writes: those whose documents change; the parents of those that come or go; where a
+-- node arrives; where it leaves, unless it only moves down; where a noderole comes, goes or changes is bound.
+-- The same rule as the planner's, found from the documents themselves.
+CREATE OR REPLACE FUNCTION written_by(submission bigint) RETURNS TABLE (deployment_id uuid)
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  WITH RECURSIVE doc AS MATERIALIZED (
+    SELECT d.kind, d.id, d.old_hash, d.new_hash,
+           convert_from(o.body, 'UTF8')::jsonb AS was, convert_from(n.body, 'UTF8')::jsonb AS is_now
+    FROM submission_document d
+    LEFT JOIN object o ON o.hash = d.old_hash
+    LEFT JOIN object n ON n.hash = d.new_hash
+    WHERE d.submission_id = submission),
+  parent_of AS (
+    -- As it will be: the submission's own documents before the projected rows.
+    SELECT id, (is_now ->> 'parent')::uuid AS parent FROM doc WHERE kind = 'deployment' AND new_hash IS NOT NULL
+    UNION ALL
+    SELECT d.id, d.parent FROM deployment d WHERE NOT EXISTS (SELECT FROM doc WHERE doc.kind = 'deployment' AND doc.id = d.id)),
+  moved AS (
+    SELECT (was ->> 'deployment')::uuid AS origin, (is_now ->> 'deployment')::uuid AS goal FROM doc
+    WHERE kind = 'node' AND was ->> 'deployment' IS DISTINCT FROM is_now ->> 'deployment'),
+  above AS (
+    SELECT goal AS id, goal FROM moved WHERE goal IS NOT NULL
+    UNION
+    SELECT p.parent, a.goal FROM above a JOIN parent_of p ON p.id = a.id WHERE p.parent IS NOT NULL),
+  noderole_change AS (
+    SELECT (r.was ->> 'deployment')::uuid AS was_in, (r.is_now ->> 'deployment')::uuid AS is_in
+    FROM doc CROSS JOIN LATERAL (
+      SELECT o.value AS was, n.value AS is_now FROM jsonb_each(coalesce(doc.was -> 'noderoles', '{}')) o
+      FULL JOIN jsonb_each(coalesce(doc.is_now -> 'noderoles', '{}')) n USING (key)
+      WHERE o.value IS DISTINCT FROM n.value) r
+    WHERE doc.kind = 'node')
+  SELECT w.id FROM (
+    SELECT id FROM doc WHERE kind = 'deployment'
+    UNION SELECT (coalesce(is_now, was) ->> 'parent')::uuid FROM doc
+          WHERE kind = 'deployment' AND (old_hash IS NULL) <> (new_hash IS NULL)
+    UNION SELECT goal FROM moved
+    UNION SELECT origin FROM moved m WHERE NOT EXISTS (SELECT FROM above a WHERE a.id = m.origin AND a.goal = m.goal)
+    UNION SELECT was_in FROM noderole_change
+    UNION SELECT is_in FROM noderole_change) w
+  WHERE w.id IS NOT NULL
+$$;
+
+-- Whether a person may review: human, enabled, with the permission.
+CREATE OR REPLACE FUNCTION may_review(p person) RETURNS boolean LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT p.kind = 'human' AND NOT p.disabled AND 'reviewer' = ANY (p.permissions)
+$$;
+
+CREATE OR REPLACE FUNCTION guard_target_change(new_target target, h head) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  s submission;
+  p proposal;
+  parent_target target;
+  named text;
+  approving int;
+BEGIN
+  SELECT * INTO s FROM submission WHERE id = new_target.submission_id;
+  SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
+  SELECT * INTO parent_target FROM target WHERE number = new_target.parent;
+  IF s.epoch <> h.epoch THEN
+    RAISE EXCEPTION 'submission % was made in epoch %, and this is epoch %', s.id, s.epoch, h.epoch
+      USING ERRCODE = 'GY008', HINT = 'A backup was restored since: submit it again.';
+  END IF;
+  IF p.state <> 'open' OR p.version <> s.version THEN
+    RAISE EXCEPTION 'proposal % is % at version %, submission % is of version %', p.id, p.state, p.version, s.id, s.version
+      USING ERRCODE = 'GY005', HINT = 'Review and commit the newest submission.';
+  END IF;
+  IF s.policy_number <> h.policy_number THEN
+    RAISE EXCEPTION 'submission % was made under policy %, policy % is in force', s.id, s.policy_number, h.policy_number
+      USING ERRCODE = 'GY006', HINT = 'Submit it again.';
+  END IF;
+  IF new_target.enabled <> parent_target.enabled THEN
+    RAISE EXCEPTION 'a change does not touch the execution switch' USING ERRCODE = 'GY003';
+  END IF;
+
+  -- Whoever edits what is committed is an author, listed or not.
+  SELECT string_agg(DISTINCT a.name, ', ') INTO named FROM edit e JOIN person a ON a.id = e.actor
+  WHERE e.proposal_id = p.id AND NOT e.undone
+    AND NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = e.actor);
+  IF named IS NOT NULL OR NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id) THEN
+    RAISE EXCEPTION 'submission % does not list its authors (%)', s.id, coalesce(named, 'none listed')
+      USING ERRCODE = 'GY009', HINT = 'Submit it again.';
+  END IF;
+
+  -- Nothing inside the base has moved, and the base holds everything that is written.
+  SELECT string_agg(coalesce(d.name, b.deployment_id::text), ', ' ORDER BY d.name) INTO named
+  FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id
+  WHERE b.submission_id = s.id AND d.head_no IS DISTINCT FROM b.head_no;
+  IF named IS NOT NULL THEN
+    RAISE EXCEPTION 'what submission % was planned upon has changed since: %', s.id, named
+      USING ERRCODE = 'GY004', HINT = 'Submit it again: it is then planned upon what is there now.';
+  END IF;
+  SELECT string_agg(d.name, ', ' ORDER BY d.name) INTO named
+  FROM written_by(s.id) w JOIN deployment d ON d.id = w.deployment_id
+  WHERE NOT EXISTS (SELECT FROM submission_base b WHERE b.submission_id = s.id AND b.deployment_id = d.id);
+  IF named IS NOT NULL THEN
+    RAISE EXCEPTION 'submission % changes deployments outside its base: %', s.id, named USING ERRCODE = 'GY009';
+  END IF;
+
+  -- Documents that it replaces are still those that it was planned upon.
+  SELECT string_agg(x.kind || ' ' || x.id, ', ') INTO named FROM (
+    SELECT d.kind, d.id FROM submission_document d
+    LEFT JOIN root_documents(parent_target.root) r ON r.kind = d.kind AND r.id = d.id
+    WHERE d.submission_id = s.id AND r.hash IS DISTINCT FROM d.old_hash LIMIT 5) x;
+  IF named IS NOT NULL THEN
+    RAISE EXCEPTION 'documents that submission % replaces have changed since: %', s.id, named
+      USING ERRCODE = 'GY004', HINT = 'Submit it again: it is then planned upon what is there now.';
+  END IF;
+  -- And the new root is the parent's with exactly these replaced.
+  SELECT string_agg(x.kind || ' ' || x.id, ', ') INTO named FROM (
+    WITH was AS MATERIALIZED (SELECT * FROM root_documents(parent_target.root)),
+         now_is AS MATERIALIZED (SELECT * FROM root_documents(new_target.root)),
+         changed AS (SELECT kind, id, was.hash AS old_hash, now_is.hash AS new_hash
+                     FROM was FULL JOIN now_is USING (kind, id) WHERE was.hash IS DISTINCT FROM now_is.hash),
+         listed AS (SELECT d.kind, d.id, d.old_hash, d.new_hash FROM submission_document d WHERE d.submission_id = s.id)
+    (TABLE changed EXCEPT TABLE listed) UNION (TABLE listed EXCEPT TABLE changed) LIMIT 5) x;
+  IF named IS NOT NULL THEN
+    RAISE EXCEPTION 'the new root differs from target % in other documents than submission % lists: %',
+      new_target.parent, s.id, named USING ERRCODE = 'GY010';
+  END IF;
+
+  -- Everybody's last word, of those who may review now. Rows are locked, so nobody is disabled meanwhile.
+  PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE submission_id = s.id) ORDER BY id FOR SHARE;
+  WITH last AS (
+    SELECT DISTINCT ON (v.person_id) v.person_id, v.kind FROM verdict v
+    WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.person_id, v.id DESC),
+  counted AS (
+    SELECT l.kind, who.name FROM last l JOIN person who ON who.id = l.person_id
+    WHERE may_review(who) AND NOT EXISTS (
+      SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = l.person_id))
+  SELECT count(*) FILTER (WHERE c.kind = 'approve'), string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.kind <> 'approve')
+  INTO approving, named FROM counted c;
+  IF named IS NOT NULL THEN
+    RAISE EXCEPTION '% asked for changes to submission % or rejected it', named, s.id
+      USING ERRCODE = 'GY007', HINT = 'Change it, or let them decide again.';
+  END IF;
+  IF approving < s.approvals_needed THEN
+    RAISE EXCEPTION 'submission % has % of % approvals', s.id, approving, s.approvals_needed
+      USING ERRCODE = 'GY007', HINT = 'Somebody who may review and is not an author has to approve it.';
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION guard_target() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  h head;
+  parent_target target;
+BEGIN
+  SELECT * INTO h FROM head FOR UPDATE;
+  NEW.xid := pg_current_xact_id();
+  NEW.committed_at := now();
+  IF NEW.epoch <> h.epoch THEN
+    RAISE EXCEPTION 'the target is of epoch %, and this is epoch %', NEW.epoch, h.epoch
+      USING ERRCODE = 'GY008', HINT = 'A backup was restored since: read the head again.';
+  END IF;
+  IF coalesce(NEW.parent, 0) <> h.number THEN
+    RAISE EXCEPTION 'target % has parent %, but the head is %', NEW.number, coalesce(NEW.parent, 0), h.number
+      USING ERRCODE = 'GY003', HINT = 'Somebody committed meanwhile: try again.';
+  END IF;
+  IF NEW.kind = 'genesis' THEN
+    PERFORM root_documents(NEW.root);
+    RETURN NEW;
+  END IF;
+  SELECT * INTO parent_target FROM target WHERE number = NEW.parent;
+  IF NEW.kind = 'change' THEN
+    PERFORM guard_target_change(NEW, h);
+    RETURN NEW;
+  END IF;
+  IF NEW.root <> parent_target.root OR NEW.enabled = parent_target.enabled THEN
+    RAISE EXCEPTION 'a switch repeats its parent''s root and turns execution on or off'
+      USING ERRCODE = 'GY003', HINT = 'Execution may be switched that way already.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_target BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION guard_target();
+
+-- At the end of the transaction: the head has moved, and every document that the target replaces is projected.
+CREATE OR REPLACE FUNCTION guard_projected() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  h head;
+  named text;
+BEGIN
+  SELECT * INTO h FROM head;
+  IF h.number <> NEW.number OR h.enabled <> NEW.enabled OR h.policy_number = 0 THEN
+    RAISE EXCEPTION 'target % was inserted, but the head is % (policy %)', NEW.number, h.number, h.policy_number
+      USING ERRCODE = 'GY014';
+  END IF;
+  IF NEW.kind = 'switch' THEN
+    RETURN NULL;
+  END IF;
+  IF NEW.kind = 'genesis' THEN
+    SELECT string_agg(x.what, ', ') INTO named FROM (
+      SELECT r.kind || ' ' || r.id AS what FROM root_documents(NEW.root) r
+      LEFT JOIN deployment d ON r.kind = 'deployment' AND d.id = r.id AND d.head_no = NEW.number
+      LEFT JOIN node n ON r.kind = 'node' AND n.id = r.id
+      WHERE coalesce(d.doc, n.doc) IS DISTINCT FROM r.hash LIMIT 5) x;
+  ELSE
+    IF NOT EXISTS (SELECT FROM proposal p JOIN submission s ON s.proposal_id = p.id
+                   WHERE s.id = NEW.submission_id AND p.state = 'committed') THEN
+      RAISE EXCEPTION 'target % was inserted, but its proposal is not closed', NEW.number USING ERRCODE = 'GY014';
+    END IF;
+    SELECT string_agg(x.what, ', ') INTO named FROM (
+      SELECT d.kind || ' ' || d.id AS what FROM submission_document d
+      LEFT JOIN deployment dep ON d.kind = 'deployment' AND dep.id = d.id AND dep.removed_in IS NULL
+      LEFT JOIN node n ON d.kind = 'node' AND n.id = d.id AND n.removed_in IS NULL
+      WHERE d.submission_id = NEW.submission_id AND coalesce(dep.doc, n.doc) IS DISTINCT FROM d.new_hash
+      UNION ALL
+      SELECT 'head_no of ' || dep.name FROM written_by(NEW.submission_id) w JOIN deployment dep ON dep.id = w.deployment_id
+      WHERE dep.head_no <> NEW.number LIMIT 5) x;
+  END IF;
+  IF named IS NOT NULL THEN
+    RAISE EXCEPTION 'target % was inserted, but not projected: %', NEW.number, named USING ERRCODE = 'GY014';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER guard_projected AFTER INSERT ON target DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_projected();
+
+CREATE OR REPLACE FUNCTION guard_head() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF (NEW.number, NEW.enabled) IS DISTINCT FROM (OLD.number, OLD.enabled) AND NOT EXISTS (
+    SELECT FROM target t WHERE t.number = NEW.number AND t.parent IS NOT DISTINCT FROM nullif(OLD.number, 0)
+      AND t.enabled = NEW.enabled AND t.xid = pg_current_xact_id()) THEN
+    RAISE EXCEPTION 'the head moves only to a target that this transaction has inserted' USING ERRCODE = 'GY002';
+  END IF;
+  IF NEW.policy_number <> OLD.policy_number AND NOT (
+    committing() AND EXISTS (SELECT FROM policy p WHERE p.number = NEW.policy_number)) THEN
+    RAISE EXCEPTION 'policy % does not come into force outside a commit that brings it', NEW.policy_number
+      USING ERRCODE = 'GY002';
+  END IF;
+  IF NEW.epoch < OLD.epoch THEN
+    RAISE EXCEPTION 'epochs only rise' USING ERRCODE = 'GY002';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_head BEFORE UPDATE ON head FOR EACH ROW EXECUTE FUNCTION guard_head();
+CREATE OR REPLACE FUNCTION guard_head_stays() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'head has one row for ever' USING ERRCODE = 'GY001';
+END $$;
+CREATE TRIGGER guard_head_stays BEFORE DELETE OR TRUNCATE ON head FOR EACH STATEMENT EXECUTE FUNCTION guard_head_stays();
+
+-- A policy comes with the commit of a submission that names it, and never asks for less than one approval.
+CREATE OR REPLACE FUNCTION guard_policy() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
+                 WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR s.new_policy_hash = NEW.hash)) THEN
+    RAISE EXCEPTION 'a policy comes only with a commit that brings it' USING ERRCODE = 'GY002';
+  END IF;
+  IF (approvals_asked(NEW.hash, '{}') >= 1) IS NOT TRUE THEN
+    RAISE EXCEPTION 'a policy asks for at least one approval' USING ERRCODE = 'GY002';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE OR REPLACE FUNCTION approvals_asked(policy_hash bytea, risks text[]) RETURNS int
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT greatest((body ->> 'approvals')::int,
+                  (SELECT max(r.value::int) FROM jsonb_each_text(body -> 'by_risk') r WHERE r.key = ANY (risks)))
+  FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS body FROM object o
+        WHERE o.hash = policy_hash AND o.kind = 'policy') p
+$$;
+CREATE TRIGGER guard_policy BEFORE INSERT ON policy FOR EACH ROW EXECUTE FUNCTION guard_policy();
+
+-- Proposals, submissions, verdicts ------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION guard_proposal() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF OLD.state <> 'open' THEN
+    RAISE EXCEPTION 'proposal % is % and stays so', OLD.id, OLD.state
+      USING ERRCODE = 'GY016', HINT = 'Open another proposal.';
+  END IF;
+  IF NEW.version < OLD.version THEN
+    RAISE EXCEPTION 'versions of a proposal only rise' USING ERRCODE = 'GY016';
+  END IF;
+  IF NEW.state = 'committed' AND NOT EXISTS (
+    SELECT FROM target t JOIN submission s ON s.id = t.submission_id
+    WHERE t.xid = pg_current_xact_id() AND s.proposal_id = NEW.id) THEN
+    RAISE EXCEPTION 'proposal % is committed only together with its target', NEW.id USING ERRCODE = 'GY002';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_proposal BEFORE UPDATE ON proposal FOR EACH ROW EXECUTE FUNCTION guard_proposal();
+
+CREATE OR REPLACE FUNCTION guard_edit() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE p proposal;
+BEGIN
+  SELECT * INTO p FROM proposal WHERE id = NEW.proposal_id FOR UPDATE;
+  IF p.state <> 'open' THEN
+    RAISE EXCEPTION 'proposal % is % and takes no edits', p.id, p.state
+      USING ERRCODE = 'GY005', HINT = 'Open another proposal.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_edit BEFORE INSERT OR UPDATE ON edit FOR EACH ROW EXECUTE FUNCTION guard_edit();
+
+CREATE OR REPLACE FUNCTION guard_submission() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  h head;
+  p proposal;
+  asked int;
+BEGIN
+  SELECT * INTO p FROM proposal WHERE id = NEW.proposal_id FOR UPDATE;
+  SELECT * INTO h FROM head;
+  NEW.xid := pg_current_xact_id();
+  NEW.created_at := now();
+  IF p.state <> 'open' OR p.version <> NEW.version THEN
+    RAISE EXCEPTION 'proposal % is % at version %, not %', p.id, p.state, p.version, NEW.version
+      USING ERRCODE = 'GY005', HINT = 'Read it again and submit its newest version.';
+  END IF;
+  IF NEW.policy_number <> h.policy_number THEN
+    RAISE EXCEPTION 'policy % is in force, not %', h.policy_number, NEW.policy_number USING ERRCODE = 'GY006';
+  END IF;
+  IF NEW.epoch <> h.epoch THEN
+    RAISE EXCEPTION 'this is epoch %, not %', h.epoch, NEW.epoch USING ERRCODE = 'GY008';
+  END IF;
+  SELECT approvals_asked(y.hash, NEW.risk) INTO asked FROM policy y WHERE y.number = NEW.policy_number;
+  IF NEW.approvals_needed < asked THEN
+    RAISE EXCEPTION 'policy % asks for % approvals, the submission for %', NEW.policy_number, asked, NEW.approvals_needed
+      USING ERRCODE = 'GY009';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_submission BEFORE INSERT ON submission FOR EACH ROW EXECUTE FUNCTION guard_submission();
+
+CREATE OR REPLACE FUNCTION guard_submission_part() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM submission s JOIN head h ON h.epoch = s.epoch
+                 WHERE s.id = NEW.submission_id AND s.xid = pg_current_xact_id()) THEN
+    RAISE EXCEPTION 'submission % is made, nothing is added to it', NEW.submission_id
+      USING ERRCODE = 'GY013', HINT = 'Submit it again.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_base FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
+CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_author FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
+CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_document FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
+
+-- Takes the proposal's row lock, which a commit holds too: no verdict slips in between counting and committing.
+CREATE OR REPLACE FUNCTION guard_verdict() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  h head;
+  s submission;
+  p proposal;
+  who person;
+BEGIN
+  SELECT * INTO s FROM submission WHERE id = NEW.submission_id;
+  SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
+  SELECT * INTO h FROM head;
+  NEW.at := now();
+  IF NEW.person_id IS NULL THEN
+    RAISE EXCEPTION 'no policy pre-approves anything' USING ERRCODE = 'GY012', HINT = 'A person has to review it.';
+  END IF;
+  SELECT * INTO who FROM person WHERE id = NEW.person_id;
+  IF EXISTS (SELECT FROM submission_author a WHERE a.submission_id = s.id AND a.person_id = who.id)
+     OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id AND e.actor = who.id AND NOT e.undone) THEN
+    RAISE EXCEPTION '% wrote part of submission %', who.name, s.id
+      USING ERRCODE = 'GY011', HINT = 'Somebody else has to review it.';
+  END IF;
+  IF NOT may_review(who) THEN
+    RAISE EXCEPTION '% may not review', coalesce(who.name, NEW.person_id::text)
+      USING ERRCODE = 'GY012', HINT = 'Reviewers are people, enabled, and have the reviewer permission.';
+  END IF;
+  IF p.state <> 'open' OR p.version <> s.version THEN
+    RAISE EXCEPTION 'proposal % is % at version %, submission % is of version %', p.id, p.state, p.version, s.id, s.version
+      USING ERRCODE = 'GY005', HINT = 'Review the newest submission.';
+  END IF;
+  IF s.epoch <> h.epoch THEN
+    RAISE EXCEPTION 'submission % was made in epoch %, and this is epoch %', s.id, s.epoch, h.epoch
+      USING ERRCODE = 'GY008', HINT = 'A backup was restored since: submit it again.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_verdict BEFORE INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_verdict();
+
+-- Intent --------------------------------------------------------------------------------------------------------------
+-- Statement triggers: they look once for a statement, not once for a row, and fire by the columns that it names.
+
+CREATE OR REPLACE FUNCTION guard_intent() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT committing() THEN
+    RAISE EXCEPTION 'what % say is intent: only a commit changes it', TG_TABLE_NAME
+      USING ERRCODE = 'GY002', HINT = 'Make a proposal, have it reviewed, commit it.';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
+  OR UPDATE OF id, parent, name, system, phantom, doc, head_no, removed_in ON deployment
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+CREATE TRIGGER guard_intent BEFORE TRUNCATE
+  OR UPDATE OF id, fqdn, deployment_id, phantom, doc, removed_in ON node
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
+  OR UPDATE OF id, node_id, role, instance, deployment_id, disposition, role_hash, data, doc ON noderole
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
+  OR UPDATE OF id, noderole_id, node_id, action, lane_id, rank, priority, jig, exclusive, destructive, instant, needs, place,
+               generation, content_hash, budget_ids, freezes_node, retries, backoff_s, timeout_s,
+               join_kind, join_n, join_after, skipped ON step
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON edge
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON lane
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON budget
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+
+-- Also inside a commit, a document changes only to what the submission lists.
+CREATE OR REPLACE FUNCTION guard_document() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (
+    SELECT FROM target t JOIN head h ON h.epoch = t.epoch
+    LEFT JOIN submission_document d ON d.submission_id = t.submission_id AND d.kind = TG_TABLE_NAME AND d.id = NEW.id
+    WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR (d.id IS NOT NULL AND d.new_hash IS NOT DISTINCT FROM NEW.doc))) THEN
+    RAISE EXCEPTION 'the document of % % is not one that the submission lists', TG_TABLE_NAME, NEW.id
+      USING ERRCODE = 'GY010';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_document AFTER INSERT ON deployment FOR EACH ROW EXECUTE FUNCTION guard_document();
+CREATE TRIGGER guard_document_change AFTER UPDATE OF doc ON deployment FOR EACH ROW
+  WHEN (NEW.doc IS DISTINCT FROM OLD.doc AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_document();
+CREATE TRIGGER guard_document AFTER INSERT ON node FOR EACH ROW
+  WHEN (NEW.doc IS NOT NULL) EXECUTE FUNCTION guard_document();
+CREATE TRIGGER guard_document_change AFTER UPDATE OF doc ON node FOR EACH ROW
+  WHEN (NEW.doc IS DISTINCT FROM OLD.doc AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_document();
+
+-- Bare records of nodes come and go freely: without a document, no phantom, in the system deployment.
+CREATE OR REPLACE FUNCTION guard_node() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  n node := CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+BEGIN
+  IF (n.doc IS NOT NULL OR n.phantom OR n.removed_in IS NOT NULL
+      OR NOT EXISTS (SELECT FROM deployment d WHERE d.id = n.deployment_id AND d.system)) AND NOT committing() THEN
+    RAISE EXCEPTION 'node %: only bare nodes of the system deployment come and go without a commit', n.fqdn
+      USING ERRCODE = 'GY002', HINT = 'Add it to the system deployment and move it by a proposal.';
+  END IF;
+  RETURN n;
+END $$;
+CREATE TRIGGER guard_node BEFORE INSERT OR DELETE ON node FOR EACH ROW EXECUTE FUNCTION guard_node();
+
+-- What a step needs of its node ---------------------------------------------------------------------------------------
+
+-- Known to be dead is what was reached once and is not alive now; what never joined is unknown.
+CREATE OR REPLACE FUNCTION node_fits(n node, needs text) RETURNS boolean LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT CASE
+    WHEN n.phantom THEN needs <> 'dead'
+    WHEN NOT n.available OR n.removed_in IS NOT NULL THEN false
+    WHEN needs = 'alive' THEN n.alive AND n.joined = 'confirmed'
+    WHEN needs = 'dead' THEN NOT n.alive AND n.joined <> 'none'
+    ELSE true END
+$$;
+
+CREATE OR REPLACE FUNCTION step_meets_node() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  SELECT node_fits(n, NEW.needs) INTO NEW.node_fits FROM node n WHERE n.id = NEW.node_id;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_node_fits BEFORE INSERT OR UPDATE OF needs, node_id, node_fits ON step
+  FOR EACH ROW EXECUTE FUNCTION step_meets_node();
+
+CREATE OR REPLACE FUNCTION node_tells_steps() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  PERFORM FROM step s WHERE s.node_id = NEW.id AND s.node_fits <> node_fits(NEW, s.needs) ORDER BY s.rank, s.id FOR UPDATE;
+  UPDATE step s SET node_fits = node_fits(NEW, s.needs) WHERE s.node_id = NEW.id AND s.node_fits <> node_fits(NEW, s.needs);
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_node_tells_steps AFTER UPDATE OF alive, available, joined, phantom, removed_in ON node FOR EACH ROW
+  WHEN ((NEW.alive, NEW.available, NEW.joined, NEW.phantom, NEW.removed_in)
+        IS DISTINCT FROM (OLD.alive, OLD.available, OLD.joined, OLD.phantom, OLD.removed_in))
+  EXECUTE FUNCTION node_tells_steps();
+
+-- Runs, tokens --------------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION guard_run() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'what a run is about never changes' USING ERRCODE = 'GY015', HINT = 'End it; the next claim makes another.';
+END $$;
+CREATE TRIGGER guard_run BEFORE DELETE OR TRUNCATE
+  OR UPDATE OF id, step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, queued_at ON run
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_run();
+
+CREATE OR REPLACE FUNCTION guard_run_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.state <> 'ended' OR NEW.ended_at <> OLD.ended_at THEN
+    RAISE EXCEPTION 'run % has ended', OLD.id USING ERRCODE = 'GY016';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_run_ended BEFORE UPDATE ON run FOR EACH ROW WHEN (OLD.state = 'ended') EXECUTE FUNCTION guard_run_ended();
+
+CREATE OR REPLACE FUNCTION guard_token() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF (OLD.used_at IS NOT NULL AND NEW.used_at IS DISTINCT FROM OLD.used_at)
+     OR (OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NULL) THEN
+    RAISE EXCEPTION 'this token is used or revoked' USING ERRCODE = 'GY016', HINT = 'Make another.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_token BEFORE UPDATE ON token FOR EACH ROW EXECUTE FUNCTION guard_token();
+
+-- The audit's chain ---------------------------------------------------------------------------------------------------
+
+-- The exact bytes that are sealed; an export carries them, so that a verifier needs no database.
+CREATE OR REPLACE FUNCTION audit_content(a audit) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT jsonb_build_object('id', a.id, 'at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                            'actor', a.actor, 'action', a.action, 'subject', a.subject, 'detail', a.detail)::text
+$$;
+
+-- Chains what isn't sealed yet, oldest first, at most that many; returns how many. Rows of transactions that may still
+-- run are not seen and are sealed by a later call: the chain has an order of its own.
+CREATE OR REPLACE FUNCTION seal_audit(at_most int) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  a audit;
+  last_seq bigint;
+  last_hash bytea;
+  sealed int := 0;
+BEGIN
+  PERFORM pg_advisory_xact_lock(3);
+  SELECT seq, hash INTO last_seq, last_hash FROM seal ORDER BY seq DESC LIMIT 1;
+  last_seq := coalesce(last_seq, 0);
+  last_hash := coalesce(last_hash, decode(repeat('00', 32), 'hex'));
+  FOR a IN SELECT * FROM audit x WHERE NOT EXISTS (SELECT FROM seal s WHERE s.audit_id = x.id) ORDER BY x.id LIMIT at_most LOOP
+    last_seq := last_seq + 1;
+    INSERT INTO seal (seq, audit_id, prev_hash, hash)
+    VALUES (last_seq, a.id, last_hash, sha256(last_hash || convert_to(audit_content(a), 'UTF8')))
+    RETURNING hash INTO last_hash;
+    sealed := sealed + 1;
+  END LOOP;
+  RETURN sealed;
+END $$;
+
+-- The first place where the chain doesn't hold; NULL: it holds.
+CREATE OR REPLACE FUNCTION audit_broken_at() RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT min(c.seq) FROM (
+    SELECT s.seq, s.hash, s.prev_hash, a,
+           lag(s.hash, 1, decode(repeat('00', 32), 'hex')) OVER (ORDER BY s.seq) AS before,
+           row_number() OVER (ORDER BY s.seq) AS place
+    FROM seal s JOIN audit a ON a.id = s.audit_id) c
+  WHERE c.seq <> c.place OR c.prev_hash <> c.before
+     OR c.hash <> sha256(c.prev_hash || convert_to(audit_content(c.a), 'UTF8'))
+$$;
+
+-- Housekeeping --------------------------------------------------------------------------------------------------------
+
+-- Makes room for the logs of coming runs: partitions of 131,072 runs each, two ahead of the newest run. The janitor
+-- calls it; rows that came too early wait in the default partition and keep their range there.
+CREATE OR REPLACE FUNCTION ensure_run_log_room() RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  width constant bigint := 131072;
+  first bigint;
+  made int := 0;
+BEGIN
+  PERFORM pg_advisory_xact_lock(4);
+  SELECT coalesce(max(id), 0) / width INTO first FROM run;
+  FOR part IN first .. first + 2 LOOP
+    CONTINUE WHEN to_regclass(format('public.run_log_%s', part)) IS NOT NULL;
+    CONTINUE WHEN EXISTS (SELECT FROM run_log_rest r WHERE r.run_id >= part * width AND r.run_id < (part + 1) * width);
+    EXECUTE format('CREATE TABLE public.run_log_%s PARTITION OF public.run_log FOR VALUES FROM (%s) TO (%s)',
+                   part, part * width, (part + 1) * width);
+    made := made + 1;
+  END LOOP;
+  RETURN made;
+END $$;
+SELECT ensure_run_log_room();
+
+-- Removes events older than that; at least a day stays, for streams that resume.
+CREATE OR REPLACE FUNCTION forget_events(older_than interval) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE gone bigint;
+BEGIN
+  DELETE FROM event WHERE at < now() - greatest(older_than, interval '1 day');
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  RETURN gone;
+END $$;
+
+-- After a backup was restored; only the owner may.
+CREATE OR REPLACE FUNCTION raise_epoch() RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
+  UPDATE head SET epoch = epoch + 1 RETURNING epoch
+$$;
+
+-- Grants --------------------------------------------------------------------------------------------------------------
+-- Everything is taken away first, so that what is not listed here is not granted. Columns are listed where the others
+-- are the database's to fill: times, transaction ids, identities.
+
+DO $$
+DECLARE
+  app text := current_setting('gantry.app_role');
+  granted text;
+BEGIN
+  EXECUTE format('GRANT USAGE ON SCHEMA public TO %I', app);
+  EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %I', app);
+  REVOKE ALL ON ALL TABLES IN SCHEMA public FROM PUBLIC;
+  REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC;
+  EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM %I', app);
+  EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA public TO %I', app);
+  FOREACH granted IN ARRAY ARRAY[
+    'INSERT (hash, kind, body) ON object',
+    'INSERT (number, hash, created_by) ON policy',
+    'INSERT (name, version, hash, imported_by) ON barclamp',
+    'INSERT (number, parent, kind, root, submission_id, enabled, epoch, reason, committed_by) ON target',
+    'UPDATE (number, enabled, policy_number) ON head',
+    'INSERT, UPDATE, DELETE ON deployment',
+    'INSERT, UPDATE, DELETE ON node',
+    'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
+    'UPDATE (title, state, version, updated_at, closed_at) ON proposal',
+    'INSERT (proposal_id, seq, actor, body, undone) ON edit',
+    'UPDATE (undone) ON edit',
+    'INSERT (proposal_id, version, title, change_hash, effects_hash, policy_number, new_policy_hash, approvals_needed,
+             epoch, root_hash, summary, risk, created_by) ON submission',
+    'INSERT ON submission_base',
+    'INSERT ON submission_author',
+    'INSERT ON submission_document',
+    'INSERT (submission_id, person_id, policy_number, kind, reason) ON verdict',
+    'INSERT (submission_id, thread_id, anchor, person_id, body) ON comment',
+    'UPDATE (resolved_by, resolved_at) ON comment',
+    'INSERT, UPDATE, DELETE ON jig',
+    'INSERT, UPDATE, DELETE ON lane',
+    'INSERT, UPDATE, DELETE ON budget',
+    'INSERT, UPDATE, DELETE ON noderole',
+    'INSERT, UPDATE, DELETE ON step',
+    'INSERT, UPDATE, DELETE ON edge',
+    'INSERT, UPDATE ON run',
+    'INSERT ON run_log',
+    'INSERT, UPDATE, DELETE ON worker',
+    'INSERT (topic, subject, kind, body) ON event',
+    'INSERT (actor, action, subject, detail) ON audit',
+    'INSERT ON person',
+    'UPDATE (name, display, disabled, permissions) ON person',
+    'INSERT, UPDATE ON account',
+    'INSERT, UPDATE, DELETE ON session',
+    'INSERT, UPDATE, DELETE ON token',
+    'INSERT ON secret',
+    'UPDATE (sealed, destroyed_at) ON secret'
+  ] LOOP
+    EXECUTE format('GRANT %s TO %I', granted, app);
+  END LOOP;
+  EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO %I', app);
+  EXECUTE format('REVOKE EXECUTE ON FUNCTION raise_epoch() FROM %I', app);
+END $$;

@@ -361,6 +361,7 @@ CREATE TABLE step (
   needs               text NOT NULL DEFAULT 'alive' CHECK (needs IN ('alive', 'any', 'dead')),
   place               text NOT NULL DEFAULT 'on' CHECK (place IN ('on', 'for')),
   generation          bigint NOT NULL CHECK (generation > 0),
+  content_hash        bytea NOT NULL CHECK (octet_length(content_hash) = 32),
   budget_ids          bigint[] NOT NULL DEFAULT '{}',
   freezes_node        boolean NOT NULL DEFAULT false,
   retries             int NOT NULL DEFAULT 0 CHECK (retries >= 0),
@@ -373,6 +374,7 @@ CREATE TABLE step (
   state               text NOT NULL CHECK (state IN ('blocked', 'todo', 'transition', 'active', 'error')),
   skipped             text,
   pending             int NOT NULL DEFAULT 0 CHECK (pending >= 0),
+  satisfied           int NOT NULL DEFAULT 0 CHECK (satisfied >= 0),
   applied_generation  bigint NOT NULL DEFAULT 0 CHECK (applied_generation >= 0),
   failures            int NOT NULL DEFAULT 0 CHECK (failures >= 0),
   not_before          timestamptz NOT NULL DEFAULT '-infinity',
@@ -399,10 +401,14 @@ CREATE INDEX step_budget ON step (id) INCLUDE (budget_ids, node_id)
 CREATE INDEX step_freezes ON step (node_id) WHERE state = 'error' AND freezes_node;
 CREATE INDEX step_node ON step (node_id, rank, id);
 COMMENT ON COLUMN step.rank IS 'The longest path from a root: everybody locks steps in the order (rank, id).';
-COMMENT ON COLUMN step.node_up IS 'Copied from the node by trigger: a phantom, or alive, available and joined.';
-COMMENT ON COLUMN step.node_fits IS 'Kept by trigger: the node is available and as this step needs it.';
+COMMENT ON COLUMN step.content_hash IS 'What the node''s ledger compares: role, own reviewed data, re-runs; never walls.';
+COMMENT ON COLUMN step.node_up IS 'Whether the node is alive (a phantom always is); written by the annealer''s transitions.';
+COMMENT ON COLUMN step.node_fits IS 'Kept by trigger, nobody else writes it: the node is available and as this step needs it.';
 COMMENT ON COLUMN step.pending IS 'Parents that the join still waits for.';
-COMMENT ON COLUMN step.cause IS 'Why a re-run is due.';
+COMMENT ON COLUMN step.satisfied IS 'Parents that satisfy a join other than all; 0 for all.';
+COMMENT ON COLUMN step.applied_generation IS 'The generation whose result is applied; 0: none yet.';
+COMMENT ON COLUMN step.cause IS 'Why a re-run is due although a result is applied.';
+COMMENT ON COLUMN step.skipped IS 'The reason for leaving it out; NULL: it is not.';
 COMMENT ON COLUMN step.results IS 'What the last attempt returned, whatever its outcome.';
 
 CREATE TABLE edge (
@@ -441,6 +447,7 @@ CREATE TABLE run (
   generation        bigint NOT NULL,
   target_number     bigint NOT NULL REFERENCES target,
   epoch             bigint NOT NULL,
+  content_hash      bytea NOT NULL CHECK (octet_length(content_hash) = 32),
   exclusive         boolean NOT NULL,
   cause             text,
   state             text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'ended')),
