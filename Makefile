@@ -1,0 +1,50 @@
+# The door: everything that a person or a CI machine starts. What it does is in scripts/ and xtask/ (docs/developing.md).
+#
+#   make run     set up, build, start Gantry: prints an address and two one-time sign-ins; Ctrl-C stops everything
+#   make build   the program (target/debug/gantry) and what the browser loads (target/site)
+#   make test    everything that must pass, and what each part took
+#   make lint    format, clippy, licences
+#   make bench   the benchmarks, optimised
+#   make clean   what was built in this tree (the cache outside of it stays: see docs/developing.md)
+#   make setup   only see to it that everything for `make test` is there
+#
+# Arguments of `gantry up` go into UP: make run UP='--listen 127.0.0.1:8080'
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+# Where things are built is known to all of this; and a database that Gantry is to use is nobody's business at build time.
+unexport CARGO_TARGET_DIR
+UP ?=
+
+.PHONY: run build test lint bench clean setup
+
+run:
+	@scripts/setup run
+	@env -u DATABASE_URL cargo build --locked
+	@cargo xtask site
+	@GANTRY_SITE="$(CURDIR)/target/site" exec target/debug/gantry up $(UP)
+
+build:
+	@scripts/setup build
+	@env -u DATABASE_URL cargo build --locked
+	@cargo xtask site
+
+# Rust must be there before the rest of the set-up, which is a timed part of the run, can be started by it.
+test:
+	@export GANTRY_MAKE_BEGAN=$$(date +%s); unset DATABASE_URL GANTRY_OWNER_URL; scripts/setup rust; cargo xtask test
+
+lint:
+	@scripts/setup test
+	@cargo xtask lint
+
+bench:
+	@scripts/setup test
+	@env -u DATABASE_URL -u GANTRY_OWNER_URL cargo bench --locked
+
+clean:
+	@rm -rf target end2end/node_modules end2end/results
+
+setup:
+	@scripts/setup test

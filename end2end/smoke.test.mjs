@@ -1,0 +1,107 @@
+// Does it start, serve, hydrate, sign in, stop, and come back? The stories rest on this.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { chmod, copyFile, cp, mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { assertFits, assertQuiet, eachLook, hydrated, openBrowser, openPage, visit } from './lib/browser.mjs';
+import { binary, dataFolder, site, start } from './lib/gantry.mjs';
+
+let browser;
+before(async () => (browser = await openBrowser()));
+after(async () => browser.close());
+
+test('one Gantry, from its start to its second start', async (t) => {
+  const data = await dataFolder();
+  t.after(() => rm(data, { recursive: true, force: true }));
+  const gantry = await start({ name: 'smoke', data });
+  let stopped = false;
+  t.after(async () => stopped || (await gantry.stop()));
+
+  await t.test('it serves what the page needs, compressed', async () => {
+    for (const [path, type] of [
+      ['/pkg/gantry.js', /javascript/],
+      ['/pkg/gantry.wasm', /^application\/wasm/],
+      ['/pkg/gantry.css', /^text\/css/],
+      ['/fonts/inter-latin-wght-normal.woff2', /^font\/woff2/],
+    ]) {
+      const answer = await fetch(gantry.address + path, { headers: { 'accept-encoding': 'br' } });
+      assert.equal(answer.status, 200, path);
+      assert.match(answer.headers.get('content-type'), type, path);
+      if (!path.startsWith('/fonts/')) assert.equal(answer.headers.get('content-encoding'), 'br', path);
+      await answer.arrayBuffer();
+    }
+  });
+
+  await t.test('two people can sign in, each link once', async () => {
+    for (const role of ['author', 'reviewer']) {
+      const page = await openPage(browser, gantry);
+      const answer = await page.goto(gantry.signIn(role));
+      assert.ok(answer.ok(), `${answer.status()} for the first ${role}`);
+      await hydrated(page);
+      assertQuiet(page);
+
+      const second = await openPage(browser, gantry);
+      const refused = await second.goto(gantry.signIn(role));
+      assert.ok(!refused.ok(), `a used sign-in answered ${refused.status()}`);
+      await page.context().close();
+      await second.context().close();
+    }
+  });
+
+  await t.test('who is not signed in sees the way in, in every width, with scripts and without', async () => {
+    const page = await openPage(browser, gantry);
+    await visit(page, '/');
+    await eachLook(page, () => assertFits(page));
+    assertQuiet(page);
+    const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
+    await plain.goto('/');
+    assert.notEqual((await plain.innerText('body')).trim(), '');
+    await page.context().close();
+    await plain.context().close();
+  });
+
+  await t.test('Ctrl-C ends all of it, and a second start finds the data and prints other sign-ins', async () => {
+    const links = gantry.signIns.map(({ url }) => url.replace(gantry.address, ''));
+    await gantry.stop();
+    stopped = true;
+    await assert.rejects(fetch(gantry.address));
+
+    const again = await start({ name: 'smoke-again', data });
+    try {
+      assert.equal(again.signIns.length, links.length);
+      for (const { url } of again.signIns) assert.ok(!links.includes(url.replace(again.address, '')), 'the same link twice');
+      const page = await openPage(browser, again);
+      assert.ok((await page.goto(again.signIn('author'))).ok());
+      await page.context().close();
+    } finally {
+      await again.stop();
+    }
+  });
+});
+
+// Root can do everything, so only another account shows what an ordinary one may not.
+test('an ordinary account runs it from a folder that it may only read', { skip: process.getuid() !== 0 }, async (t) => {
+  const folder = await dataFolder();
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const program = join(folder, 'bin/gantry');
+  await mkdir(join(folder, 'bin'));
+  await copyFile(binary, program);
+  await chmod(program, 0o755);
+  await cp(site, join(folder, 'site'), { recursive: true });
+  const data = join(folder, 'home');
+  await mkdir(data);
+  await chmod(data, 0o777);
+
+  const nobody = 65534;
+  const env = { HOME: data, GANTRY_SITE: join(folder, 'site') };
+  const gantry = await start({ name: 'ordinary-account', data, program, uid: nobody, gid: nobody, env });
+  try {
+    const page = await openPage(browser, gantry);
+    assert.ok((await page.goto(gantry.signIn('author'))).ok());
+    await hydrated(page);
+    await page.context().close();
+  } finally {
+    await gantry.stop();
+  }
+});
