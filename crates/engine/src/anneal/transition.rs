@@ -12,6 +12,10 @@ use crate::ids::{NodeId, StepId, TargetNo};
 /// Most steps that become ACTIVE without a run in one call.
 pub const BATCH: usize = 1_000;
 
+/// Losses that are made good also where failures are not: a lost worker says nothing about the step. Bounded, because a step that
+/// takes its worker down each time would otherwise come back for ever.
+pub const LOSSES: u32 = 5;
+
 /// What happens to one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -540,7 +544,13 @@ impl<'c> Work<'c> {
             self.leave_run(id);
             return self.wait(id);
         }
-        let may_retry = retry && step.progress.failures < step.retries;
+        let allowed = if retry { step.retries } else { 0 };
+        self.retry_or_fail(id, reason, allowed)
+    }
+
+    fn retry_or_fail(&mut self, id: StepId, reason: &str, allowed: u32) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        let may_retry = step.progress.failures < allowed;
         step.progress.failures = step.progress.failures.saturating_add(1);
         if !may_retry {
             return self.fail(id, reason);
@@ -560,7 +570,12 @@ impl<'c> Work<'c> {
                           node, then retry";
             return self.fail(id, reason);
         }
-        self.failed(id, generation, "its worker was lost during the run", true)
+        if generation != step.progress.generation {
+            self.leave_run(id);
+            return self.wait(id);
+        }
+        let allowed = step.retries.max(LOSSES);
+        self.retry_or_fail(id, "its worker was lost during the run", allowed)
     }
 
     fn fail(&mut self, id: StepId, reason: &str) -> Done {
