@@ -11,6 +11,8 @@
 //! * a function that writes progress leaves it consistent or unchanged: state, counts, events and notifications move together.
 
 mod connect;
+pub mod journal;
+pub mod people;
 pub mod running;
 
 pub use connect::{Connecting, Store, StoreError};

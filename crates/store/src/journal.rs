@@ -1,0 +1,336 @@
+//! The journal: what happened, in an order in which nothing ever appears behind a reader.
+//!
+//! # Theory
+//!
+//! An event's id is drawn when it is inserted, and it is seen when its transaction commits: a reader that remembers "the last id"
+//! misses what a slow transaction commits later under a lower one. So events carry the id of their transaction, are read in the order
+//! (transaction, id), and only below the oldest transaction that is still open (`pg_snapshot_xmin`). Below that line everything has
+//! committed or never will, so a [`Position`] once read is final and a stream may resume behind it without a gap.
+//!
+//! Invariants:
+//! * [`read`] hands out positions that rise, and later calls hand out none that is lower;
+//! * what a transaction writes shows in the journal at once when no older transaction writes, else as soon as those have ended: a
+//!   long transaction delays the stream, it never tears it;
+//! * a *cursor* ([`cursor`]) that was read before a page's data leads to every event that the data does not have yet, and perhaps to
+//!   some that it has: events are hints, seeing one twice does no harm.
+//!
+//! Transaction ids start again in a cluster that was restored from a dump, and old events are forgotten after a while. Both make a
+//! cursor worthless; [`resume`] says so instead of guessing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use api::live::Live;
+use serde_json::Value;
+use sqlx::{PgConnection, PgExecutor, PgPool};
+
+use crate::StoreError;
+
+/// The channel that is notified when events were journalled.
+pub const CHANNEL: &str = "gantry_event";
+
+/// A place in the journal: everything up to and including it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The transaction (an `xid8`, which in 63 bits lasts longer than the hardware).
+    pub xid: i64,
+    /// The event; 0: none of that transaction.
+    pub id: i64,
+}
+
+impl Position {
+    /// The place of a page's cursor.
+    pub fn of_cursor(cursor: i64) -> Self {
+        Self { xid: cursor, id: 0 }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.xid, self.id)
+    }
+}
+
+/// A text that is no position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a place in the journal is a cursor of a page, or the id of an event: two numbers with a hyphen between them")]
+pub struct NoPosition;
+
+impl FromStr for Position {
+    type Err = NoPosition;
+
+    fn from_str(text: &str) -> Result<Self, NoPosition> {
+        let (xid, id) = text.split_once('-').unwrap_or((text, "0"));
+        let number = |part: &str| match part.bytes().all(|b| b.is_ascii_digit()) {
+            true => part.parse().map_err(|_| NoPosition),
+            false => Err(NoPosition),
+        };
+        Ok(Self { xid: number(xid)?, id: number(id)? })
+    }
+}
+
+/// An event as it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it stands.
+    pub position: Position,
+    /// Who wants to hear it: `deployment:<id>`, `run:<id>`, or a word.
+    pub topic: String,
+    /// What it says.
+    pub live: Live,
+}
+
+/// A part of the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// In order.
+    pub entries: Vec<Entry>,
+    /// Where the next part begins. It may lie behind the last entry: an event that this program does not know is stepped over.
+    pub next: Position,
+    /// Whether the limit cut it off.
+    pub more: bool,
+    /// The line below which the journal is final, as a cursor.
+    pub horizon: i64,
+    /// Whether committed events wait for an older transaction to end.
+    pub held_back: bool,
+}
+
+/// Whether a stream can go on from a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resume {
+    /// From exactly there.
+    There,
+    /// The place is no good (forgotten, too long ago, another database's): fetch everything again and go on from here.
+    Reset(Position),
+}
+
+/// The cursor of a page: read it before the page's data, or in the same snapshot.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn cursor(db: impl PgExecutor<'_>) -> Result<i64, StoreError> {
+    let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
+    Ok(sqlx::query_scalar(sql).fetch_one(db).await?)
+}
+
+type Row = (i64, bool, Option<i64>, Option<i64>, Option<String>, Option<String>, Option<Value>);
+
+/// What follows a place, at most `limit` events.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Part, StoreError> {
+    // One statement, so that the line and what lies below it are of one snapshot.
+    let rows: Vec<Row> = sqlx::query_as(
+        "WITH line AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xid)
+         SELECT line.xid::text::bigint, EXISTS (SELECT FROM event later WHERE later.xid >= line.xid),
+                e.xid::text::bigint, e.id, e.topic, e.kind, e.body
+         FROM line LEFT JOIN LATERAL (
+           SELECT * FROM event
+           WHERE (xid, id) > ($1::text::xid8, $2) AND xid < line.xid ORDER BY xid, id LIMIT $3) e ON true
+         ORDER BY e.xid, e.id",
+    )
+    .bind(after.xid.to_string())
+    .bind(after.id)
+    .bind(limit)
+    .fetch_all(pool)
+    .await?;
+    let (horizon, held_back) = rows.first().map_or((after.xid, false), |row| (row.0, row.1));
+    let mut part = Part { entries: Vec::new(), next: after, more: false, horizon, held_back };
+    let mut read = 0;
+    for (_, _, xid, id, topic, kind, body) in rows {
+        let (Some(xid), Some(id), Some(topic), Some(kind), Some(body)) = (xid, id, topic, kind, body) else {
+            continue;
+        };
+        read += 1;
+        part.next = Position { xid, id };
+        match live(&kind, body) {
+            Ok(live) => part.entries.push(Entry { position: part.next, topic, live }),
+            Err(reason) => tracing::debug!(position = %part.next, kind, %reason, "an event of another version"),
+        }
+    }
+    part.more = read == limit;
+    Ok(part)
+}
+
+/// An event's row holds the kind in a column of its own; everything else of it is in the body.
+fn live(kind: &str, mut body: Value) -> Result<Live, serde_json::Error> {
+    if let Some(fields) = body.as_object_mut() {
+        fields.insert("kind".into(), kind.into());
+    }
+    serde_json::from_value(body)
+}
+
+/// Whether a stream can go on from a place with at most `most` events to catch up on.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume, StoreError> {
+    let (horizon, oldest_xid, oldest_id, behind): (i64, Option<i64>, Option<i64>, i64) = sqlx::query_as(
+        "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, oldest.xid, oldest.id,
+                (SELECT count(*) FROM (
+                   SELECT FROM event WHERE (xid, id) > ($1::text::xid8, $2) LIMIT $3) few)
+         FROM (SELECT) one LEFT JOIN LATERAL (
+           SELECT xid::text::bigint, id FROM event ORDER BY event.xid, event.id LIMIT 1) oldest ON true",
+    )
+    .bind(after.xid.to_string())
+    .bind(after.id)
+    .bind(most.saturating_add(1))
+    .fetch_one(pool)
+    .await?;
+    let oldest = oldest_xid.zip(oldest_id).map(|(xid, id)| Position { xid, id });
+    let foreign = after.xid > horizon;
+    let forgotten = match oldest {
+        // The first event ever is still there, so none was forgotten.
+        Some(Position { id: 1, .. }) => false,
+        Some(oldest) => after < oldest,
+        None => after.xid < horizon,
+    };
+    match foreign || forgotten || behind > most {
+        true => Ok(Resume::Reset(Position::of_cursor(horizon))),
+        false => Ok(Resume::There),
+    }
+}
+
+/// Journals an event and notifies whoever listens, both when the transaction commits.
+///
+/// # Errors
+/// When the database does not answer, or the event has no form as JSON.
+pub async fn append_event(
+    db: &mut PgConnection,
+    topic: &str,
+    subject: &str,
+    event: &Live,
+) -> Result<(), StoreError> {
+    let corrupt = |reason: &dyn fmt::Display| StoreError::corrupt(format!("event of {topic}"), reason);
+    let mut body = serde_json::to_value(event).map_err(|e| corrupt(&e))?;
+    let kind = body.as_object_mut().and_then(|fields| fields.remove("kind"));
+    let kind = kind.as_ref().and_then(Value::as_str).ok_or_else(|| corrupt(&"it has no kind"))?;
+    sqlx::query("INSERT INTO event (topic, subject, kind, body) VALUES ($1, $2, $3, $4)")
+        .bind(topic)
+        .bind(subject)
+        .bind(kind)
+        .bind(&body)
+        .execute(&mut *db)
+        .await?;
+    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(db).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::console::StepState;
+    use engine::ids::{NoderoleId, TargetNo};
+    use testdb::TestDatabase;
+    use uuid::Uuid;
+
+    const START: Position = Position { xid: 0, id: 0 };
+
+    fn target(number: i64) -> Live {
+        Live::Target { target: TargetNo(number) }
+    }
+
+    fn lives(part: &Part) -> Vec<Live> {
+        part.entries.iter().map(|entry| entry.live.clone()).collect()
+    }
+
+    #[test]
+    fn positions_are_read_back_and_nothing_else_is() {
+        for place in [START, Position { xid: 7, id: 12 }, Position::of_cursor(99)] {
+            assert_eq!(place.to_string().parse(), Ok(place));
+        }
+        assert_eq!("99".parse(), Ok(Position::of_cursor(99)));
+        for text in ["", "-", "1-", "-1", "1-2-3", "+1-2", "x", "1-99999999999999999999"] {
+            assert_eq!(text.parse::<Position>(), Err(NoPosition), "{text:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_an_older_transaction_commits_later_is_not_missed() {
+        let db = TestDatabase::new().await;
+        let mut slow = db.app().begin().await.expect("a transaction");
+        append_event(&mut slow, "target", "1", &target(1)).await.expect("an event");
+        let mut fast = db.app().begin().await.expect("a transaction");
+        append_event(&mut fast, "target", "2", &target(2)).await.expect("an event");
+        fast.commit().await.expect("to commit");
+
+        let before = read(db.app(), START, 10).await.expect("the journal");
+        assert_eq!(lives(&before), []);
+        assert!(before.held_back);
+        slow.commit().await.expect("to commit");
+
+        let after = eventually(&db, before.next, 2).await;
+        assert_eq!(lives(&after), [target(1), target(2)]);
+        assert_eq!(lives(&read(db.app(), after.next, 10).await.expect("the journal")), []);
+    }
+
+    /// Transactions of other tests in the same cluster hold the line back for moments.
+    async fn eventually(db: &TestDatabase, after: Position, count: usize) -> Part {
+        for _ in 0..400 {
+            let part = read(db.app(), after, 10).await.expect("the journal");
+            if part.entries.len() >= count {
+                return part;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+        }
+        panic!("the journal did not show {count} events in 10 s")
+    }
+
+    #[tokio::test]
+    async fn parts_join_without_gap_or_repeat_and_strange_events_are_stepped_over() {
+        let db = TestDatabase::new().await;
+        for number in 1..=7 {
+            let mut one = db.app().begin().await.expect("a transaction");
+            append_event(&mut one, "target", "", &target(number)).await.expect("an event");
+            if number == 3 {
+                let strange = "INSERT INTO event (topic, kind, body) VALUES ('x', 'of tomorrow', '{}')";
+                sqlx::query(strange).execute(&mut *one).await.expect("an event");
+            }
+            one.commit().await.expect("to commit");
+        }
+        eventually(&db, START, 7).await;
+        let (mut all, mut place, mut more) = (Vec::new(), START, true);
+        while more {
+            let part = read(db.app(), place, 2).await.expect("the journal");
+            all.extend(lives(&part));
+            (place, more) = (part.next, part.more);
+        }
+        assert_eq!(all, (1..=7).map(target).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn the_kind_lies_in_its_column_or_in_the_body() {
+        let db = TestDatabase::new().await;
+        let noderole = NoderoleId(Uuid::from_u128(5));
+        let step = Live::Step { noderole, state: StepState::Active };
+        for body in [
+            serde_json::json!({"noderole": noderole, "state": "active"}),
+            serde_json::to_value(&step).expect("JSON"),
+        ] {
+            let sql = "INSERT INTO event (topic, kind, body) VALUES ('deployment:x', 'step', $1)";
+            sqlx::query(sql).bind(body).execute(db.app()).await.expect("an event");
+        }
+        assert_eq!(lives(&eventually(&db, START, 2).await), [step.clone(), step]);
+    }
+
+    #[tokio::test]
+    async fn a_cursor_that_is_no_good_is_found_out() {
+        let db = TestDatabase::new().await;
+        for number in 1..=4 {
+            let mut one = db.app().begin().await.expect("a transaction");
+            append_event(&mut one, "target", "", &target(number)).await.expect("an event");
+            one.commit().await.expect("to commit");
+        }
+        let all = eventually(&db, START, 4).await;
+        let goes_on = async |place, most| resume(db.app(), place, most).await.expect("an answer") == Resume::There;
+        assert!(goes_on(START, 4).await);
+        assert!(!goes_on(START, 3).await, "too much to catch up on");
+        assert!(!goes_on(Position::of_cursor(all.horizon + 1_000_000), 10).await, "of another database");
+
+        sqlx::query("DELETE FROM event WHERE id <= 2").execute(db.owner()).await.expect("to forget");
+        assert!(!goes_on(START, 10).await, "forgotten");
+        assert!(goes_on(all.entries[2].position, 10).await);
+        assert!(goes_on(all.next, 10).await);
+    }
+}
