@@ -4,10 +4,74 @@
 //! that was cut resumes behind the last one seen, and a cursor that is too old is answered by `reset`: fetch everything again. Log
 //! bytes never travel here: an event tells how long a log is, and the page fetches from the offset that it has.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::console::{RunState, StepState};
-use engine::ids::{NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{DeploymentId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+
+/// Most topics of one stream.
+pub const MAX_TOPICS: usize = 32;
+
+/// What a stream listens to: `/events?after=<cursor>&topics=<topics, by comma>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Topic {
+    /// Steps and runs of the noderoles bound in a deployment, and the proposals on it.
+    Deployment(DeploymentId),
+    /// A run and the growth of its log.
+    Run(RunId),
+    /// A proposal.
+    Proposal(ProposalId),
+    /// A submission.
+    Submission(SubmissionId),
+    /// Whatever changes the list of reviews.
+    Reviews,
+    /// Whatever changes the list of nodes.
+    Nodes,
+    /// Whatever changes the list of runs: their beginnings and ends, not the growth of their logs.
+    Runs,
+    /// New targets.
+    Targets,
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deployment(id) => write!(f, "deployment:{id}"),
+            Self::Run(id) => write!(f, "run:{id}"),
+            Self::Proposal(id) => write!(f, "proposal:{id}"),
+            Self::Submission(id) => write!(f, "submission:{id}"),
+            Self::Reviews => f.write_str("reviews"),
+            Self::Nodes => f.write_str("nodes"),
+            Self::Runs => f.write_str("runs"),
+            Self::Targets => f.write_str("targets"),
+        }
+    }
+}
+
+/// A text that is no topic.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no topic: there are reviews, nodes, runs, targets, deployment:ID, run:ID, proposal:ID and submission:ID"
+)]
+pub struct NotATopic(String);
+
+impl FromStr for Topic {
+    type Err = NotATopic;
+    fn from_str(text: &str) -> Result<Self, NotATopic> {
+        let (word, id) = text.split_once(':').unwrap_or((text, ""));
+        let topic = match word {
+            "deployment" => id.parse().ok().map(Self::Deployment),
+            "run" => id.parse().ok().map(Self::Run),
+            "proposal" => id.parse().ok().map(Self::Proposal),
+            "submission" => id.parse().ok().map(Self::Submission),
+            _ => [Self::Reviews, Self::Nodes, Self::Runs, Self::Targets].into_iter().find(|t| t.to_string() == text),
+        };
+        topic.ok_or_else(|| NotATopic(text.chars().take(64).collect()))
+    }
+}
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,4 +119,29 @@ pub enum Live {
     },
     /// The cursor is too old: fetch everything again.
     Reset,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_read_as_it_is_written() {
+        let deployment = DeploymentId(uuid::Uuid::from_u128(7));
+        for topic in [
+            Topic::Deployment(deployment),
+            Topic::Run(RunId(3)),
+            Topic::Proposal(ProposalId(4)),
+            Topic::Submission(SubmissionId(5)),
+            Topic::Reviews,
+            Topic::Nodes,
+            Topic::Runs,
+            Topic::Targets,
+        ] {
+            assert_eq!(topic.to_string().parse(), Ok(topic));
+        }
+        for wrong in ["", "run", "run:x", "deployment:", "nodes:1", "reviews "] {
+            assert!(wrong.parse::<Topic>().is_err(), "{wrong}");
+        }
+    }
 }
