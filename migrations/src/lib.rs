@@ -165,6 +165,15 @@ fn connection(pool: &PgPool) -> DatabaseConnection {
     SqlxPostgresConnector::from_sqlx_postgres_pool(pool.clone())
 }
 
+/// A name for everything that [`migrate`] applies: another one as soon as any of it changes. Tests name their template
+/// database by it.
+pub fn content() -> String {
+    let mut hash = Sha256::new();
+    hash.update(m0001_foundation::SQL);
+    hash.update(GUARDS);
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn guards_hash() -> Vec<u8> {
     Sha256::digest(GUARDS.as_bytes()).to_vec()
 }

@@ -2,6 +2,8 @@
 
 use sea_orm_migration::prelude::*;
 
+pub(crate) const SQL: &str = include_str!("m0001_foundation.sql");
+
 /// Applies `m0001_foundation.sql`.
 #[derive(Debug)]
 pub struct Migration;
@@ -15,8 +17,7 @@ impl MigrationName for Migration {
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let sql = include_str!("m0001_foundation.sql");
-        manager.get_connection().execute_unprepared(sql).await?;
+        manager.get_connection().execute_unprepared(SQL).await?;
         Ok(())
     }
 }

@@ -30,22 +30,13 @@ impl Account {
     pub(crate) fn choose(data_dir: &Path) -> Result<Self, Error> {
         let me = geteuid();
         let client = name_of(me);
-        let owner = std::fs::metadata(data_dir)
-            .ok()
-            .map(|found| Uid::from_raw(found.uid()));
+        let owner = std::fs::metadata(data_dir).ok().map(|found| Uid::from_raw(found.uid()));
         if !me.is_root() {
             return match owner {
-                Some(owner) if owner != me => Err(Error::NotMine {
-                    folder: data_dir.to_owned(),
-                    owner: name_of(owner),
-                    me: client,
-                }),
-                _ => Ok(Self {
-                    name: client.clone(),
-                    client,
-                    step_down: None,
-                    uid: me,
-                }),
+                Some(owner) if owner != me => {
+                    Err(Error::NotMine { folder: data_dir.to_owned(), owner: name_of(owner), me: client })
+                }
+                _ => Ok(Self { name: client.clone(), client, step_down: None, uid: me }),
             };
         }
         let user = owner
@@ -54,12 +45,7 @@ impl Account {
             .or_else(|| User::from_name("postgres").ok().flatten())
             .or_else(|| User::from_name("nobody").ok().flatten())
             .ok_or(Error::NoAccount)?;
-        Ok(Self {
-            name: user.name,
-            client,
-            step_down: Some((user.uid, user.gid)),
-            uid: user.uid,
-        })
+        Ok(Self { name: user.name, client, step_down: Some((user.uid, user.gid)), uid: user.uid })
     }
 
     pub(crate) fn uid(&self) -> u32 {
@@ -70,13 +56,8 @@ impl Account {
     /// caller's environment.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
-        command
-            .current_dir("/")
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null());
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
-        {
+        command.current_dir("/").env("LC_ALL", "C").stdin(Stdio::null());
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
             command.env_remove(name);
         }
         if let Some((uid, gid)) = self.step_down {
@@ -88,9 +69,7 @@ impl Account {
     /// Gives a path to this account.
     pub(crate) fn own(&self, path: &Path) -> Result<(), Error> {
         match self.step_down {
-            Some((uid, gid)) => {
-                chown(path, Some(uid), Some(gid)).at("can't give to the database account:", path)
-            }
+            Some((uid, gid)) => chown(path, Some(uid), Some(gid)).at("can't give to the database account:", path),
             None => Ok(()),
         }
     }
@@ -111,10 +90,7 @@ impl Account {
         if entered.success() {
             return Ok(());
         }
-        Err(Error::OutOfReach {
-            folder: folder.to_owned(),
-            account: self.name.clone(),
-        })
+        Err(Error::OutOfReach { folder: folder.to_owned(), account: self.name.clone() })
     }
 }
 

@@ -32,23 +32,15 @@ impl Binaries {
         if !dir.join("initdb").is_file() {
             return None;
         }
-        let output = Command::new(dir.join("postgres"))
-            .arg("--version")
-            .output()
-            .ok()?;
+        let output = Command::new(dir.join("postgres")).arg("--version").output().ok()?;
         let major = parse_major(&String::from_utf8_lossy(&output.stdout))?;
-        Some(Self {
-            dir: dir.to_owned(),
-            major,
-        })
+        Some(Self { dir: dir.to_owned(), major })
     }
 }
 
 /// Every usable installation, best first. A named folder (argument or `GANTRY_PG_BIN`) is the only one looked at.
 pub(crate) fn find(named: Option<&Path>) -> Result<Vec<Binaries>, Error> {
-    let named = named
-        .map(Path::to_owned)
-        .or_else(|| env::var_os("GANTRY_PG_BIN").map(PathBuf::from));
+    let named = named.map(Path::to_owned).or_else(|| env::var_os("GANTRY_PG_BIN").map(PathBuf::from));
     let dirs = match named {
         Some(dir) => vec![dir],
         None => usual_dirs(),
@@ -61,29 +53,19 @@ pub(crate) fn find(named: Option<&Path>) -> Result<Vec<Binaries>, Error> {
     }
     if found.is_empty() {
         let looked: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-        return Err(Error::NotInstalled {
-            oldest: OLDEST_MAJOR,
-            looked: looked.join(", "),
-        });
+        return Err(Error::NotInstalled { oldest: OLDEST_MAJOR, looked: looked.join(", ") });
     }
     Ok(found)
 }
 
 fn usual_dirs() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut dirs: Vec<PathBuf> = env::split_paths(&path)
-        .filter(|dir| dir.is_absolute())
-        .collect();
+    let mut dirs: Vec<PathBuf> = env::split_paths(&path).filter(|dir| dir.is_absolute()).collect();
     let mut versioned: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| {
-            Some((
-                entry.file_name().to_str()?.parse().ok()?,
-                entry.path().join("bin"),
-            ))
-        })
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
         .collect();
     versioned.sort_by_key(|(major, _)| std::cmp::Reverse(*major));
     dirs.extend(versioned.into_iter().map(|(_, dir)| dir));
@@ -93,9 +75,7 @@ fn usual_dirs() -> Vec<PathBuf> {
 /// `postgres (PostgreSQL) 15.18 (Debian 15.18-1)`, `postgres (PostgreSQL) 18beta1`.
 fn parse_major(version: &str) -> Option<u32> {
     let number = version.split("(PostgreSQL)").nth(1)?.trim_start();
-    let digits = number
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(number.len());
+    let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
     number[..digits].parse().ok()
 }
 
@@ -105,10 +85,7 @@ mod tests {
 
     #[test]
     fn major_of_what_versions_say() {
-        assert_eq!(
-            parse_major("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"),
-            Some(15)
-        );
+        assert_eq!(parse_major("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some(15));
         assert_eq!(parse_major("postgres (PostgreSQL) 18beta1\n"), Some(18));
         assert_eq!(parse_major("postgres (PostgreSQL) 16\n"), Some(16));
         assert_eq!(parse_major("postgres: command not found"), None);
@@ -119,9 +96,6 @@ mod tests {
         let empty = tempfile::tempdir().unwrap();
         let refused = find(Some(empty.path())).unwrap_err().to_string();
         assert!(refused.contains("apt-get install postgresql"), "{refused}");
-        assert!(
-            refused.contains(&empty.path().display().to_string()),
-            "{refused}"
-        );
+        assert!(refused.contains(&empty.path().display().to_string()), "{refused}");
     }
 }

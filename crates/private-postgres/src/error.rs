@@ -70,9 +70,7 @@ pub enum Error {
         account: String,
     },
     /// Root without an account to step down to.
-    #[error(
-        "PostgreSQL doesn't run as root, and there is neither an account `postgres` nor `nobody` to run it as"
-    )]
+    #[error("PostgreSQL doesn't run as root, and there is neither an account `postgres` nor `nobody` to run it as")]
     NoAccount,
     /// A program of PostgreSQL failed.
     #[error("{program} failed ({status}):\n{output}")]
@@ -125,11 +123,7 @@ pub(crate) trait At<T> {
 
 impl<T> At<T> for io::Result<T> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, Error> {
-        self.map_err(|source| Error::Io {
-            doing,
-            path: path.to_owned(),
-            source,
-        })
+        self.map_err(|source| Error::Io { doing, path: path.to_owned(), source })
     }
 }
 

@@ -59,17 +59,11 @@ impl Folder {
         let lock = take_lock(&root)?;
         account.own(&root.join("lock"))?;
         account.own(&root)?;
-        fs::set_permissions(&root, fs::Permissions::from_mode(0o700))
-            .at("can't close to others:", &root)?;
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).at("can't close to others:", &root)?;
         account.require_reach(&root)?;
         let socket_dir = socket_folder(&root, account)?;
         let throwaway = settings.durability == Durability::Throwaway;
-        Ok(Self {
-            root,
-            socket_dir,
-            throwaway,
-            _lock: lock,
-        })
+        Ok(Self { root, socket_dir, throwaway, _lock: lock })
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -92,19 +86,9 @@ impl Folder {
     pub(crate) fn choose_binaries(&self, found: Vec<Binaries>) -> Result<Binaries, Error> {
         let written = fs::read_to_string(self.data().join("PG_VERSION")).ok();
         let data = written.and_then(|text| text.trim().parse::<u32>().ok());
-        let installed = found
-            .iter()
-            .map(|b| b.major.to_string())
-            .collect::<Vec<_>>()
-            .join(", ");
-        let chosen = found
-            .into_iter()
-            .find(|b| data.is_none_or(|data| data == b.major));
-        chosen.ok_or(Error::OtherMajor {
-            folder: self.data(),
-            data: data.unwrap_or_default(),
-            installed,
-        })
+        let installed = found.iter().map(|b| b.major.to_string()).collect::<Vec<_>>().join(", ");
+        let chosen = found.into_iter().find(|b| data.is_none_or(|data| data == b.major));
+        chosen.ok_or(Error::OtherMajor { folder: self.data(), data: data.unwrap_or_default(), installed })
     }
 
     /// Makes the data folder unless it is there. Done beside it and renamed: an interrupted one leaves no half cluster.
@@ -122,12 +106,7 @@ impl Folder {
             fs::remove_dir_all(&fresh).at("can't remove", &fresh)?;
         }
         let mut initdb = account.command(binaries.initdb());
-        initdb.arg("--pgdata").arg(&fresh).args([
-            "--username",
-            ADMIN_ROLE,
-            "--encoding=UTF8",
-            "--locale=C",
-        ]);
+        initdb.arg("--pgdata").arg(&fresh).args(["--username", ADMIN_ROLE, "--encoding=UTF8", "--locale=C"]);
         // Host lines are never used: pg_hba.conf is replaced before the first start.
         initdb.args(["--auth-local=peer", "--auth-host=reject"]);
         if settings.durability == Durability::Throwaway {
@@ -145,11 +124,7 @@ impl Folder {
         let Ok(text) = fs::read_to_string(&pid_file) else {
             return Ok(());
         };
-        let Some(pid) = text
-            .lines()
-            .next()
-            .and_then(|line| line.trim().parse::<i32>().ok())
-        else {
+        let Some(pid) = text.lines().next().and_then(|line| line.trim().parse::<i32>().ok()) else {
             return fs::remove_file(&pid_file).at("can't remove", &pid_file);
         };
         if !Path::new("/proc/self/cwd").exists() {
@@ -165,10 +140,7 @@ impl Folder {
         }
         // Backends of a postmaster that was killed end by themselves, but not at once.
         if !self.wait_until_quiet(STOP_LIMIT) {
-            return Err(Error::NotStopped {
-                pid,
-                seconds: STOP_LIMIT.as_secs(),
-            });
+            return Err(Error::NotStopped { pid, seconds: STOP_LIMIT.as_secs() });
         }
         match fs::remove_file(&pid_file) {
             Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -213,8 +185,7 @@ impl Folder {
             .filter(|pid| {
                 let process = PathBuf::from(format!("/proc/{pid}"));
                 fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == data)
-                    && fs::read_to_string(process.join("comm"))
-                        .is_ok_and(|comm| comm.trim().starts_with("postgres"))
+                    && fs::read_to_string(process.join("comm")).is_ok_and(|comm| comm.trim().starts_with("postgres"))
             })
             .collect()
     }
@@ -233,9 +204,7 @@ impl Drop for Folder {
 
 fn make_parents(folder: &Path) -> Result<(), Error> {
     match folder.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => {
-            fs::create_dir_all(parent).at("can't make", parent)
-        }
+        Some(parent) if !parent.as_os_str().is_empty() => fs::create_dir_all(parent).at("can't make", parent),
         _ => Ok(()),
     }
 }
@@ -253,29 +222,19 @@ fn require_ours(root: &Path) -> Result<(), Error> {
     if entries.next().is_none() || root.join("lock").is_file() {
         return Ok(());
     }
-    Err(Error::Foreign {
-        folder: root.to_owned(),
-    })
+    Err(Error::Foreign { folder: root.to_owned() })
 }
 
 fn take_lock(root: &Path) -> Result<File, Error> {
     let path = root.join("lock");
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .at("can't open", &path)?;
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).at("can't open", &path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
             let _ = file.read_to_string(&mut holder);
-            return Err(Error::InUse {
-                folder: root.to_owned(),
-                holder: holder.trim().to_owned(),
-            });
+            return Err(Error::InUse { folder: root.to_owned(), holder: holder.trim().to_owned() });
         }
         Err(TryLockError::Error(refused)) => return Err(refused).at("can't lock", &path),
     }
@@ -312,11 +271,8 @@ fn fits_socket(dir: &Path) -> bool {
 /// Removes it only when it is a plain folder of the database's account under the name that we give.
 fn remove_left_socket_folder(left: &Path, account: &Account) {
     let ours = left.parent() == Some(Path::new("/tmp"))
-        && left
-            .file_name()
-            .is_some_and(|name| name.as_bytes().starts_with(b"gantry-"))
-        && fs::symlink_metadata(left)
-            .is_ok_and(|found| found.is_dir() && found.uid() == account.uid());
+        && left.file_name().is_some_and(|name| name.as_bytes().starts_with(b"gantry-"))
+        && fs::symlink_metadata(left).is_ok_and(|found| found.is_dir() && found.uid() == account.uid());
     if ours {
         let _ = fs::remove_dir_all(left);
     }
@@ -334,11 +290,7 @@ fn run(mut command: std::process::Command, program: &str, folder: &Path) -> Resu
     }
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    Err(Error::Program {
-        program: program.to_owned(),
-        status: output.status.to_string(),
-        output: text,
-    })
+    Err(Error::Program { program: program.to_owned(), status: output.status.to_string(), output: text })
 }
 
 fn tail(path: &Path) -> String {
@@ -348,10 +300,7 @@ fn tail(path: &Path) -> String {
     };
     let length = file.metadata().map_or(0, |found| found.len());
     let mut bytes = Vec::new();
-    if file
-        .seek(SeekFrom::Start(length.saturating_sub(BYTES)))
-        .is_ok()
-    {
+    if file.seek(SeekFrom::Start(length.saturating_sub(BYTES))).is_ok() {
         let _ = file.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

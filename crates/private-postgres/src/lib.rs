@@ -80,21 +80,12 @@ pub struct Settings {
 impl Settings {
     /// A cluster that keeps what is committed.
     pub fn durable(data_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            data_dir: data_dir.into(),
-            durability: Durability::Durable,
-            bin_dir: None,
-            max_connections: 200,
-        }
+        Self { data_dir: data_dir.into(), durability: Durability::Durable, bin_dir: None, max_connections: 200 }
     }
 
     /// A cluster for tests: fast, and gone afterwards.
     pub fn throwaway(data_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            durability: Durability::Throwaway,
-            max_connections: 400,
-            ..Self::durable(data_dir)
-        }
+        Self { durability: Durability::Throwaway, max_connections: 400, ..Self::durable(data_dir) }
     }
 }
 
@@ -157,8 +148,7 @@ impl PrivatePostgres {
             return Ok(false);
         }
         self.folder.stop_stale_postmaster()?;
-        self.postmaster =
-            Postmaster::spawn(&self.binaries, &self.account, &self.folder, &self.settings)?;
+        self.postmaster = Postmaster::spawn(&self.binaries, &self.account, &self.folder, &self.settings)?;
         self.ready().await?;
         Ok(true)
     }
@@ -168,9 +158,7 @@ impl PrivatePostgres {
     /// # Errors
     /// The postmaster did not end by the fast shutdown and had to be killed (durable data recovers at the next start).
     pub async fn stop(self) -> Result<(), Error> {
-        let Self {
-            postmaster, folder, ..
-        } = self;
+        let Self { postmaster, folder, .. } = self;
         blocking(move || {
             let stopped = postmaster.stop();
             drop(folder);
@@ -188,13 +176,7 @@ impl PrivatePostgres {
         folder.ensure_initialised(&binaries, &account, &settings)?;
         configuration::write(&folder, &account, &settings)?;
         let postmaster = Postmaster::spawn(&binaries, &account, &folder, &settings)?;
-        Ok(Self {
-            postmaster,
-            folder,
-            binaries,
-            account,
-            settings,
-        })
+        Ok(Self { postmaster, folder, binaries, account, settings })
     }
 
     async fn ready(&mut self) -> Result<(), Error> {
@@ -214,10 +196,7 @@ impl PrivatePostgres {
                 Err(refused) => refused,
             };
             if !self.postmaster.is_running() || tokio::time::Instant::now() > deadline {
-                return Err(Error::NotStarted {
-                    reason: refused.to_string(),
-                    log: self.folder.log_tail(),
-                });
+                return Err(Error::NotStarted { reason: refused.to_string(), log: self.folder.log_tail() });
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
@@ -226,16 +205,11 @@ impl PrivatePostgres {
     fn url(&self, role: &str, database: &str) -> String {
         let socket = percent_encode(&self.folder.socket_dir().to_string_lossy());
         let database = percent_encode(database);
-        format!(
-            "postgres://{role}@localhost:{}/{database}?host={socket}",
-            configuration::PORT
-        )
+        format!("postgres://{role}@localhost:{}/{database}?host={socket}", configuration::PORT)
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(ended) => Err(Error::Interrupted(ended.to_string())),
@@ -247,9 +221,7 @@ fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte))
-            }
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
             _ => {
                 let _ = write!(encoded, "%{byte:02X}");
             }
@@ -264,10 +236,7 @@ mod tests {
 
     #[test]
     fn odd_folders_survive_the_url() {
-        let url = format!(
-            "postgres://a@localhost:5432/b?host={}",
-            percent_encode("/tmp/a b&c=ü%")
-        );
+        let url = format!("postgres://a@localhost:5432/b?host={}", percent_encode("/tmp/a b&c=ü%"));
         let options: PgConnectOptions = url.parse().unwrap();
         assert_eq!(options.get_socket().unwrap(), Path::new("/tmp/a b&c=ü%"));
         assert_eq!(options.get_database(), Some("b"));

@@ -65,12 +65,7 @@ impl Postmaster {
             Durability::Durable => Signal::SIGINT,
             Durability::Throwaway => Signal::SIGQUIT,
         };
-        let mut postmaster = Self {
-            server,
-            watcher: None,
-            shutdown,
-            ended: false,
-        };
+        let mut postmaster = Self { server, watcher: None, shutdown, ended: false };
         if settings.durability == Durability::Throwaway {
             postmaster.watcher = Some(watch(&postmaster.server, folder)?);
         }
@@ -109,10 +104,7 @@ impl Postmaster {
         }
         let _ = kill(Pid::from_raw(pid), Signal::SIGQUIT);
         self.wait(Duration::from_secs(10));
-        Err(Error::NotStopped {
-            pid,
-            seconds: STOP_LIMIT.as_secs(),
-        })
+        Err(Error::NotStopped { pid, seconds: STOP_LIMIT.as_secs() })
     }
 
     fn wait(&mut self, limit: Duration) -> bool {
@@ -137,12 +129,7 @@ impl Drop for Postmaster {
 
 fn watch(server: &Child, folder: &Folder) -> Result<Child, Error> {
     Command::new("/bin/sh")
-        .args([
-            "-c",
-            WATCH,
-            "gantry-database-watcher",
-            &server.id().to_string(),
-        ])
+        .args(["-c", WATCH, "gantry-database-watcher", &server.id().to_string()])
         .arg(folder.root())
         .arg(folder.socket_dir())
         .current_dir("/")

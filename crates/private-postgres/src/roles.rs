@@ -34,28 +34,15 @@ END $$;
 /// The server's refusal, as when the role isn't allowed to make roles.
 pub async fn ensure_roles(admin: &mut PgConnection) -> Result<(), Error> {
     admin.execute(ROLES).await?;
-    let there: bool =
-        sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
-            .bind(DATABASE)
-            .fetch_one(&mut *admin)
-            .await?;
+    let there: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
+        .bind(DATABASE)
+        .fetch_one(&mut *admin)
+        .await?;
     if !there {
-        admin
-            .execute(AssertSqlSafe(format!(
-                "CREATE DATABASE {DATABASE} OWNER {OWNER_ROLE}"
-            )))
-            .await?;
+        admin.execute(AssertSqlSafe(format!("CREATE DATABASE {DATABASE} OWNER {OWNER_ROLE}"))).await?;
     }
-    admin
-        .execute(AssertSqlSafe(format!(
-            "REVOKE ALL ON DATABASE {DATABASE} FROM PUBLIC"
-        )))
-        .await?;
-    admin
-        .execute(AssertSqlSafe(format!(
-            "GRANT CONNECT ON DATABASE {DATABASE} TO {APP_ROLE}"
-        )))
-        .await?;
+    admin.execute(AssertSqlSafe(format!("REVOKE ALL ON DATABASE {DATABASE} FROM PUBLIC"))).await?;
+    admin.execute(AssertSqlSafe(format!("GRANT CONNECT ON DATABASE {DATABASE} TO {APP_ROLE}"))).await?;
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Starts real clusters: as this user, as another one, after a kill, in odd folders.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -27,10 +29,7 @@ where
     T: Send + Unpin + for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
 {
     let mut connection = PgConnection::connect(url).await.unwrap();
-    let value = sqlx::query_scalar(sql)
-        .fetch_one(&mut connection)
-        .await
-        .unwrap();
+    let value = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     value
 }
@@ -49,13 +48,7 @@ fn postmaster_pid(data_dir: &Path) -> i32 {
 fn runs(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // A zombie that nobody reaps has ended too.
-    !stat.is_empty()
-        && !stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .trim_start()
-            .starts_with('Z')
+    !stat.is_empty() && !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -70,42 +63,18 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 async fn data_and_roles_outlive_a_stop() {
     let folder = open_folder();
     let home = folder.path().join("db");
-    let cluster = PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap();
-    execute(
-        &cluster.owner_url(DATABASE),
-        "CREATE TABLE kept AS SELECT 7 AS n",
-    )
-    .await
-    .unwrap();
-    assert_eq!(
-        scalar::<String>(&cluster.app_url(DATABASE), "SELECT current_user::text").await,
-        "gantry_app"
-    );
-    assert_eq!(
-        scalar::<String>(&cluster.owner_url(DATABASE), "SHOW fsync").await,
-        "on"
-    );
-    assert_eq!(
-        scalar::<String>(&cluster.owner_url(DATABASE), "SHOW jit").await,
-        "off"
-    );
-    assert_eq!(
-        scalar::<String>(&cluster.owner_url(DATABASE), "SHOW listen_addresses").await,
-        ""
-    );
+    let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
+    execute(&cluster.owner_url(DATABASE), "CREATE TABLE kept AS SELECT 7 AS n").await.unwrap();
+    assert_eq!(scalar::<String>(&cluster.app_url(DATABASE), "SELECT current_user::text").await, "gantry_app");
+    assert_eq!(scalar::<String>(&cluster.owner_url(DATABASE), "SHOW fsync").await, "on");
+    assert_eq!(scalar::<String>(&cluster.owner_url(DATABASE), "SHOW jit").await, "off");
+    assert_eq!(scalar::<String>(&cluster.owner_url(DATABASE), "SHOW listen_addresses").await, "");
     let pid = postmaster_pid(&home);
     cluster.stop().await.unwrap();
     assert!(!runs(pid));
 
-    let again = PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap();
-    assert_eq!(
-        scalar::<i32>(&again.owner_url(DATABASE), "SELECT n FROM kept").await,
-        7
-    );
+    let again = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
+    assert_eq!(scalar::<i32>(&again.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
     let pid = postmaster_pid(&home);
     drop(again);
     assert!(!runs(pid), "dropping stops it too");
@@ -114,20 +83,12 @@ async fn data_and_roles_outlive_a_stop() {
 #[tokio::test]
 async fn the_application_role_owns_nothing() {
     let folder = open_folder();
-    let cluster = PrivatePostgres::start(Settings::throwaway(folder.path().join("db")))
-        .await
-        .unwrap();
+    let cluster = PrivatePostgres::start(Settings::throwaway(folder.path().join("db"))).await.unwrap();
     let app = cluster.app_url(DATABASE);
-    execute(&cluster.owner_url(DATABASE), "CREATE TABLE t (n int)")
-        .await
-        .unwrap();
-    for refused in [
-        "CREATE TABLE mine (n int)",
-        "SELECT * FROM t",
-        "DROP TABLE t",
-        "CREATE ROLE x",
-        "CREATE DATABASE x",
-    ] {
+    execute(&cluster.owner_url(DATABASE), "CREATE TABLE t (n int)").await.unwrap();
+    for refused in
+        ["CREATE TABLE mine (n int)", "SELECT * FROM t", "DROP TABLE t", "CREATE ROLE x", "CREATE DATABASE x"]
+    {
         let error = execute(&app, refused).await.expect_err(refused);
         assert!(
             error.to_string().contains("denied") || error.to_string().contains("must be owner"),
@@ -141,9 +102,7 @@ async fn the_application_role_owns_nothing() {
 async fn one_folder_has_one_holder() {
     let folder = open_folder();
     let home = folder.path().join("db");
-    let mut first = PrivatePostgres::start(Settings::throwaway(&home))
-        .await
-        .unwrap();
+    let mut first = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
     let second = PrivatePostgres::start(Settings::throwaway(&home)).await;
     assert!(matches!(second, Err(Error::InUse { .. })), "{second:?}");
     assert!(first.is_running());
@@ -155,23 +114,13 @@ async fn one_folder_has_one_holder() {
 async fn a_postmaster_that_died_is_started_again() {
     let folder = open_folder();
     let home = folder.path().join("db");
-    let mut cluster = PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap();
-    execute(
-        &cluster.owner_url(DATABASE),
-        "CREATE TABLE kept AS SELECT 7 AS n",
-    )
-    .await
-    .unwrap();
+    let mut cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
+    execute(&cluster.owner_url(DATABASE), "CREATE TABLE kept AS SELECT 7 AS n").await.unwrap();
     assert!(!cluster.ensure_running().await.unwrap());
     kill_hard(postmaster_pid(&home));
     eventually("the death is seen", || !cluster.is_running());
     assert!(cluster.ensure_running().await.unwrap());
-    assert_eq!(
-        scalar::<i32>(&cluster.owner_url(DATABASE), "SELECT n FROM kept").await,
-        7
-    );
+    assert_eq!(scalar::<i32>(&cluster.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
     cluster.stop().await.unwrap();
 }
 
@@ -179,15 +128,10 @@ async fn a_postmaster_that_died_is_started_again() {
 async fn deep_folders_get_a_short_socket() {
     let folder = open_folder();
     let home = folder.path().join("d".repeat(100)).join("db");
-    let cluster = PrivatePostgres::start(Settings::throwaway(&home))
-        .await
-        .unwrap();
+    let cluster = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
     let socket = cluster.socket_dir().to_owned();
     assert!(socket.starts_with("/tmp"), "{}", socket.display());
-    assert_eq!(
-        scalar::<i32>(&cluster.app_url(DATABASE), "SELECT 1").await,
-        1
-    );
+    assert_eq!(scalar::<i32>(&cluster.app_url(DATABASE), "SELECT 1").await, 1);
     cluster.stop().await.unwrap();
     assert!(!socket.exists());
 }
@@ -196,13 +140,8 @@ async fn deep_folders_get_a_short_socket() {
 async fn folders_with_odd_names_work() {
     let folder = open_folder();
     let home = folder.path().join("it's a \"näme\" & 100%");
-    let cluster = PrivatePostgres::start(Settings::throwaway(&home))
-        .await
-        .unwrap();
-    assert_eq!(
-        scalar::<i32>(&cluster.app_url(DATABASE), "SELECT 1").await,
-        1
-    );
+    let cluster = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
+    assert_eq!(scalar::<i32>(&cluster.app_url(DATABASE), "SELECT 1").await, 1);
     cluster.stop().await.unwrap();
 }
 
@@ -218,20 +157,10 @@ async fn somebody_elses_folder_is_left_alone() {
 async fn another_major_version_is_refused() {
     let folder = open_folder();
     let home = folder.path().join("db");
-    PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap()
-        .stop()
-        .await
-        .unwrap();
+    PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
     fs::write(home.join("data/PG_VERSION"), "9\n").unwrap();
-    let refused = PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(refused, Error::OtherMajor { data: 9, .. }),
-        "{refused:?}"
-    );
+    let refused = PrivatePostgres::start(Settings::durable(&home)).await.unwrap_err();
+    assert!(matches!(refused, Error::OtherMajor { data: 9, .. }), "{refused:?}");
     assert!(refused.to_string().contains("pg_dumpall"));
 }
 
@@ -239,26 +168,12 @@ async fn another_major_version_is_refused() {
 async fn a_pid_file_that_names_a_stranger_is_no_obstacle() {
     let folder = open_folder();
     let home = folder.path().join("db");
-    PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap()
-        .stop()
-        .await
-        .unwrap();
+    PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
     let data = home.join("data");
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
-    fs::write(
-        data.join("postmaster.pid"),
-        format!("{}\n{}\n1\n", stranger.id(), data.display()),
-    )
-    .unwrap();
-    let cluster = PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap();
-    assert!(
-        stranger.try_wait().unwrap().is_none(),
-        "the stranger was not touched"
-    );
+    fs::write(data.join("postmaster.pid"), format!("{}\n{}\n1\n", stranger.id(), data.display())).unwrap();
+    let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
+    assert!(stranger.try_wait().unwrap().is_none(), "the stranger was not touched");
     stranger.kill().unwrap();
     stranger.wait().unwrap();
     cluster.stop().await.unwrap();
@@ -268,16 +183,9 @@ async fn a_pid_file_that_names_a_stranger_is_no_obstacle() {
 async fn a_broken_server_shows_its_log() {
     let folder = open_folder();
     let home = folder.path().join("db");
-    PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap()
-        .stop()
-        .await
-        .unwrap();
+    PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
     fs::write(home.join("data/local.conf"), "shared_buffers = 'plenty'\n").unwrap();
-    let refused = PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap_err();
+    let refused = PrivatePostgres::start(Settings::durable(&home)).await.unwrap_err();
     assert!(refused.to_string().contains("shared_buffers"), "{refused}");
 }
 
@@ -290,31 +198,16 @@ async fn hold() {
     };
     let home = PathBuf::from(home);
     let throwaway = home.ends_with("throwaway");
-    let settings = if throwaway {
-        Settings::throwaway(&home)
-    } else {
-        Settings::durable(&home)
-    };
+    let settings = if throwaway { Settings::throwaway(&home) } else { Settings::durable(&home) };
     let cluster = PrivatePostgres::start(settings).await.unwrap();
-    execute(
-        &cluster.owner_url(DATABASE),
-        "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n",
-    )
-    .await
-    .unwrap();
+    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n").await.unwrap();
     println!("\nholding");
     tokio::time::sleep(Duration::from_secs(600)).await;
 }
 
 fn start_holder(home: &Path) -> Child {
     let mut holder = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "hold",
-            "--ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["--exact", "hold", "--ignored", "--nocapture", "--test-threads=1"])
         .env(FOLDER, home)
         .stdout(Stdio::piped())
         .spawn()
@@ -339,15 +232,10 @@ async fn after_a_kill_the_next_start_takes_over() {
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert!(runs(left), "the postmaster outlives a killed holder");
-    let cluster = PrivatePostgres::start(Settings::durable(&home))
-        .await
-        .unwrap();
+    let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     assert!(!runs(left));
     assert_ne!(postmaster_pid(&home), left);
-    assert_eq!(
-        scalar::<i32>(&cluster.owner_url(DATABASE), "SELECT n FROM kept").await,
-        7
-    );
+    assert_eq!(scalar::<i32>(&cluster.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
     cluster.stop().await.unwrap();
 }
 
@@ -380,9 +268,7 @@ async fn root_is_told_which_folder_is_out_of_reach() {
     let closed = folder.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
-    let refused = PrivatePostgres::start(Settings::durable(closed.join("db")))
-        .await
-        .unwrap_err();
+    let refused = PrivatePostgres::start(Settings::durable(closed.join("db"))).await.unwrap_err();
     assert!(matches!(refused, Error::OutOfReach { .. }), "{refused:?}");
     assert!(!closed.join("db").exists(), "nothing half-done");
 }
@@ -412,18 +298,10 @@ async fn an_ordinary_user_needs_no_root() {
             .unwrap()
     };
     assert!(run("as_this_user").success());
-    let as_root = PrivatePostgres::start(Settings::durable(theirs.join("db")))
-        .await
-        .unwrap();
-    assert_eq!(
-        scalar::<i32>(&as_root.owner_url(DATABASE), "SELECT n FROM kept").await,
-        7
-    );
+    let as_root = PrivatePostgres::start(Settings::durable(theirs.join("db"))).await.unwrap();
+    assert_eq!(scalar::<i32>(&as_root.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
     as_root.stop().await.unwrap();
-    assert!(
-        run("as_this_user").success(),
-        "root left nothing that its owner can't use"
-    );
+    assert!(run("as_this_user").success(), "root left nothing that its owner can't use");
 }
 
 /// Not a test of its own: one start and stop by whoever runs it.
@@ -433,14 +311,7 @@ async fn as_this_user() {
     let Some(home) = std::env::var_os(FOLDER) else {
         return;
     };
-    let cluster = PrivatePostgres::start(Settings::durable(home))
-        .await
-        .unwrap();
-    execute(
-        &cluster.owner_url(DATABASE),
-        "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n",
-    )
-    .await
-    .unwrap();
+    let cluster = PrivatePostgres::start(Settings::durable(home)).await.unwrap();
+    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n").await.unwrap();
     cluster.stop().await.unwrap();
 }

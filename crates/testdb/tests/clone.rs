@@ -1,0 +1,83 @@
+//! Clones are migrated, apart from each other, and gone afterwards.
+
+use private_postgres::{PrivatePostgres, Settings};
+use sqlx::{Connection as _, Executor as _, PgConnection};
+use testdb::TestDatabase;
+
+#[tokio::test]
+async fn a_clone_is_migrated() {
+    let db = TestDatabase::new().await;
+    assert!(migrations::is_current(db.app()).await.unwrap());
+    let user: String = sqlx::query_scalar("SELECT current_user::text").fetch_one(db.app()).await.unwrap();
+    assert_eq!(user, "gantry_app");
+    let by_url = PgConnection::connect(db.owner_url()).await.unwrap();
+    by_url.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn clones_do_not_meet_and_leave_nothing() {
+    let (one, two) = tokio::join!(TestDatabase::new(), TestDatabase::new());
+    one.app().execute("INSERT INTO person (name) VALUES ('ada')").await.unwrap();
+    let there: i64 = sqlx::query_scalar("SELECT count(*) FROM person").fetch_one(two.app()).await.unwrap();
+    assert_eq!(there, 0);
+    let name = one.name().to_owned();
+    let is_there = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)";
+    let before: bool = sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
+    drop(one);
+    let after: bool = sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
+    assert_eq!((before, after), (true, false));
+}
+
+#[tokio::test]
+async fn a_database_can_be_gone_for_a_while() {
+    let db = TestDatabase::new().await;
+    let one = "SELECT 1";
+    assert!(db.app().execute(one).await.is_ok());
+    db.allow_connections(false).await.unwrap();
+    assert!(db.app().execute(one).await.is_err());
+    db.allow_connections(true).await.unwrap();
+    assert!(db.app().execute(one).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_shared_cluster_serves_other_processes() {
+    if std::env::var_os(testdb::SHARED).is_some() {
+        return;
+    }
+    let shared = testdb::SharedCluster::start().await.unwrap();
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "clones_do_not_meet_and_leave_nothing", "a_shared_cluster_serves_other_processes"])
+        .env(testdb::SHARED, shared.url())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let mut admin = PgConnection::connect(&shared.url()).await.unwrap();
+    let databases: Vec<String> =
+        sqlx::query_scalar("SELECT datname::text FROM pg_database ORDER BY 1").fetch_all(&mut admin).await.unwrap();
+    let templates = databases.iter().filter(|name| name.starts_with("gantry_template_")).count();
+    assert_eq!(templates, 1, "made once: {databases:?}");
+    assert!(!databases.iter().any(|name| name.starts_with("test_")), "nothing stays: {databases:?}");
+    admin.close().await.unwrap();
+    shared.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_private_cluster_of_gantry_up_takes_the_migrations() {
+    let folder = std::env::temp_dir().join(format!("gantry-up-{}", std::process::id()));
+    let cluster = PrivatePostgres::start(Settings::throwaway(&folder)).await.unwrap();
+    let (owner, app) = (cluster.owner_url("gantry"), cluster.app_url("gantry"));
+    let (one, two) = tokio::join!(
+        migrations::migrate_url(&owner, migrations::APP_ROLE),
+        migrations::migrate_url(&owner, migrations::APP_ROLE)
+    );
+    one.unwrap();
+    two.unwrap();
+    let pool = sqlx::PgPool::connect(&app).await.unwrap();
+    assert!(migrations::is_current(&pool).await.unwrap());
+    pool.close().await;
+    let refused = migrations::migrate_url(&app, migrations::APP_ROLE).await.unwrap_err();
+    assert!(matches!(refused, migrations::Error::AppRoleIsOwner(_)), "{refused}");
+    let refused = migrations::migrate_url(&owner, "nobody_here").await.unwrap_err();
+    assert!(refused.to_string().contains("CREATE ROLE nobody_here"), "{refused}");
+    cluster.stop().await.unwrap();
+}
