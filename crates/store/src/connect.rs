@@ -21,11 +21,7 @@ pub struct Connecting {
 impl Connecting {
     /// Ten connections, five seconds' wait.
     pub fn to(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            connections: 10,
-            wait: Duration::from_secs(5),
-        }
+        Self { url: url.into(), connections: 10, wait: Duration::from_secs(5) }
     }
 }
 
@@ -51,10 +47,7 @@ pub enum StoreError {
 impl StoreError {
     /// A row that holds what it can't.
     pub fn corrupt(what: impl Into<String>, reason: impl ToString) -> Self {
-        Self::Corrupt {
-            what: what.into(),
-            reason: reason.to_string(),
-        }
+        Self::Corrupt { what: what.into(), reason: reason.to_string() }
     }
 }
 
@@ -75,10 +68,8 @@ impl Store {
             .application_name("gantry")
             // Compiling a claim takes longer than running it.
             .options([("jit", "off")]);
-        let pool = PgPoolOptions::new()
-            .max_connections(how.connections)
-            .acquire_timeout(how.wait)
-            .connect_lazy_with(options);
+        let pool =
+            PgPoolOptions::new().max_connections(how.connections).acquire_timeout(how.wait).connect_lazy_with(options);
         Ok(Self::over(pool))
     }
 

@@ -1,1 +1,30 @@
-//! Claim, lease, finish, janitor: how steps move between commits.
+//! # Claim, lease, finish, janitor: how steps move between commits
+//!
+//! The `run` table is the queue: a queued row is a queue entry, an open row is an attempt under way, and the row's number is the
+//! attempt's fencing token. Nothing about running lives anywhere else, so a worker, a server or all of them may die at any moment.
+//!
+//! Invariants:
+//! * claims are serialised by the advisory lock CLAIM ([`claim`]): limits count what runs, and two that count at once overshoot;
+//! * every transaction here takes APPLY shared before it locks a row, and rows in the order run, steps by (rank, id), so commits
+//!   (which take APPLY exclusively) never meet half a transition and nobody waits in a circle;
+//! * a run ends exactly once, in the transaction that moves its step and everything that follows from it; whoever comes later is
+//!   *late*: its result is kept with its run and applied nowhere;
+//! * what a step becomes is decided by [`engine::anneal`] alone; this module loads what that asks for and writes what it answers;
+//! * events and notifications leave with the transaction, never before it.
+
+mod claim;
+mod event;
+mod job;
+mod locks;
+mod log;
+mod queue;
+mod transition;
+mod worker;
+mod world;
+
+pub use claim::{Claimed, claim_runs};
+pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
+pub use log::{LogPiece, append_log, read_log};
+pub use queue::{Leased, Renewed, lease_runs, renew_runs};
+pub use transition::*;
+pub use worker::{Hello, WorkerId, bye, confirm_worker, ensure_worker, renew_worker};

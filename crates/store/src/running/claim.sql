@@ -1,0 +1,112 @@
+-- One round of a claim: the steps that may start now are taken to TRANSITION and their runs queued.
+-- $1 most runs open at once, $2 most steps of one round, $3 seconds until a queued run that nobody leases is lost.
+-- The caller holds CLAIM and shares APPLY. What may start is defined by engine::anneal::admit.
+WITH RECURSIVE held AS (
+  SELECT id FROM deployment WHERE held_by IS NOT NULL
+  UNION
+  SELECT d.id FROM deployment d JOIN held ON d.parent = held.id
+),
+running AS MATERIALIZED (
+  SELECT node_id, lane_id, exclusive FROM run WHERE ended_at IS NULL
+),
+room AS MATERIALIZED (
+  SELECT h.number, h.epoch,
+    least($2, greatest(0, least($1, (
+      SELECT coalesce(sum(capacity), 0) FROM worker WHERE phase = 'confirmed' AND lease_until > now()
+    )) - (SELECT count(*) FROM running)))::int AS free
+  FROM head h WHERE h.enabled
+),
+in_lane AS MATERIALIZED (
+  SELECT lane_id, count(*)::int AS n FROM running GROUP BY lane_id
+),
+-- A chunk starts when the one before it has ended; a rolling lane refills at once.
+open_lane AS MATERIALIZED (
+  SELECT l.id, l.deployment_id, least(room.free, l.max_running - coalesce(u.n, 0)) AS free
+  FROM room CROSS JOIN lane l LEFT JOIN in_lane u ON u.lane_id = l.id
+  WHERE room.free > 0
+    AND l.deployment_id NOT IN (SELECT id FROM held)
+    AND (l.max_running IS NULL OR l.max_running > coalesce(u.n, 0))
+    AND (l.mode = 'rolling' OR u.n IS NULL)
+),
+-- A node is down for a budget when one of its steps there is at work, has failed, or has its node dead.
+down AS MATERIALIZED (
+  SELECT DISTINCT b.id AS budget_id, s.node_id
+  FROM step s CROSS JOIN LATERAL unnest(s.budget_ids) AS b (id)
+  WHERE s.budget_ids <> '{}' AND (s.state IN ('transition', 'error') OR s.failures > 0 OR NOT s.node_up)
+),
+budget_room AS MATERIALIZED (
+  SELECT b.id, b.max_down - count(d.node_id)::int AS free
+  FROM budget b LEFT JOIN down d ON d.budget_id = b.id GROUP BY b.id
+),
+candidate AS MATERIALIZED (
+  SELECT c.*, l.deployment_id
+  FROM open_lane l CROSS JOIN LATERAL (
+    SELECT s.id, s.node_id, s.rank, s.priority, s.since, s.exclusive, s.budget_ids
+    FROM step s JOIN jig j ON j.name = s.jig AND j.active
+    WHERE s.lane_id = l.id AND s.state = 'todo' AND s.node_fits AND s.not_before <= now()
+      -- It becomes ACTIVE without a run: the remainder of a batch.
+      AND NOT (s.instant OR s.skipped IS NOT NULL
+               OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)))
+      AND NOT (s.exclusive AND EXISTS (
+        SELECT FROM running r WHERE r.node_id = s.node_id AND r.exclusive))
+      AND NOT EXISTS (
+        SELECT FROM step e WHERE e.node_id = s.node_id AND e.state = 'error' AND e.freezes_node AND e.id <> s.id)
+      AND (s.budget_ids = '{}' OR NOT EXISTS (
+        SELECT FROM unnest(s.budget_ids) AS b (id) LEFT JOIN budget_room r ON r.id = b.id
+        WHERE coalesce(r.free, 0) <= 0
+          AND NOT EXISTS (SELECT FROM down d WHERE d.budget_id = b.id AND d.node_id = s.node_id)))
+    ORDER BY s.priority DESC, s.since, s.rank, s.id
+    LIMIT l.free
+  ) c
+),
+-- Of several exclusive steps of one node, the first.
+one_each AS (
+  SELECT DISTINCT ON (CASE WHEN exclusive THEN node_id ELSE id END) *
+  FROM candidate
+  ORDER BY CASE WHEN exclusive THEN node_id ELSE id END, priority DESC, since, rank, id
+),
+-- Nodes that would go down beyond what a budget allows.
+over AS (
+  SELECT x.id FROM (
+    SELECT o.id, r.free,
+      dense_rank() OVER (PARTITION BY b.id ORDER BY n.priority DESC, n.since, n.rank, n.id) AS place
+    FROM one_each o CROSS JOIN LATERAL unnest(o.budget_ids) AS b (id) JOIN budget_room r ON r.id = b.id
+    -- All steps of one node stand where the node's first one stands.
+    CROSS JOIN LATERAL (
+      SELECT f.priority, f.since, f.rank, f.id FROM one_each f
+      WHERE f.node_id = o.node_id AND b.id = ANY (f.budget_ids)
+      ORDER BY f.priority DESC, f.since, f.rank, f.id LIMIT 1
+    ) n
+    WHERE NOT EXISTS (SELECT FROM down d WHERE d.budget_id = b.id AND d.node_id = o.node_id)
+  ) x WHERE x.place > x.free
+),
+-- Deployments take turns: each step stands behind as many others as its deployment has runs and earlier steps.
+fair AS (
+  SELECT o.id, o.priority, o.since, o.rank,
+    coalesce(u.n, 0) + row_number() OVER (
+      PARTITION BY o.deployment_id ORDER BY o.priority DESC, o.since, o.rank, o.id) AS turn
+  FROM one_each o LEFT JOIN (
+    SELECT l.deployment_id, sum(i.n) AS n FROM in_lane i JOIN lane l ON l.id = i.lane_id GROUP BY 1
+  ) u USING (deployment_id)
+  WHERE o.id NOT IN (SELECT id FROM over)
+),
+pick AS MATERIALIZED (
+  SELECT id FROM fair ORDER BY priority DESC, turn, since, rank, id LIMIT (SELECT free FROM room)
+),
+locked AS MATERIALIZED (
+  SELECT s.id FROM step s WHERE s.id IN (SELECT id FROM pick) AND s.state = 'todo' AND s.node_fits
+  ORDER BY s.rank, s.id FOR UPDATE
+),
+moved AS (
+  UPDATE step s SET state = 'transition', since = now() FROM locked WHERE s.id = locked.id RETURNING s.*
+),
+started AS (
+  INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive, cause, lease_until)
+  SELECT m.id, m.node_id, m.lane_id, m.generation, m.content_hash, room.number, room.epoch, m.exclusive, m.cause,
+    now() + make_interval(secs => $3)
+  FROM moved m CROSS JOIN room ORDER BY m.priority DESC, m.rank, m.id
+  RETURNING id, step_id
+)
+SELECT r.id AS run, m.noderole_id AS noderole, n.deployment_id AS deployment
+FROM started r JOIN moved m ON m.id = r.step_id JOIN noderole n ON n.id = m.noderole_id
+ORDER BY r.id

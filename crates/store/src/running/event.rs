@@ -1,0 +1,86 @@
+//! What happened, told to whoever listens.
+//!
+//! An event is a row of the journal and a notification that says no more than that there is one: readers read the journal in the
+//! order (xid, id), below the oldest transaction that is still open, and so miss nothing.
+
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Somebody may claim: steps became TODO, a lane or a node became free, a hold or a backoff ended.
+pub const CHANNEL_TODO: &str = "gantry_todo";
+/// Runs were queued; the payload is a run's number.
+pub const CHANNEL_RUN: &str = "gantry_run";
+/// Runs are to be cancelled; the payload is a run's number.
+pub const CHANNEL_CANCEL: &str = "gantry_cancel";
+/// Events were journalled.
+pub const CHANNEL_EVENT: &str = "gantry_event";
+/// A log grew; the payload is a run's number and the log's length in bytes.
+pub const CHANNEL_LOG: &str = "gantry_log";
+
+/// One event.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Event {
+    /// Who wants to hear it, e.g. `deployment:<id>` or `run:<id>`.
+    pub topic: String,
+    /// What it is about, an id.
+    pub subject: String,
+    /// What kind of news: `step`, `run`, `node`.
+    pub kind: &'static str,
+    /// Small.
+    pub body: Value,
+}
+
+/// Journals events and tells that there are some.
+pub(super) async fn append_events(transaction: &mut PgConnection, events: &[Event]) -> Result<(), StoreError> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let topics: Vec<&str> = events.iter().map(|e| e.topic.as_str()).collect();
+    let subjects: Vec<&str> = events.iter().map(|e| e.subject.as_str()).collect();
+    let kinds: Vec<&str> = events.iter().map(|e| e.kind).collect();
+    let bodies: Vec<&Value> = events.iter().map(|e| &e.body).collect();
+    sqlx::query(
+        "INSERT INTO event (topic, subject, kind, body)
+         SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[])",
+    )
+    .bind(topics)
+    .bind(subjects)
+    .bind(kinds)
+    .bind(bodies)
+    .execute(&mut *transaction)
+    .await?;
+    notify(transaction, CHANNEL_EVENT, "").await
+}
+
+/// Sends a notification when the transaction commits.
+pub(super) async fn notify(
+    transaction: &mut PgConnection,
+    channel: &'static str,
+    payload: &str,
+) -> Result<(), StoreError> {
+    sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(payload).execute(transaction).await?;
+    Ok(())
+}
+
+/// A step is in another state.
+pub(super) fn step_event(deployment: Uuid, noderole: Uuid, state: &str) -> Event {
+    Event {
+        topic: format!("deployment:{deployment}"),
+        subject: noderole.to_string(),
+        kind: "step",
+        body: json!({"noderole": noderole, "state": state}),
+    }
+}
+
+/// A run was queued, leased or ended; `state` is `queued`, `running`, or the outcome.
+pub(super) fn run_event(run: i64, noderole: Uuid, state: &str, log_bytes: i64) -> Event {
+    Event {
+        topic: format!("run:{run}"),
+        subject: noderole.to_string(),
+        kind: "run",
+        body: json!({"run": run, "noderole": noderole, "state": state, "log_bytes": log_bytes}),
+    }
+}

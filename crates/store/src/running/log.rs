@@ -1,0 +1,69 @@
+//! Logs of runs: bytes addressed by run and offset.
+
+use engine::ids::RunId;
+use sqlx::PgPool;
+use time::OffsetDateTime;
+
+use super::event::CHANNEL_LOG;
+use crate::StoreError;
+
+/// Appends a piece at its offset, and tells who looks on. Sending a piece again stores it once.
+///
+/// # Errors
+/// What the database refused; then nothing is stored and the piece is to be sent again.
+pub async fn append_log(
+    pool: &PgPool,
+    run: RunId,
+    offset: u64,
+    at: OffsetDateTime,
+    body: &[u8],
+) -> Result<(), StoreError> {
+    let end = offset.cast_signed() + body.len().cast_signed() as i64;
+    sqlx::query(
+        "WITH piece AS (
+           INSERT INTO run_log (run_id, at_offset, at, body) VALUES ($1, $2, $3, $4)
+           ON CONFLICT DO NOTHING),
+         length AS (UPDATE run SET log_bytes = $5 WHERE id = $1 AND log_bytes < $5)
+         SELECT pg_notify($6, $1::text || ' ' || $5::text)",
+    )
+    .bind(run.0)
+    .bind(offset.cast_signed())
+    .bind(at)
+    .bind(body)
+    .bind(end)
+    .bind(CHANNEL_LOG)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// Part of a log.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct LogPiece {
+    /// Bytes of the log before it.
+    pub at_offset: i64,
+    /// When it came.
+    pub at: OffsetDateTime,
+    /// The bytes; lines are whole, but for lines that take long. Not necessarily UTF-8.
+    pub body: Vec<u8>,
+}
+
+/// Pieces of a log that hold bytes from `offset` on, in order; at most `limit` of them. The first may begin before `offset`.
+///
+/// # Errors
+/// What the database refused.
+pub async fn read_log(pool: &PgPool, run: RunId, offset: u64, limit: u32) -> Result<Vec<LogPiece>, StoreError> {
+    let pieces = sqlx::query_as(
+        "SELECT at_offset, at, body FROM run_log
+         WHERE run_id = $1 AND at_offset >= coalesce(
+           (SELECT max(at_offset) FROM run_log WHERE run_id = $1 AND at_offset <= $2), 0)
+           AND at_offset + length(body) > $2
+         ORDER BY at_offset LIMIT $3",
+    )
+    .bind(run.0)
+    .bind(offset.cast_signed())
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    Ok(pieces)
+}

@@ -1,0 +1,116 @@
+//! The queue's other side: leases of queued runs, and their renewal.
+
+use std::time::Duration;
+
+use engine::ids::RunId;
+use sqlx::PgPool;
+
+use super::locks::share_apply;
+use super::transition::end_unstarted;
+use super::worker::WorkerId;
+use crate::StoreError;
+
+/// A run that is this worker's now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leased {
+    /// The attempt.
+    pub run: RunId,
+    /// Seconds that it may take, by its role.
+    pub timeout: Duration,
+}
+
+#[derive(sqlx::FromRow)]
+struct LeaseRow {
+    id: i64,
+    timeout_s: i32,
+    may_start: bool,
+}
+
+/// Takes up to `limit` queued runs whose jigs this worker has, oldest first, and marks them as running under it for `lease`.
+///
+/// A queued run that may not start any more (its deployment is held, execution is off, or its step has a newer generation) ends
+/// here, unstarted, and its step waits again.
+///
+/// # Errors
+/// What the database refused; then nothing was leased.
+pub async fn lease_runs(
+    pool: &PgPool,
+    worker: WorkerId,
+    jigs: &[&str],
+    limit: u32,
+    lease: Duration,
+) -> Result<Vec<Leased>, StoreError> {
+    let mut transaction = pool.begin().await?;
+    share_apply(&mut transaction).await?;
+    let rows: Vec<LeaseRow> = sqlx::query_as(
+        "WITH RECURSIVE held AS (
+           SELECT id FROM deployment WHERE held_by IS NOT NULL
+           UNION SELECT d.id FROM deployment d JOIN held ON d.parent = held.id),
+         queued AS MATERIALIZED (
+           SELECT r.id, s.timeout_s,
+             h.enabled AND s.state = 'transition' AND s.generation = r.generation AND r.epoch = h.epoch
+               AND NOT r.cancel_requested AND l.deployment_id NOT IN (SELECT id FROM held) AS may_start
+           FROM run r JOIN step s ON s.id = r.step_id JOIN lane l ON l.id = r.lane_id JOIN jig j ON j.name = s.jig
+           CROSS JOIN head h
+           WHERE r.state = 'queued' AND j.class = ANY($2)
+             AND EXISTS (SELECT FROM worker w WHERE w.id = $1 AND w.phase = 'confirmed')
+           ORDER BY r.id LIMIT $3 FOR UPDATE OF r SKIP LOCKED),
+         leased AS (
+           UPDATE run r SET state = 'running', worker_id = $1, started_at = now(),
+             lease_until = now() + make_interval(secs => $4)
+           FROM queued q WHERE r.id = q.id AND q.may_start)
+         SELECT id, timeout_s, may_start FROM queued ORDER BY id",
+    )
+    .bind(worker.0)
+    .bind(jigs)
+    .bind(i64::from(limit))
+    .bind(lease.as_secs_f64())
+    .fetch_all(&mut *transaction)
+    .await?;
+    transaction.commit().await?;
+    let mut leased = Vec::with_capacity(rows.len());
+    for row in rows {
+        let run = RunId(row.id);
+        if row.may_start {
+            leased.push(Leased { run, timeout: Duration::from_secs(row.timeout_s.unsigned_abs().into()) });
+        } else if let Err(error) = end_unstarted(pool, run).await {
+            // The leases that were won must reach their worker; the janitor ends this one.
+            tracing::warn!(%run, %error, "a run that may not start could not be ended");
+        }
+    }
+    Ok(leased)
+}
+
+/// A run whose lease was renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renewed {
+    /// The attempt.
+    pub run: RunId,
+    /// Somebody wants it ended.
+    pub cancel: bool,
+}
+
+/// Renews the leases of a worker's runs in one statement. Runs that don't come back are no longer this worker's and are to be
+/// ended at once.
+///
+/// # Errors
+/// What the database refused; then nothing was renewed.
+pub async fn renew_runs(
+    pool: &PgPool,
+    worker: WorkerId,
+    runs: &[RunId],
+    lease: Duration,
+) -> Result<Vec<Renewed>, StoreError> {
+    let ids: Vec<i64> = runs.iter().map(|run| run.0).collect();
+    let rows: Vec<(i64, bool)> = sqlx::query_as(
+        "UPDATE run SET lease_until = now() + make_interval(secs => $3)
+         WHERE id = ANY($2) AND worker_id = $1 AND state = 'running'
+         RETURNING id, cancel_requested",
+    )
+    .bind(worker.0)
+    .bind(ids)
+    .bind(lease.as_secs_f64())
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(|(id, cancel)| Renewed { run: RunId(id), cancel }).collect())
+}

@@ -1,0 +1,499 @@
+//! How runs end, and what else moves steps between commits: finish, janitor, retry, cancel, nodes that die and come back.
+//!
+//! All of it is one shape: take APPLY, end the run's row, lock the step and what hangs on it, let the engine decide, write its
+//! answer, tell. A change that ends more steps than one transaction should is gone on with in the next ([`Outcome::more`]).
+
+use engine::anneal::{Change, Event as StepEvent, Outcome, Refused, Why};
+use engine::ids::{NodeId, RunId, StepId, TargetNo};
+use serde_json::{Map, Value};
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, append_events, notify, run_event};
+use super::locks::{share_apply, take_apply};
+use super::worker::WorkerId;
+use super::world::{decide, write};
+use crate::StoreError;
+
+/// Why a change of progress did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// It does not fit the step as it is.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// There is no such run, or it has ended.
+    #[error("run {0} is not open: it has ended, or never was")]
+    NotOpen(RunId),
+    /// There is no such node.
+    #[error("there is no node {0}")]
+    NoNode(NodeId),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<sqlx::Error> for ChangeError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunEnd {
+    /// Well. Secrets are masked in both.
+    Succeeded {
+        /// What it returned.
+        result: Map<String, Value>,
+        /// What of that is more than it was told ([`engine::data::wall`], taken against the input with its secrets resolved).
+        wall: Value,
+    },
+    /// It failed.
+    Failed {
+        /// One line for people, without secrets.
+        reason: String,
+    },
+    /// It had started and was not heard of again.
+    Lost {
+        /// One line for people.
+        reason: String,
+    },
+    /// It never started, and never will.
+    Unstarted,
+    /// It was stopped because somebody wanted it to.
+    Cancelled,
+}
+
+impl RunEnd {
+    fn outcome(&self) -> &'static str {
+        match self {
+            Self::Succeeded { .. } => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Lost { .. } => "lost",
+            Self::Unstarted => "unstarted",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    fn error(&self) -> Option<&str> {
+        match self {
+            Self::Failed { reason } | Self::Lost { reason } => Some(reason),
+            _ => None,
+        }
+    }
+
+    fn result(&self) -> Option<Value> {
+        match self {
+            Self::Succeeded { result, .. } => Some(Value::Object(result.clone())),
+            _ => None,
+        }
+    }
+
+    fn event(&self, generation: TargetNo, by: String) -> StepEvent {
+        match self {
+            Self::Succeeded { .. } => StepEvent::Succeeded { generation },
+            Self::Failed { reason } => StepEvent::Failed { generation, reason: reason.clone(), retry: true },
+            Self::Lost { .. } => StepEvent::Lost { generation },
+            Self::Unstarted => StepEvent::NeverStarted,
+            Self::Cancelled => StepEvent::Cancelled { by },
+        }
+    }
+}
+
+/// Whether a run's end counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finished {
+    /// Its step has moved.
+    Applied,
+    /// The run was over already; what it returned is kept with it and applied nowhere.
+    Late,
+}
+
+/// Who ends a run, and thereby which runs may be ended so.
+#[derive(Debug, Clone, Copy)]
+enum Ender {
+    /// The worker that has it.
+    Worker(WorkerId),
+    /// Whoever finds that it may not start.
+    Queue,
+    /// The janitor, once its lease is over.
+    Janitor,
+}
+
+#[derive(sqlx::FromRow)]
+struct EndedRow {
+    step_id: Uuid,
+    noderole_id: Uuid,
+    generation: i64,
+    log_bytes: i64,
+    cancelled_by: Option<String>,
+}
+
+const CANCELLED_BY: &str = "cancelled by ";
+
+/// Ends a worker's run and moves its step: one transaction.
+///
+/// # Errors
+/// What the database refused; then nothing has changed, and trying again is safe.
+pub async fn finish_run(pool: &PgPool, run: RunId, worker: WorkerId, end: &RunEnd) -> Result<Finished, StoreError> {
+    end_run(pool, run, Ender::Worker(worker), end).await
+}
+
+/// Ends a queued run that may not start; its step waits again.
+pub(super) async fn end_unstarted(pool: &PgPool, run: RunId) -> Result<Finished, StoreError> {
+    end_run(pool, run, Ender::Queue, &RunEnd::Unstarted).await
+}
+
+async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Result<Finished, StoreError> {
+    let mut transaction = pool.begin().await?;
+    share_apply(&mut transaction).await?;
+    let Some(row) = end_row(&mut transaction, run, ender, end).await? else {
+        if let Ender::Worker(worker) = ender {
+            keep_late(&mut transaction, run, worker, end).await?;
+            transaction.commit().await?;
+        }
+        return Ok(Finished::Late);
+    };
+    let step = StepId(row.step_id);
+    let by = row.cancelled_by.clone();
+    // A run that somebody wanted to end did not fail, however it went down; but what succeeded has succeeded.
+    let end = match (end, &by) {
+        (RunEnd::Succeeded { .. }, _) | (_, None) => end,
+        (_, Some(_)) => &RunEnd::Cancelled,
+    };
+    let event = end.event(TargetNo(row.generation), by.unwrap_or_else(|| "Gantry".to_owned()));
+    let outcome = match decide(&mut transaction, &Change::Step { step, event }, &[step]).await {
+        Ok(outcome) => outcome,
+        Err(ChangeError::Refused(refused)) => {
+            // Its step was taken out of its hands (its node died, say): the run ends, and that is all.
+            tracing::info!(%run, %refused, "a run ended that its step no longer waited for");
+            Outcome::default()
+        }
+        Err(ChangeError::Store(error)) => return Err(error),
+        Err(other) => return Err(StoreError::corrupt(format!("run {run}"), other)),
+    };
+    let mut events = write(&mut transaction, &outcome).await?;
+    if let RunEnd::Succeeded { result, wall } = end {
+        keep_result(&mut transaction, step, &outcome, result, wall).await?;
+    }
+    events.push(run_event(run.0, row.noderole_id, end.outcome(), row.log_bytes));
+    append_events(&mut transaction, &events).await?;
+    notify(&mut transaction, CHANNEL_TODO, "").await?;
+    transaction.commit().await?;
+    settle(pool, outcome.more).await?;
+    Ok(Finished::Applied)
+}
+
+async fn end_row(
+    transaction: &mut PgConnection,
+    run: RunId,
+    ender: Ender,
+    end: &RunEnd,
+) -> Result<Option<EndedRow>, StoreError> {
+    let (worker, which) = match ender {
+        Ender::Worker(worker) => (Some(worker.0), "worker"),
+        Ender::Queue => (None, "queue"),
+        Ender::Janitor => (None, "janitor"),
+    };
+    let row = sqlx::query_as(
+        "WITH open AS (
+           SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
+           FROM run r WHERE r.id = $1 AND r.ended_at IS NULL AND CASE $3
+             WHEN 'worker' THEN r.worker_id = $2 AND r.state = 'running'
+             WHEN 'queue' THEN r.state = 'queued'
+             ELSE r.lease_until < now() END
+           FOR UPDATE)
+         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), result = $6,
+           outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'cancelled' ELSE $4 END,
+           error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
+         FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id
+         WHERE r.id = open.id
+         RETURNING r.step_id, s.noderole_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
+    )
+    .bind(run.0)
+    .bind(worker)
+    .bind(which)
+    .bind(end.outcome())
+    .bind(end.error())
+    .bind(end.result())
+    .bind(CANCELLED_BY)
+    .fetch_optional(transaction)
+    .await?;
+    Ok(row)
+}
+
+async fn keep_late(
+    transaction: &mut PgConnection,
+    run: RunId,
+    worker: WorkerId,
+    end: &RunEnd,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE run SET outcome = 'late', result = coalesce($3, result), error = coalesce($4, error)
+         WHERE id = $1 AND worker_id = $2 AND state = 'ended' AND outcome = 'lost'",
+    )
+    .bind(run.0)
+    .bind(worker.0)
+    .bind(end.result())
+    .bind(end.error())
+    .execute(transaction)
+    .await?;
+    Ok(())
+}
+
+/// The result is kept for the step; the wall only when the result was applied.
+async fn keep_result(
+    transaction: &mut PgConnection,
+    step: StepId,
+    outcome: &Outcome,
+    result: &Map<String, Value>,
+    wall: &Value,
+) -> Result<(), StoreError> {
+    let applied = outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
+    sqlx::query("UPDATE step SET results = $2, wall = CASE WHEN $4 THEN $3 ELSE wall END WHERE id = $1")
+        .bind(step.0)
+        .bind(Value::Object(result.clone()))
+        .bind(wall)
+        .bind(applied)
+        .execute(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Goes on with what a batch left, one transaction each.
+async fn settle(pool: &PgPool, mut more: Vec<StepId>) -> Result<(), StoreError> {
+    while !more.is_empty() {
+        let change = Change::Settle { steps: more.clone() };
+        let changed = change_steps(pool, &change, &more).await;
+        more = match changed {
+            Ok(outcome) => outcome.more,
+            Err(ChangeError::Store(error)) => return Err(error),
+            Err(other) => return Err(StoreError::corrupt("step", other)),
+        };
+    }
+    Ok(())
+}
+
+/// A change of progress by itself: one transaction.
+async fn change_steps(pool: &PgPool, change: &Change, ahead: &[StepId]) -> Result<Outcome, ChangeError> {
+    let mut transaction = pool.begin().await?;
+    share_apply(&mut transaction).await?;
+    let outcome = apply_change(&mut transaction, change, ahead).await?;
+    transaction.commit().await?;
+    Ok(outcome)
+}
+
+/// The same within a transaction that has taken APPLY.
+async fn apply_change(
+    transaction: &mut PgConnection,
+    change: &Change,
+    ahead: &[StepId],
+) -> Result<Outcome, ChangeError> {
+    let outcome = decide(transaction, change, ahead).await?;
+    let events = write(transaction, &outcome).await?;
+    append_events(transaction, &events).await?;
+    notify(transaction, CHANNEL_TODO, "").await?;
+    Ok(outcome)
+}
+
+/// Settles steps that a crash between two batches left TODO although they need no run. Gives how many steps moved.
+///
+/// # Errors
+/// What the database refused.
+pub async fn settle_leftovers(pool: &PgPool) -> Result<usize, StoreError> {
+    let left: Vec<(Uuid,)> = sqlx::query_as(
+        "SELECT id FROM step WHERE state = 'todo' AND (instant OR skipped IS NOT NULL
+           OR (applied_generation = generation AND (destructive OR cause IS NULL)))
+         ORDER BY rank, id LIMIT 1000",
+    )
+    .fetch_all(pool)
+    .await?;
+    let left: Vec<StepId> = left.into_iter().map(|(id,)| StepId(id)).collect();
+    let count = left.len();
+    settle(pool, left).await?;
+    Ok(count)
+}
+
+/// A person wants an ERROR step tried again.
+///
+/// # Errors
+/// [`ChangeError::Refused`] when the step is in another state; with what to do instead.
+pub async fn retry_step(pool: &PgPool, step: StepId) -> Result<(), ChangeError> {
+    let event = StepEvent::Retry { why: Why::Retry };
+    change_steps(pool, &Change::Step { step, event }, &[step]).await.map(|_| ())
+}
+
+/// A step is to run again at its present generation, for a reason that is progress: drift, a hook, data that it sees.
+///
+/// # Errors
+/// [`ChangeError::Refused`] when it is destructive and done.
+pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), ChangeError> {
+    let generation: Option<(i64,)> =
+        sqlx::query_as("SELECT generation FROM step WHERE id = $1").bind(step.0).fetch_optional(pool).await?;
+    let Some((generation,)) = generation else {
+        return Err(StoreError::corrupt(format!("step {step}"), "it is not there").into());
+    };
+    let event = StepEvent::Rerun { generation: TargetNo(generation), why };
+    change_steps(pool, &Change::Step { step, event }, &[step]).await.map(|_| ())
+}
+
+/// Stops a run: a queued one at once, a running one as soon as its worker hears of it (or its lease is over).
+///
+/// # Errors
+/// [`ChangeError::NotOpen`] when there is nothing to stop.
+pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), ChangeError> {
+    let mut transaction = pool.begin().await?;
+    share_apply(&mut transaction).await?;
+    let open: Option<(String,)> = sqlx::query_as(
+        "UPDATE run SET cancel_requested = true, error = $2 || $3 WHERE id = $1 AND ended_at IS NULL RETURNING state",
+    )
+    .bind(run.0)
+    .bind(CANCELLED_BY)
+    .bind(by)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let Some((state,)) = open else {
+        return Err(ChangeError::NotOpen(run));
+    };
+    notify(&mut transaction, CHANNEL_CANCEL, &run.to_string()).await?;
+    transaction.commit().await?;
+    if state == "queued" {
+        // Leased meanwhile: then its worker hears of it.
+        end_run(pool, run, Ender::Queue, &RunEnd::Cancelled).await?;
+    }
+    Ok(())
+}
+
+/// A run whose lease is over.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct OverdueRun {
+    /// The attempt.
+    pub run: i64,
+    /// Of which step.
+    pub step: Uuid,
+    /// Its epoch.
+    pub epoch: i64,
+    /// Whether a worker ever had it.
+    pub leased: bool,
+    /// Whether its step loses data, so that only a proof lets it run again.
+    pub destructive: bool,
+    /// The class of its jig.
+    pub jig: String,
+    /// Whether the run is on its node, and so in its ledger.
+    pub on_node: bool,
+    /// How to reach the node.
+    pub connection: Value,
+}
+
+/// Runs whose leases are over, at most `limit`, oldest first.
+///
+/// # Errors
+/// What the database refused.
+pub async fn overdue_runs(pool: &PgPool, limit: u32) -> Result<Vec<OverdueRun>, StoreError> {
+    let rows = sqlx::query_as(
+        "SELECT r.id AS run, r.step_id AS step, r.epoch, r.state = 'running' AS leased, s.destructive, j.class AS jig,
+           s.place = 'on' AND NOT n.phantom AS on_node,
+           jsonb_build_object('transport', n.transport) || n.connection AS connection
+         FROM run r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig JOIN node n ON n.id = r.node_id
+         WHERE r.ended_at IS NULL AND r.lease_until < now()
+         ORDER BY r.lease_until LIMIT $1 FOR UPDATE OF r SKIP LOCKED",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    Ok(rows)
+}
+
+/// Ends one overdue run. `never_started`: it was only queued, or its node's ledger proves that it never ran (and now never will).
+///
+/// # Errors
+/// What the database refused; then nothing has changed.
+pub async fn end_overdue_run(pool: &PgPool, run: RunId, never_started: bool) -> Result<Finished, StoreError> {
+    let end = match never_started {
+        true => RunEnd::Unstarted,
+        false => RunEnd::Lost { reason: "its worker was not heard of until its lease was over".to_owned() },
+    };
+    end_run(pool, run, Ender::Janitor, &end).await
+}
+
+/// Ends all overdue runs without asking any node. Gives them.
+///
+/// # Errors
+/// What the database refused; runs ended before that stay ended.
+pub async fn end_overdue_runs(pool: &PgPool) -> Result<Vec<RunId>, StoreError> {
+    let mut ended = Vec::new();
+    for overdue in overdue_runs(pool, 100).await? {
+        let run = RunId(overdue.run);
+        if end_overdue_run(pool, run, !overdue.leased).await? == Finished::Applied {
+            ended.push(run);
+        }
+    }
+    Ok(ended)
+}
+
+/// Notes that a node answers, or does not. What its death means for its steps happens in the same transaction; runs that were on
+/// it end as lost, and their workers find out by their next renewal. Gives whether anything changed.
+///
+/// # Errors
+/// [`ChangeError::NoNode`].
+pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<bool, ChangeError> {
+    let mut transaction = pool.begin().await?;
+    take_apply(&mut transaction).await?;
+    let was: Option<(bool, bool)> = sqlx::query_as("SELECT alive, phantom FROM node WHERE id = $1 FOR UPDATE")
+        .bind(node.0)
+        .fetch_optional(&mut *transaction)
+        .await?;
+    match was {
+        None => return Err(ChangeError::NoNode(node)),
+        Some((was, phantom)) if was == alive || phantom => return Ok(false),
+        Some(_) => {}
+    }
+    if !alive {
+        end_queued_on(&mut transaction, node).await?;
+    }
+    // Steps are locked by their transition before the node's trigger touches them, in the one order.
+    let change = if alive { Change::NodeUp { node } } else { Change::NodeDown { node } };
+    let outcome = apply_change(&mut transaction, &change, &[]).await?;
+    sqlx::query(
+        "UPDATE node SET alive = $2, alive_since = now(), last_seen_at = CASE WHEN $2 THEN now() ELSE last_seen_at END
+         WHERE id = $1",
+    )
+    .bind(node.0)
+    .bind(alive)
+    .execute(&mut *transaction)
+    .await?;
+    end_outdated(&mut transaction, &outcome).await?;
+    transaction.commit().await?;
+    settle(pool, outcome.more).await?;
+    Ok(true)
+}
+
+async fn end_queued_on(transaction: &mut PgConnection, node: NodeId) -> Result<(), ChangeError> {
+    let queued: Vec<(Uuid,)> = sqlx::query_as(
+        "UPDATE run SET state = 'ended', outcome = 'unstarted', ended_at = now(), error = 'its node died'
+         WHERE node_id = $1 AND state = 'queued' RETURNING step_id",
+    )
+    .bind(node.0)
+    .fetch_all(&mut *transaction)
+    .await?;
+    for (step,) in queued {
+        let step = StepId(step);
+        apply_change(transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
+    }
+    Ok(())
+}
+
+async fn end_outdated(transaction: &mut PgConnection, outcome: &Outcome) -> Result<(), StoreError> {
+    let steps: Vec<Uuid> = outcome.outdated.iter().map(|step| step.0).collect();
+    let ended: Vec<(i64, Uuid, i64)> = sqlx::query_as(
+        "UPDATE run r SET state = 'ended', outcome = 'lost', ended_at = now(), error = 'its node died'
+         FROM step s WHERE s.id = r.step_id AND r.step_id = ANY($1) AND r.ended_at IS NULL
+         RETURNING r.id, s.noderole_id, r.log_bytes",
+    )
+    .bind(steps)
+    .fetch_all(&mut *transaction)
+    .await?;
+    let events: Vec<_> =
+        ended.into_iter().map(|(run, noderole, log_bytes)| run_event(run, noderole, "lost", log_bytes)).collect();
+    append_events(transaction, &events).await
+}

@@ -1,0 +1,247 @@
+//! Steps between rows and the engine: loads and locks what a change needs, writes what it answers.
+//!
+//! Which steps a change needs depends on states, and states move until their rows are locked. So: lock what is known to be needed,
+//! ask the engine, and where it lacks something, let the locks go (by a savepoint) and lock more. All locks of one round are taken
+//! in one statement in the order (rank, id), so two changes can't wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::anneal::{Cause, Change, Child, Missing, Outcome, Progress, Step, StepState, Stop, World, apply};
+use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
+use engine::cluster::EdgeKind;
+use engine::ids::{NodeId, StepId, TargetNo};
+use sqlx::{Acquire, PgConnection};
+use uuid::Uuid;
+
+use super::ChangeError;
+use super::event::{Event, step_event};
+use crate::StoreError;
+
+/// A chain longer than this, hop by hop, is no graph that planning makes.
+const MAX_ROUNDS: usize = 100_000;
+
+#[derive(sqlx::FromRow)]
+struct StepRow {
+    id: Uuid,
+    node_id: Uuid,
+    rank: i32,
+    destructive: bool,
+    instant: bool,
+    skipped: bool,
+    needs: String,
+    retries: i32,
+    backoff_s: i32,
+    join_kind: String,
+    join_n: Option<i32>,
+    join_after: String,
+    state: String,
+    pending: i32,
+    satisfied: i32,
+    generation: i64,
+    applied_generation: i64,
+    failures: i32,
+    cause: Option<String>,
+    error: Option<String>,
+    node_up: bool,
+}
+
+impl StepRow {
+    fn into_step(self) -> Result<Step, StoreError> {
+        let what = || format!("step {}", self.id);
+        let state: StepState = self.state.parse().map_err(|e| StoreError::corrupt(what(), e))?;
+        let cause = self.cause.as_deref().map(str::parse::<Cause>).transpose();
+        let need = match (self.join_kind.as_str(), self.join_n) {
+            ("all", _) => JoinNeed::All,
+            ("any", _) => JoinNeed::Any,
+            (_, Some(n)) => JoinNeed::AtLeast(n.unsigned_abs()),
+            _ => return Err(StoreError::corrupt(what(), "its join has no number")),
+        };
+        let after = if self.join_after == "end" { JoinAfter::End } else { JoinAfter::Success };
+        let needs = match self.needs.as_str() {
+            "dead" => Needs::Dead,
+            "any" => Needs::Any,
+            _ => Needs::Alive,
+        };
+        Ok(Step {
+            id: StepId(self.id),
+            node: NodeId(self.node_id),
+            rank: self.rank.unsigned_abs(),
+            join: Join { need, after },
+            destructive: self.destructive,
+            instant: self.instant,
+            skipped: self.skipped,
+            needs,
+            retries: self.retries.unsigned_abs(),
+            backoff: self.backoff_s.unsigned_abs(),
+            progress: Progress {
+                state,
+                pending: self.pending.unsigned_abs(),
+                satisfied: self.satisfied.unsigned_abs(),
+                generation: TargetNo(self.generation),
+                applied: (self.applied_generation > 0).then_some(TargetNo(self.applied_generation)),
+                failures: self.failures.unsigned_abs(),
+                cause: cause.map_err(|e| StoreError::corrupt(what(), e))?,
+                error: self.error,
+                node_up: self.node_up,
+            },
+        })
+    }
+}
+
+/// Asks the engine for a change's outcome, with everything that it touches locked until the transaction ends.
+pub(super) async fn decide(
+    transaction: &mut PgConnection,
+    change: &Change,
+    ahead: &[StepId],
+) -> Result<Outcome, ChangeError> {
+    let mut wanted = Wanted::ahead(transaction, ahead).await?;
+    for _ in 0..MAX_ROUNDS {
+        let mut round = transaction.begin().await.map_err(StoreError::from)?;
+        let world = wanted.lock(&mut round).await?;
+        match apply(&world, change) {
+            Ok(outcome) => {
+                round.commit().await.map_err(StoreError::from)?;
+                return Ok(outcome);
+            }
+            Err(Stop::Missing(missing)) => {
+                round.rollback().await.map_err(StoreError::from)?;
+                wanted.add(missing);
+            }
+            Err(Stop::Refused(refused)) => return Err(refused.into()),
+            Err(Stop::Broken(broken)) => return Err(StoreError::corrupt("step", broken).into()),
+        }
+    }
+    Err(StoreError::corrupt("edge", "a change reaches further than any graph is deep").into())
+}
+
+#[derive(Default)]
+struct Wanted {
+    steps: BTreeSet<Uuid>,
+    children_of: BTreeSet<Uuid>,
+    nodes: BTreeSet<Uuid>,
+}
+
+impl Wanted {
+    /// These steps, their children, and what is reached through instants: edges change only in a commit.
+    async fn ahead(on: &mut PgConnection, steps: &[StepId]) -> Result<Self, StoreError> {
+        let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
+        let parents: Vec<(Uuid,)> = sqlx::query_as(
+            "WITH RECURSIVE passed AS (
+               SELECT id FROM unnest($1::uuid[]) AS s (id)
+               UNION
+               SELECT s.id FROM passed p JOIN edge e ON e.parent = p.id JOIN step s ON s.id = e.child
+               WHERE s.instant OR s.skipped IS NOT NULL)
+             SELECT id FROM passed",
+        )
+        .bind(&ids)
+        .fetch_all(&mut *on)
+        .await?;
+        let children_of: BTreeSet<Uuid> = parents.into_iter().map(|(id,)| id).collect();
+        let list: Vec<Uuid> = children_of.iter().copied().collect();
+        let children: Vec<(Uuid,)> =
+            sqlx::query_as("SELECT DISTINCT child FROM edge WHERE parent = ANY($1)").bind(list).fetch_all(on).await?;
+        let mut steps: BTreeSet<Uuid> = children.into_iter().map(|(id,)| id).collect();
+        steps.extend(&children_of);
+        Ok(Self { steps, children_of, nodes: BTreeSet::new() })
+    }
+
+    fn add(&mut self, missing: Missing) {
+        self.steps.extend(missing.steps.iter().map(|step| step.0));
+        // Whoever needs a list of children needs those children next.
+        self.children_of.extend(missing.children_of.iter().map(|step| step.0));
+        self.nodes.extend(missing.on_nodes.iter().map(|node| node.0));
+    }
+
+    async fn lock(&mut self, on: &mut PgConnection) -> Result<World, StoreError> {
+        let mut world = World::default();
+        for node in &self.nodes {
+            let steps: Vec<(Uuid,)> =
+                sqlx::query_as("SELECT id FROM step WHERE node_id = $1").bind(node).fetch_all(&mut *on).await?;
+            self.steps.extend(steps.iter().map(|(id,)| *id));
+            world.on_node.insert(NodeId(*node), steps.into_iter().map(|(id,)| StepId(id)).collect());
+        }
+        let of: Vec<Uuid> = self.children_of.iter().copied().collect();
+        let edges: Vec<(Uuid, Uuid, String)> =
+            sqlx::query_as("SELECT parent, child, kind FROM edge WHERE parent = ANY($1)")
+                .bind(of)
+                .fetch_all(&mut *on)
+                .await?;
+        for parent in &self.children_of {
+            world.children.insert(StepId(*parent), Vec::new());
+        }
+        for (parent, child, kind) in edges {
+            let kind = match kind.as_str() {
+                "soft" => EdgeKind::Soft,
+                "order_only" => EdgeKind::OrderOnly,
+                _ => EdgeKind::Hard,
+            };
+            self.steps.insert(child);
+            world.children.entry(StepId(parent)).or_default().push(Child { step: StepId(child), kind });
+        }
+        let ids: Vec<Uuid> = self.steps.iter().copied().collect();
+        let rows: Vec<StepRow> = sqlx::query_as(
+            "SELECT id, node_id, rank, destructive, instant, skipped IS NOT NULL AS skipped, needs, retries, backoff_s,
+               join_kind, join_n, join_after, state, pending, satisfied, generation, applied_generation, failures,
+               cause, error, node_up
+             FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE",
+        )
+        .bind(ids)
+        .fetch_all(on)
+        .await?;
+        for row in rows {
+            let step = row.into_step()?;
+            world.steps.insert(step.id, step);
+        }
+        Ok(world)
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct Moved {
+    noderole_id: Uuid,
+    deployment_id: Uuid,
+    state: String,
+    moved: bool,
+}
+
+/// Writes an outcome's deltas; gives the events that tell of it.
+pub(super) async fn write(transaction: &mut PgConnection, outcome: &Outcome) -> Result<Vec<Event>, StoreError> {
+    let deltas = &outcome.deltas;
+    if deltas.is_empty() {
+        return Ok(Vec::new());
+    }
+    fn column<'d, T>(outcome: &'d Outcome, of: impl Fn(&'d engine::anneal::Delta) -> T) -> Vec<T> {
+        outcome.deltas.iter().map(of).collect()
+    }
+    let rows: Vec<Moved> = sqlx::query_as(
+        "UPDATE step s SET state = d.state, pending = d.pending, satisfied = d.satisfied,
+           applied_generation = d.applied, failures = d.failures, cause = d.cause, error = d.error, node_up = d.node_up,
+           since = CASE WHEN d.state = d.was THEN s.since ELSE now() END,
+           not_before = CASE WHEN d.wait IS NULL THEN s.not_before ELSE now() + make_interval(secs => d.wait) END
+         FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::int[], $6::bigint[], $7::int[], $8::text[],
+             $9::text[], $10::bool[], $11::float8[])
+           AS d (id, was, state, pending, satisfied, applied, failures, cause, error, node_up, wait)
+         JOIN step old ON old.id = d.id JOIN noderole n ON n.id = old.noderole_id
+         WHERE s.id = d.id
+         RETURNING s.noderole_id, n.deployment_id, s.state, d.state <> d.was AS moved",
+    )
+    .bind(column(outcome, |d| d.step.0))
+    .bind(column(outcome, |d| d.was.as_str()))
+    .bind(column(outcome, |d| d.now.state.as_str()))
+    .bind(column(outcome, |d| d.now.pending.cast_signed()))
+    .bind(column(outcome, |d| d.now.satisfied.cast_signed()))
+    .bind(column(outcome, |d| d.now.applied.map_or(0, |applied| applied.0)))
+    .bind(column(outcome, |d| d.now.failures.cast_signed()))
+    .bind(column(outcome, |d| d.now.cause.map(|cause| cause.to_string())))
+    .bind(column(outcome, |d| d.now.error.as_deref()))
+    .bind(column(outcome, |d| d.now.node_up))
+    .bind(column(outcome, |d| d.not_before.map(|wait| wait.as_secs_f64())))
+    .fetch_all(transaction)
+    .await?;
+    let moved: BTreeMap<Uuid, Event> = rows
+        .into_iter()
+        .filter(|row| row.moved)
+        .map(|row| (row.noderole_id, step_event(row.deployment_id, row.noderole_id, &row.state)))
+        .collect();
+    Ok(moved.into_values().collect())
+}
