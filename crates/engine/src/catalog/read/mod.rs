@@ -25,9 +25,6 @@ mod link;
 mod scripts;
 mod yaml;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
 
 pub use finding::{At, Finding, Findings, Severity};

@@ -524,7 +524,7 @@ mod tests {
         assert_eq!(complaint("? [a]\n: b\n"), "1:3: a key is text, not a list");
         assert_eq!(
             complaint("a: !ruby/object {}"),
-            "1:17: the tag \"!ruby/object\" has no meaning in a barclamp"
+            "1:4: the tag \"!ruby/object\" has no meaning in a barclamp"
         );
         assert_eq!(complaint("a: &x [*x]"), "1:8: an alias stands inside what it stands for");
         assert_eq!(

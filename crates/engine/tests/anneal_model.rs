@@ -1,0 +1,872 @@
+//! The annealer against a model: random graphs, random interleavings of everything that can happen, and after each event every
+//! invariant that the module promises, checked by code that shares nothing with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use engine::anneal::{
+    AdmissionView, BATCH, BudgetId, BudgetView, Change, Child, Committed, DeploymentView, Event, LaneKey, LaneView,
+    Limits, Missing, Moment, NodeView, OpenRun, Outcome, Progress, Refused, Step, StepState, StepView, Stop, Why,
+    World, admit, apply, why_not,
+};
+use engine::catalog::{Join, JoinAfter, JoinNeed, LaneMode, Needs, OnError};
+use engine::cluster::EdgeKind;
+use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId, TargetNo};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const NODES: usize = 3;
+const LANES: [(&str, Option<u32>, LaneMode); 3] = [
+    ("free", None, LaneMode::Rolling),
+    ("one-by-one", Some(1), LaneMode::Rolling),
+    ("pairs", Some(2), LaneMode::Chunk),
+];
+const LIMITS: Limits = Limits { running: 4, batch: 3 };
+const BUDGET: BudgetId = BudgetId(1);
+
+/// A step as the strategy draws it; `parents` are drawn among the steps before it.
+#[derive(Debug, Clone)]
+struct Drawn {
+    node: usize,
+    lane: usize,
+    parents: Vec<(usize, EdgeKind)>,
+    need: JoinNeed,
+    after: JoinAfter,
+    destructive: bool,
+    instant: bool,
+    needs: Needs,
+    exclusive: bool,
+    freezes: bool,
+    budget: bool,
+    retries: u32,
+    late: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Claim,
+    Succeed(usize),
+    Fail(usize, bool),
+    Lose(usize),
+    NeverStarted(usize),
+    Cancel(usize),
+    Retry(usize),
+    Drift(usize),
+    Commit(Vec<usize>),
+    Skip(usize),
+    Grow,
+    NodeDown(usize),
+    NodeUp(usize),
+    Wait,
+}
+
+fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
+    let kind = prop_oneof![5 => Just(EdgeKind::Hard), 2 => Just(EdgeKind::Soft), 2 => Just(EdgeKind::OrderOnly)];
+    let parents = proptest::collection::btree_map(0..index.max(1), kind, 0..=index.min(4));
+    let need =
+        prop_oneof![4 => Just(JoinNeed::All), 1 => Just(JoinNeed::Any), 1 => (1..3u32).prop_map(JoinNeed::AtLeast)];
+    let after = prop_oneof![4 => Just(JoinAfter::Success), 1 => Just(JoinAfter::End)];
+    let needs = prop_oneof![6 => Just(Needs::Alive), 1 => Just(Needs::Any)];
+    let flags = (
+        proptest::bool::weighted(0.15),
+        proptest::bool::weighted(0.25),
+        proptest::bool::weighted(0.8),
+        proptest::bool::weighted(0.1),
+        proptest::bool::weighted(0.3),
+        proptest::bool::weighted(0.15),
+    );
+    (0..NODES, 0..LANES.len(), parents, need, after, needs, 0..3u32, flags).prop_map(
+        move |(
+            node,
+            lane,
+            parents,
+            need,
+            after,
+            needs,
+            retries,
+            (destructive, instant, exclusive, freezes, budget, late),
+        )| {
+            let parents: Vec<_> = parents.into_iter().filter(|(parent, _)| *parent < index).collect();
+            let counting = parents.iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count() as u32;
+            let need = match need {
+                JoinNeed::AtLeast(_) if counting == 0 => JoinNeed::All,
+                JoinNeed::AtLeast(n) => JoinNeed::AtLeast(n.min(counting)),
+                need => need,
+            };
+            Drawn {
+                node,
+                lane,
+                parents,
+                need,
+                after,
+                destructive,
+                instant,
+                needs,
+                exclusive,
+                freezes,
+                budget,
+                retries,
+                late,
+            }
+        },
+    )
+}
+
+fn graph() -> impl Strategy<Value = Vec<Drawn>> {
+    (2..13usize).prop_flat_map(|n| (0..n).map(drawn).collect::<Vec<_>>())
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let which = 0..64usize;
+    prop_oneof![
+        8 => Just(Op::Claim),
+        8 => which.clone().prop_map(Op::Succeed),
+        4 => (which.clone(), any::<bool>()).prop_map(|(n, retry)| Op::Fail(n, retry)),
+        1 => which.clone().prop_map(Op::Lose),
+        1 => which.clone().prop_map(Op::NeverStarted),
+        1 => which.clone().prop_map(Op::Cancel),
+        3 => which.clone().prop_map(Op::Retry),
+        1 => which.clone().prop_map(Op::Drift),
+        2 => proptest::collection::vec(which.clone(), 1..4).prop_map(Op::Commit),
+        1 => which.clone().prop_map(Op::Skip),
+        1 => Just(Op::Grow),
+        1 => (0..NODES).prop_map(Op::NodeDown),
+        2 => (0..NODES).prop_map(Op::NodeUp),
+        1 => Just(Op::Wait),
+    ]
+}
+
+/// Ids whose order has nothing to do with the order of the graph.
+fn step_id(index: usize) -> StepId {
+    StepId(Uuid::from_u128(((index as u128 + 1) * 37) % 101 + 1))
+}
+
+fn node_id(index: usize) -> NodeId {
+    NodeId(Uuid::from_u128(1_000 + index as u128))
+}
+
+fn lane_key(index: usize) -> LaneKey {
+    LaneKey { deployment: DeploymentId(Uuid::from_u128(1)), name: LaneName::parse(LANES[index].0).unwrap() }
+}
+
+struct Run {
+    generation: TargetNo,
+    node: NodeId,
+    exclusive: bool,
+}
+
+/// A cluster that runs: the part of the database, the claim and the workers.
+struct Cluster {
+    drawn: Vec<Drawn>,
+    born: BTreeSet<usize>,
+    world: World,
+    target: i64,
+    now: i64,
+    not_before: BTreeMap<StepId, i64>,
+    since: BTreeMap<StepId, i64>,
+    up: [bool; NODES],
+    runs: BTreeMap<StepId, Run>,
+    /// Destructive steps of which nobody knows whether they were done.
+    uncertain: BTreeSet<StepId>,
+    /// (step, generation) of every applied result of a destructive step.
+    destroyed: BTreeSet<(StepId, TargetNo)>,
+}
+
+impl Cluster {
+    fn new(drawn: Vec<Drawn>) -> Self {
+        let mut cluster = Self {
+            born: BTreeSet::new(),
+            world: World::default(),
+            target: 1,
+            now: 0,
+            not_before: BTreeMap::new(),
+            since: BTreeMap::new(),
+            up: [true; NODES],
+            runs: BTreeMap::new(),
+            uncertain: BTreeSet::new(),
+            destroyed: BTreeSet::new(),
+            drawn,
+        };
+        cluster.world.on_node = (0..NODES).map(|node| (node_id(node), Vec::new())).collect();
+        let early: Vec<usize> = (0..cluster.drawn.len()).filter(|i| !cluster.drawn[*i].late).collect();
+        cluster.grow(&early);
+        cluster
+    }
+
+    fn parents(&self, index: usize) -> Vec<(StepId, EdgeKind)> {
+        let born = self.drawn[index].parents.iter().filter(|(parent, _)| self.born.contains(parent));
+        born.map(|(parent, kind)| (step_id(*parent), *kind)).collect()
+    }
+
+    fn children(&self, index: usize) -> Vec<(usize, EdgeKind)> {
+        let edges =
+            |child: usize| self.drawn[child].parents.iter().filter(|(p, _)| *p == index).map(move |(_, k)| (child, *k));
+        self.born.iter().flat_map(|child| edges(*child)).collect()
+    }
+
+    /// A join may ask for more than the parents that are there while some are not born.
+    fn join(&self, index: usize) -> Join {
+        let counting = self.parents(index).iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count() as u32;
+        let need = match self.drawn[index].need {
+            JoinNeed::AtLeast(n) => JoinNeed::AtLeast(n.min(counting).max(1)),
+            need => need,
+        };
+        let need = if counting == 0 { JoinNeed::All } else { need };
+        Join { need, after: self.drawn[index].after }
+    }
+
+    fn rank(&self, index: usize) -> u32 {
+        self.drawn[index].parents.iter().map(|(parent, _)| self.rank(*parent) + 1).max().unwrap_or(0)
+    }
+
+    /// A commit that makes steps; edges to and from those that are there already come with them.
+    fn grow(&mut self, new: &[usize]) {
+        self.target += 1;
+        self.born.extend(new);
+        for index in new {
+            let drawn = &self.drawn[*index];
+            let step = Step {
+                id: step_id(*index),
+                node: node_id(drawn.node),
+                rank: self.rank(*index),
+                join: Join::default(),
+                destructive: drawn.destructive,
+                instant: drawn.instant,
+                skipped: false,
+                needs: drawn.needs,
+                retries: drawn.retries,
+                backoff: 5,
+                progress: Progress::new(TargetNo(self.target), self.up[drawn.node]),
+            };
+            self.world.on_node.entry(step.node).or_default().push(step.id);
+            self.world.steps.insert(step.id, step);
+        }
+        let mut changed: BTreeSet<usize> = new.iter().copied().collect();
+        for index in new {
+            changed.extend(self.children(*index).into_iter().map(|(child, _)| child));
+        }
+        for index in self.born.clone() {
+            let children = self.children(index).into_iter().map(|(child, kind)| Child { step: step_id(child), kind });
+            self.world.children.insert(step_id(index), children.collect());
+        }
+        let committed = changed.into_iter().map(|index| {
+            let id = step_id(index);
+            let join = self.join(index);
+            self.world.steps.get_mut(&id).unwrap().join = join;
+            Committed { step: id, rerun: None, parents: Some(self.parents(index)) }
+        });
+        let change = Change::Commit(committed.collect());
+        self.change(&change).unwrap();
+    }
+
+    fn state(&self, id: StepId) -> StepState {
+        self.world.steps[&id].progress.state
+    }
+
+    fn in_state(&self, state: StepState) -> Vec<StepId> {
+        self.world.steps.values().filter(|s| s.progress.state == state).map(|s| s.id).collect()
+    }
+
+    fn pick(&self, state: StepState, n: usize) -> Option<StepId> {
+        let steps = self.in_state(state);
+        (!steps.is_empty()).then(|| steps[n % steps.len()])
+    }
+
+    /// Applies a change as the store does, checks what it did, and settles what a batch left.
+    fn change(&mut self, change: &Change) -> Result<(), Refused> {
+        let outcome = match apply(&self.world, change) {
+            Ok(outcome) => outcome,
+            Err(Stop::Refused(refused)) => return Err(refused),
+            Err(other) => panic!("{change:?}: {other:?}"),
+        };
+        assert_eq!(apply(&self.world, change).as_ref(), Ok(&outcome), "the same change, the same outcome");
+        self.check_found_step_by_step(change, &outcome);
+        let before = self.world.clone();
+        self.world.take(&outcome);
+        for delta in &outcome.deltas {
+            if delta.was != delta.now.state {
+                self.since.insert(delta.step, self.now);
+            }
+            if let Some(wait) = delta.not_before {
+                self.not_before.insert(delta.step, self.now + wait.as_micros() as i64);
+            }
+        }
+        for id in &outcome.outdated {
+            let run = self.runs.remove(id);
+            assert!(run.is_some(), "only open attempts are outdated");
+            if self.world.steps[id].destructive {
+                self.uncertain.insert(*id);
+            }
+        }
+        self.check_reach(change, &before, &outcome);
+        self.check_invariants();
+        if !outcome.more.is_empty() {
+            return self.change(&Change::Settle { steps: outcome.more });
+        }
+        Ok(())
+    }
+
+    /// From nothing but the change itself, loading what is asked for: the same outcome, and nothing loaded that is not near.
+    fn check_found_step_by_step(&self, change: &Change, whole: &Outcome) {
+        let mut near = World::default();
+        let mut asked = Missing::default();
+        for _ in 0..=2 * self.world.steps.len() + 2 {
+            match apply(&near, change) {
+                Ok(found) => {
+                    assert_eq!(&found, whole);
+                    return self.check_cost(change, whole, &asked);
+                }
+                Err(Stop::Missing(missing)) => {
+                    assert!(!missing.is_empty());
+                    let known = |id: &StepId| near.steps.contains_key(id);
+                    assert!(!missing.steps.iter().any(known), "asked for what was there");
+                    for id in &missing.steps {
+                        near.steps.insert(*id, self.world.steps[id].clone());
+                    }
+                    for id in &missing.children_of {
+                        let mut children = self.world.children[id].clone();
+                        children.reverse();
+                        assert!(near.children.insert(*id, children).is_none(), "asked for what was there");
+                    }
+                    for node in &missing.on_nodes {
+                        near.on_node.insert(*node, self.world.on_node.get(node).cloned().unwrap_or_default());
+                    }
+                    asked.steps.extend(missing.steps);
+                    asked.children_of.extend(missing.children_of);
+                }
+                Err(other) => panic!("{change:?}: {other:?}"),
+            }
+        }
+        panic!("loading does not end: {change:?}");
+    }
+
+    /// What was asked for: what the change names, the children of what moved, and of blocked instants below an error.
+    ///
+    /// Not for commits: with parents still to be loaded, a first round may look at a child too many.
+    fn check_cost(&self, change: &Change, outcome: &Outcome, asked: &Missing) {
+        if matches!(change, Change::Commit(_)) {
+            return;
+        }
+        let moved: BTreeSet<StepId> =
+            outcome.deltas.iter().filter(|d| d.was != d.now.state).map(|delta| delta.step).collect();
+        let passes = |id: &StepId| {
+            let step = &self.world.steps[id];
+            moved.contains(id) || ((step.instant || step.skipped) && step.progress.state == StepState::Blocked)
+        };
+        for id in &asked.children_of {
+            assert!(passes(id), "children of {id} were asked for, and it did not move");
+        }
+        let mut allowed = self.named(change);
+        for id in &asked.children_of {
+            allowed.extend(self.world.children[id].iter().map(|child| child.step));
+        }
+        assert!(asked.steps.is_subset(&allowed), "{change:?} reached too far");
+    }
+
+    fn named(&self, change: &Change) -> BTreeSet<StepId> {
+        match change {
+            Change::Step { step, .. } => [*step].into(),
+            Change::NodeDown { node } | Change::NodeUp { node } => {
+                self.world.on_node.get(node).into_iter().flatten().copied().collect()
+            }
+            Change::Settle { steps } => steps.iter().copied().collect(),
+            Change::Commit(steps) => {
+                let parents = steps.iter().flat_map(|c| c.parents.iter().flatten().map(|(parent, _)| *parent));
+                steps.iter().map(|c| c.step).chain(parents).collect()
+            }
+        }
+    }
+
+    /// A changed step is named by the change, or has a parent that moved; results and ACTIVE states go only as the rules say.
+    fn check_reach(&self, change: &Change, before: &World, outcome: &Outcome) {
+        let named = self.named(change);
+        let changed: Vec<_> = outcome.deltas.iter().map(|d| (d.rank, d.step)).collect();
+        assert!(changed.is_sorted() && changed.windows(2).all(|pair| pair[0] != pair[1]));
+        let moved: BTreeSet<StepId> = outcome.deltas.iter().filter(|d| d.was != d.now.state).map(|d| d.step).collect();
+        let parents: BTreeMap<StepId, Vec<(StepId, EdgeKind)>> =
+            self.born.iter().map(|index| (step_id(*index), self.parents(*index))).collect();
+        let erred = moved.iter().any(|id| self.state(*id) == StepState::Error);
+        for delta in &outcome.deltas {
+            let (was, is) = (&before.steps[&delta.step], &self.world.steps[&delta.step]);
+            if named.contains(&delta.step) {
+                continue;
+            }
+            let passes = |id: &StepId| {
+                let step = &self.world.steps[id];
+                moved.contains(id) || (erred && step.is_instant() && step.progress.state == StepState::Blocked)
+            };
+            let near = parents[&delta.step].iter().any(|(parent, _)| passes(parent));
+            assert!(near, "{change:?} reached {}", delta.step);
+            assert_eq!(was.progress.generation, is.progress.generation);
+            assert_eq!(was.progress.failures, is.progress.failures);
+            let instant = was.instant || was.skipped;
+            match (was.progress.state, is.progress.state) {
+                (StepState::Transition, now) => {
+                    assert_eq!(now, StepState::Transition, "others leave a running step alone")
+                }
+                (StepState::Error, now) => assert_eq!(now, StepState::Error),
+                (StepState::Active, StepState::Active) => {}
+                (StepState::Active, now) => {
+                    assert_eq!(now, StepState::Blocked);
+                    assert!(instant || erred, "{change:?}: an ACTIVE step moved although nothing failed");
+                    assert!(!is.is_done_for_good());
+                    assert_eq!(was.progress.applied, is.progress.applied, "its result is kept");
+                }
+                (_, StepState::Active) => {
+                    assert!(
+                        instant
+                            || (was.progress.applied == Some(was.progress.generation) && was.progress.cause.is_none())
+                    );
+                }
+                _ => {}
+            }
+        }
+        if erred {
+            self.check_ripple(&moved);
+        }
+    }
+
+    /// Below an error, hop by hop: no step is ACTIVE whose join does not hold because of it.
+    fn check_ripple(&self, moved: &BTreeSet<StepId>) {
+        let mut broken: Vec<StepId> = moved.iter().copied().filter(|id| self.state(*id) == StepState::Error).collect();
+        while let Some(parent) = broken.pop() {
+            for child in &self.world.children[&parent] {
+                let step = &self.world.steps[&child.step];
+                let after_end = step.join.after == JoinAfter::End && self.state(parent) == StepState::Error;
+                if child.kind == EdgeKind::OrderOnly || after_end || self.holds(step) {
+                    continue;
+                }
+                match step.progress.state {
+                    StepState::Active => assert!(step.is_done_for_good(), "{} stays ACTIVE below an error", step.id),
+                    StepState::Todo => panic!("{} is TODO below an error", step.id),
+                    StepState::Blocked if moved.contains(&step.id) || step.is_instant() => broken.push(step.id),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The join, from the states of all parents: the rule as architecture has it, not as the code counts it.
+    fn holds(&self, step: &Step) -> bool {
+        let index = self.born.iter().find(|index| step_id(**index) == step.id).unwrap();
+        let parents = self.parents(*index);
+        let waits = parents.iter().filter(|(_, kind)| *kind == EdgeKind::OrderOnly).any(|(parent, _)| {
+            let parent = &self.world.steps[parent];
+            !parent.skipped && !matches!(parent.progress.state, StepState::Active | StepState::Error)
+        });
+        let counting: Vec<bool> = parents
+            .iter()
+            .filter(|(_, kind)| *kind != EdgeKind::OrderOnly)
+            .map(|(parent, _)| match self.state(*parent) {
+                StepState::Active => true,
+                StepState::Error => step.join.after == JoinAfter::End,
+                _ => false,
+            })
+            .collect();
+        let good = counting.iter().filter(|good| **good).count();
+        let enough = match step.join.need {
+            JoinNeed::All => good == counting.len(),
+            JoinNeed::Any => counting.is_empty() || good > 0,
+            JoinNeed::AtLeast(n) => good >= n as usize,
+        };
+        enough && !waits
+    }
+
+    /// How many parents' change it takes until the join holds, one parent at a time.
+    fn recount(&self, step: &Step) -> usize {
+        let index = self.born.iter().find(|index| step_id(**index) == step.id).unwrap();
+        let (mut counting, mut good, mut ahead) = (0usize, 0usize, 0usize);
+        for (parent, kind) in self.parents(*index) {
+            let parent = &self.world.steps[&parent];
+            let active = parent.progress.state == StepState::Active;
+            let error = parent.progress.state == StepState::Error;
+            if kind == EdgeKind::OrderOnly {
+                ahead += usize::from(!(active || error || parent.skipped));
+            } else {
+                counting += 1;
+                good += usize::from(active || (error && step.join.after == JoinAfter::End));
+            }
+        }
+        let wanted = match step.join.need {
+            JoinNeed::All => counting,
+            JoinNeed::Any => counting.min(1),
+            JoinNeed::AtLeast(n) => n as usize,
+        };
+        wanted.saturating_sub(good) + ahead
+    }
+
+    fn check_invariants(&self) {
+        for step in self.world.steps.values() {
+            let Progress { state, pending, applied, generation, cause, .. } = &step.progress;
+            assert_eq!(*pending as usize, self.recount(step), "pending of {} ({state})", step.id);
+            assert_eq!(*pending == 0, self.holds(step));
+            match state {
+                StepState::Todo => assert_eq!(*pending, 0),
+                StepState::Blocked => assert!(*pending > 0, "{} is BLOCKED and waits for nothing", step.id),
+                StepState::Active => {
+                    assert_eq!(*applied, Some(*generation), "ACTIVE without the result of its generation");
+                    assert_eq!(*cause, None);
+                    assert!(!step.is_instant() || *pending == 0);
+                }
+                StepState::Transition | StepState::Error => {}
+            }
+            if step.destructive && matches!(state, StepState::Todo | StepState::Transition) {
+                assert_ne!(*applied, Some(*generation));
+            }
+            assert!(applied.is_none_or(|applied| applied <= *generation));
+            assert_eq!(self.runs.contains_key(&step.id), *state == StepState::Transition);
+        }
+        for node in 0..NODES {
+            let exclusive = self.runs.values().filter(|run| run.node == node_id(node) && run.exclusive).count();
+            assert!(exclusive <= 1, "{exclusive} exclusive runs on one node");
+        }
+        assert!(self.runs.len() <= LIMITS.running as usize);
+    }
+
+    fn view(&self) -> AdmissionView {
+        let deployment = DeploymentId(Uuid::from_u128(1));
+        let steps = self.born.iter().map(|index| {
+            let (id, drawn) = (step_id(*index), &self.drawn[*index]);
+            let step = &self.world.steps[&id];
+            let view = StepView {
+                node: step.node,
+                lane: lane_key(drawn.lane),
+                jig: JigName::parse("test").unwrap(),
+                state: step.progress.state,
+                pending: step.progress.pending,
+                priority: 0,
+                ready_since: Moment(self.since.get(&id).copied().unwrap_or(0)),
+                rank: step.rank,
+                not_before: Moment(self.not_before.get(&id).copied().unwrap_or(i64::MIN)),
+                failures: step.progress.failures,
+                needs: step.needs,
+                exclusive: drawn.exclusive,
+                on_error: if drawn.freezes { OnError::Node } else { OnError::Descendants },
+                budgets: drawn.budget.then_some(BUDGET).into_iter().collect(),
+                rests: step.rests(),
+            };
+            (id, view)
+        });
+        let node = |n: usize| NodeView {
+            name: format!("n{n}"),
+            phantom: false,
+            alive: self.up[n],
+            available: true,
+            confirmed: true,
+        };
+        let lanes = LANES
+            .iter()
+            .enumerate()
+            .map(|(n, (_, max, mode))| (lane_key(n), LaneView { max_running: *max, mode: *mode }));
+        let open = self.runs.iter().map(|(step, run)| OpenRun {
+            step: *step,
+            node: run.node,
+            lane: lane_key(self.drawn[*self.born.iter().find(|i| step_id(**i) == *step).unwrap()].lane),
+            exclusive: run.exclusive,
+        });
+        let web = DeploymentView { name: DeploymentName::parse("web").unwrap(), parent: None, held_by: None };
+        AdmissionView {
+            now: Moment(self.now),
+            enabled: true,
+            capacity: 100,
+            deployments: [(deployment, web)].into(),
+            lanes: lanes.collect(),
+            budgets: [(BUDGET, BudgetView { name: "quorum".into(), max_down: 2 })].into(),
+            nodes: (0..NODES).map(|n| (node_id(n), node(n))).collect(),
+            jigs: [(JigName::parse("test").unwrap(), true)].into(),
+            steps: steps.collect(),
+            open: open.collect(),
+        }
+    }
+
+    fn claim(&mut self) -> usize {
+        let view = self.view();
+        let picks = admit(&view, LIMITS);
+        assert_eq!(picks, admit(&view, LIMITS));
+        assert!(picks.len() <= LIMITS.batch as usize);
+        if let Some(first) = picks.first() {
+            assert_eq!(why_not(&view, LIMITS, *first), [], "the first pick is held back by nothing");
+        } else {
+            for step in self.in_state(StepState::Todo) {
+                assert_ne!(why_not(&view, LIMITS, step), [], "{step} is held back without a reason");
+            }
+        }
+        for id in &picks {
+            let step = &self.world.steps[id];
+            assert!(self.holds(step), "{id} starts before its join holds");
+            assert!(!step.is_instant());
+            assert!(!self.uncertain.contains(id), "{id} may have been done, and is done again");
+            assert!(!self.destroyed.contains(&(*id, step.progress.generation)), "{id} is done twice");
+            assert!(step.needs != Needs::Alive || step.progress.node_up);
+            let index = *self.born.iter().find(|i| step_id(**i) == *id).unwrap();
+            let run =
+                Run { generation: step.progress.generation, node: step.node, exclusive: self.drawn[index].exclusive };
+            self.runs.insert(*id, run);
+            self.change(&Change::Step { step: *id, event: Event::Started }).unwrap();
+        }
+        self.check_limits();
+        picks.len()
+    }
+
+    fn check_limits(&self) {
+        for (lane, (_, max, _)) in LANES.iter().enumerate() {
+            let running =
+                self.born.iter().filter(|i| self.drawn[**i].lane == lane && self.runs.contains_key(&step_id(**i)));
+            let running = running.count();
+            assert!(max.is_none_or(|max| running <= max as usize), "lane {lane} is over its limit");
+        }
+    }
+
+    fn end(&mut self, step: StepId, event: impl FnOnce(TargetNo) -> Event) {
+        let Some(run) = self.runs.remove(&step) else { return };
+        let event = event(run.generation);
+        let applied = matches!(event, Event::Succeeded { generation } if generation == self.world.steps[&step].progress.generation);
+        if self.world.steps[&step].destructive {
+            if applied {
+                assert!(self.destroyed.insert((step, run.generation)), "applied twice at one generation");
+            }
+            if matches!(event, Event::Lost { .. }) {
+                self.uncertain.insert(step);
+            }
+        }
+        self.change(&Change::Step { step, event }).unwrap();
+        if applied {
+            assert_eq!(self.world.steps[&step].progress.applied, Some(run.generation));
+        }
+    }
+
+    /// A person says that the step may run (again).
+    fn answered(&mut self, step: StepId) {
+        self.uncertain.remove(&step);
+    }
+
+    fn commit(&mut self, picks: &[usize]) {
+        self.target += 1;
+        let all: Vec<StepId> = self.world.steps.keys().copied().collect();
+        let steps: BTreeSet<StepId> = picks.iter().map(|n| all[n % all.len()]).collect();
+        for step in &steps {
+            // A run that is still open when its step is changed goes on, and its end is uncertain no more than any other's.
+            self.answered(*step);
+        }
+        let rerun = Some((TargetNo(self.target), Why::Slice));
+        let change = Change::Commit(steps.iter().map(|step| Committed { step: *step, rerun, parents: None }).collect());
+        let before: Vec<Step> = self.world.steps.values().cloned().collect();
+        self.change(&change).unwrap();
+        for step in before.iter().filter(|step| !steps.contains(&step.id)) {
+            if step.progress.state == StepState::Active && !step.is_instant() {
+                assert_eq!(self.state(step.id), StepState::Active, "children of what runs again stay ACTIVE");
+            }
+        }
+        let older = Change::Step {
+            step: *steps.first().unwrap(),
+            event: Event::Rerun { generation: TargetNo(1), why: Why::Slice },
+        };
+        assert!(matches!(self.change(&older), Err(Refused::Older { .. })));
+    }
+
+    fn skip(&mut self, pick: usize) {
+        let indexes: Vec<usize> = self.born.iter().copied().collect();
+        let index = indexes[pick % indexes.len()];
+        let id = step_id(index);
+        self.target += 1;
+        self.answered(id);
+        let step = self.world.steps.get_mut(&id).unwrap();
+        step.skipped = !step.skipped;
+        let mut committed =
+            vec![Committed { step: id, rerun: Some((TargetNo(self.target), Why::Changed)), parents: None }];
+        for (child, kind) in self.children(index) {
+            if kind == EdgeKind::OrderOnly {
+                committed.push(Committed { step: step_id(child), rerun: None, parents: Some(self.parents(child)) });
+            }
+        }
+        self.change(&Change::Commit(committed)).unwrap();
+    }
+
+    fn drift(&mut self, step: StepId) {
+        let generation = self.world.steps[&step].progress.generation;
+        let done = self.world.steps[&step].is_done_for_good();
+        let event = Event::Rerun { generation, why: Why::Drift };
+        match self.change(&Change::Step { step, event }) {
+            Ok(()) => assert!(!done),
+            Err(Refused::DoneForGood { .. }) => assert!(done),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn node_down(&mut self, node: usize) {
+        self.up[node] = false;
+        self.change(&Change::NodeDown { node: node_id(node) }).unwrap();
+        for step in self.world.steps.values().filter(|s| s.node == node_id(node)) {
+            assert!(!step.progress.node_up);
+            if step.needs != Needs::Alive || step.is_instant() {
+                continue;
+            }
+            match step.progress.state {
+                StepState::Transition => panic!("an attempt goes on on a dead node"),
+                StepState::Active => assert!(step.is_done_for_good()),
+                StepState::Error => assert!(step.destructive),
+                StepState::Todo => assert!(!step.rests(), "a result on a dead node is taken for good"),
+                StepState::Blocked => {}
+            }
+        }
+    }
+
+    fn node_up(&mut self, node: usize) {
+        self.up[node] = true;
+        self.change(&Change::NodeUp { node: node_id(node) }).unwrap();
+        assert!(self.world.steps.values().filter(|s| s.node == node_id(node)).all(|s| s.progress.node_up));
+    }
+
+    fn retry(&mut self, step: StepId) {
+        self.answered(step);
+        self.change(&Change::Step { step, event: Event::Retry { why: Why::Retry } }).unwrap();
+        assert_ne!(self.state(step), StepState::Error);
+    }
+
+    fn perform(&mut self, op: &Op) {
+        let running = |n: &usize| self.pick(StepState::Transition, *n);
+        match op {
+            Op::Claim => drop(self.claim()),
+            Op::Succeed(n) => {
+                running(n).into_iter().for_each(|s| self.end(s, |generation| Event::Succeeded { generation }))
+            }
+            Op::Fail(n, retry) => running(n).into_iter().for_each(|s| {
+                let retry = *retry;
+                self.end(s, |generation| Event::Failed { generation, reason: "exit 1".into(), retry });
+            }),
+            Op::Lose(n) => running(n).into_iter().for_each(|s| self.end(s, |generation| Event::Lost { generation })),
+            Op::NeverStarted(n) => running(n).into_iter().for_each(|s| self.end(s, |_| Event::NeverStarted)),
+            Op::Cancel(n) => {
+                running(n).into_iter().for_each(|s| self.end(s, |_| Event::Cancelled { by: "ada".into() }))
+            }
+            Op::Retry(n) => self.pick(StepState::Error, *n).into_iter().for_each(|s| self.retry(s)),
+            Op::Drift(n) => {
+                let all: Vec<StepId> = self.world.steps.keys().copied().collect();
+                if !all.is_empty() {
+                    self.drift(all[n % all.len()]);
+                }
+            }
+            Op::Commit(picks) if !self.born.is_empty() => self.commit(picks),
+            Op::Skip(n) if !self.born.is_empty() => self.skip(*n),
+            Op::Commit(_) | Op::Skip(_) => {}
+            Op::Grow => {
+                let next = (0..self.drawn.len()).find(|index| !self.born.contains(index));
+                next.into_iter().for_each(|index| self.grow(&[index]));
+            }
+            Op::NodeDown(n) => self.node_down(*n),
+            Op::NodeUp(n) => self.node_up(*n),
+            Op::Wait => self.now += Duration::from_secs(7).as_micros() as i64,
+        }
+    }
+
+    /// Nothing fails any more: nodes are back, people retry, and every run succeeds.
+    fn heal(&mut self) {
+        (0..NODES).for_each(|node| self.node_up(node));
+        for _ in 0..20 * self.world.steps.len() + 20 {
+            for step in self.in_state(StepState::Error) {
+                self.retry(step);
+            }
+            let claimed = self.claim();
+            let open: Vec<StepId> = self.runs.keys().copied().collect();
+            if claimed == 0 && open.is_empty() {
+                if self.world.steps.values().all(Step::is_converged) {
+                    return;
+                }
+                self.now += Duration::from_secs(3600).as_micros() as i64;
+            }
+            for step in open {
+                self.end(step, |generation| Event::Succeeded { generation });
+            }
+        }
+        let view = self.view();
+        for step in self.world.steps.values().filter(|step| !step.is_converged()) {
+            let reasons = why_not(&view, LIMITS, step.id);
+            println!("{} {} pending {}: {reasons:?}", step.id, step.progress.state, step.progress.pending);
+        }
+        panic!("it does not converge");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold_through_everything_and_it_converges(
+        steps in graph(),
+        ops in proptest::collection::vec(op(), 0..70),
+    ) {
+        let mut cluster = Cluster::new(steps);
+        for op in &ops {
+            cluster.perform(op);
+        }
+        cluster.heal();
+        for step in cluster.world.steps.values() {
+            prop_assert_eq!(step.progress.pending, 0);
+        }
+    }
+
+    #[test]
+    fn without_failures_every_step_runs_exactly_once(steps in graph()) {
+        let mut cluster = Cluster::new(steps);
+        let mut runs: BTreeMap<StepId, usize> = BTreeMap::new();
+        loop {
+            cluster.claim();
+            let open: Vec<StepId> = cluster.runs.keys().copied().collect();
+            let Some(step) = open.first().copied() else { break };
+            *runs.entry(step).or_default() += 1;
+            cluster.end(step, |generation| Event::Succeeded { generation });
+        }
+        for step in cluster.world.steps.values() {
+            prop_assert!(step.is_converged(), "{} is {}", step.id, step.progress.state);
+            prop_assert_eq!(runs.get(&step.id).copied().unwrap_or(0), usize::from(!step.instant));
+        }
+    }
+}
+
+/// A barrier over more instants than one batch settles: bounded calls, true counts in between, and the end is the same.
+#[test]
+fn a_batch_is_bounded_and_goes_on() {
+    let wide = BATCH + BATCH / 2;
+    let id = |n: usize| StepId(Uuid::from_u128(n as u128 + 1));
+    let node = node_id(0);
+    let make = |n: usize, rank: u32, instant: bool, state: StepState, pending: u32| Step {
+        id: id(n),
+        node,
+        rank,
+        join: Join::default(),
+        destructive: false,
+        instant,
+        skipped: false,
+        needs: Needs::Alive,
+        retries: 0,
+        backoff: 0,
+        progress: Progress { state, pending, ..Progress::new(TargetNo(1), true) },
+    };
+    let child = |n: usize| Child { step: id(n), kind: EdgeKind::Hard };
+    let last = wide + 1;
+    let mut world = World::default();
+    world.add(make(0, 0, false, StepState::Transition, 0), (1..=wide).map(child).collect());
+    for n in 1..=wide {
+        world.add(make(n, 1, true, StepState::Blocked, 1), vec![child(last)]);
+    }
+    world.add(make(last, 2, false, StepState::Blocked, wide as u32), Vec::new());
+
+    let event = Event::Succeeded { generation: TargetNo(1) };
+    let first = apply(&world, &Change::Step { step: id(0), event }).unwrap();
+    world.take(&first);
+    let active = |world: &World| world.steps.values().filter(|s| s.progress.state == StepState::Active).count();
+    assert_eq!(active(&world), 1 + BATCH);
+    assert_eq!(first.more.len(), wide - BATCH);
+    assert!(first.more.iter().all(|id| world.steps[id].progress.state == StepState::Todo && world.steps[id].rests()));
+    assert_eq!(world.steps[&id(last)].progress.pending as usize, wide - BATCH);
+    assert_eq!(world.steps[&id(last)].progress.state, StepState::Blocked);
+    let started = apply(&world, &Change::Step { step: first.more[0], event: Event::Started });
+    assert_eq!(started, Err(Stop::Refused(Refused::Rests { step: first.more[0] })));
+
+    let second = apply(&world, &Change::Settle { steps: first.more.clone() }).unwrap();
+    world.take(&second);
+    assert!(second.more.is_empty());
+    assert_eq!(world.steps[&id(last)].progress.state, StepState::Todo);
+    let again = apply(&world, &Change::Settle { steps: first.more }).unwrap();
+    assert_eq!(again, Outcome::default(), "settling what is settled does nothing");
+}

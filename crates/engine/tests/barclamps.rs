@@ -1,0 +1,568 @@
+//! What the reader says about files with flaws, what it makes of sound ones, and that nothing makes it fall over.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use engine::canonical::ObjectKind;
+use engine::catalog::read::{
+    Draft, Findings, Import, MAX_DEPTH, MAX_EXPANDED, MAX_FILE, MAX_FILES, MAX_FINDINGS,
+    MAX_SCRIPTS, Severity, Source, import, link, read,
+};
+use engine::catalog::{
+    Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs,
+    OnChange, OnError, Place, Role, RunPolicy,
+};
+use engine::ids::LaneName;
+use proptest::prelude::*;
+use serde_json::json;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn files(paths: &[(&str, &str)]) -> Files {
+    paths
+        .iter()
+        .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
+        .collect()
+}
+
+fn import_one(path: &str, bytes: &[u8], files: &Files) -> Result<Import, Findings> {
+    import(&[Source { path, bytes, files }], &Catalog::default())
+}
+
+fn import_text(text: &str) -> Result<Import, Findings> {
+    import_one("demo.yml", text.as_bytes(), &Files::new())
+}
+
+/// Imports several files, each `(path, text)`, without scripts.
+fn import_set(texts: &[(&str, &str)], base: &Catalog) -> Result<Import, Findings> {
+    let none = Files::new();
+    let sources: Vec<Source<'_>> = texts
+        .iter()
+        .map(|(path, text)| Source {
+            path,
+            bytes: text.as_bytes(),
+            files: &none,
+        })
+        .collect();
+    import(&sources, base)
+}
+
+fn catalog(import: &Import) -> Catalog {
+    let mut catalog = Catalog::default();
+    for object in &import.objects {
+        catalog.add(object).expect("what was imported is readable");
+    }
+    catalog
+}
+
+fn complaint(result: Result<Import, Findings>) -> String {
+    result.expect_err("an error").to_string()
+}
+
+fn role<'i>(import: &'i Import, name: &str) -> &'i Role {
+    import
+        .barclamps
+        .iter()
+        .flat_map(|entry| &entry.roles)
+        .find(|role| role.name.as_str() == name)
+        .expect(name)
+}
+
+/// Each file in `tests/barclamps` has a flaw; the snapshot beside it is what its author reads.
+#[test]
+fn flaws_are_told_with_file_line_and_column() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/barclamps");
+    let scripts = files(&[
+        ("scripts/app/10-start", "#!/bin/sh\n"),
+        ("scripts/app/20-check", "#!/bin/sh\n"),
+        ("scripts/bass/10-start", "#!/bin/sh\n"),
+    ]);
+    let mut paths: Vec<_> = fs::read_dir(folder)
+        .expect("the folder of flawed files")
+        .map(|entry| entry.expect("a readable folder").path())
+        .collect();
+    paths.sort();
+    assert!(paths.len() >= 25, "{paths:?}");
+    for path in paths {
+        let file = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        let stem = file.trim_end_matches(".yml");
+        let bytes = fs::read(&path).expect("a readable file");
+        let no_scripts = Files::new();
+        let files = match stem {
+            "missing-script" => &scripts,
+            _ => &no_scripts,
+        };
+        let said = match import_one(file, &bytes, files) {
+            Ok(import) => format!("imported\n{}", import.findings),
+            Err(findings) => format!("refused\n{findings}"),
+        };
+        for line in said.lines().skip(1) {
+            assert!(
+                line.starts_with(file) || line.starts_with("scripts/"),
+                "{line:?} does not begin with its file"
+            );
+        }
+        insta::assert_snapshot!(stem, said);
+    }
+}
+
+#[test]
+fn everything_that_a_role_may_say_arrives() {
+    let text = r#"
+barclamp: {name: demo, version: 2.0, display: Demo, description: All of it, license: Apache-2.0}
+jigs:
+  - {name: ssh, class: "BarclampCrowbar::ScriptJig", description: runs, implementor: base}
+attribs:
+  - {name: node-tags, map: tags, default: []}
+roles:
+  - name: base
+    jig: noop
+    flags: [implicit]
+    attribs:
+      - {name: base-dir, map: base/dir, default: /srv, schema: {type: str, required: true}}
+  - name: app
+    jig: ssh
+    description: the application
+    flags: [milestone, destructive]
+    requires: [dns]
+    provides: [web]
+    conflicts: [other]
+    preceeds: [last]
+    wants-attribs: [base-dir, {name: node-tags, at: node}]
+    template: {app: {port: 8080}}
+    metadata: {owner: ada}
+    documentation: long
+    lane: {name: doors, max-running: 1, mode: chunk}
+    retries: 3
+    backoff: "90s"
+    timeout: 5m
+    needs: any
+    place: for
+    exclusive: false
+    on-error: node
+    on-change: keep
+    join: {need: 2, after: end}
+    scripts: [shared/hello, 20-start]
+  - {name: named, jig: noop, provides: [dns]}
+  - {name: other, jig: noop}
+  - {name: last, jig: noop}
+"#;
+    let files = files(&[
+        ("scripts/shared/hello", "#!/bin/sh\necho hello\n"),
+        ("scripts/app/10-unused", "#!/bin/sh\nexit 1\n"),
+        ("scripts/app/20-start", "#!/bin/sh\n"),
+    ]);
+    let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
+    assert!(import.findings.0.is_empty(), "{}", import.findings);
+    let [entry] = import.barclamps.as_slice() else {
+        panic!("one barclamp")
+    };
+    assert_eq!(entry.barclamp.version, "2.0");
+    assert_eq!(entry.barclamp.metadata, json!({"license": "Apache-2.0"}));
+    assert_eq!(entry.barclamp.attribs[0].map, ["tags"]);
+    let role = role(&import, "app");
+    assert_eq!(role.jig_class, JigClass::Script);
+    let requires: Vec<&str> = role.requires.iter().map(|name| name.as_str()).collect();
+    assert_eq!(requires, ["dns", "base"], "the jig's client role comes along");
+    assert!(role.flags.milestone && role.flags.destructive && !role.flags.implicit);
+    assert_eq!(role.template, json!({"app": {"port": 8080}}));
+    assert_eq!(role.metadata, json!({"owner": "ada", "documentation": "long"}));
+    assert_eq!(
+        role.run,
+        RunPolicy {
+            needs: Needs::Any,
+            place: Place::For,
+            exclusive: false,
+            lane: Some(Lane {
+                name: LaneName::parse("doors").expect("a name"),
+                max_running: 1,
+                mode: LaneMode::Chunk,
+            }),
+            on_error: OnError::Node,
+            on_change: OnChange::Keep,
+            retries: 3,
+            backoff: 90,
+            timeout: 300,
+            join: Join {
+                need: JoinNeed::AtLeast(2),
+                after: JoinAfter::End,
+            },
+        }
+    );
+    let names: Vec<&str> = role.scripts.iter().map(|script| script.name.as_str()).collect();
+    assert_eq!(names, ["hello", "20-start"]);
+
+    // Objects: two scripts, five roles, one barclamp, each under the hash that the document above it names.
+    let kinds = |kind| import.objects.iter().filter(move |object| object.kind == kind).count();
+    assert_eq!(
+        (kinds(ObjectKind::Script), kinds(ObjectKind::Role), kinds(ObjectKind::Barclamp)),
+        (2, 5, 1)
+    );
+    let catalog = catalog(&import);
+    let barclamp = catalog.barclamp(entry.hash).expect("stored");
+    for (name, hash) in &barclamp.roles {
+        assert_eq!(catalog.role(*hash).expect("stored").name, *name);
+    }
+    for script in &role.scripts {
+        assert!(import.objects.iter().any(|object| object.hash == script.hash));
+    }
+}
+
+#[test]
+fn scripts_come_in_name_order_without_what_editors_leave() {
+    let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
+    let files = files(&[
+        ("scripts/app/20-b", "#!/bin/sh\n"),
+        ("scripts/app/10-a", "#!/bin/sh\ntrue\n"),
+        ("scripts/app/.10-a.swp", "x"),
+        ("scripts/app/10-a~", "x"),
+        ("scripts/app/lib/part", "x"),
+        ("README", "x"),
+    ]);
+    let import = import_one("demo/demo.yml", text.as_bytes(), &files).expect("a sound folder");
+    let names: Vec<&str> = import.barclamps[0].roles[0]
+        .scripts
+        .iter()
+        .map(|script| script.name.as_str())
+        .collect();
+    assert_eq!(names, ["10-a", "20-b"]);
+    assert!(import.findings.0.is_empty(), "{}", import.findings);
+}
+
+#[test]
+fn scripts_that_no_system_could_run_are_told_in_their_own_file() {
+    let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
+    let files = files(&[
+        ("scripts/app/10-dos", "#!/bin/sh\r\ntrue\r\n"),
+        ("scripts/app/20 start", "#!/bin/sh\n"),
+        ("scripts/app/30-bare", "true\n"),
+        ("scripts/ap/10", "#!/bin/sh\n"),
+    ]);
+    let said = complaint(import_one("x/demo.yml", text.as_bytes(), &files));
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn hashes_change_with_scripts_and_with_the_class_of_the_jig_and_with_nothing_else() {
+    let text = |class: &str| {
+        format!(
+            "barclamp: {{name: demo, version: '1'}}\njigs: [{{name: mine, class: {class}}}]\nroles: [{{name: app, jig: mine}}]\n"
+        )
+    };
+    let hash = |text: &str, script: &str| {
+        let files = files(&[("scripts/app/10", script)]);
+        let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
+        import.barclamps[0].barclamp.roles.values().next().copied().expect("a role")
+    };
+    let first = hash(&text("script"), "#!/bin/sh\n");
+    let commented = format!("# a comment\n{}", text("script"));
+    assert_eq!(first, hash(&commented, "#!/bin/sh\n"));
+    assert_ne!(first, hash(&text("script"), "#!/bin/sh\ntrue\n"));
+    assert_ne!(first, hash(&text("noop"), "#!/bin/sh\n"));
+}
+
+#[test]
+fn roles_may_come_from_a_file_that_is_read_later() {
+    let one = "barclamp: {name: one, version: '1'}\nroles: [{name: app, jig: quiet, requires: [base]}]\n";
+    let two = "barclamp: {name: two, version: '1'}\njigs: [{name: quiet, class: noop}]\nroles: [{name: base, jig: quiet}]\n";
+    for set in [[("1.yml", one), ("2.yml", two)], [("2.yml", two), ("1.yml", one)]] {
+        let import = import_set(&set, &Catalog::default()).expect("a sound set");
+        assert_eq!(role(&import, "app").jig_class, JigClass::Noop);
+        let names: Vec<&str> = import.barclamps.iter().map(|b| b.barclamp.name.as_str()).collect();
+        assert_eq!(names, ["one", "two"]);
+    }
+    // Alone, each lacks what the other has; with the other in the catalog it is complete.
+    assert!(complaint(import_set(&[("1.yml", one)], &Catalog::default())).contains("no barclamp declares"));
+    let base = catalog(&import_set(&[("2.yml", two)], &Catalog::default()).expect("sound alone"));
+    import_set(&[("1.yml", one)], &base).expect("complete with its base");
+}
+
+#[test]
+fn a_new_version_does_not_lean_on_the_old_one() {
+    let old = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: noop}, {name: base, jig: noop}]\n";
+    let new = "barclamp: {name: demo, version: '2'}\nroles: [{name: app, jig: noop, requires: [base]}]\n";
+    let base = catalog(&import_text(old).expect("sound"));
+    let said = complaint(import_set(&[("demo.yml", new)], &base));
+    assert_eq!(
+        said,
+        r#"demo.yml:2:43: error: role "app" requires "base", which no barclamp has"#
+    );
+}
+
+#[test]
+fn cycles_are_found_across_files_and_into_the_catalog() {
+    let one = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop, requires: [b]}]\n";
+    let two = "barclamp: {name: two, version: '1'}\nroles: [{name: b, jig: noop, requires: [c]}, {name: c, jig: noop, requires: [a]}]\n";
+    let path = "roles wait for each other in a circle: a -> b -> c -> a";
+    let said = complaint(import_set(&[("1.yml", one), ("2.yml", two)], &Catalog::default()));
+    assert_eq!(said, format!("1.yml:2:41: error: {path}"));
+
+    let stub = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop}]\n";
+    let base = catalog(
+        &import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"),
+    );
+    let said = complaint(import_set(&[("1.yml", one)], &base));
+    assert_eq!(said, format!("1.yml:2:41: error: {path}"));
+}
+
+#[test]
+fn one_name_means_one_thing_in_a_set() {
+    let one = "barclamp: {name: demo, version: '1'}\njigs: [{name: j, class: noop}]\nroles: [{name: a, jig: j}]\n";
+    let two = "barclamp: {name: demo, version: '1'}\njigs: [{name: j, class: test}]\nroles: [{name: a, jig: j}]\n";
+    insta::assert_snapshot!(complaint(import_set(&[("1.yml", one), ("2.yml", two)], &Catalog::default())));
+}
+
+#[test]
+fn the_other_systems_files_may_name_what_nobody_has() {
+    let text = "barclamp: {name: demo, version: '1', parent: core}\nroles: [{name: a, jig: chef, requires: [b], wants-attribs: [c], preceeds: [d]}]\n";
+    let import = import_text(text).expect("warnings only");
+    assert_eq!(
+        role(&import, "a").jig_class,
+        JigClass::Other("chef".to_owned())
+    );
+    insta::assert_snapshot!(import.findings.to_string());
+}
+
+#[test]
+fn clients_of_jigs_must_be_able_to_be_one() {
+    let text = |client: &str| {
+        format!(
+            "barclamp: {{name: demo, version: '1'}}\njigs: [{{name: chef, class: ChefJig, implementor: {client}}}]\nroles: [{{name: own, jig: chef, flags: [implicit]}}, {{name: loose, jig: noop}}, {{name: good, jig: noop, flags: [implicit]}}]\n"
+        )
+    };
+    for (client, part) in [
+        ("own", "needs that jig itself"),
+        ("loose", "is not implicit"),
+        ("gone", "which no barclamp has"),
+    ] {
+        let said = complaint(import_text(&text(client)));
+        assert!(said.contains("demo.yml:2:50: error:") && said.contains(part), "{said}");
+    }
+    import_text(&text("good")).expect("a client that is implicit and has another jig");
+}
+
+// Limits.
+
+fn many_roles(count: usize) -> String {
+    let roles: Vec<String> = (0..count).map(|i| format!("{{name: r{i}, jig: noop}}")).collect();
+    format!("barclamp: {{name: demo, version: '1'}}\nroles: [{}]\n", roles.join(", "))
+}
+
+fn pad(text: &str, length: usize) -> String {
+    text.to_owned() + &" ".repeat(length - text.len())
+}
+
+#[test]
+fn each_limit_is_where_it_says() {
+    import_text(&many_roles(MAX_ROLES)).expect("as many roles as allowed");
+    let said = complaint(import_text(&many_roles(MAX_ROLES + 1)));
+    assert!(said.contains(&format!("has {} roles", MAX_ROLES + 1)), "{said}");
+
+    let padded = |length: usize| pad("barclamp: {name: demo, version: '1'}\n", length);
+    import_text(&padded(MAX_FILE)).expect("as large as allowed");
+    assert_eq!(
+        complaint(import_text(&padded(MAX_FILE + 1))),
+        format!("demo.yml:1:1: error: the file has {} bytes; a barclamp file may have {MAX_FILE}", MAX_FILE + 1)
+    );
+
+    let roles = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
+    let script = |length: usize| files(&[("scripts/app/10", &pad("#!/bin/sh\n", length))]);
+    import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT)).expect("as large as allowed");
+    let said = complaint(import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT + 1)));
+    assert!(said.starts_with("scripts/app/10:1:1: error: the script has"), "{said}");
+
+    let mut folder = Files::new();
+    for i in 0..=MAX_SCRIPTS / MAX_SCRIPT {
+        let body = pad("#!/bin/sh\n", MAX_SCRIPT);
+        folder.insert(format!("scripts/app/{i}"), body.into_bytes());
+    }
+    let said = complaint(import_one("demo.yml", roles.as_bytes(), &folder));
+    assert!(said.contains(&format!("may have {MAX_SCRIPTS}")), "{said}");
+
+    let text = "barclamp: {name: demo, version: '1'}\nroles: []\n";
+    let none = Files::new();
+    let source = Source {
+        path: "demo.yml",
+        bytes: text.as_bytes(),
+        files: &none,
+    };
+    let drafts: Vec<Draft> = vec![read(&source).expect("sound"); MAX_FILES + 1];
+    let said = complaint(link(&drafts, &Catalog::default()));
+    assert!(said.contains(&format!("the set has {} files", MAX_FILES + 1)), "{said}");
+}
+
+/// The rest of the limits have their tests beside the parser; this is what they are for.
+#[test]
+fn no_file_takes_long() {
+    let unresolved: Vec<String> = (0..60_000).map(|i| format!("role-{i}")).collect();
+    let wide = |key: &str| {
+        format!(
+            "barclamp: {{name: demo, version: '1'}}\nroles: [{{name: app, jig: noop, {key}: [{}]}}]\n",
+            unresolved.join(", ")
+        )
+    };
+    let keys: String = (0..90_000).map(|i| format!("k{i}: 1\n")).collect();
+    let texts = [
+        "[".repeat(MAX_FILE),
+        "- ".repeat(MAX_FILE / 2),
+        "? ".repeat(MAX_FILE / 2),
+        "{a: ".repeat(MAX_FILE / 4),
+        "&a ".repeat(MAX_FILE / 3),
+        "a: *a\n".repeat(MAX_FILE / 6),
+        "!!str ".repeat(MAX_FILE / 6),
+        "\"\\u0041".repeat(MAX_FILE / 7),
+        "'".repeat(MAX_FILE),
+        "#\n".repeat(MAX_FILE / 2),
+        "\n".repeat(MAX_FILE),
+        " ".repeat(MAX_FILE),
+        "a ".repeat(MAX_FILE / 2),
+        "a:\n".repeat(MAX_FILE / 3),
+        format!("a: [{}]\n", "b,".repeat(MAX_FILE / 2 - 10)),
+        format!("a: |\n{}", " b\n".repeat(MAX_FILE / 3 - 10)),
+        "%YAML 1.2\n".repeat(MAX_FILE / 10),
+        "---\n".repeat(MAX_FILE / 4),
+        format!("barclamp: {{name: demo, version: '1'}}\n{keys}"),
+        wide("requires"),
+        wide("wants-attribs"),
+        wide("preceeds"),
+        wide("provides"),
+        wide("flags"),
+        wide("scripts"),
+    ];
+    for text in texts {
+        let begin = Instant::now();
+        let result = import_text(&text);
+        let took = begin.elapsed();
+        let start: String = text.chars().take(40).collect();
+        assert!(took < Duration::from_secs(8), "{start:?} took {took:?}");
+        if let Err(findings) = result {
+            assert!(findings.0.len() <= 3 * MAX_FINDINGS);
+        }
+    }
+}
+
+// Arbitrary input.
+
+const SOUND: &str = include_str!("../../../barclamps/demo/demo.yml");
+
+fn demo_files() -> Files {
+    fn walk(folder: &Path, prefix: &str, files: &mut Files) {
+        for entry in fs::read_dir(folder).expect("the demo's scripts") {
+            let path = entry.expect("a readable folder").path();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+            let inner = format!("{prefix}/{name}");
+            match path.is_dir() {
+                true => walk(&path, &inner, files),
+                false => {
+                    files.insert(inner, fs::read(&path).expect("a readable script"));
+                }
+            }
+        }
+    }
+    let mut files = Files::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../barclamps/demo/scripts");
+    walk(&folder, "scripts", &mut files);
+    files
+}
+
+/// What holds for every answer.
+fn check_answer(result: &Result<Import, Findings>) {
+    let findings = match result {
+        Ok(import) => {
+            assert!(!import.findings.has_errors());
+            catalog(import);
+            &import.findings
+        }
+        Err(findings) => {
+            assert!(findings.has_errors());
+            findings
+        }
+    };
+    for finding in &findings.0 {
+        assert!(finding.line >= 1 && finding.column >= 1 && !finding.file.is_empty());
+        assert!(!finding.to_string().contains('\n') || finding.what.contains("not valid YAML"));
+    }
+}
+
+/// One change to a text: bytes cut, doubled, replaced, or put in from another place.
+fn mutate(text: &mut Vec<u8>, (kind, at, length, byte): (u8, usize, usize, u8)) {
+    if text.is_empty() {
+        return;
+    }
+    let at = at % text.len();
+    let end = (at + length).min(text.len());
+    match kind % 6 {
+        0 => drop(text.drain(at..end)),
+        1 => text[at] = byte,
+        2 => text.insert(at, b"\n\t :-[]{}&*!|>'\"%@`#,?"[usize::from(byte) % 21]),
+        3 => {
+            let piece = text[at..end].to_vec();
+            text.splice(end..end, piece);
+        }
+        4 => {
+            let piece = text[at..end].to_vec();
+            let to = (at * 7 + usize::from(byte)) % text.len();
+            text.splice(to..to, piece);
+        }
+        _ => {
+            let words: [&[u8]; 8] = [
+                b"&a ", b"*a", b"null", b"1e999", b"!!int ", b"---\n", b"<<: ", b"\xef\xbb\xbf",
+            ];
+            let word = words[usize::from(byte) % words.len()];
+            text.splice(at..at, word.iter().copied());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn bytes_of_any_kind_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        check_answer(&import_one("x.yml", &bytes, &Files::new()));
+    }
+
+    #[test]
+    fn text_that_looks_like_yaml_gets_an_answer(
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "barclamp", "roles", "name", "jig", "noop", "demo", ":", ": ", "- ", "\n", "\n  ", "\n    ", "[", "]",
+                "{", "}", ",", "&a ", "*a", "!!str ", "!", "|", ">", "'", "\"", "#", "%", "? ", "---\n", "...\n", "\t",
+                "requires", "template", "é", "\u{85}", "\u{feff}", "0x", "~", "\\x",
+            ]),
+            0..80,
+        )
+    ) {
+        check_answer(&import_one("x.yml", words.concat().as_bytes(), &Files::new()));
+    }
+
+    #[test]
+    fn a_sound_file_with_damage_gets_an_answer(
+        damage in prop::collection::vec((any::<u8>(), any::<usize>(), 0usize..200, any::<u8>()), 1..6)
+    ) {
+        let mut text = SOUND.as_bytes().to_vec();
+        for change in damage {
+            mutate(&mut text, change);
+        }
+        check_answer(&import_one("demo.yml", &text, &Files::new()));
+    }
+}
+
+#[test]
+fn the_demo_is_sound() {
+    let files = demo_files();
+    let import = import_one("demo.yml", SOUND.as_bytes(), &files).expect("the demo");
+    assert!(import.findings.0.is_empty(), "{}", import.findings);
+    assert_eq!(import.findings.of(Severity::Warning).count(), 0);
+    let scripts: usize = import.barclamps[0].roles.iter().map(|role| role.scripts.len()).sum();
+    assert_eq!(scripts, files.len(), "a script belongs to no role");
+    assert!(import.barclamps[0].roles.len() >= 10);
+}
+
+/// The numbers stand in documentation too.
+#[test]
+fn limits_are_what_they_were() {
+    assert_eq!((MAX_FILE, MAX_EXPANDED, MAX_DEPTH), (1 << 20, 4 << 20, 32));
+}
