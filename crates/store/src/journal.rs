@@ -196,12 +196,7 @@ pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume,
 ///
 /// # Errors
 /// When the database does not answer, or the event has no form as JSON.
-pub async fn append_event(
-    db: &mut PgConnection,
-    topic: &str,
-    subject: &str,
-    event: &Live,
-) -> Result<(), StoreError> {
+pub async fn append_event(db: &mut PgConnection, topic: &str, subject: &str, event: &Live) -> Result<(), StoreError> {
     let corrupt = |reason: &dyn fmt::Display| StoreError::corrupt(format!("event of {topic}"), reason);
     let mut body = serde_json::to_value(event).map_err(|e| corrupt(&e))?;
     let kind = body.as_object_mut().and_then(|fields| fields.remove("kind"));
@@ -304,10 +299,9 @@ mod tests {
         let db = TestDatabase::new().await;
         let noderole = NoderoleId(Uuid::from_u128(5));
         let step = Live::Step { noderole, state: StepState::Active };
-        for body in [
-            serde_json::json!({"noderole": noderole, "state": "active"}),
-            serde_json::to_value(&step).expect("JSON"),
-        ] {
+        for body in
+            [serde_json::json!({"noderole": noderole, "state": "active"}), serde_json::to_value(&step).expect("JSON")]
+        {
             let sql = "INSERT INTO event (topic, kind, body) VALUES ('deployment:x', 'step', $1)";
             sqlx::query(sql).bind(body).execute(db.app()).await.expect("an event");
         }

@@ -198,11 +198,7 @@ pub async fn insert_session(
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn session(
-    pool: &PgPool,
-    hash: &TokenHash,
-    times: SessionTimes,
-) -> Result<Option<SessionRow>, StoreError> {
+pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<Option<SessionRow>, StoreError> {
     let row: Option<(Uuid, String, String, bool, Vec<String>, f64, bool)> = sqlx::query_as(
         "SELECT p.id, p.name, p.kind, p.disabled, p.permissions,
                 extract(epoch FROM now() - s.fresh_at)::float8,

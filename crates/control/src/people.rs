@@ -1,0 +1,731 @@
+//! Who may do what, and how people come in.
+//!
+//! # Theory
+//!
+//! Every use case takes an [`Actor`] and asks it by [`Actor::require`]; a permission that is not there means no. There is no
+//! permission that contains another one, but for looking: whoever may do anything may look. In particular an admin, who decides
+//! about people, does not decide about machines: that takes an operator and, each time, a reviewer.
+//!
+//! A person comes in with a *one-time sign-in*: a link that somebody who may make one hands them. Spending it begins a *session*.
+//! Both are random tokens of 256 bits, shown once, and stored as their SHA-256 (a slow hash protects what people can remember;
+//! nobody guesses these). Invariants:
+//! * a sign-in is spent once, whoever comes first; when it is spent, used up and expired look the same from outside;
+//! * a session ends [`SESSION_IDLE`] after the last visit, [`SESSION_ABSOLUTE`] after it began, when it is signed out, and at once when
+//!   its person is disabled: it is looked up anew for every request and kept in no memory;
+//! * a visit is written down at most once in [`NOTE_EVERY`], so that looking costs one read;
+//! * signing in and out is in the audit, in the same transaction. Refused sign-ins are not: anybody can cause those, so they are
+//!   logged and counted for the [`throttle`] instead.
+
+mod throttle;
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Problem;
+use engine::ids::PersonId;
+use rand::TryRngCore as _;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use store::people::{self, PersonRow, SessionTimes, TokenHash};
+use store::{Store, StoreError};
+
+use crate::problems;
+use throttle::Throttle;
+
+/// A session that is not used for so long ends.
+pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
+/// A session ends so long after it began, however much it is used.
+pub const SESSION_ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A session's last visit is this exact.
+pub const NOTE_EVERY: Duration = Duration::from_secs(60);
+/// How long a one-time sign-in holds that a person makes for another.
+pub const SIGN_IN_HOLDS: Duration = Duration::from_secs(15 * 60);
+/// How long the one-time sign-ins hold that a start prints: a working day, for whoever comes back to that terminal.
+pub const START_SIGN_IN_HOLDS: Duration = Duration::from_secs(12 * 3600);
+
+const TIMES: SessionTimes = SessionTimes { idle: SESSION_IDLE, absolute: SESSION_ABSOLUTE, note_every: NOTE_EVERY };
+/// Longest text that is looked at as a token, in bytes; ours are shorter.
+const MAX_TOKEN: usize = 128;
+/// Longest name that a client gives itself that is kept, in characters.
+const MAX_USER_AGENT: usize = 200;
+
+/// What a person may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Permission {
+    /// Look at everything but secrets. Whoever has any permission has this one.
+    Viewer,
+    /// Propose, commit what is approved, retry, cancel, switch.
+    Operator,
+    /// Judge what others propose, and commit what is approved.
+    Reviewer,
+    /// Decide who may come in and do what.
+    Admin,
+}
+
+impl Permission {
+    const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Reviewer, Self::Admin];
+
+    /// The word for people and for the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Reviewer => "reviewer",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Permission {
+    type Err = Problem;
+
+    fn from_str(word: &str) -> Result<Self, Problem> {
+        let found = Self::ALL.into_iter().find(|permission| permission.as_str() == word);
+        found.ok_or_else(|| Problem::invalid("A permission is one of viewer, operator, reviewer and admin."))
+    }
+}
+
+/// What an account stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PersonKind {
+    /// Somebody who can be asked.
+    Human,
+    /// A program. Its verdicts never count.
+    Service,
+}
+
+impl PersonKind {
+    /// The word for the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Human => people::HUMAN,
+            Self::Service => people::SERVICE,
+        }
+    }
+
+    fn of_word(word: &str) -> Self {
+        match word {
+            people::HUMAN => Self::Human,
+            _ => Self::Service,
+        }
+    }
+}
+
+/// The session that an actor came with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Session {
+    hash: TokenHash,
+    /// How long ago they proved who they are.
+    pub fresh_for: Duration,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("fresh_for", &self.fresh_for).finish_non_exhaustive()
+    }
+}
+
+/// Who asks for something. Only this module makes one, of an enabled person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// Who.
+    pub person: PersonId,
+    /// Short name.
+    pub name: String,
+    /// What they may do.
+    pub permissions: BTreeSet<Permission>,
+    /// What the account stands for.
+    pub kind: PersonKind,
+    /// None: they came by another way than a session, such as the command line.
+    pub session: Option<Session>,
+}
+
+impl Actor {
+    fn of(row: PersonRow, session: Option<Session>) -> Self {
+        let known = row.permissions.iter().filter_map(|word| word.parse().ok());
+        Self {
+            person: row.id,
+            permissions: known.collect(),
+            kind: PersonKind::of_word(&row.kind),
+            name: row.name,
+            session,
+        }
+    }
+
+    /// Whether they have a permission.
+    pub fn may(&self, permission: Permission) -> bool {
+        match permission {
+            Permission::Viewer => !self.permissions.is_empty(),
+            other => self.permissions.contains(&other),
+        }
+    }
+
+    /// Goes on only with a permission.
+    ///
+    /// # Errors
+    /// Forbidden, with what is missing and who can give it.
+    pub fn require(&self, permission: Permission) -> Result<(), Problem> {
+        if self.may(permission) {
+            return Ok(());
+        }
+        Err(Problem::forbidden(format!(
+            "{} does not have the permission {permission}; an admin can give it.",
+            self.name
+        )))
+    }
+
+    /// Goes on with any of several permissions.
+    ///
+    /// # Errors
+    /// As [`Actor::require`].
+    pub fn require_any(&self, permissions: &[Permission]) -> Result<(), Problem> {
+        if permissions.iter().any(|permission| self.may(*permission)) {
+            return Ok(());
+        }
+        let words: Vec<&str> = permissions.iter().map(|permission| permission.as_str()).collect();
+        Err(Problem::forbidden(format!(
+            "{} has none of the permissions {}; an admin can give one.",
+            self.name,
+            words.join(", ")
+        )))
+    }
+
+    /// The words of all permissions.
+    pub fn permission_words(&self) -> Vec<String> {
+        self.permissions.iter().map(ToString::to_string).collect()
+    }
+}
+
+/// A secret that is shown once. It never shows in logs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    fn random() -> Result<Self, Problem> {
+        let mut bytes = [0u8; 32];
+        rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|reason| {
+            tracing::error!(%reason, "the system gives no random numbers");
+            Problem::internal()
+        })?;
+        let mut text = String::with_capacity(2 * bytes.len());
+        for byte in bytes {
+            let _ = write!(text, "{byte:02x}");
+        }
+        Ok(Self(text))
+    }
+
+    /// The secret itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    fn hash(&self) -> TokenHash {
+        hash_of(&self.0)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+fn hash_of(token: &str) -> TokenHash {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+/// Where somebody comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Visitor {
+    /// The client's address, as far as it is known.
+    pub address: Option<IpAddr>,
+    /// What the client calls itself.
+    pub user_agent: String,
+}
+
+impl Visitor {
+    fn noted(&self) -> people::Origin {
+        let shown = self.user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT);
+        people::Origin {
+            address: self.address.map(|address| address.to_string()).unwrap_or_default(),
+            user_agent: shown.collect(),
+        }
+    }
+}
+
+/// Somebody to be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPerson {
+    /// Short name: lower case letters, digits, `.`, `_`, `@`, `-`; unique for ever.
+    pub name: String,
+    /// What the account stands for.
+    pub kind: PersonKind,
+    /// What they may do.
+    pub permissions: BTreeSet<Permission>,
+}
+
+impl NewPerson {
+    /// A human.
+    pub fn human(name: impl Into<String>, permissions: impl IntoIterator<Item = Permission>) -> Self {
+        Self { name: name.into(), kind: PersonKind::Human, permissions: permissions.into_iter().collect() }
+    }
+}
+
+/// People, their sign-ins and their sessions. `by` of its methods is who asks; None is Gantry itself, on behalf of whoever may start
+/// its processes.
+#[derive(Debug, Clone)]
+pub struct People {
+    store: Store,
+    attempts: Arc<Throttle>,
+}
+
+impl People {
+    /// Over a database. Clones share what is known of failing sign-ins.
+    pub fn over(store: Store) -> Self {
+        Self { store, attempts: Arc::default() }
+    }
+
+    /// Adds a person.
+    ///
+    /// # Errors
+    /// When the name is no name or taken, or `by` is no admin.
+    pub async fn create_person(&self, by: Option<&Actor>, new: &NewPerson) -> Result<PersonId, Problem> {
+        require_admin(by)?;
+        check_name(&new.name)?;
+        let words: Vec<&str> = new.permissions.iter().map(|permission| permission.as_str()).collect();
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let person = people::insert_person(&mut transaction, &new.name, new.kind.as_str(), &words)
+            .await
+            .map_err(failed)?
+            .ok_or_else(|| Problem::conflict("name_taken", format!("There is a person {} already.", new.name)))?;
+        let detail = json!({"name": new.name, "kind": new.kind.as_str(), "permissions": words});
+        people::append_audit(&mut transaction, id_of(by), "person.create", &person.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(person)
+    }
+
+    /// The actor of a person by name, without a session: for who starts Gantry's processes, who could write to the database anyway.
+    ///
+    /// # Errors
+    /// When there is no such person, or they are disabled.
+    pub async fn actor_by_name(&self, name: &str) -> Result<Actor, Problem> {
+        let row = people::person_by_name(self.store.pool(), name).await.map_err(failed)?;
+        match row {
+            Some(row) if row.disabled => {
+                Err(Problem::forbidden(format!("{name} is disabled; an admin can change that.")))
+            }
+            Some(row) => Ok(Actor::of(row, None)),
+            None => Err(Problem::not_found(format!("There is no person {name}."))),
+        }
+    }
+
+    /// Makes a one-time sign-in for a person: whoever has it is that person, so hand it over with care.
+    ///
+    /// # Errors
+    /// When there is no such person, or `by` is no admin.
+    pub async fn one_time_sign_in(
+        &self,
+        by: Option<&Actor>,
+        person: PersonId,
+        holds: Duration,
+    ) -> Result<Token, Problem> {
+        require_admin(by)?;
+        let row = people::person(self.store.pool(), person).await.map_err(failed)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no person {person}.")))?;
+        let token = Token::random()?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        people::insert_sign_in(&mut transaction, person, &token.hash(), holds).await.map_err(failed)?;
+        let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
+        people::append_audit(&mut transaction, id_of(by), "sign_in.offer", &person.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(token)
+    }
+
+    /// Spends a one-time sign-in and begins a session; hands back the session's token.
+    ///
+    /// # Errors
+    /// `sign_in_refused` for whatever does not sign in; `too_many_attempts` when it failed too often from that address.
+    pub async fn sign_in(&self, token: &str, visitor: &Visitor) -> Result<Token, Problem> {
+        if let Err(wait) = self.attempts.check(visitor.address) {
+            return Err(too_many_attempts(wait));
+        }
+        if token.len() > MAX_TOKEN {
+            return Err(self.refuse(visitor));
+        }
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let spent = people::claim_sign_in(&mut transaction, &hash_of(token)).await.map_err(failed)?;
+        let Some(person) = spent else {
+            return Err(self.refuse(visitor));
+        };
+        let session = Token::random()?;
+        let origin = visitor.noted();
+        people::insert_session(&mut transaction, person, &session.hash(), TIMES, &origin).await.map_err(failed)?;
+        let detail = json!({"address": origin.address, "user_agent": origin.user_agent});
+        people::append_audit(&mut transaction, Some(person), "sign_in", &person.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(session)
+    }
+
+    fn refuse(&self, visitor: &Visitor) -> Problem {
+        tracing::warn!(address = ?visitor.address, "a sign-in was refused");
+        self.attempts.note_failure(visitor.address);
+        Problem::new(
+            401,
+            "sign_in_refused",
+            "This does not sign you in",
+            "The sign-in was used already, has expired or never was one. Each works once: ask for another.",
+        )
+    }
+
+    /// Who a session's token stands for; None when it does not hold (any more).
+    ///
+    /// # Errors
+    /// When the database does not answer: then nobody knows.
+    pub async fn actor_of_session(&self, token: &str) -> Result<Option<Actor>, Problem> {
+        let Some((actor, note_due)) = self.look_up(token).await? else {
+            return Ok(None);
+        };
+        if note_due {
+            people::note_visit(self.store.pool(), &hash_of(token), TIMES).await.map_err(failed)?;
+        }
+        Ok(Some(actor))
+    }
+
+    /// Whether a session still holds, without counting as a visit: for streams that stay open while nobody looks.
+    ///
+    /// # Errors
+    /// As [`People::actor_of_session`].
+    pub async fn session_holds(&self, actor: &Actor) -> Result<bool, Problem> {
+        let Some(session) = &actor.session else {
+            return Ok(false);
+        };
+        let row = people::session(self.store.pool(), &session.hash, TIMES).await.map_err(failed)?;
+        Ok(row.is_some())
+    }
+
+    async fn look_up(&self, token: &str) -> Result<Option<(Actor, bool)>, Problem> {
+        if token.is_empty() || token.len() > MAX_TOKEN {
+            return Ok(None);
+        }
+        let hash = hash_of(token);
+        let row = people::session(self.store.pool(), &hash, TIMES).await.map_err(failed)?;
+        Ok(row.map(|row| (Actor::of(row.person, Some(Session { hash, fresh_for: row.fresh_for })), row.note_due)))
+    }
+
+    /// Ends the session that an actor came with. One that has ended already, or none, is fine.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn sign_out(&self, actor: &Actor) -> Result<(), Problem> {
+        let Some(session) = &actor.session else {
+            return Ok(());
+        };
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let ended = people::end_session(&mut transaction, &session.hash).await.map_err(failed)?;
+        if let Some(person) = ended {
+            people::append_audit(&mut transaction, Some(person), "sign_out", &person.to_string(), &json!({}))
+                .await
+                .map_err(failed)?;
+        }
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// Ends every session of the actor and revokes their unused sign-ins; hands back how many sessions ended.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn sign_out_everywhere(&self, actor: &Actor) -> Result<u64, Problem> {
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let ended = people::end_everything_of(&mut transaction, actor.person).await.map_err(failed)?;
+        let subject = actor.person.to_string();
+        people::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "sign_out.everywhere",
+            &subject,
+            &json!({"sessions": ended}),
+        )
+        .await
+        .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(ended)
+    }
+
+    /// Keeps a person out from now on: their sessions end, their unused sign-ins are void.
+    ///
+    /// # Errors
+    /// When there is no such person, or `by` is no admin or that person.
+    pub async fn disable(&self, by: Option<&Actor>, person: PersonId) -> Result<(), Problem> {
+        require_admin(by)?;
+        if by.is_some_and(|actor| actor.person == person) {
+            return Err(Problem::conflict(
+                "own_account",
+                "Another admin has to disable your account, so that one is left.",
+            ));
+        }
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let changed = people::set_disabled(&mut transaction, person, true).await.map_err(failed)?;
+        if !changed {
+            let there = people::person(self.store.pool(), person).await.map_err(failed)?;
+            return match there {
+                Some(_) => Ok(()),
+                None => Err(Problem::not_found(format!("There is no person {person}."))),
+            };
+        }
+        let ended = people::end_everything_of(&mut transaction, person).await.map_err(failed)?;
+        let detail = json!({"sessions": ended});
+        people::append_audit(&mut transaction, id_of(by), "person.disable", &person.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)
+    }
+}
+
+fn id_of(actor: Option<&Actor>) -> Option<PersonId> {
+    actor.map(|actor| actor.person)
+}
+
+fn require_admin(by: Option<&Actor>) -> Result<(), Problem> {
+    by.map_or(Ok(()), |actor| actor.require(Permission::Admin))
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let fits = name.len() <= 96
+        && name.starts_with(plain)
+        && name.chars().all(|c| plain(c) || matches!(c, '.' | '_' | '@' | '-'));
+    match fits {
+        true => Ok(()),
+        false => Err(Problem::invalid(
+            "A person's name has 1 to 96 lower case letters, digits, '.', '_', '@' and '-', and starts with a letter or digit.",
+        )),
+    }
+}
+
+fn too_many_attempts(wait: Duration) -> Problem {
+    Problem::new(
+        429,
+        "too_many_attempts",
+        "Too many attempts",
+        format!(
+            "Signing in failed too often from your address. Try again in {} minutes.",
+            wait.as_secs().div_ceil(60).max(1)
+        ),
+    )
+}
+
+fn failed(error: impl Into<StoreError>) -> Problem {
+    problems::from_store(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testdb::TestDatabase;
+
+    struct House {
+        db: TestDatabase,
+        people: People,
+        ada: PersonId,
+    }
+
+    impl House {
+        async fn new() -> Self {
+            let db = TestDatabase::new().await;
+            let people = People::over(Store::over(db.app().clone()));
+            let ada = NewPerson::human("ada", [Permission::Operator]);
+            let ada = people.create_person(None, &ada).await.expect("a person");
+            Self { db, people, ada }
+        }
+
+        async fn link(&self) -> Token {
+            self.people.one_time_sign_in(None, self.ada, SIGN_IN_HOLDS).await.expect("a sign-in")
+        }
+
+        async fn session(&self) -> Token {
+            let link = self.link().await;
+            self.people.sign_in(link.reveal(), &Visitor::default()).await.expect("a session")
+        }
+
+        async fn actor(&self, session: &Token) -> Option<Actor> {
+            self.people.actor_of_session(session.reveal()).await.expect("an answer")
+        }
+
+        async fn refused(&self, link: &Token) -> Problem {
+            self.people.sign_in(link.reveal(), &Visitor::default()).await.expect_err("a refusal")
+        }
+
+        async fn change(&self, sql: &'static str) {
+            sqlx::query(sql).execute(self.db.owner()).await.expect("to change");
+        }
+
+        async fn audit(&self) -> Vec<String> {
+            let sql = "SELECT action FROM audit ORDER BY id";
+            sqlx::query_scalar(sql).fetch_all(self.db.app()).await.expect("the audit")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sign_in_works_once_however_many_come_at_once() {
+        let house = House::new().await;
+        let link = house.link().await;
+        let tries = (0..8).map(|_| {
+            let (people, link) = (house.people.clone(), link.clone());
+            tokio::spawn(async move { people.sign_in(link.reveal(), &Visitor::default()).await })
+        });
+        let mut sessions = Vec::new();
+        for one in tries.collect::<Vec<_>>() {
+            match one.await.expect("no panic") {
+                Ok(session) => sessions.push(session),
+                Err(problem) => assert_eq!((problem.status, problem.code.as_str()), (401, "sign_in_refused")),
+            }
+        }
+        assert_eq!(sessions.len(), 1);
+        let actor = house.actor(&sessions[0]).await.expect("an actor");
+        assert_eq!((actor.person, actor.name.as_str()), (house.ada, "ada"));
+        assert_eq!(house.audit().await, ["person.create", "sign_in.offer", "sign_in"]);
+    }
+
+    #[tokio::test]
+    async fn nothing_in_the_database_signs_in() {
+        let house = House::new().await;
+        let (link, session) = (house.link().await, house.session().await);
+        let dump = "SELECT string_agg(t::text, '') || (SELECT string_agg(s::text, '') FROM session s)
+                    || (SELECT string_agg(a::text, '') FROM audit a) FROM token t";
+        let dump: String = sqlx::query_scalar(dump).fetch_one(house.db.owner()).await.expect("the rows");
+        assert!(!dump.contains(link.reveal()) && !dump.contains(session.reveal()));
+        assert!(!format!("{link:?} {:?}", house.actor(&session).await).contains(session.reveal()));
+    }
+
+    #[tokio::test]
+    async fn sign_ins_and_sessions_expire() {
+        let house = House::new().await;
+        let link = house.link().await;
+        house.change("UPDATE token SET expires_at = now() - interval '1 second'").await;
+        assert_eq!(house.refused(&link).await.code, "sign_in_refused");
+
+        let session = house.session().await;
+        assert!(house.actor(&session).await.is_some());
+        house.change("UPDATE session SET idle_expires_at = now() - interval '1 second'").await;
+        assert_eq!(house.actor(&session).await, None, "idle");
+
+        let session = house.session().await;
+        house.change("UPDATE session SET expires_at = now() - interval '1 second'").await;
+        assert_eq!(house.actor(&session).await, None, "absolute");
+    }
+
+    #[tokio::test]
+    async fn visits_are_noted_once_a_minute_and_lengthen_the_idle_time_only() {
+        let house = House::new().await;
+        let session = house.session().await;
+        let seen = async || {
+            let sql = "SELECT extract(epoch FROM now() - last_seen_at)::float8,
+                              extract(epoch FROM idle_expires_at - now())::float8 FROM session";
+            sqlx::query_as::<_, (f64, f64)>(sql).fetch_one(house.db.app()).await.expect("the session")
+        };
+        house
+            .change(
+                "UPDATE session SET last_seen_at = now() - interval '50 s', idle_expires_at = now() + interval '100 s'",
+            )
+            .await;
+        house.actor(&session).await.expect("an actor");
+        assert!(seen().await.0 > 49.0, "too early to note it");
+        house.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
+        let actor = house.actor(&session).await.expect("an actor");
+        let (ago, left) = seen().await;
+        assert!(ago < 30.0 && left > 11.9 * 3600.0, "{ago} {left}");
+        house
+            .change("UPDATE session SET last_seen_at = now() - interval '61 s', expires_at = now() + interval '90 s'")
+            .await;
+        assert!(house.people.session_holds(&actor).await.expect("an answer"));
+        assert!(seen().await.0 > 60.0, "asking whether it holds is no visit");
+        house.actor(&session).await.expect("an actor");
+        assert!(seen().await.1 <= 90.0);
+    }
+
+    #[tokio::test]
+    async fn a_disabled_person_is_out_at_once() {
+        let house = House::new().await;
+        let (link, session) = (house.link().await, house.session().await);
+        let actor = house.actor(&session).await.expect("an actor");
+        house.people.disable(None, house.ada).await.expect("to disable");
+        assert_eq!(house.actor(&session).await, None);
+        assert!(!house.people.session_holds(&actor).await.expect("an answer"));
+        assert_eq!(house.refused(&link).await.code, "sign_in_refused");
+        assert_eq!(house.people.actor_by_name("ada").await.expect_err("a refusal").status, 403);
+
+        // By hand in the database, too.
+        let house = House::new().await;
+        let session = house.session().await;
+        house.change("UPDATE person SET disabled = true").await;
+        assert_eq!(house.actor(&session).await, None);
+    }
+
+    #[tokio::test]
+    async fn signing_out_ends_this_session_or_all() {
+        let house = House::new().await;
+        let (one, two) = (house.session().await, house.session().await);
+        let unused = house.link().await;
+        let actor = house.actor(&one).await.expect("an actor");
+        house.people.sign_out(&actor).await.expect("to sign out");
+        house.people.sign_out(&actor).await.expect("twice is fine");
+        assert_eq!(house.actor(&one).await, None);
+        let actor = house.actor(&two).await.expect("an actor");
+        assert_eq!(house.people.sign_out_everywhere(&actor).await, Ok(1));
+        assert_eq!(house.actor(&two).await, None);
+        assert_eq!(house.refused(&unused).await.code, "sign_in_refused");
+        let ends: Vec<_> = house.audit().await.into_iter().filter(|action| action.starts_with("sign_out")).collect();
+        assert_eq!(ends, ["sign_out", "sign_out.everywhere"]);
+    }
+
+    #[tokio::test]
+    async fn failing_too_often_makes_an_address_wait() {
+        let house = House::new().await;
+        let visitor = Visitor { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
+        for _ in 0..throttle::MOST_FAILURES {
+            let problem = house.people.sign_in("wrong", &visitor).await.expect_err("a refusal");
+            assert_eq!(problem.code, "sign_in_refused");
+        }
+        let link = house.link().await;
+        let problem = house.people.sign_in(link.reveal(), &visitor).await.expect_err("a refusal");
+        assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_attempts"));
+        assert!(
+            house.people.sign_in(link.reveal(), &Visitor::default()).await.is_ok(),
+            "not spent, and others come in"
+        );
+    }
+
+    #[tokio::test]
+    async fn only_admins_decide_about_people() {
+        let house = House::new().await;
+        let ada = house.people.actor_by_name("ada").await.expect("an actor");
+        let bo = NewPerson::human("bo", [Permission::Admin]);
+        assert_eq!(house.people.create_person(Some(&ada), &bo).await.expect_err("a refusal").status, 403);
+        assert_eq!(house.people.disable(Some(&ada), house.ada).await.expect_err("a refusal").status, 403);
+        house.people.create_person(None, &bo).await.expect("a person");
+        assert_eq!(house.people.create_person(None, &bo).await.expect_err("a refusal").code, "name_taken");
+        let bo = house.people.actor_by_name("bo").await.expect("an actor");
+        assert!(bo.require(Permission::Viewer).is_ok() && bo.require(Permission::Reviewer).is_err());
+        assert_eq!(house.people.disable(Some(&bo), bo.person).await.expect_err("a refusal").code, "own_account");
+        for name in ["", "-x", "Ada", "a b", "é", &"x".repeat(97)] {
+            let new = NewPerson::human(name, [Permission::Viewer]);
+            assert_eq!(house.people.create_person(Some(&bo), &new).await.expect_err(name).status, 400, "{name}");
+        }
+    }
+}
