@@ -286,7 +286,10 @@ fn intent(
 }
 
 /// What the node's ledger compares with: reviewed intent alone, never walls.
-fn content(noderole: &NoderoleDoc, role: Option<&DeploymentRoleDoc>) -> Result<Hash, CatalogError> {
+///
+/// # Errors
+/// When the data has no canonical form.
+pub fn content(noderole: &NoderoleDoc, role: Option<&DeploymentRoleDoc>) -> Result<Hash, CatalogError> {
     let parts = (noderole.role, noderole.reruns, &noderole.data, role.map(|r| &r.data));
     canonical::hash(&parts).map_err(|e| CatalogError::Unreadable {
         kind: "noderole document",
