@@ -1,1 +1,281 @@
-//! What a run needs to start.
+//! What a run needs to start: what it is about, the documents that say so, what it sees, and who approved it.
+
+use engine::Hash;
+use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId, TargetNo};
+use serde_json::Value;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::event::{append_events, run_event};
+use super::worker::WorkerId;
+use crate::StoreError;
+
+/// A run as it was claimed, and where it points.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunFacts {
+    /// The attempt.
+    pub run: RunId,
+    /// Of which step.
+    pub step: StepId,
+    /// Whose step that is.
+    pub noderole: NoderoleId,
+    /// The noderole's role, by name.
+    pub role: String,
+    /// Which of the role's instances on the node.
+    pub instance: u32,
+    /// The role's content, as the noderole's row has it.
+    pub role_hash: Hash,
+    /// Where the noderole is bound.
+    pub deployment: DeploymentId,
+    /// The noderole's system data.
+    pub system_data: Value,
+    /// The target that last changed or re-ran the step.
+    pub generation: TargetNo,
+    /// The target that was current when the run was claimed.
+    pub target: TargetNo,
+    /// That target's root.
+    pub target_root: Hash,
+    /// The generation's root.
+    pub generation_root: Hash,
+    /// The life of the database in which it was claimed.
+    pub epoch: i64,
+    /// The one that is now.
+    pub epoch_now: i64,
+    /// What the node's ledger compares, as the run's row has it.
+    pub content: Hash,
+    /// Whether it has the node for itself.
+    pub exclusive: bool,
+    /// Where, by id.
+    pub node: NodeId,
+    /// Where, by name.
+    pub fqdn: String,
+    /// Whether that stands for a deployment.
+    pub phantom: bool,
+    /// How to reach it: its record, with its transport.
+    pub connection: Value,
+}
+
+#[derive(sqlx::FromRow)]
+struct FactsRow {
+    step_id: Uuid,
+    noderole_id: Uuid,
+    role: String,
+    instance: i32,
+    role_hash: Vec<u8>,
+    deployment_id: Uuid,
+    system_data: Value,
+    generation: i64,
+    target_number: i64,
+    target_root: Vec<u8>,
+    generation_root: Vec<u8>,
+    epoch: i64,
+    epoch_now: i64,
+    content_hash: Vec<u8>,
+    exclusive: bool,
+    node_id: Uuid,
+    fqdn: String,
+    phantom: bool,
+    connection: Value,
+}
+
+fn hash(run: RunId, bytes: &[u8]) -> Result<Hash, StoreError> {
+    Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(format!("run {run}"), "a hash has 32 bytes"))
+}
+
+/// A run and where it points. None: there is no such run.
+///
+/// # Errors
+/// What the database refused.
+pub async fn run_facts(pool: &PgPool, run: RunId) -> Result<Option<RunFacts>, StoreError> {
+    let row: Option<FactsRow> = sqlx::query_as(
+        "SELECT r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
+           r.generation, r.target_number, t.root AS target_root, g.root AS generation_root, r.epoch,
+           h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
+           jsonb_build_object('transport', n.transport) || n.connection AS connection
+         FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
+         JOIN node n ON n.id = r.node_id JOIN target t ON t.number = r.target_number
+         JOIN target g ON g.number = r.generation CROSS JOIN head h
+         WHERE r.id = $1",
+    )
+    .bind(run.0)
+    .fetch_optional(pool)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    Ok(Some(RunFacts {
+        run,
+        step: StepId(row.step_id),
+        noderole: NoderoleId(row.noderole_id),
+        role: row.role,
+        instance: row.instance.unsigned_abs(),
+        role_hash: hash(run, &row.role_hash)?,
+        deployment: DeploymentId(row.deployment_id),
+        system_data: row.system_data,
+        generation: TargetNo(row.generation),
+        target: TargetNo(row.target_number),
+        target_root: hash(run, &row.target_root)?,
+        generation_root: hash(run, &row.generation_root)?,
+        epoch: row.epoch,
+        epoch_now: row.epoch_now,
+        content: hash(run, &row.content_hash)?,
+        exclusive: row.exclusive,
+        node: NodeId(row.node_id),
+        fqdn: row.fqdn,
+        phantom: row.phantom,
+        connection: row.connection,
+    }))
+}
+
+/// The bytes of an object. None: it is not there.
+///
+/// # Errors
+/// What the database refused.
+pub async fn object_body(pool: &PgPool, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+    let body = sqlx::query_scalar("SELECT body FROM object WHERE hash = $1")
+        .bind(hash.as_bytes().as_slice())
+        .fetch_optional(pool)
+        .await?;
+    Ok(body)
+}
+
+/// Who let a target pass.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct Approval {
+    /// The target.
+    pub number: i64,
+    /// genesis, change or switch.
+    pub kind: String,
+    /// The submission of a change.
+    pub submission: Option<i64>,
+    /// Approvals that it needed.
+    pub needed: Option<i32>,
+    /// People, no authors, whose last verdict before the commit approved it.
+    pub approving: i64,
+    /// People, no authors, whose last verdict before the commit did not.
+    pub objecting: i64,
+}
+
+/// The chain from a target to its verdicts. None: there is no such target.
+///
+/// # Errors
+/// What the database refused.
+pub async fn approval(pool: &PgPool, target: TargetNo) -> Result<Option<Approval>, StoreError> {
+    let approval = sqlx::query_as(
+        "WITH last AS (
+           SELECT DISTINCT ON (v.person_id) v.person_id, v.kind
+           FROM target t JOIN verdict v ON v.submission_id = t.submission_id
+           WHERE t.number = $1 AND v.person_id IS NOT NULL AND v.at <= t.committed_at
+             AND NOT EXISTS (SELECT FROM submission_author a
+                             WHERE a.submission_id = v.submission_id AND a.person_id = v.person_id)
+           ORDER BY v.person_id, v.id DESC)
+         SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed,
+           (SELECT count(*) FROM last WHERE kind = 'approve') AS approving,
+           (SELECT count(*) FROM last WHERE kind <> 'approve') AS objecting
+         FROM target t LEFT JOIN submission s ON s.id = t.submission_id WHERE t.number = $1",
+    )
+    .bind(target.0)
+    .fetch_optional(pool)
+    .await?;
+    Ok(approval)
+}
+
+/// What one step lets a run see.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeenStep {
+    /// The step.
+    pub step: StepId,
+    /// Its place in the graph.
+    pub rank: u32,
+    /// How many hard edges above the run's step, at least. None: it is on the same node, ACTIVE.
+    pub distance: Option<u32>,
+    /// Whether it is ACTIVE: only then has it a wall for others.
+    pub active: bool,
+    /// Its role, by name.
+    pub role: String,
+    /// Its role, by content.
+    pub role_hash: Hash,
+    /// The document of the deployment that it is bound in.
+    pub deployment_doc: Hash,
+    /// System data.
+    pub system_data: Value,
+    /// Its own reviewed data.
+    pub data: Value,
+    /// What its last successful run added; null when it is not ACTIVE or has none.
+    pub wall: Value,
+}
+
+#[derive(sqlx::FromRow)]
+struct SeenRow {
+    id: Uuid,
+    rank: i32,
+    distance: Option<i32>,
+    active: bool,
+    role: String,
+    role_hash: Vec<u8>,
+    doc: Vec<u8>,
+    system_data: Value,
+    data: Value,
+    wall: Option<Value>,
+}
+
+/// The steps that a run of this step sees: the ACTIVE ones on its node and its ancestors by hard edges. One that is both comes
+/// twice.
+///
+/// # Errors
+/// What the database refused.
+pub async fn seen_steps(pool: &PgPool, step: StepId, node: NodeId) -> Result<Vec<SeenStep>, StoreError> {
+    let rows: Vec<SeenRow> = sqlx::query_as(
+        "WITH RECURSIVE above (id, distance) AS (
+           SELECT parent, 1 FROM edge WHERE child = $1 AND kind = 'hard'
+           UNION
+           SELECT e.parent, a.distance + 1 FROM above a JOIN edge e ON e.child = a.id AND e.kind = 'hard'),
+         seen AS (
+           SELECT id, min(distance) AS distance FROM above GROUP BY id
+           UNION ALL
+           SELECT id, NULL FROM step WHERE node_id = $2 AND state = 'active' AND id <> $1)
+         SELECT s.id, s.rank, seen.distance, s.state = 'active' AS active, n.role, n.role_hash, d.doc, n.system_data,
+           n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall
+         FROM seen JOIN step s ON s.id = seen.id JOIN noderole n ON n.id = s.noderole_id
+         JOIN deployment d ON d.id = n.deployment_id
+         WHERE s.skipped IS NULL",
+    )
+    .bind(step.0)
+    .bind(node.0)
+    .fetch_all(pool)
+    .await?;
+    let wrong = || StoreError::corrupt(format!("step {step}"), "what it sees has no 32-byte hash");
+    rows.into_iter()
+        .map(|row| {
+            Ok(SeenStep {
+                step: StepId(row.id),
+                rank: row.rank.unsigned_abs(),
+                distance: row.distance.map(i32::unsigned_abs),
+                active: row.active,
+                role: row.role,
+                role_hash: Hash::from_bytes(&row.role_hash).ok_or_else(wrong)?,
+                deployment_doc: Hash::from_bytes(&row.doc).ok_or_else(wrong)?,
+                system_data: row.system_data,
+                data: row.data,
+                wall: row.wall.unwrap_or(Value::Null),
+            })
+        })
+        .collect()
+}
+
+/// Keeps what a run is told, secrets as references, and says that it runs. False: the run is no longer this worker's.
+///
+/// # Errors
+/// What the database refused.
+pub async fn record_input(pool: &PgPool, run: &RunFacts, worker: WorkerId, input: &Value) -> Result<bool, StoreError> {
+    let mut transaction = pool.begin().await?;
+    let kept = sqlx::query("UPDATE run SET input = $3 WHERE id = $1 AND worker_id = $2 AND state = 'running'")
+        .bind(run.run.0)
+        .bind(worker.0)
+        .bind(input)
+        .execute(&mut *transaction)
+        .await?;
+    if kept.rows_affected() == 1 {
+        append_events(&mut transaction, &[run_event(run.run.0, run.noderole.0, "running", 0)]).await?;
+    }
+    transaction.commit().await?;
+    Ok(kept.rows_affected() == 1)
+}

@@ -24,7 +24,11 @@ mod world;
 
 pub use claim::{Claimed, claim_runs};
 pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
+pub use job::{Approval, RunFacts, SeenStep, approval, object_body, record_input, run_facts, seen_steps};
 pub use log::{LogPiece, append_log, read_log};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
-pub use transition::*;
+pub use transition::{
+    ChangeError, Finished, OverdueRun, RunEnd, cancel_run, end_overdue_run, end_overdue_runs, finish_run, overdue_runs,
+    rerun_step, retry_step, set_node_alive, settle_leftovers,
+};
 pub use worker::{Hello, WorkerId, bye, confirm_worker, ensure_worker, renew_worker};
