@@ -306,6 +306,30 @@ pub(crate) async fn commit_steps(transaction: &mut PgConnection, change: &Change
     }
 }
 
+/// Places the steps that a commit has written, within its transaction, which has taken APPLY alone. All that needs no run is settled
+/// in it too: what a commit leaves is whole.
+///
+/// # Errors
+/// What the database refused, and what contradicts itself in the rows.
+pub async fn commit_steps(transaction: &mut PgConnection, change: &Change) -> Result<(), StoreError> {
+    let ahead: Vec<StepId> = match change {
+        Change::Commit(steps) => steps.iter().map(|committed| committed.step).collect(),
+        _ => Vec::new(),
+    };
+    let placed = async {
+        let mut more = apply_change(transaction, change, &ahead).await?.more;
+        while !more.is_empty() {
+            let settle = Change::Settle { steps: more.clone() };
+            more = apply_change(transaction, &settle, &more).await?.more;
+        }
+        Ok(())
+    };
+    placed.await.map_err(|error| match error {
+        ChangeError::Store(error) => error,
+        other => StoreError::corrupt("step", other),
+    })
+}
+
 /// Settles steps that a crash between two batches left TODO although they need no run. Gives how many steps moved.
 ///
 /// # Errors
