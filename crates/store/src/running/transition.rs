@@ -296,16 +296,6 @@ async fn apply_change(
     Ok(outcome)
 }
 
-/// Places what a commit made and sends round again what it asks for, within the commit's transaction (it has taken APPLY). What a
-/// batch leaves is settled by [`settle_leftovers`].
-pub(crate) async fn commit_steps(transaction: &mut PgConnection, change: &Change) -> Result<(), StoreError> {
-    match apply_change(transaction, change, &[]).await {
-        Ok(_) => Ok(()),
-        Err(ChangeError::Store(error)) => Err(error),
-        Err(other) => Err(StoreError::corrupt("step", other)),
-    }
-}
-
 /// Places the steps that a commit has written, within its transaction, which has taken APPLY alone. All that needs no run is settled
 /// in it too: what a commit leaves is whole.
 ///
