@@ -183,9 +183,9 @@ impl Step {
         self.progress.applied == Some(self.progress.generation)
     }
 
-    /// Whether what it did can't be done again: destructive, and applied at this generation.
+    /// Whether what it did can't be done again: destructive, and applied at this generation. A skipped step did nothing.
     pub fn is_done_for_good(&self) -> bool {
-        self.destructive && self.is_applied()
+        self.destructive && self.is_applied() && !self.is_instant()
     }
 
     /// Whether it becomes ACTIVE without a run as soon as its join holds: an instant, or a kept result with no re-run due.

@@ -161,6 +161,14 @@ pub enum Refused {
         /// The one asked for.
         asked: TargetNo,
     },
+    /// It loses data and is in ERROR: nothing but a person's retry, or a reviewed re-run, starts it again.
+    #[error(
+        "step {step} is destructive and in ERROR, so whether it was done is not known: look at its node, then retry it"
+    )]
+    Unasked {
+        /// The step.
+        step: StepId,
+    },
     /// It was done, loses data, and is done once for each generation.
     #[error(
         "step {step} is destructive and was applied at generation {generation}: only a reviewed re-run, with a generation of its own, does it again"
@@ -319,6 +327,9 @@ impl<'c> Work<'c> {
     /// A step whose parents have all settled.
     fn look(&mut self, id: StepId, touch: &Touch<'c>) -> Done {
         if let Some(committed) = touch.committed {
+            if !self.knows_parents(committed) {
+                return Ok(());
+            }
             self.commit(committed)?;
         }
         if touch.node_up || touch.node_down {
@@ -349,7 +360,8 @@ impl<'c> Work<'c> {
         if !step.rests() {
             return self.set(id, StepState::Todo, false);
         }
-        if full && !step.is_done_for_good() {
+        // A destructive step with its result applied can't be TODO (invariant 4), so it is settled beyond the limit.
+        if full && !(step.destructive && step.is_applied()) {
             let key = (step.rank, id);
             self.more.insert(key);
             return self.set(id, StepState::Todo, false);
@@ -425,6 +437,12 @@ impl<'c> Work<'c> {
         };
         progress.pending = pending.ok_or(Broken::Count { step: id })?;
         Ok(())
+    }
+
+    /// A step whose parents are not all loaded would be counted wrong and lead to steps that do not matter.
+    fn knows_parents(&mut self, committed: &Committed) -> bool {
+        let parents = committed.parents.iter().flatten();
+        parents.fold(true, |known, (parent, _)| self.see(*parent).is_some() && known)
     }
 
     fn commit(&mut self, committed: &Committed) -> Done {
@@ -603,6 +621,9 @@ impl<'c> Work<'c> {
         }
         if generation == present && step.is_done_for_good() {
             return Err(Refused::DoneForGood { step: id, generation }.into());
+        }
+        if generation == present && step.destructive && step.progress.state == StepState::Error {
+            return Err(Refused::Unasked { step: id }.into());
         }
         let instant = step.is_instant();
         let progress = &mut step.progress;
