@@ -505,14 +505,14 @@ CREATE TRIGGER guard_node BEFORE INSERT OR DELETE ON node FOR EACH ROW EXECUTE F
 
 -- What a step needs of its node ---------------------------------------------------------------------------------------
 
--- Known to be dead is what was reached once and is not alive now; what never joined is unknown.
+-- The rules of the engine's admission for the node of a step.
 CREATE OR REPLACE FUNCTION node_fits(n node, needs text) RETURNS boolean LANGUAGE sql IMMUTABLE
 SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT CASE
     WHEN n.phantom THEN needs <> 'dead'
     WHEN NOT n.available OR n.removed_in IS NOT NULL THEN false
     WHEN needs = 'alive' THEN n.alive AND n.joined = 'confirmed'
-    WHEN needs = 'dead' THEN NOT n.alive AND n.joined <> 'none'
+    WHEN needs = 'dead' THEN NOT n.alive
     ELSE true END
 $$;
 

@@ -1,0 +1,411 @@
+//! The gate in the database: which commits, verdicts and submissions the guards let through.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod world;
+
+use migrations::Refusal;
+use serde_json::json;
+use sqlx::Executor as _;
+use world::{Submission, World, assert_refused, deployment_doc, node_doc, state};
+
+/// A planned, submitted and approved change of `web`.
+async fn approved(world: &World) -> (Submission, i64) {
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    (planned, submission)
+}
+
+#[tokio::test]
+async fn an_approved_change_commits_once() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    assert_eq!(world.commit(&planned, submission).await.unwrap(), 2);
+    assert_eq!((world.head().await, world.head_no(world.web).await, world.head_no(world.storage).await), (2, 2, 1));
+    assert_refused("a second time", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
+    assert_eq!(world.change(world.storage).await, 3);
+}
+
+#[tokio::test]
+async fn without_approval_nothing_commits() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    assert_refused("no verdict", world.commit(&planned, submission).await, Refusal::NotApproved);
+    assert_eq!(world.head().await, 1);
+}
+
+#[tokio::test]
+async fn verdicts_of_authors_and_non_reviewers_are_refused() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    for (who, by) in
+        [(world.ada, Refusal::AuthorsVerdict), (world.eve, Refusal::NotAReviewer), (world.robot, Refusal::NotAReviewer)]
+    {
+        assert_refused("verdict", world.verdict(submission, who, "approve").await, by);
+    }
+    world.app("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
+    assert_refused("disabled", world.verdict(submission, world.bo, "approve").await, Refusal::NotAReviewer);
+    let by_policy = "INSERT INTO verdict (submission_id, policy_number, kind) SELECT id, 1, 'approve' FROM submission";
+    assert_refused("a policy's", world.app(by_policy).await, Refusal::NotAReviewer);
+}
+
+#[tokio::test]
+async fn who_edits_is_an_author_listed_or_not() {
+    let world = World::new().await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.version = world.edit(planned.proposal, world.bo).await.unwrap();
+    let submission = world.submit(&planned).await.unwrap();
+    assert_refused("bo edited", world.verdict(submission, world.bo, "approve").await, Refusal::AuthorsVerdict);
+    world.verdict(submission, world.cy, "approve").await.unwrap();
+    assert_refused("bo isn't listed", world.commit(&planned, submission).await, Refusal::Incomplete);
+}
+
+#[tokio::test]
+async fn the_last_word_of_each_reviewer_counts() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    world.verdict(submission, world.bo, "request_changes").await.unwrap();
+    assert_refused("taken back", world.commit(&planned, submission).await, Refusal::NotApproved);
+    world.verdict(submission, world.cy, "approve").await.unwrap();
+    assert_refused("bo still objects", world.commit(&planned, submission).await, Refusal::NotApproved);
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn approvals_count_only_while_their_givers_may_review() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    world.app("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await.unwrap();
+    assert_refused("permission gone", world.commit(&planned, submission).await, Refusal::NotApproved);
+    world.app("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'").await.unwrap();
+    assert_refused("disabled", world.commit(&planned, submission).await, Refusal::NotApproved);
+    world.app("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn riskier_changes_need_what_the_policy_asks() {
+    let world = World::new().await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.risk = vec!["destructive".into()];
+    assert_refused("one is too few", world.submit(&planned).await, Refusal::Incomplete);
+    planned.needed = 2;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    assert_refused("one person twice", world.commit(&planned, submission).await, Refusal::NotApproved);
+    world.verdict(submission, world.cy, "approve").await.unwrap();
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_older_submission_is_void() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let version = world.edit(planned.proposal, world.ada).await.unwrap();
+    assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
+    assert_refused("judged", world.verdict(submission, world.cy, "approve").await, Refusal::ProposalMovedOn);
+    let old = world.submit(&planned).await;
+    assert!(old.is_err(), "an old version is not submitted: {old:?}");
+    let newest = Submission { version, ..planned };
+    let newer = world.submit(&newest).await.unwrap();
+    assert_refused("approvals don't carry over", world.commit(&newest, newer).await, Refusal::NotApproved);
+}
+
+#[tokio::test]
+async fn a_discarded_proposal_is_closed_for_ever() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    world.app("UPDATE proposal SET state = 'discarded'").await.unwrap();
+    assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
+    assert_refused("edited", world.edit(planned.proposal, world.ada).await, Refusal::ProposalMovedOn);
+    assert_refused("reopened", world.app("UPDATE proposal SET state = 'open'").await, Refusal::Spent);
+    let by_hand = world.propose(world.storage, world.ada).await;
+    let closed = format!("UPDATE proposal SET state = 'committed' WHERE id = {by_hand}");
+    assert_refused("committed by hand", world.app(&closed).await, Refusal::IntentOutsideCommit);
+}
+
+#[tokio::test]
+async fn a_moved_base_voids_and_a_sibling_does_not() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    world.change(world.storage).await;
+    world.commit(&planned, submission).await.unwrap();
+
+    let first = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&first).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    // Another kind of proposal on the same deployment, committed first.
+    let other = "INSERT INTO proposal (deployment_id, kind, created_by) SELECT deployment_id, 'autopilot', created_by
+                 FROM proposal WHERE state = 'open' RETURNING id";
+    let other: i64 = sqlx::query_scalar(other).fetch_one(world.db.app()).await.unwrap();
+    world.edit(other, world.ada).await.unwrap();
+    let second = world.plan_for(other, world.web, world.ada).await;
+    let sooner = world.submit(&second).await.unwrap();
+    world.verdict(sooner, world.bo, "approve").await.unwrap();
+    world.commit(&second, sooner).await.unwrap();
+    assert_refused("base moved", world.commit(&first, submission).await, Refusal::BaseMoved);
+}
+
+#[tokio::test]
+async fn two_changes_that_take_the_same_node_meet() {
+    let world = World::new().await;
+    world
+        .app("INSERT INTO node (fqdn, deployment_id) SELECT 'n9.x.example', id FROM deployment WHERE system")
+        .await
+        .unwrap();
+    let n9 =
+        sqlx::query_scalar("SELECT id FROM node WHERE fqdn = 'n9.x.example'").fetch_one(world.db.app()).await.unwrap();
+    let mut plans = Vec::new();
+    for deployment in [world.web, world.storage] {
+        let doc = world.put("node", node_doc(n9, "n9.x.example", deployment, json!({}))).await;
+        let mut planned = world.plan(deployment, world.ada).await;
+        planned.documents = vec![("node", n9, None, Some(doc))];
+        let submission = world.submit(&planned).await.unwrap();
+        world.verdict(submission, world.bo, "approve").await.unwrap();
+        plans.push((planned, submission));
+    }
+    world.commit(&plans[0].0, plans[0].1).await.unwrap();
+    assert_refused("taken", world.commit(&plans[1].0, plans[1].1).await, Refusal::BaseMoved);
+}
+
+#[tokio::test]
+async fn two_commits_at_once_make_one_line() {
+    let world = World::new().await;
+    let mut plans = Vec::new();
+    for deployment in [world.web, world.storage] {
+        let planned = world.plan(deployment, world.ada).await;
+        let submission = world.submit(&planned).await.unwrap();
+        world.verdict(submission, world.bo, "approve").await.unwrap();
+        plans.push((planned, submission));
+    }
+    let (one, two) = tokio::join!(world.commit(&plans[0].0, plans[0].1), world.commit(&plans[1].0, plans[1].1));
+    let refused: Vec<_> = [one, two].into_iter().filter_map(Result::err).collect();
+    // Whoever read the head too early is told to try again; nobody overwrites the other.
+    assert!(refused.len() <= 1, "{refused:?}");
+    for error in &refused {
+        let by = Refusal::of(error);
+        assert!(matches!(by, Some(Refusal::NotTheNext | Refusal::OtherDocuments)), "{error}");
+    }
+    let line: Vec<(i64, Option<i64>)> =
+        sqlx::query_as("SELECT number, parent FROM target ORDER BY number").fetch_all(world.db.app()).await.unwrap();
+    assert_eq!(world.head().await, 3 - refused.len() as i64);
+    assert!(line.windows(2).all(|pair| pair[1].1 == Some(pair[0].0)), "{line:?}");
+}
+
+#[tokio::test]
+async fn the_root_differs_in_exactly_what_is_listed() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let sound = world.root_with(&planned).await;
+
+    let mut more = world.root().await;
+    for (_, id, _, new) in &planned.documents {
+        more.nodes.insert(*id, new.clone().unwrap());
+    }
+    let n2 = world.put("node", node_doc(world.n2, "n2.x.example", world.storage, json!({"evil": {}}))).await;
+    more.nodes.insert(world.n2, n2);
+    let more = world.put_root(&more).await;
+    assert_refused("more", world.commit_root(&planned, submission, &more).await, Refusal::OtherDocuments);
+
+    let same = world.put_root(&world.root().await).await;
+    assert_refused("fewer", world.commit_root(&planned, submission, &same).await, Refusal::OtherDocuments);
+
+    let mut gone = world.root().await;
+    gone.nodes.insert(world.n1, planned.documents[0].3.clone().unwrap());
+    gone.deployments.remove(&world.storage);
+    let gone = world.put_root(&gone).await;
+    assert_refused("removed", world.commit_root(&planned, submission, &gone).await, Refusal::OtherDocuments);
+
+    let no_root = world.put("node", json!({"deployments": {}, "nodes": {}})).await;
+    assert_refused("no root", world.commit_root(&planned, submission, &no_root).await, Refusal::OtherDocuments);
+
+    world.commit_root(&planned, submission, &sound).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_document_outside_the_base_is_refused() {
+    let world = World::new().await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    let old = world.root().await.nodes[&world.n2].clone();
+    let new = world.put("node", node_doc(world.n2, "n2.x.example", world.storage, json!({}))).await;
+    planned.documents.push(("node", world.n2, Some(old), Some(new)));
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    assert_refused("storage isn't in the base", world.commit(&planned, submission).await, Refusal::Incomplete);
+
+    let empty = Submission { base: Vec::new(), ..world.plan(world.storage, world.ada).await };
+    let submission = world.submit(&empty).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    assert_refused("no base at all", world.commit(&empty, submission).await, Refusal::Incomplete);
+}
+
+#[tokio::test]
+async fn a_new_deployment_writes_its_parent() {
+    let world = World::new().await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    let (id, phantom) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
+    let doc = world.put("deployment", deployment_doc(id, "shop", Some(world.web), phantom, "")).await;
+    let phantom_doc = world.put("node", node_doc(phantom, "phantom.shop.gantry", id, json!({}))).await;
+    planned.documents =
+        vec![("deployment", id, None, Some(doc.clone())), ("node", phantom, None, Some(phantom_doc.clone()))];
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let root = world.root_with(&planned).await;
+
+    for parent_moves in [false, true] {
+        let mut tx = world.db.app().begin().await.unwrap();
+        let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+        let sql =
+            "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
+        sqlx::query(sql)
+            .bind(id)
+            .bind(world.web)
+            .bind(phantom)
+            .bind(&doc)
+            .bind(number)
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        let sql = "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, alive, transport)
+                   VALUES ($1, 'phantom.shop.gantry', $2, true, $3, true, 'none')";
+        sqlx::query(sql).bind(phantom).bind(id).bind(&phantom_doc).execute(&mut *tx).await.unwrap();
+        if parent_moves {
+            let sql = "UPDATE deployment SET head_no = $2 WHERE id = $1";
+            sqlx::query(sql).bind(world.web).bind(number).execute(&mut *tx).await.unwrap();
+        }
+        sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
+        tx.execute("UPDATE proposal SET state = 'committed'").await.unwrap();
+        match parent_moves {
+            false => assert_refused("web stays behind", tx.commit().await, Refusal::NotProjected),
+            true => tx.commit().await.unwrap(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_commit_is_whole_or_nothing() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let root = world.root_with(&planned).await;
+
+    let mut tx = world.db.app().begin().await.unwrap();
+    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    assert_refused("the target alone", tx.commit().await, Refusal::NotProjected);
+
+    let mut tx = world.db.app().begin().await.unwrap();
+    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
+    tx.execute("UPDATE proposal SET state = 'committed'").await.unwrap();
+    assert_refused("without its documents", tx.commit().await, Refusal::NotProjected);
+
+    let mut tx = world.db.app().begin().await.unwrap();
+    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let sql = "UPDATE node SET doc = (SELECT doc FROM node WHERE id = $2) WHERE id = $1";
+    let other = sqlx::query(sql).bind(world.n1).bind(world.n2).execute(&mut *tx).await;
+    assert_refused("another document", other, Refusal::OtherDocuments);
+    drop(tx);
+
+    let mut tx = world.db.app().begin().await.unwrap();
+    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let sql = "UPDATE head SET policy_number = 2";
+    assert_refused("a policy that isn't there", tx.execute(sql).await, Refusal::IntentOutsideCommit);
+    drop(tx);
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn submissions_are_sealed_when_made() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    for sql in [
+        format!("INSERT INTO submission_author VALUES ({submission}, '{}')", world.eve),
+        format!("INSERT INTO submission_base VALUES ({submission}, '{}', 1)", world.storage),
+        format!(
+            "INSERT INTO submission_document VALUES ({submission}, 'node', '{}', NULL, '\\x{}')",
+            world.n2,
+            world::hex(&planned.root)
+        ),
+    ] {
+        assert_refused(&sql, world.app(&sql).await, Refusal::SubmissionSealed);
+    }
+}
+
+#[tokio::test]
+async fn switches_repeat_the_root_and_void_nothing() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    assert_refused("on already", world.switch(true).await, Refusal::NotTheNext);
+    world.switch(false).await.unwrap();
+    assert_eq!(world.commit(&planned, submission).await.unwrap(), 3);
+    world.switch(true).await.unwrap();
+    let other = world.put_root(&world::Root::default()).await;
+    let sql = format!(
+        "INSERT INTO target (number, parent, kind, root, enabled, epoch) VALUES (5, 4, 'switch', '\\x{}', false, 1)",
+        world::hex(&other)
+    );
+    assert_refused("another root", world.app(&sql).await, Refusal::NotTheNext);
+}
+
+#[tokio::test]
+async fn a_switch_is_no_licence_to_change_intent() {
+    let world = World::new().await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
+               SELECT number + 1, number, 'switch', root, false, epoch FROM target";
+    tx.execute(sql).await.unwrap();
+    let refused = tx.execute("UPDATE step SET jig = 'script'").await;
+    assert_refused("intent", refused, Refusal::IntentOutsideCommit);
+}
+
+#[tokio::test]
+async fn the_line_has_no_gaps_forks_or_second_genesis() {
+    let world = World::new().await;
+    let insert = |number: i64, parent: &str, kind: &str, enabled: bool| {
+        format!(
+            "INSERT INTO target (number, parent, kind, root, enabled, epoch)
+             SELECT {number}, {parent}, '{kind}', root, {enabled}, 1 FROM target WHERE number = 1"
+        )
+    };
+    assert_refused("second genesis", world.app(&insert(1, "NULL", "genesis", true)).await, Refusal::NotTheNext);
+    assert_refused("gap", world.app(&insert(9, "8", "switch", false)).await, Refusal::NotTheNext);
+    world.switch(false).await.unwrap();
+    assert_refused("fork", world.app(&insert(2, "1", "switch", false)).await, Refusal::NotTheNext);
+    assert_eq!(state(world.app(&insert(4, "2", "switch", true)).await), "23514", "numbers have no gaps");
+    assert_refused("head by hand", world.app("UPDATE head SET number = 1").await, Refusal::IntentOutsideCommit);
+    assert_refused("switch by hand", world.app("UPDATE head SET enabled = true").await, Refusal::IntentOutsideCommit);
+}
+
+#[tokio::test]
+async fn after_a_restore_old_submissions_and_transactions_are_void() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    assert_eq!(state(world.app("UPDATE head SET epoch = 2").await), "42501");
+    assert_eq!(state(world.app("SELECT raise_epoch()").await), "42501");
+    assert_eq!(migrations::raise_epoch(world.db.owner()).await.unwrap(), 2);
+    assert_refused("an old approval", world.commit(&planned, submission).await, Refusal::OtherEpoch);
+    assert_refused("a new verdict", world.verdict(submission, world.cy, "approve").await, Refusal::OtherEpoch);
+    let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
+               SELECT number + 1, number, 'switch', root, false, epoch FROM target";
+    assert_refused("an old process", world.app(sql).await, Refusal::OtherEpoch);
+    assert_refused("backwards", world.owner("UPDATE head SET epoch = 1").await, Refusal::IntentOutsideCommit);
+
+    // Transaction ids recur after a restore: an old target that carries this transaction's id is no licence.
+    world.owner("ALTER TABLE target DISABLE TRIGGER guard_append_only").await.unwrap();
+    let mut tx = world.db.owner().begin().await.unwrap();
+    tx.execute("UPDATE target SET xid = pg_current_xact_id()").await.unwrap();
+    let refused = tx.execute("UPDATE step SET jig = 'script'").await;
+    assert_refused("a recurring transaction id", refused, Refusal::IntentOutsideCommit);
+    drop(tx);
+
+    // A fresh version of the same proposal goes through.
+    let version = world.edit(planned.proposal, world.ada).await.unwrap();
+    let again = Submission { version, epoch: 2, ..planned };
+    let submission = world.submit(&again).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.commit(&again, submission).await.unwrap();
+}

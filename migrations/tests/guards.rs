@@ -1,0 +1,295 @@
+//! What the application role can't do by direct SQL, and that guards come back when migrations run.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod world;
+
+use migrations::Refusal;
+use sqlx::Executor as _;
+use world::{World, assert_refused, state};
+
+const APPEND_ONLY: [&str; 11] = [
+    "object",
+    "policy",
+    "barclamp",
+    "target",
+    "submission",
+    "submission_base",
+    "submission_author",
+    "submission_document",
+    "verdict",
+    "audit",
+    "seal",
+];
+
+/// SQLSTATE of a missing privilege.
+const DENIED: &str = "42501";
+
+#[tokio::test]
+async fn history_is_only_added_to() {
+    let world = World::new().await;
+    world.change(world.web).await;
+    for table in APPEND_ONLY {
+        let column: String = sqlx::query_scalar(
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum = 2",
+        )
+        .bind(table)
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+        for sql in [
+            format!("UPDATE {table} SET {column} = {column}"),
+            format!("DELETE FROM {table}"),
+            format!("TRUNCATE {table} CASCADE"),
+        ] {
+            assert_eq!(state(world.app(&sql).await), DENIED, "{sql}");
+            assert_refused(&sql, world.owner(&sql).await, Refusal::AppendOnly);
+        }
+    }
+    assert_eq!(state(world.app("UPDATE event SET kind = ''").await), DENIED);
+    assert_refused("event", world.owner("UPDATE event SET kind = ''").await, Refusal::AppendOnly);
+    assert_eq!(state(world.app("DELETE FROM event").await), DENIED);
+    assert_eq!(state(world.app("DELETE FROM head").await), DENIED);
+    assert_refused("head", world.owner("DELETE FROM head").await, Refusal::AppendOnly);
+}
+
+#[tokio::test]
+async fn objects_are_what_their_hash_says() {
+    let world = World::new().await;
+    let sql = "INSERT INTO object (hash, kind, body) VALUES (sha256('a'), 'role', 'b')";
+    assert_eq!(state(world.app(sql).await), "23514");
+    let swap = "INSERT INTO object (hash, kind, body) SELECT hash, kind, 'b' FROM object LIMIT 1
+                ON CONFLICT (hash) DO UPDATE SET body = excluded.body";
+    assert_eq!(state(world.app(swap).await), DENIED);
+}
+
+#[tokio::test]
+async fn intent_changes_only_in_a_commit() {
+    let world = World::new().await;
+    for sql in [
+        "UPDATE deployment SET doc = doc",
+        "UPDATE deployment SET parent = NULL WHERE name = 'web'",
+        "UPDATE deployment SET name = 'x' WHERE name = 'web'",
+        "UPDATE deployment SET head_no = head_no",
+        "DELETE FROM deployment",
+        "UPDATE node SET deployment_id = deployment_id",
+        "UPDATE node SET doc = NULL",
+        "UPDATE node SET fqdn = 'a.b.c'",
+        "UPDATE node SET phantom = false",
+        "DELETE FROM node WHERE fqdn = 'n1.x.example'",
+        "INSERT INTO node (fqdn, deployment_id) SELECT 'a.b.c', id FROM deployment WHERE name = 'web'",
+        "INSERT INTO node (fqdn, deployment_id, phantom, alive, transport)
+           SELECT 'a.b.c', id, true, true, 'none' FROM deployment WHERE system",
+        "INSERT INTO node (fqdn, deployment_id, doc) SELECT 'a.b.c', d.id, n.doc FROM deployment d, node n WHERE system",
+        "UPDATE noderole SET data = '{}'",
+        "UPDATE noderole SET role_hash = role_hash",
+        "UPDATE noderole SET disposition = 'gone'",
+        "DELETE FROM noderole",
+        "UPDATE step SET generation = generation + 1",
+        "UPDATE step SET content_hash = content_hash",
+        "UPDATE step SET destructive = true",
+        "UPDATE step SET skipped = 'please'",
+        "UPDATE step SET state = 'todo', lane_id = lane_id",
+        "DELETE FROM step",
+        "INSERT INTO step SELECT * FROM step",
+        "DELETE FROM edge",
+        "INSERT INTO edge SELECT a.id, b.id, 'hard' FROM step a JOIN step b ON a.id <> b.id",
+        "UPDATE lane SET max_running = 1000",
+        "INSERT INTO budget (deployment_id, name, max_down) SELECT id, 'x', 1 FROM deployment",
+        "INSERT INTO policy (number, hash) SELECT 2, hash FROM policy",
+        "UPDATE head SET policy_number = 0",
+    ] {
+        assert_refused(sql, world.app(sql).await, Refusal::IntentOutsideCommit);
+        assert_refused(sql, world.owner(sql).await, Refusal::IntentOutsideCommit);
+    }
+}
+
+#[tokio::test]
+async fn progress_needs_no_commit() {
+    let world = World::new().await;
+    for sql in [
+        "UPDATE deployment SET held_by = (SELECT id FROM person WHERE name = 'ada'), held_at = now() WHERE name = 'web'",
+        "UPDATE node SET alive = true, available = true, joined = 'confirmed', facts = '{\"cpus\": 4}' WHERE NOT phantom",
+        "UPDATE node SET connection = '{\"root\": \"/srv\"}' WHERE NOT phantom",
+        "UPDATE noderole SET system_data = '{\"a\": 1}'",
+        "UPDATE step SET state = 'transition', since = now()",
+        "UPDATE step SET state = 'active', applied_generation = generation, wall = '{}'",
+        "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system",
+        "DELETE FROM node WHERE fqdn = 'bare.x.example'",
+    ] {
+        assert!(world.app(sql).await.unwrap() > 0, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn the_application_role_switches_nothing_off() {
+    let world = World::new().await;
+    for sql in [
+        "ALTER TABLE target DISABLE TRIGGER ALL",
+        "DROP TRIGGER guard_target ON target",
+        "ALTER TABLE target OWNER TO gantry_app",
+        "CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+        "SET session_replication_role = replica",
+        "CREATE TABLE mine (n int)",
+        "CREATE TEMP TABLE target (xid xid8, kind text, epoch bigint)",
+        "INSERT INTO seal (seq, audit_id, prev_hash, hash) VALUES (1, 1, sha256('a'), sha256('b'))",
+        "INSERT INTO target (number, xid, kind, root, enabled, epoch) SELECT 2, xid, kind, root, enabled, epoch FROM target",
+        "INSERT INTO verdict (submission_id, person_id, kind, at) SELECT 1, id, 'approve', '2000-01-01' FROM person",
+        "INSERT INTO audit (at, action) VALUES ('2000-01-01', 'x')",
+        "UPDATE person SET kind = 'human'",
+        "UPDATE head SET epoch = 7",
+    ] {
+        assert_eq!(state(world.app(sql).await), DENIED, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_temporary_table_does_not_pose_as_ours() {
+    let world = World::new().await;
+    // The owner may make one, and even then the guards look at the real table.
+    let mut tx = world.db.owner().begin().await.unwrap();
+    let shadow =
+        "CREATE TEMP TABLE target AS SELECT pg_current_xact_id() AS xid, 'change'::text AS kind, 1::bigint AS epoch";
+    tx.execute(shadow).await.unwrap();
+    assert_refused("shadowed", tx.execute("UPDATE step SET jig = jig").await, Refusal::IntentOutsideCommit);
+}
+
+#[tokio::test]
+async fn steps_follow_their_node() {
+    let world = World::new().await;
+    let fits = "SELECT bool_and(node_fits) FROM step WHERE node_id = $1";
+    let fits = || async { sqlx::query_scalar::<_, bool>(fits).bind(world.n1).fetch_one(world.db.app()).await.unwrap() };
+    for (change, expected) in [
+        ("alive = true", false),
+        ("joined = 'confirmed'", true),
+        ("available = false", false),
+        ("available = true", true),
+        ("alive = false", false),
+        ("alive = true", true),
+    ] {
+        world.app(&format!("UPDATE node SET {change} WHERE fqdn = 'n1.x.example'")).await.unwrap();
+        assert_eq!(fits().await, expected, "after {change}");
+        world.app("UPDATE step SET node_fits = NOT node_fits").await.unwrap();
+        assert_eq!(fits().await, expected, "nobody writes it by hand");
+    }
+    let other: bool = sqlx::query_scalar("SELECT bool_or(node_fits) FROM step WHERE node_id = $1")
+        .bind(world.n2)
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+    assert!(!other);
+}
+
+#[tokio::test]
+async fn runs_keep_what_they_are_about() {
+    let world = World::new().await;
+    let insert = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until)
+                  SELECT id, node_id, lane_id, generation, 1, 1, content_hash, exclusive, now() FROM step WHERE node_id = ";
+    let insert = format!("{insert} '{}'", world.n1);
+    world.app(&insert).await.unwrap();
+    assert_eq!(state(world.app(&insert).await), "23505", "one open run of a step, one exclusive on a node");
+    for sql in ["UPDATE run SET generation = 9", "UPDATE run SET target_number = 1", "UPDATE run SET epoch = 9"] {
+        assert_refused(sql, world.app(sql).await, Refusal::RunIdentity);
+    }
+    assert_eq!(state(world.app("DELETE FROM run").await), DENIED);
+    assert_refused("owner", world.owner("DELETE FROM run").await, Refusal::RunIdentity);
+    world.app("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost'").await.unwrap();
+    world.app("UPDATE run SET outcome = 'late', result = '{}'").await.unwrap();
+    let reopened = "UPDATE run SET state = 'queued', ended_at = NULL, outcome = NULL";
+    assert_refused("reopened", world.app(reopened).await, Refusal::Spent);
+    world.app(&insert).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_time_tokens_are_spent_once() {
+    let world = World::new().await;
+    let sql = "INSERT INTO token (kind, hash, person_id, expires_at)
+               SELECT 'sign_in', sha256('secret'), id, now() + interval '1 hour' FROM person WHERE name = 'ada'";
+    world.app(sql).await.unwrap();
+    let spend =
+        "UPDATE token SET used_at = now() WHERE hash = sha256('secret') AND used_at IS NULL AND expires_at > now()";
+    let (one, two) = tokio::join!(world.app(spend), world.app(spend));
+    assert_eq!(one.unwrap() + two.unwrap(), 1);
+    assert_refused("used again", world.app("UPDATE token SET used_at = NULL").await, Refusal::Spent);
+}
+
+#[tokio::test]
+async fn the_audit_is_chained_and_tampering_shows() {
+    let world = World::new().await;
+    for n in 0..5 {
+        world.app(&format!("INSERT INTO audit (action, detail) VALUES ('act', '{{\"n\": {n}}}')")).await.unwrap();
+    }
+    let seal = "SELECT seal_audit($1)";
+    let first: i32 = sqlx::query_scalar(seal).bind(3).fetch_one(world.db.app()).await.unwrap();
+    let (one, two) = tokio::join!(
+        sqlx::query_scalar::<_, i32>(seal).bind(100).fetch_one(world.db.app()),
+        sqlx::query_scalar::<_, i32>(seal).bind(100).fetch_one(world.db.app())
+    );
+    assert_eq!((first, one.unwrap() + two.unwrap()), (3, 2), "each row once");
+    let broken_at = || async {
+        sqlx::query_scalar::<_, Option<i64>>("SELECT audit_broken_at()").fetch_one(world.db.app()).await.unwrap()
+    };
+    assert_eq!(broken_at().await, None);
+    world.owner("ALTER TABLE audit DISABLE TRIGGER guard_append_only").await.unwrap();
+    world.owner("UPDATE audit SET detail = '{\"n\": 7}' WHERE id = 4").await.unwrap();
+    assert_eq!(broken_at().await, Some(4));
+    world.owner("UPDATE audit SET detail = '{\"n\": 3}' WHERE id = 4").await.unwrap();
+    assert_eq!(broken_at().await, None);
+    world.owner("ALTER TABLE seal DISABLE TRIGGER guard_append_only").await.unwrap();
+    world.owner("DELETE FROM seal WHERE seq = 2").await.unwrap();
+    assert_eq!(broken_at().await, Some(3), "a missing link");
+}
+
+#[tokio::test]
+async fn logs_find_room_and_repeat_nothing() {
+    let world = World::new().await;
+    let line = "INSERT INTO run_log (run_id, at_offset, body) VALUES ($1, 0, 'x') ON CONFLICT DO NOTHING";
+    for (run, stored) in [(1_i64, 1), (1, 0), (500_000_000, 1), (500_000_000, 0)] {
+        let done = sqlx::query(line).bind(run).execute(world.db.app()).await.unwrap();
+        assert_eq!(done.rows_affected(), stored, "run {run}");
+    }
+    let made: i32 = sqlx::query_scalar("SELECT ensure_run_log_room()").fetch_one(world.db.app()).await.unwrap();
+    assert_eq!(made, 0, "the migration made room");
+}
+
+#[tokio::test]
+async fn migrating_again_changes_nothing_and_brings_guards_back() {
+    let world = World::new().await;
+    migrations::migrate(world.db.owner(), migrations::APP_ROLE).await.unwrap();
+    assert!(migrations::is_current(world.db.app()).await.unwrap());
+    assert_eq!(world.head().await, 1);
+
+    world.owner("DROP TRIGGER guard_intent ON step").await.unwrap();
+    world.owner("CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql AS 'SELECT true'").await.unwrap();
+    world.owner("GRANT ALL ON ALL TABLES IN SCHEMA public TO gantry_app").await.unwrap();
+    world
+        .owner("CREATE TRIGGER guard_old BEFORE UPDATE ON jig FOR EACH ROW EXECUTE FUNCTION guard_append_only()")
+        .await
+        .unwrap();
+    world.app("UPDATE step SET priority = 7").await.unwrap();
+    let (one, two) = tokio::join!(
+        migrations::migrate(world.db.owner(), migrations::APP_ROLE),
+        migrations::migrate(world.db.owner(), migrations::APP_ROLE)
+    );
+    one.unwrap();
+    two.unwrap();
+    assert_refused("intent", world.app("UPDATE step SET priority = 8").await, Refusal::IntentOutsideCommit);
+    assert_eq!(state(world.app("DELETE FROM verdict").await), DENIED);
+    world.app("UPDATE jig SET active = false").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_newer_database_is_left_alone() {
+    let world = World::new().await;
+    world.owner("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_future', 0)").await.unwrap();
+    assert!(!migrations::is_current(world.db.app()).await.unwrap());
+    let refused = migrations::migrate(world.db.owner(), migrations::APP_ROLE).await.unwrap_err();
+    assert!(matches!(refused, migrations::Error::Newer(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn older_guards_are_seen() {
+    let world = World::new().await;
+    world.owner("UPDATE guard_version SET hash = sha256('older')").await.unwrap();
+    assert!(!migrations::is_current(world.db.app()).await.unwrap());
+}

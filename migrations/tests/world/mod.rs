@@ -1,0 +1,466 @@
+//! A small cluster, written by plain SQL as the application role: what the guards see, with nothing of Gantry between.
+//!
+//! `system` has the children `web` and `storage`; node `n1` stands in `web` and `n2` in `storage`, each with one
+//! noderole. ada and eve may edit, bo and cy may review.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::BTreeMap;
+
+use migrations::Refusal;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Postgres, Transaction};
+use testdb::TestDatabase;
+use uuid::Uuid;
+
+pub type Hash = Vec<u8>;
+pub type Tx<'c> = Transaction<'c, Postgres>;
+
+/// What a root names.
+#[derive(Debug, Clone, Default)]
+pub struct Root {
+    pub deployments: BTreeMap<Uuid, Hash>,
+    pub nodes: BTreeMap<Uuid, Hash>,
+}
+
+impl Root {
+    fn body(&self) -> Vec<u8> {
+        let map = |of: &BTreeMap<Uuid, Hash>| -> BTreeMap<String, String> {
+            of.iter().map(|(id, hash)| (id.to_string(), hex(hash))).collect()
+        };
+        json!({"deployments": map(&self.deployments), "nodes": map(&self.nodes)}).to_string().into_bytes()
+    }
+}
+
+#[derive(Debug)]
+pub struct World {
+    pub db: TestDatabase,
+    pub system: Uuid,
+    pub web: Uuid,
+    pub storage: Uuid,
+    pub n1: Uuid,
+    pub n2: Uuid,
+    pub ada: Uuid,
+    pub eve: Uuid,
+    pub bo: Uuid,
+    pub cy: Uuid,
+    pub robot: Uuid,
+    pub role: Hash,
+}
+
+/// What a submission says; the tests bend one field at a time.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    pub proposal: i64,
+    pub version: i32,
+    pub policy: i64,
+    pub epoch: i64,
+    pub needed: i32,
+    pub risk: Vec<String>,
+    pub authors: Vec<Uuid>,
+    pub base: Vec<(Uuid, i64)>,
+    pub documents: Vec<(&'static str, Uuid, Option<Hash>, Option<Hash>)>,
+    pub root: Hash,
+    pub by: Uuid,
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The SQLSTATE of a refusal.
+pub fn state<T: std::fmt::Debug>(refused: Result<T, sqlx::Error>) -> String {
+    let error = refused.expect_err("the database let it through");
+    let state = error.as_database_error().and_then(|e| e.code()).map(|code| code.into_owned());
+    state.unwrap_or_else(|| panic!("not a refusal of the database: {error}"))
+}
+
+#[track_caller]
+pub fn assert_refused<T: std::fmt::Debug>(what: &str, refused: Result<T, sqlx::Error>, by: Refusal) {
+    let error = match refused {
+        Ok(value) => panic!("{what}: let through with {value:?}"),
+        Err(error) => error,
+    };
+    assert_eq!(Refusal::of(&error), Some(by), "{what}: {error}");
+}
+
+pub async fn put(tx: &mut PgConnection, kind: &str, body: Vec<u8>) -> Hash {
+    sqlx::query("INSERT INTO object (hash, kind, body) VALUES (sha256($2), $1, $2) ON CONFLICT DO NOTHING")
+        .bind(kind)
+        .bind(&body)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    sqlx::query_scalar("SELECT sha256($1)").bind(&body).fetch_one(tx).await.unwrap()
+}
+
+pub async fn put_json(tx: &mut PgConnection, kind: &str, body: Value) -> Hash {
+    put(tx, kind, body.to_string().into_bytes()).await
+}
+
+async fn person(tx: &mut PgConnection, name: &str, kind: &str, permissions: &[&str]) -> Uuid {
+    sqlx::query_scalar("INSERT INTO person (name, kind, permissions) VALUES ($1, $2, $3) RETURNING id")
+        .bind(name)
+        .bind(kind)
+        .bind(permissions.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
+        .fetch_one(tx)
+        .await
+        .unwrap()
+}
+
+pub fn deployment_doc(id: Uuid, name: &str, parent: Option<Uuid>, phantom: Uuid, note: &str) -> Value {
+    json!({"id": id, "name": name, "parent": parent, "phantom": phantom, "note": note})
+}
+
+pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, noderoles: Value) -> Value {
+    json!({"id": id, "fqdn": fqdn, "deployment": deployment, "noderoles": noderoles})
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let db = TestDatabase::new().await;
+        let mut tx = db.app().begin().await.unwrap();
+        let ada = person(&mut tx, "ada", "human", &["viewer", "operator", "reviewer"]).await;
+        let eve = person(&mut tx, "eve", "human", &["viewer", "operator"]).await;
+        let bo = person(&mut tx, "bo", "human", &["viewer", "reviewer"]).await;
+        let cy = person(&mut tx, "cy", "human", &["viewer", "reviewer"]).await;
+        let robot = person(&mut tx, "robot", "service", &["viewer", "reviewer"]).await;
+        let role = put_json(&mut tx, "role", json!({"name": "app"})).await;
+        let [system, web, storage, n1, n2] = [(); 5].map(|()| Uuid::new_v4());
+        let world = Self { db, system, web, storage, n1, n2, ada, eve, bo, cy, robot, role };
+        world.genesis(&mut tx).await;
+        tx.commit().await.unwrap();
+        world
+    }
+
+    async fn genesis(&self, tx: &mut Tx<'_>) {
+        let policy = put_json(tx, "policy", json!({"approvals": 1, "by_risk": {"destructive": 2}})).await;
+        let trees = [
+            (self.system, "system", None),
+            (self.web, "web", Some(self.system)),
+            (self.storage, "storage", Some(self.system)),
+        ];
+        let mut root = Root::default();
+        let mut phantoms = Vec::new();
+        for (id, name, parent) in trees {
+            let phantom = Uuid::new_v4();
+            let doc = put_json(tx, "deployment", deployment_doc(id, name, parent, phantom, "")).await;
+            let phantom_doc =
+                put_json(tx, "node", node_doc(phantom, &format!("phantom.{name}.gantry"), id, json!({}))).await;
+            root.deployments.insert(id, doc);
+            root.nodes.insert(phantom, phantom_doc);
+            phantoms.push(phantom);
+        }
+        for (id, fqdn, deployment) in [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)] {
+            let doc = node_doc(id, fqdn, deployment, json!({"app": {"deployment": deployment, "data": {}}}));
+            root.nodes.insert(id, put_json(tx, "node", doc).await);
+        }
+        let root_hash = put(tx, "root", root.body()).await;
+        sqlx::query("INSERT INTO target (number, kind, root, enabled, epoch) VALUES (1, 'genesis', $1, true, 1)")
+            .bind(&root_hash)
+            .execute(&mut **tx)
+            .await
+            .unwrap();
+        sqlx::query("INSERT INTO policy (number, hash) VALUES (1, $1)").bind(&policy).execute(&mut **tx).await.unwrap();
+        tx.execute("UPDATE head SET number = 1, policy_number = 1").await.unwrap();
+        for ((id, name, parent), phantom) in trees.into_iter().zip(phantoms) {
+            sqlx::query(
+                "INSERT INTO deployment (id, parent, name, system, phantom, doc, head_no) VALUES ($1, $2, $3, $4, $5, $6, 1)",
+            )
+            .bind(id)
+            .bind(parent)
+            .bind(name)
+            .bind(parent.is_none())
+            .bind(phantom)
+            .bind(&root.deployments[&id])
+            .execute(&mut **tx)
+            .await
+            .unwrap();
+            sqlx::query(
+                "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, alive, transport)
+                 VALUES ($1, $2, $3, true, $4, true, 'none')",
+            )
+            .bind(phantom)
+            .bind(format!("phantom.{name}.gantry"))
+            .bind(id)
+            .bind(&root.nodes[&phantom])
+            .execute(&mut **tx)
+            .await
+            .unwrap();
+        }
+        tx.execute("INSERT INTO jig (name, class) VALUES ('script', 'script')").await.unwrap();
+        for (id, fqdn, deployment) in [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)] {
+            sqlx::query("INSERT INTO node (id, fqdn, deployment_id, doc, transport) VALUES ($1, $2, $3, $4, 'local')")
+                .bind(id)
+                .bind(fqdn)
+                .bind(deployment)
+                .bind(&root.nodes[&id])
+                .execute(&mut **tx)
+                .await
+                .unwrap();
+            self.insert_step(tx, id, deployment, "app", 1).await;
+        }
+    }
+
+    /// A noderole with its lane and its one step; returns the step.
+    pub async fn insert_step(
+        &self,
+        tx: &mut PgConnection,
+        node: Uuid,
+        deployment: Uuid,
+        role: &str,
+        target: i64,
+    ) -> Uuid {
+        let lane: i64 = sqlx::query_scalar(
+            "INSERT INTO lane (deployment_id, name) VALUES ($1, $2)
+             ON CONFLICT (deployment_id, name) DO UPDATE SET name = excluded.name RETURNING id",
+        )
+        .bind(deployment)
+        .bind(role)
+        .fetch_one(&mut *tx)
+        .await
+        .unwrap();
+        let (noderole, step) = (Uuid::new_v4(), Uuid::new_v4());
+        sqlx::query("INSERT INTO noderole (id, node_id, role, deployment_id, role_hash) VALUES ($1, $2, $3, $4, $5)")
+            .bind(noderole)
+            .bind(node)
+            .bind(role)
+            .bind(deployment)
+            .bind(&self.role)
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        sqlx::query(
+            "INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state)
+             VALUES ($1, $2, $3, $4, 0, 'script', $5, $6, 'todo')",
+        )
+        .bind(step)
+        .bind(noderole)
+        .bind(node)
+        .bind(lane)
+        .bind(target)
+        .bind(&self.role)
+        .execute(tx)
+        .await
+        .unwrap();
+        step
+    }
+
+    pub async fn root(&self) -> Root {
+        let sql = "SELECT kind, id, hash FROM root_documents((SELECT root FROM target ORDER BY number DESC LIMIT 1))";
+        let rows: Vec<(String, Uuid, Hash)> = sqlx::query_as(sql).fetch_all(self.db.app()).await.unwrap();
+        let mut root = Root::default();
+        for (kind, id, hash) in rows {
+            match kind.as_str() {
+                "deployment" => root.deployments.insert(id, hash),
+                _ => root.nodes.insert(id, hash),
+            };
+        }
+        root
+    }
+
+    pub async fn head(&self) -> i64 {
+        sqlx::query_scalar("SELECT number FROM head").fetch_one(self.db.app()).await.unwrap()
+    }
+
+    pub async fn head_no(&self, deployment: Uuid) -> i64 {
+        let sql = "SELECT head_no FROM deployment WHERE id = $1";
+        sqlx::query_scalar(sql).bind(deployment).fetch_one(self.db.app()).await.unwrap()
+    }
+
+    pub async fn put(&self, kind: &str, body: Value) -> Hash {
+        put_json(&mut *self.db.app().acquire().await.unwrap(), kind, body).await
+    }
+
+    pub async fn put_root(&self, root: &Root) -> Hash {
+        put(&mut *self.db.app().acquire().await.unwrap(), "root", root.body()).await
+    }
+
+    /// One statement as the application role.
+    pub async fn app(&self, sql: &str) -> Result<u64, sqlx::Error> {
+        Ok(self.db.app().execute(AssertSqlSafe(sql)).await?.rows_affected())
+    }
+
+    /// One statement as the owner role.
+    pub async fn owner(&self, sql: &str) -> Result<u64, sqlx::Error> {
+        Ok(self.db.owner().execute(AssertSqlSafe(sql)).await?.rows_affected())
+    }
+
+    /// An open proposal on a deployment, with one edit.
+    pub async fn propose(&self, deployment: Uuid, author: Uuid) -> i64 {
+        let sql = "INSERT INTO proposal (deployment_id, created_by) VALUES ($1, $2) RETURNING id";
+        let id: i64 = sqlx::query_scalar(sql).bind(deployment).bind(author).fetch_one(self.db.app()).await.unwrap();
+        self.edit(id, author).await.unwrap();
+        id
+    }
+
+    /// One more edit; the proposal is another version then.
+    pub async fn edit(&self, proposal: i64, author: Uuid) -> Result<i32, sqlx::Error> {
+        sqlx::query(
+            "INSERT INTO edit (proposal_id, seq, actor, body)
+             SELECT $1, count(*) + 1, $2, '{\"edit\": \"any\"}' FROM edit WHERE proposal_id = $1",
+        )
+        .bind(proposal)
+        .bind(author)
+        .execute(self.db.app())
+        .await?;
+        sqlx::query_scalar("UPDATE proposal SET version = version + 1 WHERE id = $1 RETURNING version")
+            .bind(proposal)
+            .fetch_one(self.db.app())
+            .await
+    }
+
+    /// A sound submission: another document of the deployment's node and nothing else.
+    pub async fn plan(&self, deployment: Uuid, author: Uuid) -> Submission {
+        let proposal = self.propose(deployment, author).await;
+        self.plan_for(proposal, deployment, author).await
+    }
+
+    pub async fn plan_for(&self, proposal: i64, deployment: Uuid, author: Uuid) -> Submission {
+        let (node, fqdn) = if deployment == self.web { (self.n1, "n1.x.example") } else { (self.n2, "n2.x.example") };
+        let data = json!({"app": {"deployment": deployment, "data": {"port": Uuid::new_v4()}}});
+        let new = self.put("node", node_doc(node, fqdn, deployment, data)).await;
+        let mut root = self.root().await;
+        let old = root.nodes.insert(node, new.clone());
+        let version: i32 = sqlx::query_scalar("SELECT version FROM proposal WHERE id = $1")
+            .bind(proposal)
+            .fetch_one(self.db.app())
+            .await
+            .unwrap();
+        let epoch: i64 = sqlx::query_scalar("SELECT epoch FROM head").fetch_one(self.db.app()).await.unwrap();
+        Submission {
+            proposal,
+            version,
+            policy: 1,
+            epoch,
+            needed: 1,
+            risk: Vec::new(),
+            authors: vec![author],
+            base: vec![(self.system, self.head_no(self.system).await), (deployment, self.head_no(deployment).await)],
+            documents: vec![("node", node, old, Some(new))],
+            root: self.put_root(&root).await,
+            by: author,
+        }
+    }
+
+    pub async fn submit(&self, s: &Submission) -> Result<i64, sqlx::Error> {
+        let mut tx = self.db.app().begin().await?;
+        let id: i64 = sqlx::query_scalar(
+            "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
+                                     epoch, root_hash, risk, created_by)
+             VALUES ($1, $2, $3, $3, $4, $5, $6, $3, $7, $8) RETURNING id",
+        )
+        .bind(s.proposal)
+        .bind(s.version)
+        .bind(&s.root)
+        .bind(s.policy)
+        .bind(s.needed)
+        .bind(s.epoch)
+        .bind(&s.risk)
+        .bind(s.by)
+        .fetch_one(&mut *tx)
+        .await?;
+        for (deployment, head_no) in &s.base {
+            let sql = "INSERT INTO submission_base VALUES ($1, $2, $3)";
+            sqlx::query(sql).bind(id).bind(deployment).bind(head_no).execute(&mut *tx).await?;
+        }
+        for author in &s.authors {
+            let sql = "INSERT INTO submission_author VALUES ($1, $2)";
+            sqlx::query(sql).bind(id).bind(author).execute(&mut *tx).await?;
+        }
+        for (kind, document, old, new) in &s.documents {
+            let sql = "INSERT INTO submission_document VALUES ($1, $2, $3, $4, $5)";
+            sqlx::query(sql).bind(id).bind(kind).bind(document).bind(old).bind(new).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(id)
+    }
+
+    pub async fn verdict(&self, submission: i64, person: Uuid, kind: &str) -> Result<u64, sqlx::Error> {
+        let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, $3)";
+        let done = sqlx::query(sql).bind(submission).bind(person).bind(kind).execute(self.db.app()).await?;
+        Ok(done.rows_affected())
+    }
+
+    /// The root that committing a submission makes now: the head's, with its documents replaced.
+    pub async fn root_with(&self, s: &Submission) -> Hash {
+        let mut root = self.root().await;
+        for (kind, id, _, new) in &s.documents {
+            let map = if *kind == "node" { &mut root.nodes } else { &mut root.deployments };
+            match new {
+                Some(hash) => map.insert(*id, hash.clone()),
+                None => map.remove(id),
+            };
+        }
+        self.put_root(&root).await
+    }
+
+    pub async fn insert_target(&self, tx: &mut Tx<'_>, submission: i64, root: &Hash) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar(
+            "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
+             SELECT number + 1, number, 'change', $1, $2, enabled, epoch, $3 FROM head RETURNING number",
+        )
+        .bind(root)
+        .bind(submission)
+        .bind(self.ada)
+        .fetch_one(&mut **tx)
+        .await
+    }
+
+    /// Everything that a commit of a planned submission writes.
+    pub async fn commit(&self, s: &Submission, submission: i64) -> Result<i64, sqlx::Error> {
+        let root = self.root_with(s).await;
+        self.commit_root(s, submission, &root).await
+    }
+
+    pub async fn commit_root(&self, s: &Submission, submission: i64, root: &Hash) -> Result<i64, sqlx::Error> {
+        let mut tx = self.db.app().begin().await?;
+        let number = self.insert_target(&mut tx, submission, root).await?;
+        self.project(&mut tx, s, number).await?;
+        tx.commit().await?;
+        Ok(number)
+    }
+
+    pub async fn project(&self, tx: &mut Tx<'_>, s: &Submission, number: i64) -> Result<(), sqlx::Error> {
+        for (kind, id, _, new) in &s.documents {
+            let sql = format!("UPDATE {kind} SET doc = $2 WHERE id = $1");
+            sqlx::query(AssertSqlSafe(sql)).bind(id).bind(new).execute(&mut **tx).await?;
+            if *kind == "node" {
+                let sql = "UPDATE step SET generation = $2 WHERE node_id = $1";
+                sqlx::query(sql).bind(id).bind(number).execute(&mut **tx).await?;
+            }
+        }
+        for (deployment, _) in s.base.iter().filter(|(id, _)| *id != self.system) {
+            let sql = "UPDATE deployment SET head_no = $2 WHERE id = $1";
+            sqlx::query(sql).bind(deployment).bind(number).execute(&mut **tx).await?;
+        }
+        sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut **tx).await?;
+        let sql = "UPDATE proposal SET state = 'committed', closed_at = now() WHERE id = $1";
+        sqlx::query(sql).bind(s.proposal).execute(&mut **tx).await?;
+        Ok(())
+    }
+
+    /// A sound change of a deployment, made by ada, approved by bo, committed.
+    pub async fn change(&self, deployment: Uuid) -> i64 {
+        let planned = self.plan(deployment, self.ada).await;
+        let submission = self.submit(&planned).await.unwrap();
+        self.verdict(submission, self.bo, "approve").await.unwrap();
+        self.commit(&planned, submission).await.unwrap()
+    }
+
+    /// Turns execution on or off.
+    pub async fn switch(&self, enabled: bool) -> Result<(), sqlx::Error> {
+        let mut tx = self.db.app().begin().await?;
+        sqlx::query(
+            "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
+             SELECT t.number + 1, t.number, 'switch', t.root, $1, h.epoch, $2
+             FROM head h JOIN target t ON t.number = h.number",
+        )
+        .bind(enabled)
+        .bind(self.ada)
+        .execute(&mut *tx)
+        .await?;
+        sqlx::query("UPDATE head SET number = number + 1, enabled = $1").bind(enabled).execute(&mut *tx).await?;
+        tx.commit().await
+    }
+}
