@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use engine::canonical::ObjectKind;
 use engine::catalog::read::{
-    Draft, Findings, Import, MAX_DEPTH, MAX_EXPANDED, MAX_FILE, MAX_FILES, MAX_FINDINGS,
-    MAX_SCRIPTS, Severity, Source, import, link, read,
+    Draft, Findings, Import, MAX_DEPTH, MAX_EXPANDED, MAX_FILE, MAX_FILES, MAX_FINDINGS, MAX_SCRIPTS, Severity, Source,
+    import, link, read,
 };
 use engine::catalog::{
-    Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs,
-    OnChange, OnError, Place, Role, RunPolicy,
+    Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs, OnChange, OnError,
+    Place, Role, RunPolicy,
 };
 use engine::ids::LaneName;
 use proptest::prelude::*;
@@ -21,10 +21,7 @@ use serde_json::json;
 type Files = BTreeMap<String, Vec<u8>>;
 
 fn files(paths: &[(&str, &str)]) -> Files {
-    paths
-        .iter()
-        .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
-        .collect()
+    paths.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect()
 }
 
 fn import_one(path: &str, bytes: &[u8], files: &Files) -> Result<Import, Findings> {
@@ -38,14 +35,8 @@ fn import_text(text: &str) -> Result<Import, Findings> {
 /// Imports several files, each `(path, text)`, without scripts.
 fn import_set(texts: &[(&str, &str)], base: &Catalog) -> Result<Import, Findings> {
     let none = Files::new();
-    let sources: Vec<Source<'_>> = texts
-        .iter()
-        .map(|(path, text)| Source {
-            path,
-            bytes: text.as_bytes(),
-            files: &none,
-        })
-        .collect();
+    let sources: Vec<Source<'_>> =
+        texts.iter().map(|(path, text)| Source { path, bytes: text.as_bytes(), files: &none }).collect();
     import(&sources, base)
 }
 
@@ -62,12 +53,7 @@ fn complaint(result: Result<Import, Findings>) -> String {
 }
 
 fn role<'i>(import: &'i Import, name: &str) -> &'i Role {
-    import
-        .barclamps
-        .iter()
-        .flat_map(|entry| &entry.roles)
-        .find(|role| role.name.as_str() == name)
-        .expect(name)
+    import.barclamps.iter().flat_map(|entry| &entry.roles).find(|role| role.name.as_str() == name).expect(name)
 }
 
 /// Each file in `tests/barclamps` has a flaw; the snapshot beside it is what its author reads.
@@ -99,10 +85,7 @@ fn flaws_are_told_with_file_line_and_column() {
             Err(findings) => format!("refused\n{findings}"),
         };
         for line in said.lines().skip(1) {
-            assert!(
-                line.starts_with(file) || line.starts_with("scripts/"),
-                "{line:?} does not begin with its file"
-            );
+            assert!(line.starts_with(file) || line.starts_with("scripts/"), "{line:?} does not begin with its file");
         }
         insta::assert_snapshot!(stem, said);
     }
@@ -156,9 +139,7 @@ roles:
     ]);
     let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
     assert!(import.findings.0.is_empty(), "{}", import.findings);
-    let [entry] = import.barclamps.as_slice() else {
-        panic!("one barclamp")
-    };
+    let [entry] = import.barclamps.as_slice() else { panic!("one barclamp") };
     assert_eq!(entry.barclamp.version, "2.0");
     assert_eq!(entry.barclamp.metadata, json!({"license": "Apache-2.0"}));
     assert_eq!(entry.barclamp.attribs[0].map, ["tags"]);
@@ -175,20 +156,13 @@ roles:
             needs: Needs::Any,
             place: Place::For,
             exclusive: false,
-            lane: Some(Lane {
-                name: LaneName::parse("doors").expect("a name"),
-                max_running: 1,
-                mode: LaneMode::Chunk,
-            }),
+            lane: Some(Lane { name: LaneName::parse("doors").expect("a name"), max_running: 1, mode: LaneMode::Chunk }),
             on_error: OnError::Node,
             on_change: OnChange::Keep,
             retries: 3,
             backoff: 90,
             timeout: 300,
-            join: Join {
-                need: JoinNeed::AtLeast(2),
-                after: JoinAfter::End,
-            },
+            join: Join { need: JoinNeed::AtLeast(2), after: JoinAfter::End },
         }
     );
     let names: Vec<&str> = role.scripts.iter().map(|script| script.name.as_str()).collect();
@@ -196,10 +170,7 @@ roles:
 
     // Objects: two scripts, five roles, one barclamp, each under the hash that the document above it names.
     let kinds = |kind| import.objects.iter().filter(move |object| object.kind == kind).count();
-    assert_eq!(
-        (kinds(ObjectKind::Script), kinds(ObjectKind::Role), kinds(ObjectKind::Barclamp)),
-        (2, 5, 1)
-    );
+    assert_eq!((kinds(ObjectKind::Script), kinds(ObjectKind::Role), kinds(ObjectKind::Barclamp)), (2, 5, 1));
     let catalog = catalog(&import);
     let barclamp = catalog.barclamp(entry.hash).expect("stored");
     for (name, hash) in &barclamp.roles {
@@ -222,11 +193,7 @@ fn scripts_come_in_name_order_without_what_editors_leave() {
         ("README", "x"),
     ]);
     let import = import_one("demo/demo.yml", text.as_bytes(), &files).expect("a sound folder");
-    let names: Vec<&str> = import.barclamps[0].roles[0]
-        .scripts
-        .iter()
-        .map(|script| script.name.as_str())
-        .collect();
+    let names: Vec<&str> = import.barclamps[0].roles[0].scripts.iter().map(|script| script.name.as_str()).collect();
     assert_eq!(names, ["10-a", "20-b"]);
     assert!(import.findings.0.is_empty(), "{}", import.findings);
 }
@@ -266,7 +233,8 @@ fn hashes_change_with_scripts_and_with_the_class_of_the_jig_and_with_nothing_els
 #[test]
 fn roles_may_come_from_a_file_that_is_read_later() {
     let one = "barclamp: {name: one, version: '1'}\nroles: [{name: app, jig: quiet, requires: [base]}]\n";
-    let two = "barclamp: {name: two, version: '1'}\njigs: [{name: quiet, class: noop}]\nroles: [{name: base, jig: quiet}]\n";
+    let two =
+        "barclamp: {name: two, version: '1'}\njigs: [{name: quiet, class: noop}]\nroles: [{name: base, jig: quiet}]\n";
     for set in [[("1.yml", one), ("2.yml", two)], [("2.yml", two), ("1.yml", one)]] {
         let import = import_set(&set, &Catalog::default()).expect("a sound set");
         assert_eq!(role(&import, "app").jig_class, JigClass::Noop);
@@ -285,10 +253,7 @@ fn a_new_version_does_not_lean_on_the_old_one() {
     let new = "barclamp: {name: demo, version: '2'}\nroles: [{name: app, jig: noop, requires: [base]}]\n";
     let base = catalog(&import_text(old).expect("sound"));
     let said = complaint(import_set(&[("demo.yml", new)], &base));
-    assert_eq!(
-        said,
-        r#"demo.yml:2:43: error: role "app" requires "base", which no barclamp has"#
-    );
+    assert_eq!(said, r#"demo.yml:2:43: error: role "app" requires "base", which no barclamp has"#);
 }
 
 #[test]
@@ -300,9 +265,7 @@ fn cycles_are_found_across_files_and_into_the_catalog() {
     assert_eq!(said, format!("1.yml:2:41: error: {path}"));
 
     let stub = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop}]\n";
-    let base = catalog(
-        &import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"),
-    );
+    let base = catalog(&import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"));
     let said = complaint(import_set(&[("1.yml", one)], &base));
     assert_eq!(said, format!("1.yml:2:41: error: {path}"));
 }
@@ -318,10 +281,7 @@ fn one_name_means_one_thing_in_a_set() {
 fn the_other_systems_files_may_name_what_nobody_has() {
     let text = "barclamp: {name: demo, version: '1', parent: core}\nroles: [{name: a, jig: chef, requires: [b], wants-attribs: [c], preceeds: [d]}]\n";
     let import = import_text(text).expect("warnings only");
-    assert_eq!(
-        role(&import, "a").jig_class,
-        JigClass::Other("chef".to_owned())
-    );
+    assert_eq!(role(&import, "a").jig_class, JigClass::Other("chef".to_owned()));
     insta::assert_snapshot!(import.findings.to_string());
 }
 
@@ -332,11 +292,9 @@ fn clients_of_jigs_must_be_able_to_be_one() {
             "barclamp: {{name: demo, version: '1'}}\njigs: [{{name: chef, class: ChefJig, implementor: {client}}}]\nroles: [{{name: own, jig: chef, flags: [implicit]}}, {{name: loose, jig: noop}}, {{name: good, jig: noop, flags: [implicit]}}]\n"
         )
     };
-    for (client, part) in [
-        ("own", "needs that jig itself"),
-        ("loose", "is not implicit"),
-        ("gone", "which no barclamp has"),
-    ] {
+    for (client, part) in
+        [("own", "needs that jig itself"), ("loose", "is not implicit"), ("gone", "which no barclamp has")]
+    {
         let said = complaint(import_text(&text(client)));
         assert!(said.contains("demo.yml:2:50: error:") && said.contains(part), "{said}");
     }
@@ -383,11 +341,7 @@ fn each_limit_is_where_it_says() {
 
     let text = "barclamp: {name: demo, version: '1'}\nroles: []\n";
     let none = Files::new();
-    let source = Source {
-        path: "demo.yml",
-        bytes: text.as_bytes(),
-        files: &none,
-    };
+    let source = Source { path: "demo.yml", bytes: text.as_bytes(), files: &none };
     let drafts: Vec<Draft> = vec![read(&source).expect("sound"); MAX_FILES + 1];
     let said = complaint(link(&drafts, &Catalog::default()));
     assert!(said.contains(&format!("the set has {} files", MAX_FILES + 1)), "{said}");
@@ -507,9 +461,7 @@ fn mutate(text: &mut Vec<u8>, (kind, at, length, byte): (u8, usize, usize, u8)) 
             text.splice(to..to, piece);
         }
         _ => {
-            let words: [&[u8]; 8] = [
-                b"&a ", b"*a", b"null", b"1e999", b"!!int ", b"---\n", b"<<: ", b"\xef\xbb\xbf",
-            ];
+            let words: [&[u8]; 8] = [b"&a ", b"*a", b"null", b"1e999", b"!!int ", b"---\n", b"<<: ", b"\xef\xbb\xbf"];
             let word = words[usize::from(byte) % words.len()];
             text.splice(at..at, word.iter().copied());
         }

@@ -36,10 +36,7 @@ fn yml_files(folder: &Path) -> Vec<PathBuf> {
 
 /// All barclamp files of a set, root first, imported on top of `base`.
 fn set(folder: &Path, folders: &[&str], base: &Catalog) -> Import {
-    let paths: Vec<PathBuf> = folders
-        .iter()
-        .flat_map(|inner| yml_files(&folder.join(inner)))
-        .collect();
+    let paths: Vec<PathBuf> = folders.iter().flat_map(|inner| yml_files(&folder.join(inner))).collect();
     let bytes: Vec<(String, Vec<u8>)> = paths
         .iter()
         .map(|path| {
@@ -48,14 +45,7 @@ fn set(folder: &Path, folders: &[&str], base: &Catalog) -> Import {
         })
         .collect();
     let files = BTreeMap::new();
-    let sources: Vec<Source<'_>> = bytes
-        .iter()
-        .map(|(path, bytes)| Source {
-            path,
-            bytes,
-            files: &files,
-        })
-        .collect();
+    let sources: Vec<Source<'_>> = bytes.iter().map(|(path, bytes)| Source { path, bytes, files: &files }).collect();
     import(&sources, base).unwrap_or_else(|findings| panic!("{}:\n{findings}", folder.display()))
 }
 
@@ -68,19 +58,11 @@ fn catalog(import: &Import) -> Catalog {
 }
 
 fn warnings(import: &Import) -> Vec<String> {
-    import
-        .findings
-        .of(Severity::Warning)
-        .map(ToString::to_string)
-        .collect()
+    import.findings.of(Severity::Warning).map(ToString::to_string).collect()
 }
 
 fn roles(import: &Import) -> BTreeMap<String, usize> {
-    import
-        .barclamps
-        .iter()
-        .map(|entry| (entry.barclamp.name.to_string(), entry.roles.len()))
-        .collect()
+    import.barclamps.iter().map(|entry| (entry.barclamp.name.to_string(), entry.roles.len())).collect()
 }
 
 fn total(import: &Import) -> usize {
@@ -163,11 +145,7 @@ fn opencrowbar_has_its_64_roles_and_known_flaws() {
 #[test]
 fn digital_rebar_and_what_builds_on_it() {
     let Some(corpus) = corpus() else { return };
-    let core = set(
-        &corpus.join("digitalrebar-2018"),
-        &["", "barclamps", "template"],
-        &NONE(),
-    );
+    let core = set(&corpus.join("digitalrebar-2018"), &["", "barclamps", "template"], &NONE());
     assert_eq!(total(&core), 74 + 3);
     assert_eq!(
         warnings(&core),
@@ -182,23 +160,18 @@ fn digital_rebar_and_what_builds_on_it() {
         ]
     );
 
-    let workloads = set(
-        &corpus.join("workloads-2017"),
-        &["docker", "kompos8", "dashboard"],
-        &catalog(&core),
-    );
+    let workloads = set(&corpus.join("workloads-2017"), &["docker", "kompos8", "dashboard"], &catalog(&core));
     assert_eq!(
         serde_json::json!(roles(&workloads)),
         serde_json::json!({"docker": 2, "k8s_dashboard": 1, "kompos8": 9})
     );
     assert_eq!(
         warnings(&workloads),
-        [r#"kompos8/rebar.yml:735:11: warning: role "etcd-sync" is both cluster and implicit, which exclude each other"#]
+        [
+            r#"kompos8/rebar.yml:735:11: warning: role "etcd-sync" is both cluster and implicit, which exclude each other"#
+        ]
     );
-    let without_map = workloads
-        .findings
-        .of(Severity::Note)
-        .filter(|note| note.what.contains("has no map"));
+    let without_map = workloads.findings.of(Severity::Note).filter(|note| note.what.contains("has no map"));
     assert_eq!(without_map.count(), 3);
 }
 
@@ -218,11 +191,7 @@ fn what_is_no_barclamp_is_said_to_be_none() {
     let path = corpus.join("digitalrebar-2018/ansible/test-ansible/role.yml");
     let bytes = fs::read(path).expect("a readable file");
     let files = BTreeMap::new();
-    let source = Source {
-        path: "role.yml",
-        bytes: &bytes,
-        files: &files,
-    };
+    let source = Source { path: "role.yml", bytes: &bytes, files: &files };
     let findings = import(&[source], &NONE()).expect_err("no barclamp");
     assert!(findings.to_string().contains("this is no barclamp file"), "{findings}");
 }

@@ -31,11 +31,7 @@ fn demo() -> Import {
         }
     }
     let bytes = fs::read(demo_folder().join("demo.yml")).expect("the demo");
-    let source = Source {
-        path: "demo.yml",
-        bytes: &bytes,
-        files: &files,
-    };
+    let source = Source { path: "demo.yml", bytes: &bytes, files: &files };
     import(&[source], &engine::catalog::Catalog::default()).expect("a sound demo")
 }
 
@@ -45,10 +41,7 @@ fn in_order(import: &Import) -> Vec<Role> {
     let mut done = BTreeSet::new();
     let mut order = Vec::new();
     while !left.is_empty() {
-        let at = left
-            .iter()
-            .position(|role| role.requires.iter().all(|name| done.contains(name)))
-            .expect("no cycle");
+        let at = left.iter().position(|role| role.requires.iter().all(|name| done.contains(name))).expect("no cycle");
         let role = left.remove(at);
         done.insert(role.name.clone());
         order.push(role);
@@ -110,13 +103,7 @@ impl Node {
         fs::create_dir(folder.path().join("root")).expect("a root");
         fs::create_dir(folder.path().join("run")).expect("a place for runs");
         let scripts = import.objects.iter().map(|object| (object.hash, object.body.clone()));
-        Self {
-            folder,
-            name,
-            scripts: scripts.collect(),
-            results: json!({}),
-            user: json!({"runtime": {"pause": 0}}),
-        }
+        Self { folder, name, scripts: scripts.collect(), results: json!({}), user: json!({"runtime": {"pause": 0}}) }
     }
 
     fn root(&self) -> PathBuf {
@@ -172,12 +159,8 @@ impl Node {
         let mut input = self.results.clone();
         merge(&mut input, &role.template);
         merge(&mut input, &self.user);
-        let mut all = Outcome {
-            ok: true,
-            log: String::new(),
-            reason: String::new(),
-            result: Value::Object(Map::new()),
-        };
+        let mut all =
+            Outcome { ok: true, log: String::new(), reason: String::new(), result: Value::Object(Map::new()) };
         for script in &role.scripts {
             let one = self.script(role, script.hash, &input);
             all.log += &one.log;
@@ -231,10 +214,7 @@ impl Node {
             .collect();
         scripts.sort();
         for script in scripts {
-            let status = Command::new(&script)
-                .stdout(Stdio::null())
-                .status()
-                .expect("a boot script runs");
+            let status = Command::new(&script).stdout(Stdio::null()).status().expect("a boot script runs");
             assert!(status.success(), "{}", script.display());
         }
     }
@@ -297,11 +277,7 @@ fn every_role_succeeds_and_a_second_round_changes_nothing() {
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
     node.run_all(&roles);
-    let (results, files, pids) = (
-        node.results.clone(),
-        node.files(),
-        (node.pid("app"), node.pid("proxy")),
-    );
+    let (results, files, pids) = (node.results.clone(), node.files(), (node.pid("app"), node.pid("proxy")));
     assert_eq!(results["app"]["port"], 8080);
     assert_eq!(results["app"]["pid"], pids.0);
     assert_eq!(results["check"]["status"], "ok");
@@ -375,7 +351,12 @@ fn failures_say_why() {
 
     node.run_all(&roles);
     fails(&mut node, "app-check", json!({"check": {"fail": true}}), "told to fail: check.fail is true");
-    fails(&mut node, "app-check", json!({"check": {"expect": "fine"}}), "reports \"ok\"; check.expect asks for \"fine\"");
+    fails(
+        &mut node,
+        "app-check",
+        json!({"check": {"expect": "fine"}}),
+        "reports \"ok\"; check.expect asks for \"fine\"",
+    );
     // Ended without a chance to tidy up: its last report is still there.
     assert!(kill("-KILL", &format!("-{}", node.pid("app"))));
     fails(&mut node, "app-check", json!({}), "the application has stopped");

@@ -71,14 +71,7 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            severity,
-            file,
-            line,
-            column,
-            what,
-            suggestion,
-        } = self;
+        let Self { severity, file, line, column, what, suggestion } = self;
         write!(f, "{file}:{line}:{column}: {severity}: {what}")?;
         match suggestion {
             Some(name) => write!(f, "; did you mean {name:?}?"),
@@ -100,9 +93,7 @@ impl Findings {
 
     /// The findings of one severity.
     pub fn of(&self, severity: Severity) -> impl Iterator<Item = &Finding> {
-        self.0
-            .iter()
-            .filter(move |finding| finding.severity == severity)
+        self.0.iter().filter(move |finding| finding.severity == severity)
     }
 }
 
@@ -136,10 +127,7 @@ impl Report {
             return;
         }
         if *count == MAX_FINDINGS {
-            finding.what = format!(
-                "{}; this is number {MAX_FINDINGS}, further ones are left out",
-                finding.what
-            );
+            finding.what = format!("{}; this is number {MAX_FINDINGS}, further ones are left out", finding.what);
         }
         self.findings.push(finding);
     }
@@ -150,16 +138,25 @@ impl Report {
         }
     }
 
-    /// Whether further findings of this severity are left out, so that looking for them is worth nobody's time.
-    pub(super) fn is_full(&self, severity: Severity) -> bool {
-        self.counts.get(&severity).is_some_and(|count| *count >= MAX_FINDINGS)
+    /// The candidate nearest to `name` for a finding of this severity: see [`nearest`]. None when that finding would be left out
+    /// anyway, so that a file of nothing but wrong names costs no more than the names that are shown.
+    pub(super) fn nearest<'a>(
+        &self,
+        severity: Severity,
+        name: &str,
+        candidates: impl IntoIterator<Item = &'a str>,
+    ) -> Option<String> {
+        let is_full = self.counts.get(&severity).is_some_and(|count| *count >= MAX_FINDINGS);
+        match is_full {
+            true => None,
+            false => nearest(name, candidates),
+        }
     }
 
     /// `value`, unless an error was found.
     pub(super) fn settle<T>(mut self, value: impl FnOnce(Findings) -> T) -> Result<T, Findings> {
         // Stable: findings of one place keep the order in which they were made.
-        self.findings
-            .sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+        self.findings.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
         let findings = Findings(self.findings);
         match findings.has_errors() {
             true => Err(findings),
@@ -172,16 +169,15 @@ impl Report {
 ///
 /// Near means: no more than a third of its letters wrong, missing, added or swapped with a neighbour. The first of equals wins, so
 /// candidates in order give the same answer each time.
-pub(super) fn nearest<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
+fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if name.is_empty() || name.len() > MAX_NAME {
         return None;
     }
+    const LOOKED_AT: usize = 5000;
     let allowed = (name.chars().count() / 3).max(1);
     candidates
         .into_iter()
+        .take(LOOKED_AT)
         .filter(|candidate| *candidate != name && candidate.len() <= MAX_NAME)
         .map(|candidate| (strsim::osa_distance(name, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.len())

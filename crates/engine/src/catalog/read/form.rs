@@ -11,13 +11,13 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::finding::{At, Finding, Findings, Report, Severity, nearest, quoted};
+use super::finding::{At, Finding, Findings, Report, Severity, quoted};
 use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
 use super::{MAX_BACKOFF, MAX_LANE, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
 use crate::canonical::{Hash, Object};
 use crate::catalog::{
-    Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange,
-    OnError, Place, RunPolicy, Script,
+    Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange, OnError, Place,
+    RunPolicy, Script,
 };
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
 
@@ -120,47 +120,71 @@ struct Keys {
 
 const FILE: Keys = Keys {
     own: &["barclamp", "barclamps", "jigs", "roles", "attribs", "version"],
-    kept: &[
-        "metadata", "hammers", "providers", "profiles", "wizard", "source_url",
-    ],
-    dropped: &[
-        "crowbar", "rebar", "os_support", "extra_files", "debs", "rpms", "gems",
-    ],
+    kept: &["metadata", "hammers", "providers", "profiles", "wizard", "source_url"],
+    dropped: &["crowbar", "rebar", "os_support", "extra_files", "debs", "rpms", "gems"],
     foreign: &[
-        "barclamps", "hammers", "providers", "profiles", "wizard", "crowbar", "rebar",
-        "extra_files", "debs", "rpms", "gems",
+        "barclamps",
+        "hammers",
+        "providers",
+        "profiles",
+        "wizard",
+        "crowbar",
+        "rebar",
+        "extra_files",
+        "debs",
+        "rpms",
+        "gems",
     ],
 };
 
 const BARCLAMP: Keys = Keys {
     own: &["name", "version", "display", "description"],
     kept: &[
-        "parent", "license", "license_url", "source_url", "copyright", "os_support", "requires",
-        "member", "api_version", "api_version_accepts", "documentation",
+        "parent",
+        "license",
+        "license_url",
+        "source_url",
+        "copyright",
+        "os_support",
+        "requires",
+        "member",
+        "api_version",
+        "api_version_accepts",
+        "documentation",
     ],
     dropped: &[],
     foreign: &["parent", "member", "api_version", "api_version_accepts"],
 };
 
-const CHILD: Keys = Keys {
-    own: &["name", "description"],
-    kept: &[],
-    dropped: &[],
-    foreign: &[],
-};
+const CHILD: Keys = Keys { own: &["name", "description"], kept: &[], dropped: &[], foreign: &[] };
 
-const JIG: Keys = Keys {
-    own: &["name", "class", "description", "implementor"],
-    kept: &[],
-    dropped: &[],
-    foreign: &[],
-};
+const JIG: Keys = Keys { own: &["name", "class", "description", "implementor"], kept: &[], dropped: &[], foreign: &[] };
 
 const ROLE: Keys = Keys {
     own: &[
-        "name", "jig", "description", "flags", "requires", "provides", "conflicts", "preceeds",
-        "wants-attribs", "attribs", "metadata", "template", "lane", "retries", "backoff", "timeout",
-        "needs", "place", "exclusive", "on-error", "on-change", "join", "scripts",
+        "name",
+        "jig",
+        "description",
+        "flags",
+        "requires",
+        "provides",
+        "conflicts",
+        "preceeds",
+        "wants-attribs",
+        "attribs",
+        "metadata",
+        "template",
+        "lane",
+        "retries",
+        "backoff",
+        "timeout",
+        "needs",
+        "place",
+        "exclusive",
+        "on-error",
+        "on-change",
+        "join",
+        "scripts",
     ],
     kept: &["documentation", "icon", "type", "events", "attaches", "notes"],
     dropped: &[],
@@ -174,41 +198,31 @@ const ATTRIB: Keys = Keys {
     foreign: &["ui_renderer", "type", "writable"],
 };
 
-const WANTED: Keys = Keys {
-    own: &["name"],
-    kept: &[],
-    dropped: &["at"],
-    foreign: &[],
-};
+const WANTED: Keys = Keys { own: &["name"], kept: &[], dropped: &["at"], foreign: &[] };
 
-const LANE: Keys = Keys {
-    own: &["name", "max-running", "mode"],
-    kept: &[],
-    dropped: &[],
-    foreign: &[],
-};
+const LANE: Keys = Keys { own: &["name", "max-running", "mode"], kept: &[], dropped: &[], foreign: &[] };
 
-const JOIN: Keys = Keys {
-    own: &["need", "after"],
-    kept: &[],
-    dropped: &[],
-    foreign: &[],
-};
+const JOIN: Keys = Keys { own: &["need", "after"], kept: &[], dropped: &[], foreign: &[] };
 
 /// Flags of OpenCrowbar and Digital Rebar that mean nothing here.
 const IGNORED_FLAGS: &[&str] = &["replace_node_icon"];
 
 const FLAGS: &[&str] = &[
-    "implicit", "abstract", "milestone", "destructive", "discovery", "bootstrap", "cluster",
-    "service", "library", "powersave", "leaverunlog",
+    "implicit",
+    "abstract",
+    "milestone",
+    "destructive",
+    "discovery",
+    "bootstrap",
+    "cluster",
+    "service",
+    "library",
+    "powersave",
+    "leaverunlog",
 ];
 
 pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
-    let mut reader = Reader {
-        path: source.path,
-        foreign: false,
-        report: Report::default(),
-    };
+    let mut reader = Reader { path: source.path, foreign: false, report: Report::default() };
     let draft = match yaml::parse(source.bytes) {
         Ok(Some(root)) if !root.is_null() => reader.file(&root, source),
         Ok(_) => {
@@ -222,9 +236,7 @@ pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
     };
     let findings = reader.report.settle(|findings| findings)?;
     // Without a draft there was an error, so this point is not reached; said without a panic.
-    draft
-        .map(|draft| Draft { findings, ..draft })
-        .ok_or_else(Findings::default)
+    draft.map(|draft| Draft { findings, ..draft }).ok_or_else(Findings::default)
 }
 
 /// Reads one file and collects what is wrong with it.
@@ -246,6 +258,16 @@ impl Reader<'_> {
         });
     }
 
+    /// See [`Report::nearest`].
+    pub(super) fn nearest<'n>(
+        &self,
+        severity: Severity,
+        name: &str,
+        candidates: impl IntoIterator<Item = &'n str>,
+    ) -> Option<String> {
+        self.report.nearest(severity, name, candidates)
+    }
+
     pub(super) fn error(&mut self, at: At, what: impl Into<String>) {
         self.say(Severity::Error, at, what, None);
     }
@@ -259,13 +281,7 @@ impl Reader<'_> {
     }
 
     /// A finding in another file of the folder, which is wrong as a whole.
-    pub(super) fn in_file(
-        &mut self,
-        severity: Severity,
-        file: &str,
-        what: impl Into<String>,
-        near: Option<String>,
-    ) {
+    pub(super) fn in_file(&mut self, severity: Severity, file: &str, what: impl Into<String>, near: Option<String>) {
         let folder = self.path.rfind(['/', '\\']).map_or("", |end| &self.path[..=end]);
         self.report.add(Finding {
             severity,
@@ -294,10 +310,7 @@ impl Reader<'_> {
         let entries = self.map(root, "a barclamp file")?;
         let known = ["barclamp", "barclamps", "roles", "jigs"];
         if !entries.iter().any(|entry| known.contains(&entry.key.as_str())) {
-            self.error(
-                root.at,
-                "this is no barclamp file: it has none of the keys barclamp, roles and jigs",
-            );
+            self.error(root.at, "this is no barclamp file: it has none of the keys barclamp, roles and jigs");
             return None;
         }
         self.foreign = is_foreign(entries);
@@ -318,10 +331,7 @@ impl Reader<'_> {
             version: head.version.or(top_version),
             display: head.display,
             description: head.description,
-            parent: metadata
-                .get("parent")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
+            parent: metadata.get("parent").and_then(Value::as_str).map(str::to_owned),
             children: children.iter().filter_map(|node| self.child(node)).collect(),
             jigs: self.jigs(jigs),
             roles,
@@ -349,11 +359,8 @@ impl Reader<'_> {
             }
         };
         let version = self.version(entries, "barclamp");
-        if version.is_none() && !self.foreign {
-            self.error(
-                node.at,
-                "the barclamp has no version: by name and version people tell two contents apart",
-            );
+        if get(entries, "version").is_none() && !self.foreign {
+            self.error(node.at, "the barclamp has no version: by name and version people tell two contents apart");
         }
         Head {
             name,
@@ -389,10 +396,9 @@ impl Reader<'_> {
         let mut jigs = Vec::new();
         for jig in nodes.iter().filter_map(|node| self.jig(node)).collect::<Vec<_>>() {
             match first.get(&jig.name) {
-                Some(line) => self.error(
-                    jig.at,
-                    format!("jig \"{}\" is declared twice; the first is at line {line}", jig.name),
-                ),
+                Some(line) => {
+                    self.error(jig.at, format!("jig \"{}\" is declared twice; the first is at line {line}", jig.name))
+                }
                 None => {
                     first.insert(jig.name.clone(), jig.at.line);
                     jigs.push(jig);
@@ -418,7 +424,7 @@ impl Reader<'_> {
                         "{owner} is of class {}, which no worker here has; steps that need it will wait",
                         quoted(word)
                     );
-                    let near = nearest(word, ["script", "noop", "test"]);
+                    let near = self.nearest(Severity::Warning, word, ["script", "noop", "test"]);
                     // Files of other systems have such classes as a matter of course.
                     let severity = match self.foreign || near.is_none() {
                         true => Severity::Note,
@@ -451,10 +457,7 @@ impl Reader<'_> {
         let nodes = self.items(file, "roles", "the file");
         if let Some(node) = nodes.get(MAX_ROLES) {
             let count = nodes.len();
-            self.error(
-                node.at,
-                format!("the barclamp has {count} roles; it may have {MAX_ROLES}"),
-            );
+            self.error(node.at, format!("the barclamp has {count} roles; it may have {MAX_ROLES}"));
             return Vec::new();
         }
         let mut scripts = scripts::Folder::new(source, self);
@@ -465,10 +468,8 @@ impl Reader<'_> {
                 continue;
             };
             match first.get(&role.name) {
-                Some(line) => self.error(
-                    role.at,
-                    format!("role \"{}\" is declared twice; the first is at line {line}", role.name),
-                ),
+                Some(line) => self
+                    .error(role.at, format!("role \"{}\" is declared twice; the first is at line {line}", role.name)),
                 None => {
                     first.insert(role.name.clone(), role.at.line);
                     roles.push(role);
@@ -487,10 +488,7 @@ impl Reader<'_> {
         let jig = match get(entries, "jig") {
             Some(node) => self.name(node, &owner, "jig"),
             None => {
-                self.error(
-                    node.at,
-                    format!("{owner} has no jig; a role with nothing to do says jig: noop"),
-                );
+                self.error(node.at, format!("{owner} has no jig; a role with nothing to do says jig: noop"));
                 None
             }
         };
@@ -531,10 +529,7 @@ impl Reader<'_> {
         let conflicts: BTreeSet<&RoleName> = role.conflicts.iter().map(|c| &c.value).collect();
         for provided in &role.provides {
             if conflicts.contains(&provided.value) {
-                self.warning(
-                    provided.at,
-                    format!("{owner} both provides and conflicts with \"{}\"", provided.value),
-                );
+                self.warning(provided.at, format!("{owner} both provides and conflicts with \"{}\"", provided.value));
             }
         }
     }
@@ -550,16 +545,13 @@ impl Reader<'_> {
                 None if IGNORED_FLAGS.contains(&word) => {}
                 None => {
                     let what = format!("{owner} has the flag {}, which means nothing", quoted(word));
-                    let near = nearest(word, FLAGS.iter().copied());
+                    let near = self.nearest(Severity::Warning, word, FLAGS.iter().copied());
                     self.say(Severity::Warning, node.at, what, near);
                 }
             }
         }
         if flags.cluster && flags.implicit {
-            self.warning(
-                at,
-                format!("{owner} is both cluster and implicit, which exclude each other"),
-            );
+            self.warning(at, format!("{owner} is both cluster and implicit, which exclude each other"));
         }
         flags
     }
@@ -598,10 +590,7 @@ impl Reader<'_> {
                 continue;
             };
             if scripts.iter().any(|other| other.name == script.name) {
-                self.error(
-                    node.at,
-                    format!("{owner} has two scripts of the name {}", quoted(&script.name)),
-                );
+                self.error(node.at, format!("{owner} has two scripts of the name {}", quoted(&script.name)));
             }
             scripts.push(script);
         }
@@ -659,10 +648,7 @@ impl Reader<'_> {
             Some(node) => self.json(node),
             None => None,
         };
-        let schema = match get(entries, "schema") {
-            Some(node) => Some(Value::Object(self.data_map(node, &what, "schema"))),
-            None => None,
-        };
+        let schema = get(entries, "schema").map(|node| Value::Object(self.data_map(node, &what, "schema")));
         Some(Named {
             at: name.at,
             value: Attrib {
@@ -677,19 +663,9 @@ impl Reader<'_> {
 
     /// `a/b/c` as keys from the top.
     fn data_path(&mut self, text: &str, at: At, owner: &str) -> Option<Vec<String>> {
-        let keys: Vec<String> = text
-            .split('/')
-            .filter(|key| !key.is_empty())
-            .map(str::to_owned)
-            .collect();
+        let keys: Vec<String> = text.split('/').filter(|key| !key.is_empty()).map(str::to_owned).collect();
         if keys.is_empty() || keys.len() > super::MAX_DEPTH {
-            self.error(
-                at,
-                format!(
-                    "the map {} of {owner} is not a path such as \"app/port\"",
-                    quoted(text)
-                ),
-            );
+            self.error(at, format!("the map {} of {owner} is not a path such as \"app/port\"", quoted(text)));
             return None;
         }
         Some(keys)
@@ -708,15 +684,9 @@ impl Reader<'_> {
             lane: self.lane(entries, owner, role),
             on_error: self.word(entries, owner, "on-error", &on_error).unwrap_or(usual.on_error),
             on_change: self.word(entries, owner, "on-change", &on_change).unwrap_or(usual.on_change),
-            retries: self
-                .number(entries, owner, "retries", 0..=MAX_RETRIES)
-                .unwrap_or(usual.retries),
-            backoff: self
-                .seconds(entries, owner, "backoff", 0..=MAX_BACKOFF)
-                .unwrap_or(usual.backoff),
-            timeout: self
-                .seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT)
-                .unwrap_or(usual.timeout),
+            retries: self.number(entries, owner, "retries", 0..=MAX_RETRIES).unwrap_or(usual.retries),
+            backoff: self.seconds(entries, owner, "backoff", 0..=MAX_BACKOFF).unwrap_or(usual.backoff),
+            timeout: self.seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT).unwrap_or(usual.timeout),
             join: self.join(entries, owner).unwrap_or(usual.join),
         }
     }
@@ -737,11 +707,7 @@ impl Reader<'_> {
             return None;
         };
         let mode = [("rolling", LaneMode::Rolling), ("chunk", LaneMode::Chunk)];
-        Some(Lane {
-            name,
-            max_running,
-            mode: self.word(entries, &owner, "mode", &mode).unwrap_or_default(),
-        })
+        Some(Lane { name, max_running, mode: self.word(entries, &owner, "mode", &mode).unwrap_or_default() })
     }
 
     /// `join: any`, `join: 2` or `join: {need: all, after: end}`.
@@ -749,10 +715,7 @@ impl Reader<'_> {
         let node = get(entries, "join")?;
         let Kind::Map(parts) = &node.kind else {
             let need = self.join_need(node, owner, "join")?;
-            return Some(Join {
-                need,
-                ..Join::default()
-            });
+            return Some(Join { need, ..Join::default() });
         };
         let owner = format!("the join of {owner}");
         self.check_keys(parts, &owner, &JOIN);
@@ -776,10 +739,7 @@ impl Reader<'_> {
         if need.is_none() {
             self.error(
                 node.at,
-                format!(
-                    "{key} of {owner} is {}; it can be all, any or a number of parents",
-                    quoted(text)
-                ),
+                format!("{key} of {owner} is {}; it can be all, any or a number of parents", quoted(text)),
             );
         }
         need
@@ -809,10 +769,7 @@ impl Reader<'_> {
         match &node.kind {
             Kind::List(items) => items,
             _ => {
-                self.error(
-                    node.at,
-                    format!("{key} of {owner} must be a list, not {}", node.sort()),
-                );
+                self.error(node.at, format!("{key} of {owner} must be a list, not {}", node.sort()));
                 &[]
             }
         }
@@ -823,20 +780,14 @@ impl Reader<'_> {
         match &node.kind {
             Kind::Scalar { value, text } if *value != ScalarValue::Null => Some(text),
             _ => {
-                self.error(
-                    node.at,
-                    format!("{key} of {owner} must be text, not {}", node.sort()),
-                );
+                self.error(node.at, format!("{key} of {owner} must be text, not {}", node.sort()));
                 None
             }
         }
     }
 
     fn text_or_empty(&mut self, entries: &[Entry], owner: &str, key: &str) -> String {
-        get(entries, key)
-            .and_then(|node| self.text(node, owner, key))
-            .unwrap_or("")
-            .to_owned()
+        get(entries, key).and_then(|node| self.text(node, owner, key)).unwrap_or("").to_owned()
     }
 
     fn name<T>(&mut self, node: &Node, owner: &str, key: &str) -> Option<Named<T>>
@@ -886,81 +837,49 @@ impl Reader<'_> {
         names
     }
 
-    fn word<T: Copy>(
-        &mut self,
-        entries: &[Entry],
-        owner: &str,
-        key: &str,
-        words: &[(&str, T)],
-    ) -> Option<T> {
+    fn word<T: Copy>(&mut self, entries: &[Entry], owner: &str, key: &str, words: &[(&str, T)]) -> Option<T> {
         let node = get(entries, key)?;
         let text = self.text(node, owner, key)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(*value);
         }
         let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let what = format!(
-            "{key} of {owner} is {}; it can be {}",
-            quoted(text),
-            all.join(" or ")
-        );
-        self.error_near(node.at, what, nearest(text, all));
+        let what = format!("{key} of {owner} is {}; it can be {}", quoted(text), all.join(" or "));
+        let near = self.nearest(Severity::Error, text, all);
+        self.error_near(node.at, what, near);
         None
     }
 
     fn truth(&mut self, entries: &[Entry], owner: &str, key: &str) -> Option<bool> {
         let node = get(entries, key)?;
         match node.kind {
-            Kind::Scalar {
-                value: ScalarValue::Bool(truth),
-                ..
-            } => Some(truth),
+            Kind::Scalar { value: ScalarValue::Bool(truth), .. } => Some(truth),
             _ => {
-                self.error(
-                    node.at,
-                    format!("{key} of {owner} must be true or false, not {}", node.sort()),
-                );
+                self.error(node.at, format!("{key} of {owner} must be true or false, not {}", node.sort()));
                 None
             }
         }
     }
 
-    fn number(
-        &mut self,
-        entries: &[Entry],
-        owner: &str,
-        key: &str,
-        range: RangeInclusive<u32>,
-    ) -> Option<u32> {
+    fn number(&mut self, entries: &[Entry], owner: &str, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let node = get(entries, key)?;
         let number = match node.kind {
-            Kind::Scalar {
-                value: ScalarValue::Int(number),
-                ..
-            } => u32::try_from(number).ok().filter(|n| range.contains(n)),
+            Kind::Scalar { value: ScalarValue::Int(number), .. } => {
+                u32::try_from(number).ok().filter(|n| range.contains(n))
+            }
             _ => None,
         };
         if number.is_none() {
             self.error(
                 node.at,
-                format!(
-                    "{key} of {owner} must be a whole number from {} to {}",
-                    range.start(),
-                    range.end()
-                ),
+                format!("{key} of {owner} must be a whole number from {} to {}", range.start(), range.end()),
             );
         }
         number
     }
 
     /// `90`, `"90s"`, `"5m"`, `"2h"` or `"1d"`.
-    fn seconds(
-        &mut self,
-        entries: &[Entry],
-        owner: &str,
-        key: &str,
-        range: RangeInclusive<u32>,
-    ) -> Option<u32> {
+    fn seconds(&mut self, entries: &[Entry], owner: &str, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let node = get(entries, key)?;
         let text = self.text(node, owner, key)?;
         let seconds = parse_seconds(text).filter(|n| range.contains(n));
@@ -1017,11 +936,9 @@ impl Reader<'_> {
             if [keys.own, keys.kept, keys.dropped].iter().any(|set| set.contains(&key)) {
                 continue;
             }
-            if self.report.is_full(Severity::Warning) {
-                return;
-            }
             let what = format!("{owner} has the key {}, which means nothing here", quoted(key));
-            let near = nearest(key, keys.own.iter().chain(keys.kept).copied());
+            let known = keys.own.iter().chain(keys.kept).copied();
+            let near = self.nearest(Severity::Warning, key, known);
             self.say(Severity::Warning, entry.at, what, near);
         }
     }
@@ -1037,25 +954,17 @@ struct Head {
 
 /// The value of a key; `key:` without one counts as absent.
 fn get<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
-    entries
-        .iter()
-        .find(|entry| entry.key == key)
-        .map(|entry| &*entry.value)
-        .filter(|node| !node.is_null())
+    entries.iter().find(|entry| entry.key == key).map(|entry| &*entry.value).filter(|node| !node.is_null())
 }
 
 /// Whether the file says anything that only OpenCrowbar's and Digital Rebar's files say.
 fn is_foreign(file: &[Entry]) -> bool {
-    let any = |entries: &[Entry], keys: &Keys| {
-        entries
-            .iter()
-            .any(|entry| keys.foreign.contains(&entry.key.as_str()))
-    };
+    let any = |entries: &[Entry], keys: &Keys| entries.iter().any(|entry| keys.foreign.contains(&entry.key.as_str()));
     let inside = |key: &str, keys: &Keys| match get(file, key).map(|node| &node.kind) {
         Some(Kind::Map(entries)) => any(entries, keys),
-        Some(Kind::List(items)) => items
-            .iter()
-            .any(|item| matches!(&item.kind, Kind::Map(entries) if any(entries, keys))),
+        Some(Kind::List(items)) => {
+            items.iter().any(|item| matches!(&item.kind, Kind::Map(entries) if any(entries, keys)))
+        }
         _ => false,
     };
     get(file, "barclamp").is_none()

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::cycle::{self, Target};
-use super::finding::{At, Finding, Findings, Report, Severity, nearest};
+use super::finding::{At, Finding, Findings, Report, Severity};
 use super::form::{Draft, DraftRole, Named};
 use super::{MAX_FILES, form};
 use crate::canonical::{Hash, Object, ObjectKind};
@@ -92,19 +92,12 @@ impl Built {
         let barclamps = barclamps.collect();
         let roles = self.roles.into_values().map(|(_, object)| object);
         let documents = self.barclamps.into_iter().map(|(_, object)| object);
-        Import {
-            barclamps,
-            objects: self.scripts.into_values().chain(roles).chain(documents).collect(),
-            findings,
-        }
+        Import { barclamps, objects: self.scripts.into_values().chain(roles).chain(documents).collect(), findings }
     }
 }
 
 /// A value and its object; the value is read back from the object's bytes, so that both say the same.
-fn stored<T: Serialize + DeserializeOwned>(
-    kind: ObjectKind,
-    value: &T,
-) -> Result<(T, Object), serde_json::Error> {
+fn stored<T: Serialize + DeserializeOwned>(kind: ObjectKind, value: &T) -> Result<(T, Object), serde_json::Error> {
     let object = Object::of(kind, value)?;
     Ok((serde_json::from_slice(&object.body)?, object))
 }
@@ -422,8 +415,7 @@ impl<'a> Linker<'a> {
     fn check_jig(&mut self, file: usize, jig: &'a form::DraftJig) {
         let client = jig.client_role.as_ref().map(|role| &role.value);
         let differs = |known: &KnownJig<'_>| {
-            known.origin != Origin::File(file)
-                && (*known.class != jig.class || known.client_role != client)
+            known.origin != Origin::File(file) && (*known.class != jig.class || known.client_role != client)
         };
         let other = [self.jigs.get(&jig.name), self.base_jigs.get(&jig.name)]
             .into_iter()
@@ -444,19 +436,14 @@ impl<'a> Linker<'a> {
             Some(KnownRole::New { role, .. }) => (role.flags.implicit, &role.jig.value),
             Some(KnownRole::Base(role)) => (role.flags.implicit, &role.jig),
             None => {
-                let what = format!(
-                    "jig \"{}\" has the implementor \"{}\", which no barclamp has",
-                    jig.name, client.value
-                );
-                let near = self.near_role(&client.value);
+                let what =
+                    format!("jig \"{}\" has the implementor \"{}\", which no barclamp has", jig.name, client.value);
+                let near = self.near_role(self.strict(), &client.value);
                 return self.say(self.strict(), file, client.at, what, near);
             }
         };
         let what = if *its_jig == jig.name {
-            format!(
-                "the implementor of jig \"{}\", role \"{}\", needs that jig itself",
-                jig.name, client.value
-            )
+            format!("the implementor of jig \"{}\", role \"{}\", needs that jig itself", jig.name, client.value)
         } else if !implicit {
             format!(
                 "the implementor of jig \"{}\", role \"{}\", is not implicit, so it may end up on another node",
@@ -470,12 +457,11 @@ impl<'a> Linker<'a> {
 
     fn check_jig_of(&mut self, file: usize, role: &DraftRole) {
         let Some((class, _)) = self.jig(&role.jig.value) else {
-            let what = format!(
-                "role \"{}\" needs the jig \"{}\", which no barclamp declares",
-                role.name, role.jig.value
-            );
+            let what =
+                format!("role \"{}\" needs the jig \"{}\", which no barclamp declares", role.name, role.jig.value);
             let known = self.jigs.keys().chain(self.base_jigs.keys()).map(|name| name.as_str());
-            let near = nearest(role.jig.value.as_str(), known.chain(["script", "noop", "test"]));
+            let known = known.chain(["script", "noop", "test"]);
+            let near = self.report.nearest(self.strict(), role.jig.value.as_str(), known);
             return self.say(self.strict(), file, role.jig.at, what, near);
         };
         let has_scripts = !role.scripts.is_empty();
@@ -489,10 +475,7 @@ impl<'a> Linker<'a> {
                 self.error(file, role.jig.at, what);
             }
             JigClass::Noop | JigClass::Test if has_scripts => {
-                let what = format!(
-                    "role \"{}\" has scripts, but its jig \"{}\" runs none",
-                    role.name, role.jig.value
-                );
+                let what = format!("role \"{}\" has scripts, but its jig \"{}\" runs none", role.name, role.jig.value);
                 self.say(Severity::Warning, file, role.jig.at, what, None);
             }
             _ => {}
@@ -526,10 +509,7 @@ impl<'a> Linker<'a> {
     /// Everything that roles wait for; complains about what nobody has.
     fn needs(&mut self) -> Graph {
         let mut graph = Graph {
-            needs: cycle::Needs {
-                of_role: vec![Vec::new(); self.roles.len()],
-                groups: Vec::new(),
-            },
+            needs: cycle::Needs { of_role: vec![Vec::new(); self.roles.len()], groups: Vec::new() },
             reasons: (0..self.roles.len()).map(|_| Vec::new()).collect(),
         };
         let mut groups: BTreeMap<&RoleName, usize> = BTreeMap::new();
@@ -579,7 +559,8 @@ impl<'a> Linker<'a> {
                         "role \"{}\" wants the attribute \"{}\", which no barclamp has",
                         role.name, wanted.value
                     );
-                    let near = nearest(
+                    let near = self.report.nearest(
+                        self.strict(),
                         wanted.value.as_str(),
                         self.attribs.keys().map(|name| name.as_str()),
                     );
@@ -601,13 +582,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn base_needs_of(
-        &self,
-        number: usize,
-        role: &Role,
-        groups: &BTreeMap<&RoleName, usize>,
-        graph: &mut Graph,
-    ) {
+    fn base_needs_of(&self, number: usize, role: &Role, groups: &BTreeMap<&RoleName, usize>, graph: &mut Graph) {
         for required in &role.requires {
             if let Some(target) = self.target(required, groups) {
                 graph.add(number, target, Why::Requires, None);
@@ -635,25 +610,15 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn nobody_has(
-        &mut self,
-        file: usize,
-        severity: Severity,
-        role: &DraftRole,
-        verb: &str,
-        name: &Named<RoleName>,
-    ) {
-        if self.report.is_full(severity) {
-            return;
-        }
+    fn nobody_has(&mut self, file: usize, severity: Severity, role: &DraftRole, verb: &str, name: &Named<RoleName>) {
         let what = format!("role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
-        let near = self.near_role(&name.value);
+        let near = self.near_role(severity, &name.value);
         self.say(severity, file, name.at, what, near);
     }
 
-    fn near_role(&self, name: &RoleName) -> Option<String> {
+    fn near_role(&self, severity: Severity, name: &RoleName) -> Option<String> {
         let known = self.by_name.keys().chain(self.providers.keys());
-        nearest(name.as_str(), known.map(|name| name.as_str()))
+        self.report.nearest(severity, name.as_str(), known.map(|name| name.as_str()))
     }
 
     fn target(&self, name: &RoleName, groups: &BTreeMap<&RoleName, usize>) -> Option<Target> {
@@ -772,11 +737,7 @@ impl<'a> Linker<'a> {
         }
         barclamp.jigs.extend(draft.jigs.iter().map(|jig| {
             let client_role = jig.client_role.as_ref().map(|role| role.value.clone());
-            let content = Jig {
-                class: jig.class.clone(),
-                description: jig.description.clone(),
-                client_role,
-            };
+            let content = Jig { class: jig.class.clone(), description: jig.description.clone(), client_role };
             (jig.name.clone(), content)
         }));
         barclamp.attribs.extend(values(&draft.attribs));

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::{At, Severity, nearest, quoted};
+use super::finding::{At, Severity, quoted};
 use super::form::Reader;
 use super::{MAX_SCRIPTS, Source};
 use crate::canonical::{Hash, Object, ObjectKind};
@@ -31,10 +31,7 @@ impl<'a> Folder<'a> {
                 format!("the scripts have {bytes} bytes; those of one barclamp may have {MAX_SCRIPTS}"),
             );
         }
-        Self {
-            files,
-            checked: BTreeSet::new(),
-        }
+        Self { files, checked: BTreeSet::new() }
     }
 
     /// All scripts in the role's own folder, by name.
@@ -48,22 +45,15 @@ impl<'a> Folder<'a> {
     }
 
     /// The script that a role's list names.
-    pub(super) fn one_of(
-        &mut self,
-        role: &RoleName,
-        file: &str,
-        at: At,
-        reader: &mut Reader<'_>,
-    ) -> Option<Script> {
+    pub(super) fn one_of(&mut self, role: &RoleName, file: &str, at: At, reader: &mut Reader<'_>) -> Option<Script> {
         let own = format!("{ROOT}{role}/{file}");
         let shared = format!("{ROOT}{file}");
         let files = self.files;
-        let found = [&own, &shared]
-            .into_iter()
-            .find_map(|path| files.get_key_value(path.as_str()));
+        let found = [&own, &shared].into_iter().find_map(|path| files.get_key_value(path.as_str()));
         let Some((path, body)) = found else {
             let folder = format!("{ROOT}{role}/");
-            let near = below(files, &folder).map(|(path, _)| &path[folder.len()..]);
+            let files = below(files, &folder).map(|(path, _)| &path[folder.len()..]);
+            let near = reader.nearest(Severity::Error, file, files);
             reader.error_near(
                 at,
                 format!(
@@ -72,7 +62,7 @@ impl<'a> Folder<'a> {
                     quoted(&own),
                     quoted(&shared)
                 ),
-                nearest(file, near),
+                near,
             );
             return None;
         };
@@ -88,7 +78,7 @@ impl<'a> Folder<'a> {
             .filter(|folder| roles.keys().all(|role| role.as_str() != *folder))
             .collect();
         for folder in folders {
-            let near = nearest(folder, roles.keys().map(RoleName::as_str));
+            let near = reader.nearest(Severity::Warning, folder, roles.keys().map(RoleName::as_str));
             let path = format!("{ROOT}{folder}");
             reader.in_file(
                 Severity::Warning,
@@ -115,10 +105,7 @@ impl<'a> Folder<'a> {
             return None;
         }
         if body.len() > MAX_SCRIPT {
-            say(
-                Severity::Error,
-                format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()),
-            );
+            say(Severity::Error, format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()));
             return None;
         }
         let first_line = body.split(|byte| *byte == b'\n').next().unwrap_or(body);
@@ -134,18 +121,12 @@ impl<'a> Folder<'a> {
             );
             return None;
         }
-        Some(Script {
-            name: name.to_owned(),
-            hash: Hash::of_bytes(body),
-        })
+        Some(Script { name: name.to_owned(), hash: Hash::of_bytes(body) })
     }
 }
 
 /// The bytes of these scripts as objects.
-pub(super) fn objects<'s>(
-    source: &Source<'_>,
-    scripts: impl Iterator<Item = &'s Script>,
-) -> BTreeMap<Hash, Object> {
+pub(super) fn objects<'s>(source: &Source<'_>, scripts: impl Iterator<Item = &'s Script>) -> BTreeMap<Hash, Object> {
     let wanted: BTreeSet<Hash> = scripts.map(|script| script.hash).collect();
     below(source.files, ROOT)
         .filter(|(_, body)| body.len() <= MAX_SCRIPT)
@@ -155,10 +136,7 @@ pub(super) fn objects<'s>(
         .collect()
 }
 
-fn below<'f>(
-    files: &'f BTreeMap<String, Vec<u8>>,
-    prefix: &str,
-) -> impl Iterator<Item = (&'f str, &'f Vec<u8>)> {
+fn below<'f>(files: &'f BTreeMap<String, Vec<u8>>, prefix: &str) -> impl Iterator<Item = (&'f str, &'f Vec<u8>)> {
     files
         .range(prefix.to_owned()..)
         .take_while({
@@ -177,7 +155,5 @@ fn is_leftover(path: &str) -> bool {
 fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }

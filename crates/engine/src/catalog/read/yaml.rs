@@ -82,26 +82,15 @@ impl Node {
     }
 
     pub(super) fn is_null(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Scalar {
-                value: ScalarValue::Null,
-                ..
-            }
-        )
+        matches!(self.kind, Kind::Scalar { value: ScalarValue::Null, .. })
     }
 
     /// The same as JSON. Errors name what JSON, or its canonical form, can't say.
     pub(super) fn json(&self) -> Result<Value, Broken> {
         Ok(match &self.kind {
-            Kind::List(items) => {
-                Value::Array(items.iter().map(|n| n.json()).collect::<Result<_, _>>()?)
-            }
+            Kind::List(items) => Value::Array(items.iter().map(|n| n.json()).collect::<Result<_, _>>()?),
             Kind::Map(entries) => Value::Object(
-                entries
-                    .iter()
-                    .map(|entry| Ok((entry.key.clone(), entry.value.json()?)))
-                    .collect::<Result<_, _>>()?,
+                entries.iter().map(|entry| Ok((entry.key.clone(), entry.value.json()?))).collect::<Result<_, _>>()?,
             ),
             Kind::Scalar { value, text } => match value {
                 ScalarValue::Null => Value::Null,
@@ -147,10 +136,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Rc<Node>>, Broken> {
     Ok(builder.root)
 }
 
-fn next<'t>(
-    parser: &mut Parser<'t, StrInput<'t>>,
-    text: &str,
-) -> Result<Option<(Event<'t>, Span)>, Broken> {
+fn next<'t>(parser: &mut Parser<'t, StrInput<'t>>, text: &str) -> Result<Option<(Event<'t>, Span)>, Broken> {
     match parser.next_event() {
         None => Ok(None),
         Some(Ok(event)) => Ok(Some(event)),
@@ -165,24 +151,24 @@ fn next<'t>(
     }
 }
 
-/// The line at fault, or the one before it, when a tab is in its indentation: the usual cause of a message that says otherwise.
+/// The line at fault, or one beside it, when a tab is in its indentation: the usual cause of a message that says otherwise.
 fn tab_indented(text: &str, line: u32) -> Option<u32> {
-    let has_tab = |number: u32| {
-        let content = text.lines().nth(number.checked_sub(1)? as usize)?;
-        let indent = content.len() - content.trim_start().len();
-        content[..indent].contains('\t').then_some(number)
-    };
-    has_tab(line).or_else(|| has_tab(line.checked_sub(1)?))
+    let before = line.saturating_sub(1);
+    let lines = text.lines().zip(1..).skip(before.saturating_sub(1) as usize);
+    lines
+        .take_while(|(_, number)| *number <= line + 1)
+        .find(|(content, _)| {
+            let indent = content.len() - content.trim_start().len();
+            content[..indent].contains('\t')
+        })
+        .map(|(_, number)| number)
 }
 
 fn decode(bytes: &[u8]) -> Result<&str, Broken> {
     if bytes.len() > MAX_FILE {
         return Err(Broken {
             at: At::START,
-            what: format!(
-                "the file has {} bytes; a barclamp file may have {MAX_FILE}",
-                bytes.len()
-            ),
+            what: format!("the file has {} bytes; a barclamp file may have {MAX_FILE}", bytes.len()),
         });
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -190,14 +176,8 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
         let line = good.matches('\n').count() + 1;
         let column = good.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         Broken {
-            at: At {
-                line: line as u32,
-                column: column as u32,
-            },
-            what: format!(
-                "the byte 0x{:02x} is not UTF-8; barclamp files are UTF-8 text",
-                bytes[error.valid_up_to()]
-            ),
+            at: At { line: line as u32, column: column as u32 },
+            what: format!("the byte 0x{:02x} is not UTF-8; barclamp files are UTF-8 text", bytes[error.valid_up_to()]),
         }
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
@@ -205,10 +185,7 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
 
 /// The parser counts lines from 1 and columns from 0. Bounded by [`MAX_FILE`], so nothing is cut off.
 fn place(marker: &Marker) -> At {
-    At {
-        line: marker.line().max(1) as u32,
-        column: marker.col() as u32 + 1,
-    }
+    At { line: marker.line().max(1) as u32, column: marker.col() as u32 + 1 }
 }
 
 /// A node, and what an alias of it would cost.
@@ -232,11 +209,7 @@ struct Frame {
 
 enum Content {
     List(Vec<Rc<Node>>),
-    Map {
-        entries: Vec<Entry>,
-        seen: BTreeSet<String>,
-        key: Option<(String, At)>,
-    },
+    Map { entries: Vec<Entry>, seen: BTreeSet<String>, key: Option<(String, At)> },
 }
 
 #[derive(Default)]
@@ -266,11 +239,7 @@ impl Builder {
             }
             Event::MappingStart(anchor, tag) => {
                 check_tag(tag.as_deref(), "map", at)?;
-                let content = Content::Map {
-                    entries: Vec::new(),
-                    seen: BTreeSet::new(),
-                    key: None,
-                };
+                let content = Content::Map { entries: Vec::new(), seen: BTreeSet::new(), key: None };
                 self.enter(anchor, at, content)
             }
             Event::SequenceEnd | Event::MappingEnd => self.leave(at),
@@ -281,10 +250,7 @@ impl Builder {
         self.documents += 1;
         match self.documents {
             1 => Ok(()),
-            _ => broken(
-                at,
-                "a second document begins here; a barclamp file has one".into(),
-            ),
+            _ => broken(at, "a second document begins here; a barclamp file has one".into()),
         }
     }
 
@@ -307,15 +273,8 @@ impl Builder {
         let weight = NODE + text.len();
         self.spend(weight, at)?;
         let value = scalar_value(&text, style, tag, at)?;
-        let kind = Kind::Scalar {
-            value,
-            text: text.into_owned(),
-        };
-        let built = Built {
-            node: Rc::new(Node { at, kind }),
-            height: 1,
-            weight,
-        };
+        let kind = Kind::Scalar { value, text: text.into_owned() };
+        let built = Built { node: Rc::new(Node { at, kind }), height: 1, weight };
         self.finish(built, anchor, at)
     }
 
@@ -324,13 +283,7 @@ impl Builder {
             return too_deep(at);
         }
         self.spend(NODE, at)?;
-        self.open.push(Frame {
-            at,
-            anchor,
-            height: 1,
-            weight: NODE,
-            content,
-        });
+        self.open.push(Frame { at, anchor, height: 1, weight: NODE, content });
         Ok(())
     }
 
@@ -342,11 +295,7 @@ impl Builder {
             Content::List(items) => Kind::List(items),
             Content::Map { entries, .. } => Kind::Map(entries),
         };
-        let built = Built {
-            node: Rc::new(Node { at: frame.at, kind }),
-            height: frame.height,
-            weight: frame.weight,
-        };
+        let built = Built { node: Rc::new(Node { at: frame.at, kind }), height: frame.height, weight: frame.weight };
         self.finish(built, frame.anchor, frame.at)
     }
 
@@ -371,11 +320,7 @@ impl Builder {
         match &mut frame.content {
             Content::List(items) => items.push(built.node),
             Content::Map { entries, seen, key } => match key.take() {
-                Some((key, at)) => entries.push(Entry {
-                    key,
-                    at,
-                    value: built.node,
-                }),
+                Some((key, at)) => entries.push(Entry { key, at, value: built.node }),
                 None => *key = Some((new_key(&built.node, seen, at)?, at)),
             },
         }
@@ -385,10 +330,9 @@ impl Builder {
     fn spend(&mut self, weight: usize, at: At) -> Result<(), Broken> {
         self.spent = self.spent.saturating_add(weight);
         match self.spent > MAX_EXPANDED {
-            true => broken(
-                at,
-                format!("with its aliases written out the file stands for more than {MAX_EXPANDED} bytes"),
-            ),
+            true => {
+                broken(at, format!("with its aliases written out the file stands for more than {MAX_EXPANDED} bytes"))
+            }
             false => Ok(()),
         }
     }
@@ -413,12 +357,7 @@ fn new_key(node: &Node, seen: &mut BTreeSet<String>, at: At) -> Result<String, B
     }
 }
 
-fn scalar_value(
-    text: &str,
-    style: ScalarStyle,
-    tag: Option<Cow<'_, Tag>>,
-    at: At,
-) -> Result<ScalarValue, Broken> {
+fn scalar_value(text: &str, style: ScalarStyle, tag: Option<Cow<'_, Tag>>, at: At) -> Result<ScalarValue, Broken> {
     if let Some(tag) = tag.as_deref()
         && !tag.is_yaml_core_schema()
         && !is_plain_tag(tag)
@@ -451,20 +390,11 @@ fn check_tag(tag: Option<&Tag>, expected: &str, at: At) -> Result<(), Broken> {
 }
 
 fn unknown_tag<T>(tag: &Tag, at: At) -> Result<T, Broken> {
-    broken(
-        at,
-        format!(
-            "the tag {} has no meaning in a barclamp",
-            quoted(&tag.to_string())
-        ),
-    )
+    broken(at, format!("the tag {} has no meaning in a barclamp", quoted(&tag.to_string())))
 }
 
 fn too_deep<T>(at: At) -> Result<T, Broken> {
-    broken(
-        at,
-        format!("lists and maps are nested deeper than {MAX_DEPTH} levels"),
-    )
+    broken(at, format!("lists and maps are nested deeper than {MAX_DEPTH} levels"))
 }
 
 fn broken<T>(at: At, what: String) -> Result<T, Broken> {
@@ -501,14 +431,9 @@ mod tests {
 
     #[test]
     fn aliases_share_and_places_count_characters_from_one() {
-        assert_eq!(
-            json_of("a: &x [1, {b: c}]\nd: *x\n"),
-            json!({"a": [1, {"b": "c"}], "d": [1, {"b": "c"}]})
-        );
+        assert_eq!(json_of("a: &x [1, {b: c}]\nd: *x\n"), json!({"a": [1, {"b": "c"}], "d": [1, {"b": "c"}]}));
         let tree = parse("é: [ü, {k: v}]".as_bytes()).unwrap().unwrap();
-        let Kind::Map(entries) = &tree.kind else {
-            panic!("{tree:?}")
-        };
+        let Kind::Map(entries) = &tree.kind else { panic!("{tree:?}") };
         assert_eq!(entries[0].at, At { line: 1, column: 1 });
         assert_eq!(entries[0].value.at, At { line: 1, column: 4 });
     }
@@ -522,15 +447,9 @@ mod tests {
         assert_eq!(complaint("a: .inf"), "1:4: \".inf\" is not a finite number");
         assert_eq!(complaint("a: 1\nb: 2\na: 3\n"), "3:1: the key \"a\" occurs twice");
         assert_eq!(complaint("? [a]\n: b\n"), "1:3: a key is text, not a list");
-        assert_eq!(
-            complaint("a: !ruby/object {}"),
-            "1:4: the tag \"!ruby/object\" has no meaning in a barclamp"
-        );
+        assert_eq!(complaint("a: !ruby/object {}"), "1:4: the tag \"!ruby/object\" has no meaning in a barclamp");
         assert_eq!(complaint("a: &x [*x]"), "1:8: an alias stands inside what it stands for");
-        assert_eq!(
-            complaint("a: 1\n---\nb: 2\n"),
-            "2:1: a second document begins here; a barclamp file has one"
-        );
+        assert_eq!(complaint("a: 1\n---\nb: 2\n"), "2:1: a second document begins here; a barclamp file has one");
         assert!(complaint("b: &b {c: d}\na:\n  <<: *b\n").starts_with("3:3: the merge key"));
     }
 
@@ -544,12 +463,7 @@ mod tests {
         complaint(&"- ".repeat(MAX_FILE / 2));
         // Each alias adds its own height: two halves make more than the whole allows.
         let half = MAX_DEPTH / 2 + 1;
-        let text = format!(
-            "a: &x {}\nb: {}*x{}\n",
-            nested(half),
-            "[".repeat(half),
-            "]".repeat(half)
-        );
+        let text = format!("a: &x {}\nb: {}*x{}\n", nested(half), "[".repeat(half), "]".repeat(half));
         assert!(complaint(&text).contains("deeper than"), "{text}");
     }
 
