@@ -11,8 +11,11 @@
 //! * a function that writes progress leaves it consistent or unchanged: state, counts, events and notifications move together.
 
 mod connect;
+mod entity;
+pub mod intent;
 pub mod journal;
 pub mod people;
+pub mod reading;
 pub mod running;
 
 pub use connect::{Connecting, Store, StoreError};

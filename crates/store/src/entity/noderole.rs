@@ -1,0 +1,51 @@
+//! A noderole.
+
+use sea_orm::entity::prelude::*;
+
+/// Its row.
+#[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+#[sea_orm(table_name = "noderole")]
+pub struct Model {
+    /// Derived from node, role and instance.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub id: Uuid,
+    /// Where.
+    pub node_id: Uuid,
+    /// What.
+    pub role: String,
+    /// Which of several.
+    pub instance: i32,
+    /// Where it is bound.
+    pub deployment_id: Uuid,
+    /// The role's content.
+    pub role_hash: Vec<u8>,
+    /// Its own reviewed data.
+    pub data: Json,
+    /// Data that Gantry itself found.
+    pub system_data: Json,
+}
+
+/// How it is joined with others.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {
+    /// Where it is.
+    #[sea_orm(belongs_to = "super::node::Entity", from = "Column::NodeId", to = "super::node::Column::Id")]
+    Node,
+    /// Where it is bound.
+    #[sea_orm(belongs_to = "super::deployment::Entity", from = "Column::DeploymentId", to = "super::deployment::Column::Id")]
+    Deployment,
+}
+
+impl Related<super::node::Entity> for Entity {
+    fn to() -> RelationDef {
+        Relation::Node.def()
+    }
+}
+
+impl Related<super::deployment::Entity> for Entity {
+    fn to() -> RelationDef {
+        Relation::Deployment.def()
+    }
+}
+
+impl ActiveModelBehavior for ActiveModel {}

@@ -1,0 +1,423 @@
+//! The commit: one transaction that inserts the next target and projects what it changes.
+//!
+//! The order matters. The target comes first, because the guards let intent change only in a transaction that has inserted one.
+//! Deployments come before nodes, nodes before noderoles, noderoles before steps, steps before edges. New steps are written as
+//! waiting for all their parents; then the engine counts and places them, together with what runs again, in one change. The head
+//! moves last.
+
+use std::collections::BTreeSet;
+
+use engine::Hash;
+use engine::anneal::{Change, Committed, Why};
+use engine::blueprint::projection::{RerunCause, StepChange, StepIntent};
+use engine::blueprint::{DocumentChange, Projection};
+use engine::catalog::{JoinAfter, JoinNeed, LaneMode, Needs, Place};
+use engine::cluster::{Blueprint, NoderoleDoc};
+use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, SubmissionId, TargetNo};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::Head;
+use crate::StoreError;
+use crate::running::{CHANNEL_TODO, commit_steps};
+
+/// The next target.
+#[derive(Debug, Clone)]
+pub struct NewTarget<'a> {
+    /// Where the line stands, read under the lock.
+    pub head: Head,
+    /// The submission that it carries out; None: genesis.
+    pub submission: Option<SubmissionId>,
+    /// The policy that it brings into force; None: it stays.
+    pub policy: Option<PolicyNo>,
+    /// Who commits.
+    pub by: Option<PersonId>,
+    /// What is meant now.
+    pub old: &'a Blueprint,
+    /// What will be meant.
+    pub new: &'a Blueprint,
+    /// The new root.
+    pub root: Hash,
+    /// The documents in which they differ.
+    pub changes: &'a [DocumentChange],
+    /// The deployments that it writes.
+    pub written: &'a BTreeSet<DeploymentId>,
+    /// What it means for steps.
+    pub projection: &'a Projection,
+}
+
+/// Inserts the target and projects it. The caller has taken the locks and stored the objects.
+///
+/// # Errors
+/// The guards' refusals, and whatever the database refuses; nothing of it stays then.
+pub async fn commit_change(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<TargetNo, StoreError> {
+    if !new.projection.removed.is_empty() {
+        return Err(StoreError::corrupt("commit", "it removes noderoles, and no edit of this version does that"));
+    }
+    let number = TargetNo(new.head.number.0 + 1);
+    insert_target(on, number, new).await?;
+    project_deployments(on, number, new).await?;
+    project_nodes(on, new).await?;
+    project_noderoles(on, new).await?;
+    let existing = project_steps(on, number, new).await?;
+    place_steps(on, number, new, &existing).await?;
+    sqlx::query("UPDATE head SET number = $1, policy_number = coalesce($2, policy_number)")
+        .bind(number.0)
+        .bind(new.policy.map(|p| p.0))
+        .execute(&mut *on)
+        .await?;
+    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
+    Ok(number)
+}
+
+async fn insert_target(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+    let (kind, parent) = match new.submission {
+        Some(_) => ("change", Some(new.head.number.0)),
+        None => ("genesis", None),
+    };
+    sqlx::query(
+        "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(number.0)
+    .bind(parent)
+    .bind(kind)
+    .bind(new.root.as_bytes().as_slice())
+    .bind(new.submission.map(|s| s.0))
+    .bind(new.head.enabled)
+    .bind(new.head.epoch)
+    .bind(new.by.map(|p| p.0))
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+/// Turns execution on or off: a target with its parent's root.
+pub async fn insert_switch(
+    on: &mut PgConnection,
+    head: &Head,
+    enabled: bool,
+    reason: &str,
+    by: PersonId,
+) -> Result<TargetNo, StoreError> {
+    let number = TargetNo(head.number.0 + 1);
+    let root = head.root.ok_or_else(|| StoreError::corrupt("head", "there is no genesis"))?;
+    sqlx::query(
+        "INSERT INTO target (number, parent, kind, root, enabled, epoch, reason, committed_by) \
+         VALUES ($1, $2, 'switch', $3, $4, $5, $6, $7)",
+    )
+    .bind(number.0)
+    .bind(head.number.0)
+    .bind(root.as_bytes().as_slice())
+    .bind(enabled)
+    .bind(head.epoch)
+    .bind(reason)
+    .bind(by.0)
+    .execute(&mut *on)
+    .await?;
+    sqlx::query("UPDATE head SET number = $1, enabled = $2").bind(number.0).bind(enabled).execute(&mut *on).await?;
+    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
+    Ok(number)
+}
+
+/// Closes the proposal of a submission that has just become a target.
+pub async fn close_committed(on: &mut PgConnection, submission: SubmissionId) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE proposal SET state = 'committed', closed_at = now(), updated_at = now() \
+         WHERE id = (SELECT proposal_id FROM submission WHERE id = $1)",
+    )
+    .bind(submission.0)
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+async fn project_deployments(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+    for id in parents_first(new) {
+        let Some(stored) = new.new.deployments.get(&id) else { continue };
+        let doc = &stored.doc;
+        sqlx::query(
+            "INSERT INTO deployment (id, parent, name, system, phantom, doc, head_no) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+             ON CONFLICT (id) DO UPDATE SET parent = $2, name = $3, doc = $6, head_no = $7",
+        )
+        .bind(id.0)
+        .bind(doc.parent.map(|p| p.0))
+        .bind(doc.name.as_str())
+        .bind(doc.parent.is_none())
+        .bind(doc.phantom.0)
+        .bind(stored.hash.as_bytes().as_slice())
+        .bind(number.0)
+        .execute(&mut *on)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Deployments that are written, each after the one above it.
+fn parents_first(new: &NewTarget<'_>) -> Vec<DeploymentId> {
+    let depth = |id: DeploymentId| {
+        let mut depth = 0;
+        let mut next = new.new.deployments.get(&id).and_then(|d| d.doc.parent);
+        while let Some(parent) = next.filter(|_| depth <= new.new.deployments.len()) {
+            depth += 1;
+            next = new.new.deployments.get(&parent).and_then(|d| d.doc.parent);
+        }
+        depth
+    };
+    let mut written: Vec<DeploymentId> = new.written.iter().copied().collect();
+    written.sort_by_key(|id| (depth(*id), *id));
+    written
+}
+
+fn changed_nodes<'a>(new: &'a NewTarget<'_>) -> impl Iterator<Item = NodeId> + 'a {
+    new.changes.iter().filter_map(|change| match change {
+        DocumentChange::Node { id, .. } => Some(*id),
+        DocumentChange::Deployment { .. } => None,
+    })
+}
+
+async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
+    let docs: Vec<_> = changed_nodes(new).filter_map(|id| new.new.nodes.get(&id)).collect();
+    let (phantoms, machines): (Vec<_>, Vec<_>) = docs.into_iter().partition(|stored| stored.doc.phantom);
+    for stored in phantoms {
+        sqlx::query(
+            "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, alive, available, joined, transport) \
+             VALUES ($1, $2, $3, true, $4, true, true, 'confirmed', 'none') \
+             ON CONFLICT (id) DO UPDATE SET fqdn = $2, deployment_id = $3, doc = $4",
+        )
+        .bind(stored.doc.id.0)
+        .bind(stored.doc.fqdn.as_str())
+        .bind(stored.doc.deployment.0)
+        .bind(stored.hash.as_bytes().as_slice())
+        .execute(&mut *on)
+        .await?;
+    }
+    let ids: Vec<Uuid> = machines.iter().map(|n| n.doc.id.0).collect();
+    let names: Vec<&str> = machines.iter().map(|n| n.doc.fqdn.as_str()).collect();
+    let places: Vec<Uuid> = machines.iter().map(|n| n.doc.deployment.0).collect();
+    let hashes: Vec<&[u8]> = machines.iter().map(|n| n.hash.as_bytes().as_slice()).collect();
+    let done = sqlx::query(
+        "UPDATE node n SET fqdn = d.fqdn, deployment_id = d.place, doc = d.doc \
+         FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) AS d (id, fqdn, place, doc) WHERE n.id = d.id",
+    )
+    .bind(&ids)
+    .bind(names)
+    .bind(places)
+    .bind(hashes)
+    .execute(on)
+    .await?;
+    if done.rows_affected() != ids.len() as u64 {
+        return Err(StoreError::corrupt("node", "a node of the plan has no record any more"));
+    }
+    Ok(())
+}
+
+fn noderole_doc<'a>(blueprint: &'a Blueprint, step: &StepIntent) -> Option<&'a NoderoleDoc> {
+    blueprint.noderole(step.node, &step.key).map(|(_, noderole)| noderole)
+}
+
+async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
+    let steps = &new.projection.steps;
+    let data: Vec<Value> =
+        steps.iter().map(|s| noderole_doc(new.new, s).map_or_else(|| json!({}), |n| n.data.clone())).collect();
+    let docs: Vec<Value> = steps
+        .iter()
+        .map(|s| json!({"rank": s.rank, "reruns": noderole_doc(new.new, s).map_or(0, |n| n.reruns)}))
+        .collect();
+    let instances: Vec<i32> = steps.iter().map(|s| s.key.instance.cast_signed()).collect();
+    sqlx::query(
+        "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, data, doc) \
+         SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::uuid[], $6::bytea[], $7::jsonb[], $8::jsonb[]) \
+         ON CONFLICT (id) DO UPDATE SET role_hash = excluded.role_hash, data = excluded.data, doc = excluded.doc",
+    )
+    .bind(steps.iter().map(|s| s.noderole.0).collect::<Vec<_>>())
+    .bind(steps.iter().map(|s| s.node.0).collect::<Vec<_>>())
+    .bind(steps.iter().map(|s| s.key.role.as_str()).collect::<Vec<_>>())
+    .bind(instances)
+    .bind(steps.iter().map(|s| s.deployment.0).collect::<Vec<_>>())
+    .bind(steps.iter().map(|s| s.role.as_bytes().as_slice()).collect::<Vec<_>>())
+    .bind(data)
+    .bind(docs)
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+async fn project_lanes(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), StoreError> {
+    let lanes: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
+    let mode = |mode| if mode == LaneMode::Chunk { "chunk" } else { "rolling" };
+    sqlx::query(
+        "INSERT INTO lane (deployment_id, name, max_running, mode) \
+         SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::text[]) ON CONFLICT (deployment_id, name) \
+         DO UPDATE SET max_running = excluded.max_running, mode = excluded.mode \
+         WHERE (lane.max_running, lane.mode) IS DISTINCT FROM (excluded.max_running, excluded.mode)",
+    )
+    .bind(lanes.iter().map(|(d, _)| d.0).collect::<Vec<_>>())
+    .bind(lanes.iter().map(|(_, l)| l.name.as_str()).collect::<Vec<_>>())
+    .bind(lanes.iter().map(|(_, l)| l.max_running.map(u32::cast_signed)).collect::<Vec<_>>())
+    .bind(lanes.iter().map(|(_, l)| mode(l.mode)).collect::<Vec<_>>())
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+/// Writes intent; gives the steps that were there before.
+async fn project_steps(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<BTreeSet<Uuid>, StoreError> {
+    let steps = &new.projection.steps;
+    project_lanes(on, steps).await?;
+    let known: Vec<(Uuid,)> = sqlx::query_as("SELECT id FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE")
+        .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())
+        .fetch_all(&mut *on)
+        .await?;
+    let known: BTreeSet<Uuid> = known.into_iter().map(|(id,)| id).collect();
+    let (old, fresh): (Vec<&StepIntent>, Vec<&StepIntent>) = steps.iter().partition(|s| known.contains(&s.id.0));
+    write_steps(on, number, &fresh, INSERT_STEPS).await?;
+    write_steps(on, number, &old, UPDATE_STEPS).await?;
+    project_edges(on, new, &known).await?;
+    Ok(known)
+}
+
+/// The columns of intent, as both statements take them.
+const STEP_COLUMNS: &str = "unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::text[], $7::int[], $8::text[], \
+    $9::bool[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bytea[], $15::bool[], $16::int[], $17::int[], $18::int[], \
+    $19::text[], $20::int[], $21::text[], $22::bool[]) AS d (id, noderole_id, node_id, action, deployment_id, lane, rank, jig, exclusive, \
+    destructive, instant, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again) \
+    JOIN lane l ON l.deployment_id = d.deployment_id AND l.name = d.lane JOIN node n ON n.id = d.node_id";
+
+/// New steps wait until they are placed in this same transaction.
+const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, exclusive, destructive, instant, \
+    needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, generation, state, pending, \
+    node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.instant, d.needs, \
+    d.place, d.content_hash, d.freezes_node, d.retries, d.backoff_s, d.timeout_s, d.join_kind, d.join_n, d.join_after, $23, 'blocked', 1, \
+    n.phantom OR n.alive FROM ";
+
+/// The generation rises only for what runs again; what an attempt under way brings is then not applied.
+const UPDATE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
+    destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
+    freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
+    join_n = d.join_n, join_after = d.join_after, generation = CASE WHEN d.again THEN $23 ELSE s.generation END FROM ";
+
+async fn write_steps(
+    on: &mut PgConnection,
+    number: TargetNo,
+    steps: &[&StepIntent],
+    statement: &str,
+) -> Result<(), StoreError> {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    fn column<'s, T>(steps: &[&'s StepIntent], of: impl Fn(&'s StepIntent) -> T) -> Vec<T> {
+        steps.iter().map(|s| of(s)).collect()
+    }
+    let seconds = |n: u32| n.min(i32::MAX as u32).cast_signed();
+    let filter = if statement.starts_with("UPDATE") { " WHERE s.id = d.id" } else { "" };
+    // Both statements are constants of this file.
+    let text = sqlx::AssertSqlSafe(format!("{statement}{STEP_COLUMNS}{filter}"));
+    sqlx::query(text)
+        .bind(column(steps, |s| s.id.0))
+        .bind(column(steps, |s| s.noderole.0))
+        .bind(column(steps, |s| s.node.0))
+        .bind(column(steps, |s| s.action.as_str()))
+        .bind(column(steps, |s| s.deployment.0))
+        .bind(column(steps, |s| s.lane.name.as_str()))
+        .bind(column(steps, |s| s.rank.cast_signed()))
+        .bind(column(steps, |s| s.jig.as_str()))
+        .bind(column(steps, |s| s.run.exclusive))
+        .bind(column(steps, |s| s.destructive))
+        .bind(column(steps, |s| s.instant))
+        .bind(column(steps, |s| needs(s.needs())))
+        .bind(column(steps, |s| place(s.place())))
+        .bind(column(steps, |s| s.content.as_bytes().as_slice()))
+        .bind(column(steps, StepIntent::freezes_node))
+        .bind(column(steps, |s| seconds(s.run.retries)))
+        .bind(column(steps, |s| seconds(s.run.backoff)))
+        .bind(column(steps, |s| seconds(s.run.timeout.max(1))))
+        .bind(column(steps, |s| join_kind(s.join().need).0))
+        .bind(column(steps, |s| join_kind(s.join().need).1))
+        .bind(column(steps, |s| if s.join().after == JoinAfter::End { "end" } else { "success" }))
+        .bind(column(steps, |s| s.change != StepChange::Keep))
+        .bind(number.0)
+        .execute(on)
+        .await?;
+    Ok(())
+}
+
+fn needs(needs: Needs) -> &'static str {
+    match needs {
+        Needs::Alive => "alive",
+        Needs::Any => "any",
+        Needs::Dead => "dead",
+    }
+}
+
+fn place(place: Place) -> &'static str {
+    match place {
+        Place::On => "on",
+        Place::For => "for",
+    }
+}
+
+fn join_kind(need: JoinNeed) -> (&'static str, Option<i32>) {
+    match need {
+        JoinNeed::All => ("all", None),
+        JoinNeed::Any => ("any", None),
+        JoinNeed::AtLeast(n) => ("at_least", Some(n.max(1).cast_signed())),
+    }
+}
+
+/// Whether a step that was there waits for other steps than before.
+fn rewired(new: &NewTarget<'_>, step: &StepIntent) -> bool {
+    let parents = |blueprint| noderole_doc(blueprint, step).map(|n| n.parents.clone()).unwrap_or_default();
+    parents(new.old) != parents(new.new)
+}
+
+async fn project_edges(on: &mut PgConnection, new: &NewTarget<'_>, known: &BTreeSet<Uuid>) -> Result<(), StoreError> {
+    let steps = &new.projection.steps;
+    let again: Vec<Uuid> = steps.iter().filter(|s| known.contains(&s.id.0) && rewired(new, s)).map(|s| s.id.0).collect();
+    if !again.is_empty() {
+        sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&again).execute(&mut *on).await?;
+    }
+    let written = steps.iter().filter(|s| !known.contains(&s.id.0) || again.contains(&s.id.0));
+    let edges: Vec<(Uuid, Uuid, &str)> = written
+        .flat_map(|s| s.parents.iter().map(move |(parent, kind)| (s.id.0, parent.0, kind.as_str())))
+        .collect();
+    sqlx::query("INSERT INTO edge (child, parent, kind) SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[])")
+        .bind(edges.iter().map(|e| e.0).collect::<Vec<_>>())
+        .bind(edges.iter().map(|e| e.1).collect::<Vec<_>>())
+        .bind(edges.iter().map(|e| e.2).collect::<Vec<_>>())
+        .execute(on)
+        .await?;
+    Ok(())
+}
+
+/// Lets the engine count and place what is new, and send round again what runs again.
+async fn place_steps(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+    known: &BTreeSet<Uuid>,
+) -> Result<(), StoreError> {
+    let why = |cause: RerunCause| match cause {
+        RerunCause::Asked => Why::Slice,
+        RerunCause::RoleChanged | RerunCause::DataChanged => Why::Changed,
+    };
+    let committed = new.projection.steps.iter().filter_map(|step| {
+        let is_new = !known.contains(&step.id.0);
+        let rerun = match step.change {
+            StepChange::Rerun(cause) => Some((number, why(cause))),
+            StepChange::New | StepChange::Keep => None,
+        };
+        let parents = (is_new || rewired(new, step)).then(|| step.parents.clone());
+        (rerun.is_some() || parents.is_some()).then_some(Committed { step: step.id, rerun, parents })
+    });
+    let committed: Vec<Committed> = committed.collect();
+    if committed.is_empty() {
+        return Ok(());
+    }
+    commit_steps(on, &Change::Commit(committed)).await
+}

@@ -1,0 +1,77 @@
+//! Where the line of targets stands.
+
+use engine::Hash;
+use engine::ids::{DeploymentId, PolicyNo, TargetNo};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::hash;
+use crate::StoreError;
+
+/// Where the line stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The current target; 0 before genesis.
+    pub number: TargetNo,
+    /// Its root; None before genesis.
+    pub root: Option<Hash>,
+    /// Whether steps are started.
+    pub enabled: bool,
+    /// The policy in force.
+    pub policy: PolicyNo,
+    /// This life of the database.
+    pub epoch: i64,
+}
+
+/// Where the line stands.
+pub async fn head(on: &mut PgConnection) -> Result<Head, StoreError> {
+    let row = sqlx::query_as(
+        "SELECT h.number, t.root, h.enabled, h.policy_number, h.epoch FROM head h LEFT JOIN target t ON t.number = h.number",
+    )
+    .fetch_one(on)
+    .await?;
+    to_head(row)
+}
+
+/// Takes the locks that a commit needs before it looks at anything: APPLY, then the head.
+pub async fn lock_for_commit(on: &mut PgConnection) -> Result<Head, StoreError> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *on).await?;
+    sqlx::query("SELECT 1 FROM head FOR UPDATE").execute(&mut *on).await?;
+    head(on).await
+}
+
+fn to_head(row: (i64, Option<Vec<u8>>, bool, i64, i64)) -> Result<Head, StoreError> {
+    let (number, root, enabled, policy, epoch) = row;
+    let root = root.map(|bytes| hash("target.root", &bytes)).transpose()?;
+    Ok(Head { number: TargetNo(number), root, enabled, policy: PolicyNo(policy), epoch })
+}
+
+/// A deployment's row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeploymentRow {
+    /// Which.
+    pub id: DeploymentId,
+    /// Its name.
+    pub name: String,
+    /// The target that last changed it.
+    pub head_no: TargetNo,
+    /// Who holds it.
+    pub held_by: Option<String>,
+}
+
+/// All deployments. There are few: they are what people name.
+pub async fn deployment_rows(on: &mut PgConnection) -> Result<Vec<DeploymentRow>, StoreError> {
+    let rows: Vec<(Uuid, String, i64, Option<String>)> = sqlx::query_as(
+        "SELECT d.id, d.name, d.head_no, p.name FROM deployment d LEFT JOIN person p ON p.id = d.held_by \
+         WHERE d.removed_in IS NULL ORDER BY d.name",
+    )
+    .fetch_all(on)
+    .await?;
+    let row = |(id, name, head_no, held_by)| DeploymentRow {
+        id: DeploymentId(id),
+        name,
+        head_no: TargetNo(head_no),
+        held_by,
+    };
+    Ok(rows.into_iter().map(row).collect())
+}

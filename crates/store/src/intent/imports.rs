@@ -1,0 +1,96 @@
+//! Importing barclamps: objects are added, nothing that runs changes. The same name and version with other content is refused.
+
+use engine::Hash;
+use engine::canonical::Object;
+use engine::catalog::{Barclamp, Jig};
+use engine::ids::{BarclampName, JigName, PersonId};
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
+use super::{hash, put_objects};
+use crate::StoreError;
+
+/// An imported version of a barclamp.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BarclampRow {
+    /// Which.
+    pub name: BarclampName,
+    /// Its version.
+    pub version: String,
+    /// Its content.
+    pub hash: Hash,
+    /// When it came.
+    pub imported_at: OffsetDateTime,
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportOutcome {
+    /// It is new.
+    Added,
+    /// The same content was there.
+    Known,
+    /// Other content has this name and version.
+    OtherContent(Hash),
+}
+
+/// Adds a version of a barclamp, its objects and its jigs.
+pub async fn import_barclamp(
+    on: &mut PgConnection,
+    barclamp: &Barclamp,
+    content: Hash,
+    objects: &[Object],
+    by: Option<PersonId>,
+) -> Result<ImportOutcome, StoreError> {
+    put_objects(on, objects).await?;
+    let added = sqlx::query(
+        "INSERT INTO barclamp (name, version, hash, imported_by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+    )
+    .bind(barclamp.name.as_str())
+    .bind(&barclamp.version)
+    .bind(content.as_bytes().as_slice())
+    .bind(by.map(|p| p.0))
+    .execute(&mut *on)
+    .await?
+    .rows_affected();
+    if added == 0 {
+        let (found,): (Vec<u8>,) = sqlx::query_as("SELECT hash FROM barclamp WHERE name = $1 AND version = $2")
+            .bind(barclamp.name.as_str())
+            .bind(&barclamp.version)
+            .fetch_one(&mut *on)
+            .await?;
+        let found = hash("barclamp", &found)?;
+        return Ok(if found == content { ImportOutcome::Known } else { ImportOutcome::OtherContent(found) });
+    }
+    for (name, jig) in &barclamp.jigs {
+        ensure_jig(on, name, jig).await?;
+    }
+    Ok(ImportOutcome::Added)
+}
+
+async fn ensure_jig(on: &mut PgConnection, name: &JigName, jig: &Jig) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO jig (name, class, description, client_role) VALUES ($1, $2, $3, $4) ON CONFLICT (name) DO NOTHING",
+    )
+    .bind(name.as_str())
+    .bind(jig.class.as_str())
+    .bind(&jig.description)
+    .bind(jig.client_role.as_ref().map(|r| r.as_str()))
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+/// All imported versions, newest first.
+pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreError> {
+    let rows: Vec<(String, String, Vec<u8>, OffsetDateTime)> = sqlx::query_as(
+        "SELECT name, version, hash, imported_at FROM barclamp ORDER BY imported_at DESC, name LIMIT 1000",
+    )
+    .fetch_all(on)
+    .await?;
+    let row = |(name, version, h, imported_at): (String, String, Vec<u8>, OffsetDateTime)| {
+        let name = BarclampName::parse(&name).map_err(|e| StoreError::corrupt("barclamp", e))?;
+        Ok(BarclampRow { name, version, hash: hash("barclamp", &h)?, imported_at })
+    };
+    rows.into_iter().map(row).collect()
+}

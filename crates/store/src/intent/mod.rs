@@ -1,0 +1,44 @@
+//! Intent: objects, targets, proposals, submissions, verdicts, and the one transaction that moves the line on.
+//!
+//! Reading functions take any connection, so that a page can read outside a transaction and a commit inside. Writing functions
+//! lock what they rest on: a proposal's row is locked by whoever edits it, submits it, judges a submission of it or commits it, so
+//! none of these slips in between the look and the deed of another.
+//!
+//! Nothing here decides. Whether a change may pass is the engine's gate, asked by `control`; the database's guards check its hard
+//! core once more, and their refusals come back as [`migrations::Refusal`].
+
+mod commit;
+mod head;
+mod imports;
+mod nodes;
+mod objects;
+mod policies;
+mod proposals;
+mod record;
+mod submissions;
+
+pub use commit::{NewTarget, close_committed, commit_change, insert_switch};
+pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit};
+pub use imports::{BarclampRow, ImportOutcome, barclamps, import_barclamp};
+pub use nodes::{BareNode, NewNode, bare_nodes, insert_node};
+pub use objects::{bodies, catalog_objects, put_objects};
+pub use policies::{insert_policy, policy};
+pub use proposals::{
+    EditRow, ProposalRow, append_edits, discard_proposal, edits, ensure_proposal, lock_proposal, open_proposal, proposal,
+    raise_version, redo_edit, undo_edit,
+};
+pub use crate::people::append_audit;
+pub use record::append_live;
+pub use submissions::{
+    NewSubmission, PersonRow, SubmissionRow, VerdictRow, authors, base, documents, insert_submission, insert_verdict, people,
+    reviewers, submission, submission_of, verdicts,
+};
+
+use engine::Hash;
+
+use crate::StoreError;
+
+/// A hash as the database hands it back.
+fn hash(what: &str, bytes: &[u8]) -> Result<Hash, StoreError> {
+    Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(what, "a hash has 32 bytes"))
+}

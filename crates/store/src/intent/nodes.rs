@@ -1,0 +1,71 @@
+//! Node records. A node without a document has no intent: it comes and goes without a review.
+
+use engine::ids::{DeploymentId, Fqdn, NodeId, PersonId};
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// A node that no document speaks of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BareNode {
+    /// Which.
+    pub id: NodeId,
+    /// Its name.
+    pub fqdn: Fqdn,
+    /// Where it waits.
+    pub deployment: DeploymentId,
+}
+
+/// All nodes that no document speaks of; at most 100,000.
+pub async fn bare_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, StoreError> {
+    let rows: Vec<(Uuid, String, Uuid)> = sqlx::query_as(
+        "SELECT id, fqdn, deployment_id FROM node WHERE doc IS NULL AND removed_in IS NULL ORDER BY fqdn LIMIT 100000",
+    )
+    .fetch_all(on)
+    .await?;
+    let node = |(id, fqdn, deployment): (Uuid, String, Uuid)| {
+        let fqdn = Fqdn::parse(&fqdn).map_err(|e| StoreError::corrupt(format!("node {id}"), e))?;
+        Ok(BareNode { id: NodeId(id), fqdn, deployment: DeploymentId(deployment) })
+    };
+    rows.into_iter().map(node).collect()
+}
+
+/// A node record to be made.
+#[derive(Debug, Clone)]
+pub struct NewNode {
+    /// Minted by the caller.
+    pub id: NodeId,
+    /// Its name.
+    pub fqdn: Fqdn,
+    /// Where it waits: *system*.
+    pub deployment: DeploymentId,
+    /// `local` or `ssh`.
+    pub transport: &'static str,
+    /// How a worker reaches it.
+    pub connection: Value,
+    /// Whether it is known to be up.
+    pub alive: bool,
+    /// Who made it.
+    pub by: Option<PersonId>,
+}
+
+/// Makes a node record; `false`: its name is taken.
+pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "INSERT INTO node (id, fqdn, deployment_id, transport, connection, alive, alive_since, joined, created_by) \
+         VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $6 THEN now() END, CASE WHEN $6 THEN 'confirmed' ELSE 'none' END, $7) \
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(node.id.0)
+    .bind(node.fqdn.as_str())
+    .bind(node.deployment.0)
+    .bind(node.transport)
+    .bind(&node.connection)
+    .bind(node.alive)
+    .bind(node.by.map(|p| p.0))
+    .execute(on)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}

@@ -1,0 +1,35 @@
+//! Versions of the gate's policy.
+
+use engine::canonical::Object;
+use engine::gate::Policy;
+use engine::ids::{PersonId, PolicyNo};
+use sqlx::PgConnection;
+
+use crate::StoreError;
+
+/// A version of the policy.
+pub async fn policy(on: &mut PgConnection, number: PolicyNo) -> Result<Option<Policy>, StoreError> {
+    let row: Option<(Vec<u8>,)> =
+        sqlx::query_as("SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.number = $1")
+            .bind(number.0)
+            .fetch_optional(on)
+            .await?;
+    let read = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
+    row.map(read).transpose().map_err(|e| StoreError::corrupt(format!("policy {number}"), e))
+}
+
+/// Adds a version of the policy, whose object is there. Only in the transaction of the commit that brings it.
+pub async fn insert_policy(
+    on: &mut PgConnection,
+    number: PolicyNo,
+    object: &Object,
+    by: Option<PersonId>,
+) -> Result<(), StoreError> {
+    sqlx::query("INSERT INTO policy (number, hash, created_by) VALUES ($1, $2, $3)")
+        .bind(number.0)
+        .bind(object.hash.as_bytes().as_slice())
+        .bind(by.map(|p| p.0))
+        .execute(on)
+        .await?;
+    Ok(())
+}

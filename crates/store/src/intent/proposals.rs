@@ -1,0 +1,204 @@
+//! Proposals and their edits.
+//!
+//! A proposal's version rises with every change of its edits, and whoever changes it names the version that they saw. Undone edits
+//! stay, with their numbers: what redo brings back is the first undone edit behind the last one that counts.
+
+use engine::ids::{DeploymentId, PersonId, ProposalId};
+use engine::plan::{Edit, NumberedEdit};
+use serde_json::Value;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Most edits of one proposal.
+pub const MAX_EDITS: i64 = 10_000;
+
+/// A proposal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProposalRow {
+    /// Which.
+    pub id: ProposalId,
+    /// On which deployment.
+    pub deployment: DeploymentId,
+    /// What it is for.
+    pub title: String,
+    /// `open`, `committed` or `discarded`.
+    pub state: String,
+    /// Rises with every change.
+    pub version: i32,
+}
+
+/// An edit of a proposal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditRow {
+    /// Its number and what it wants.
+    pub edit: NumberedEdit,
+    /// Whose.
+    pub actor: PersonId,
+    /// The person's name.
+    pub actor_name: String,
+    /// When.
+    pub at: OffsetDateTime,
+    /// Whether it was taken back.
+    pub undone: bool,
+}
+
+type Row = (i64, Uuid, String, String, i32);
+
+fn to_proposal((id, deployment, title, state, version): Row) -> ProposalRow {
+    ProposalRow { id: ProposalId(id), deployment: DeploymentId(deployment), title, state, version }
+}
+
+/// A proposal.
+pub async fn proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
+    let row: Option<Row> = sqlx::query_as("SELECT id, deployment_id, title, state, version FROM proposal WHERE id = $1")
+        .bind(id.0)
+        .fetch_optional(on)
+        .await?;
+    Ok(row.map(to_proposal))
+}
+
+/// A proposal, locked against everybody who would change, judge or commit it.
+pub async fn lock_proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
+    let row: Option<Row> =
+        sqlx::query_as("SELECT id, deployment_id, title, state, version FROM proposal WHERE id = $1 FOR UPDATE")
+            .bind(id.0)
+            .fetch_optional(on)
+            .await?;
+    Ok(row.map(to_proposal))
+}
+
+/// The open personal proposal on a deployment.
+pub async fn open_proposal(on: &mut PgConnection, deployment: DeploymentId) -> Result<Option<ProposalRow>, StoreError> {
+    let row: Option<Row> = sqlx::query_as(
+        "SELECT id, deployment_id, title, state, version FROM proposal \
+         WHERE deployment_id = $1 AND state = 'open' AND kind = 'personal'",
+    )
+    .bind(deployment.0)
+    .fetch_optional(on)
+    .await?;
+    Ok(row.map(to_proposal))
+}
+
+/// Opens a proposal on a deployment unless one is open; says whether it is new.
+pub async fn ensure_proposal(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+    by: PersonId,
+) -> Result<(ProposalId, bool), StoreError> {
+    let new: Option<(i64,)> = sqlx::query_as(
+        "INSERT INTO proposal (deployment_id, created_by) VALUES ($1, $2) \
+         ON CONFLICT (deployment_id) WHERE state = 'open' AND kind = 'personal' DO NOTHING RETURNING id",
+    )
+    .bind(deployment.0)
+    .bind(by.0)
+    .fetch_optional(&mut *on)
+    .await?;
+    if let Some((id,)) = new {
+        return Ok((ProposalId(id), true));
+    }
+    let (id,): (i64,) = sqlx::query_as(
+        "SELECT id FROM proposal WHERE deployment_id = $1 AND state = 'open' AND kind = 'personal'",
+    )
+    .bind(deployment.0)
+    .fetch_one(on)
+    .await?;
+    Ok((ProposalId(id), false))
+}
+
+/// Its edits in their order, undone ones included.
+pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>, StoreError> {
+    let rows: Vec<(i32, Uuid, String, OffsetDateTime, Value, bool)> = sqlx::query_as(
+        "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone FROM edit e JOIN person p ON p.id = e.actor \
+         WHERE e.proposal_id = $1 ORDER BY e.seq LIMIT $2",
+    )
+    .bind(id.0)
+    .bind(MAX_EDITS)
+    .fetch_all(on)
+    .await?;
+    let row = |(seq, actor, actor_name, at, body, undone): (i32, Uuid, String, OffsetDateTime, Value, bool)| {
+        let corrupt = |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {id}"), reason);
+        let edit: Edit = serde_json::from_value(body).map_err(|e| corrupt(e.to_string()))?;
+        let seq = u32::try_from(seq).map_err(|e| corrupt(e.to_string()))?;
+        Ok(EditRow { edit: NumberedEdit { seq, edit }, actor: PersonId(actor), actor_name, at, undone })
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// Raises the version if it is still the one that the caller saw; None: it is not, or the proposal is closed.
+pub async fn raise_version(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<Option<i32>, StoreError> {
+    let row: Option<(i32,)> = sqlx::query_as(
+        "UPDATE proposal SET version = version + 1, updated_at = now() \
+         WHERE id = $1 AND version = $2 AND state = 'open' RETURNING version",
+    )
+    .bind(id.0)
+    .bind(version)
+    .fetch_optional(on)
+    .await?;
+    Ok(row.map(|(version,)| version))
+}
+
+/// Appends edits; the new version, or None when the proposal is not open at this version.
+pub async fn append_edits(
+    on: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+    by: PersonId,
+    edits: &[Edit],
+) -> Result<Option<i32>, StoreError> {
+    let Some(version) = raise_version(on, id, version).await? else { return Ok(None) };
+    let bodies = edits.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
+    let bodies = bodies.map_err(|e| StoreError::corrupt(format!("edit of proposal {id}"), e))?;
+    sqlx::query(
+        "INSERT INTO edit (proposal_id, seq, actor, body) \
+         SELECT $1, (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1) + n, $2, body \
+         FROM unnest($3::jsonb[]) WITH ORDINALITY AS new (body, n)",
+    )
+    .bind(id.0)
+    .bind(by.0)
+    .bind(bodies)
+    .execute(on)
+    .await?;
+    Ok(Some(version))
+}
+
+/// Takes the last edit back; the new version, or None when there is none or the version is another.
+pub async fn undo_edit(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<Option<i32>, StoreError> {
+    let Some(version) = raise_version(on, id, version).await? else { return Ok(None) };
+    let done = sqlx::query(
+        "UPDATE edit SET undone = true WHERE proposal_id = $1 \
+         AND seq = (SELECT max(seq) FROM edit WHERE proposal_id = $1 AND NOT undone)",
+    )
+    .bind(id.0)
+    .execute(on)
+    .await?;
+    Ok((done.rows_affected() == 1).then_some(version))
+}
+
+/// Brings the first undone edit behind the last one that counts back; the new version, or None as above.
+pub async fn redo_edit(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<Option<i32>, StoreError> {
+    let Some(version) = raise_version(on, id, version).await? else { return Ok(None) };
+    let done = sqlx::query(
+        "UPDATE edit SET undone = false WHERE proposal_id = $1 AND seq = (SELECT min(seq) FROM edit \
+         WHERE proposal_id = $1 AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone))",
+    )
+    .bind(id.0)
+    .execute(on)
+    .await?;
+    Ok((done.rows_affected() == 1).then_some(version))
+}
+
+/// Closes a proposal without effect; false: it is not open at this version.
+pub async fn discard_proposal(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE proposal SET state = 'discarded', closed_at = now(), updated_at = now() \
+         WHERE id = $1 AND version = $2 AND state = 'open'",
+    )
+    .bind(id.0)
+    .bind(version)
+    .execute(on)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}

@@ -1,0 +1,344 @@
+//! Submissions and verdicts. Both are only ever added; guards in the database refuse the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::Hash;
+use engine::blueprint::DocumentChange;
+use engine::gate::{Risk, VerdictKind};
+use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, ProposalId, SubmissionId, TargetNo};
+use serde_json::Value;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::hash;
+use crate::StoreError;
+
+/// A submission to be made.
+#[derive(Debug, Clone)]
+pub struct NewSubmission {
+    /// Of which proposal.
+    pub proposal: ProposalId,
+    /// Which version of it.
+    pub version: i32,
+    /// What it is for.
+    pub title: String,
+    /// Hash of the list of documents.
+    pub change: Hash,
+    /// Hash of the effects.
+    pub effects: Hash,
+    /// The policy that it is made under.
+    pub policy: PolicyNo,
+    /// Approvals that it needs.
+    pub approvals: u32,
+    /// This life of the database.
+    pub epoch: i64,
+    /// The root as planned.
+    pub root: Hash,
+    /// What pages show without planning again.
+    pub summary: Value,
+    /// What makes it riskier than others.
+    pub risks: BTreeSet<Risk>,
+    /// Who submits it.
+    pub by: PersonId,
+    /// The targets that it rests upon.
+    pub base: BTreeMap<DeploymentId, TargetNo>,
+    /// Everybody who edited it.
+    pub authors: BTreeSet<PersonId>,
+    /// The documents that it changes.
+    pub documents: Vec<DocumentChange>,
+}
+
+/// A submission.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SubmissionRow {
+    /// Which.
+    pub id: SubmissionId,
+    /// Of which proposal.
+    pub proposal: ProposalId,
+    /// Which version of it.
+    pub version: i32,
+    /// What it is for.
+    pub title: String,
+    /// Hash of the list of documents.
+    pub change: Hash,
+    /// Hash of the effects.
+    pub effects: Hash,
+    /// The policy that it was made under.
+    pub policy: PolicyNo,
+    /// Approvals that it needed then.
+    pub approvals: i32,
+    /// The life of the database that it was made in.
+    pub epoch: i64,
+    /// The root as planned.
+    pub root: Hash,
+    /// What pages show.
+    pub summary: Value,
+    /// What makes it riskier than others.
+    pub risks: Vec<String>,
+    /// When.
+    pub at: OffsetDateTime,
+    /// The target that it became.
+    pub target: Option<TargetNo>,
+}
+
+/// Makes a submission and all that belongs to it.
+pub async fn insert_submission(on: &mut PgConnection, new: &NewSubmission) -> Result<SubmissionId, StoreError> {
+    let risks: Vec<&str> = new.risks.iter().map(|r| r.as_str()).collect();
+    let approvals = i32::try_from(new.approvals).map_err(|e| StoreError::corrupt("submission.approvals_needed", e))?;
+    let (id,): (i64,) = sqlx::query_as(
+        "INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
+         epoch, root_hash, summary, risk, created_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id",
+    )
+    .bind(new.proposal.0)
+    .bind(new.version)
+    .bind(&new.title)
+    .bind(new.change.as_bytes().as_slice())
+    .bind(new.effects.as_bytes().as_slice())
+    .bind(new.policy.0)
+    .bind(approvals)
+    .bind(new.epoch)
+    .bind(new.root.as_bytes().as_slice())
+    .bind(&new.summary)
+    .bind(risks)
+    .bind(new.by.0)
+    .fetch_one(&mut *on)
+    .await?;
+    insert_parts(on, id, new).await?;
+    Ok(SubmissionId(id))
+}
+
+async fn insert_parts(on: &mut PgConnection, id: i64, new: &NewSubmission) -> Result<(), StoreError> {
+    let (deployments, heads): (Vec<Uuid>, Vec<i64>) = new.base.iter().map(|(d, t)| (d.0, t.0)).unzip();
+    sqlx::query(
+        "INSERT INTO submission_base (submission_id, deployment_id, head_no) \
+         SELECT $1, d, n FROM unnest($2::uuid[], $3::bigint[]) AS base (d, n)",
+    )
+    .bind(id)
+    .bind(deployments)
+    .bind(heads)
+    .execute(&mut *on)
+    .await?;
+    let authors: Vec<Uuid> = new.authors.iter().map(|p| p.0).collect();
+    sqlx::query("INSERT INTO submission_author (submission_id, person_id) SELECT $1, p FROM unnest($2::uuid[]) AS p")
+        .bind(id)
+        .bind(authors)
+        .execute(&mut *on)
+        .await?;
+    let (mut kinds, mut ids, mut olds, mut news) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for change in &new.documents {
+        let (kind, which, old, is) = match change {
+            DocumentChange::Deployment { id, old, new } => ("deployment", id.0, old, new),
+            DocumentChange::Node { id, old, new } => ("node", id.0, old, new),
+        };
+        kinds.push(kind);
+        ids.push(which);
+        olds.push(old.map(|h| h.as_bytes().to_vec()));
+        news.push(is.map(|h| h.as_bytes().to_vec()));
+    }
+    sqlx::query(
+        "INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) \
+         SELECT $1, k, i, o, n FROM unnest($2::text[], $3::uuid[], $4::bytea[], $5::bytea[]) AS doc (k, i, o, n)",
+    )
+    .bind(id)
+    .bind(kinds)
+    .bind(ids)
+    .bind(olds)
+    .bind(news)
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    proposal_id: i64,
+    version: i32,
+    title: String,
+    change_hash: Vec<u8>,
+    effects_hash: Vec<u8>,
+    policy_number: i64,
+    approvals_needed: i32,
+    epoch: i64,
+    root_hash: Vec<u8>,
+    summary: Value,
+    risk: Vec<String>,
+    created_at: OffsetDateTime,
+    target: Option<i64>,
+}
+
+const COLUMNS: &str = "s.id, s.proposal_id, s.version, s.title, s.change_hash, s.effects_hash, s.policy_number, \
+    s.approvals_needed, s.epoch, s.root_hash, s.summary, s.risk, s.created_at, t.number AS target";
+
+fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
+    Ok(SubmissionRow {
+        id: SubmissionId(row.id),
+        proposal: ProposalId(row.proposal_id),
+        version: row.version,
+        title: row.title,
+        change: hash("submission.change_hash", &row.change_hash)?,
+        effects: hash("submission.effects_hash", &row.effects_hash)?,
+        policy: PolicyNo(row.policy_number),
+        approvals: row.approvals_needed,
+        epoch: row.epoch,
+        root: hash("submission.root_hash", &row.root_hash)?,
+        summary: row.summary,
+        risks: row.risk,
+        at: row.created_at,
+        target: row.target.map(TargetNo),
+    })
+}
+
+/// A submission.
+pub async fn submission(on: &mut PgConnection, id: SubmissionId) -> Result<Option<SubmissionRow>, StoreError> {
+    let query = format!("SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1");
+    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+    row.map(to_submission).transpose()
+}
+
+/// The submission of a proposal's version, if it was submitted.
+pub async fn submission_of(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+    version: i32,
+) -> Result<Option<SubmissionId>, StoreError> {
+    let row: Option<(i64,)> = sqlx::query_as("SELECT id FROM submission WHERE proposal_id = $1 AND version = $2")
+        .bind(proposal.0)
+        .bind(version)
+        .fetch_optional(on)
+        .await?;
+    Ok(row.map(|(id,)| SubmissionId(id)))
+}
+
+/// The targets that it rests upon.
+pub async fn base(on: &mut PgConnection, id: SubmissionId) -> Result<BTreeMap<DeploymentId, TargetNo>, StoreError> {
+    let rows: Vec<(Uuid, i64)> =
+        sqlx::query_as("SELECT deployment_id, head_no FROM submission_base WHERE submission_id = $1")
+            .bind(id.0)
+            .fetch_all(on)
+            .await?;
+    Ok(rows.into_iter().map(|(d, n)| (DeploymentId(d), TargetNo(n))).collect())
+}
+
+/// The documents that it changes, deployments first, each kind in the order of ids.
+pub async fn documents(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<DocumentChange>, StoreError> {
+    type Row = (String, Uuid, Option<Vec<u8>>, Option<Vec<u8>>);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT kind, id, old_hash, new_hash FROM submission_document WHERE submission_id = $1 ORDER BY kind, id",
+    )
+    .bind(id.0)
+    .fetch_all(on)
+    .await?;
+    let read = |bytes: Option<Vec<u8>>| bytes.map(|b| hash("submission_document", &b)).transpose();
+    let change = |(kind, id, old, new): Row| {
+        let (old, new) = (read(old)?, read(new)?);
+        Ok(match kind.as_str() {
+            "deployment" => DocumentChange::Deployment { id: DeploymentId(id), old, new },
+            _ => DocumentChange::Node { id: NodeId(id), old, new },
+        })
+    };
+    rows.into_iter().map(change).collect()
+}
+
+/// A person as a review sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersonRow {
+    /// Who.
+    pub id: PersonId,
+    /// Short name.
+    pub name: String,
+    /// Whether they are a human, enabled, and have the reviewer permission now.
+    pub reviewer: bool,
+}
+
+fn to_person((id, name, reviewer): (Uuid, String, bool)) -> PersonRow {
+    PersonRow { id: PersonId(id), name, reviewer }
+}
+
+/// Everybody who edited it.
+pub async fn authors(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<PersonRow>, StoreError> {
+    let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
+        "SELECT p.id, p.name, false FROM submission_author a JOIN person p ON p.id = a.person_id \
+         WHERE a.submission_id = $1 ORDER BY p.name",
+    )
+    .bind(id.0)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(to_person).collect())
+}
+
+/// Everybody who may review at this moment; at most 1,000.
+pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonRow>, StoreError> {
+    let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
+        "SELECT id, name, true FROM person WHERE kind = 'human' AND NOT disabled AND 'reviewer' = ANY(permissions) \
+         ORDER BY name LIMIT 1000",
+    )
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(to_person).collect())
+}
+
+/// These people, locked until the transaction ends so that nobody loses or gets a permission while a commit counts.
+pub async fn people(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<PersonRow>, StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
+    let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
+        "SELECT id, name, kind = 'human' AND NOT disabled AND 'reviewer' = ANY(permissions) FROM person \
+         WHERE id = ANY($1) ORDER BY id FOR SHARE",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(to_person).collect())
+}
+
+/// A verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerdictRow {
+    /// Whose.
+    pub person: PersonId,
+    /// The person's name.
+    pub name: String,
+    /// What.
+    pub kind: VerdictKind,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub at: OffsetDateTime,
+}
+
+/// All verdicts of people, oldest first.
+pub async fn verdicts(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<VerdictRow>, StoreError> {
+    let rows: Vec<(Uuid, String, String, String, OffsetDateTime)> = sqlx::query_as(
+        "SELECT v.person_id, p.name, v.kind, v.reason, v.at FROM verdict v JOIN person p ON p.id = v.person_id \
+         WHERE v.submission_id = $1 ORDER BY v.id",
+    )
+    .bind(id.0)
+    .fetch_all(on)
+    .await?;
+    let row = |(person, name, kind, reason, at): (Uuid, String, String, String, OffsetDateTime)| {
+        let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
+        let known = all.into_iter().find(|k| k.as_str() == kind);
+        let kind = known.ok_or_else(|| StoreError::corrupt("verdict.kind", kind))?;
+        Ok(VerdictRow { person: PersonId(person), name, kind, reason, at })
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// Adds a verdict. The caller holds the proposal's lock.
+pub async fn insert_verdict(
+    on: &mut PgConnection,
+    id: SubmissionId,
+    person: PersonId,
+    kind: VerdictKind,
+    reason: &str,
+) -> Result<(), StoreError> {
+    sqlx::query("INSERT INTO verdict (submission_id, person_id, kind, reason) VALUES ($1, $2, $3, $4)")
+        .bind(id.0)
+        .bind(person.0)
+        .bind(kind.as_str())
+        .bind(reason)
+        .execute(on)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! Reading for pages: bounded lists, each by an index, none of them needing a lock.
+
+mod noderoles;
+mod runs;
+mod steps;
+
+pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, WaitingRow, children, noderole, open_run, parents, waiting_for};
+pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_step};
+pub use steps::{DeploymentCounts, NodeRow, StepRow, counts, nodes, node_counts, steps_of};

@@ -1,0 +1,115 @@
+//! Runs in lists and one by one.
+
+use api::console::PAGE_SIZE;
+use engine::ids::{RunId, StepId};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::entity::{deployment, node, noderole, run, step, worker};
+use crate::{Store, StoreError};
+
+/// A run with the names around it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunRow {
+    /// Itself.
+    pub run: run::Model,
+    /// Whose.
+    pub noderole: Uuid,
+    /// The role.
+    pub role: String,
+    /// The node's name.
+    pub fqdn: String,
+    /// Where it is bound.
+    pub deployment: String,
+    /// The worker's name.
+    pub worker: Option<String>,
+}
+
+/// Which runs a list shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunFilter<'f> {
+    /// `queued`, `running`, or the word of an outcome.
+    pub state: Option<&'f str>,
+    /// Only runs before this one.
+    pub before: Option<RunId>,
+}
+
+/// Runs, newest first; one more than a page.
+pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, StoreError> {
+    let mut query = run::Entity::find().order_by_desc(run::Column::Id).limit(PAGE_SIZE as u64 + 1);
+    if let Some(before) = filter.before {
+        query = query.filter(run::Column::Id.lt(before.0));
+    }
+    query = match filter.state {
+        None => query,
+        Some(state @ ("queued" | "running")) => query.filter(run::Column::State.eq(state)),
+        Some(outcome) => query.filter(run::Column::Outcome.eq(outcome)),
+    };
+    name_all(store, query.all(store.orm()).await?).await
+}
+
+/// Attempts at a step, newest first; at most a page.
+pub async fn runs_of_step(store: &Store, step: StepId) -> Result<Vec<RunRow>, StoreError> {
+    let query = run::Entity::find()
+        .filter(run::Column::StepId.eq(step.0))
+        .order_by_desc(run::Column::Id)
+        .limit(PAGE_SIZE as u64);
+    name_all(store, query.all(store.orm()).await?).await
+}
+
+/// A run.
+pub async fn run(store: &Store, id: RunId) -> Result<Option<RunRow>, StoreError> {
+    let found = run::Entity::find_by_id(id.0).all(store.orm()).await?;
+    Ok(name_all(store, found).await?.pop())
+}
+
+/// What a run was told and handed back, and what its step's wall is.
+pub async fn run_documents(
+    on: &mut PgConnection,
+    id: RunId,
+) -> Result<Option<(Option<Value>, Option<Value>, Option<Value>, Option<i64>)>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT r.input, r.result, CASE WHEN r.outcome = 'succeeded' THEN s.wall END, t.submission_id FROM run r \
+         JOIN step s ON s.id = r.step_id LEFT JOIN target t ON t.number = r.generation WHERE r.id = $1",
+    )
+    .bind(id.0)
+    .fetch_optional(on)
+    .await?)
+}
+
+/// Adds names, by one statement for each kind of name.
+async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, StoreError> {
+    let steps: Vec<Uuid> = runs.iter().map(|r| r.step_id).collect();
+    let steps = step::Entity::find()
+        .filter(step::Column::Id.is_in(steps))
+        .find_also_related(noderole::Entity)
+        .all(store.orm())
+        .await?;
+    let nodes = node::Entity::find()
+        .filter(node::Column::Id.is_in(runs.iter().map(|r| r.node_id)))
+        .all(store.orm())
+        .await?;
+    let workers = worker::Entity::find()
+        .filter(worker::Column::Id.is_in(runs.iter().filter_map(|r| r.worker_id)))
+        .all(store.orm())
+        .await?;
+    let deployments = deployment::Entity::find()
+        .filter(deployment::Column::Id.is_in(steps.iter().filter_map(|(_, n)| n.as_ref().map(|n| n.deployment_id))))
+        .all(store.orm())
+        .await?;
+    let named = |run: run::Model| {
+        let (_, noderole) = steps.iter().find(|(s, _)| s.id == run.step_id)?;
+        let noderole = noderole.as_ref()?;
+        Some(RunRow {
+            noderole: noderole.id,
+            role: noderole.role.clone(),
+            fqdn: nodes.iter().find(|n| n.id == run.node_id)?.fqdn.clone(),
+            deployment: deployments.iter().find(|d| d.id == noderole.deployment_id)?.name.clone(),
+            worker: run.worker_id.and_then(|id| workers.iter().find(|w| w.id == id)).map(|w| w.name.clone()),
+            run,
+        })
+    };
+    Ok(runs.into_iter().filter_map(named).collect())
+}

@@ -1,0 +1,119 @@
+//! Steps by deployment and node: what boards and lists show.
+
+use api::console::{PAGE_SIZE, StateCounts};
+use engine::ids::{DeploymentId, NodeId, NoderoleId};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::entity::{deployment, node};
+use crate::{Store, StoreError};
+
+/// A step on a board.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct StepRow {
+    /// Whose.
+    pub noderole_id: Uuid,
+    /// Its state.
+    pub state: String,
+    /// Why it is in ERROR.
+    pub error: Option<String>,
+    /// Whether its node is alive.
+    pub alive: bool,
+}
+
+impl StepRow {
+    /// Whose it is.
+    pub fn noderole(&self) -> NoderoleId {
+        NoderoleId(self.noderole_id)
+    }
+}
+
+/// Steps that a deployment's board shows: of noderoles bound there, and of everything on its nodes. At most 50,000.
+pub async fn steps_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<StepRow>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT s.noderole_id, s.state, s.error, n.alive FROM step s JOIN noderole r ON r.id = s.noderole_id \
+         JOIN node n ON n.id = s.node_id WHERE r.deployment_id = $1 AND s.action = 'run' \
+         UNION \
+         SELECT s.noderole_id, s.state, s.error, n.alive FROM node n JOIN step s ON s.node_id = n.id \
+         WHERE n.deployment_id = $1 AND s.action = 'run' LIMIT 50000",
+    )
+    .bind(deployment.0)
+    .fetch_all(on)
+    .await?)
+}
+
+/// How many steps of a deployment are in each state, and how many nodes it has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeploymentCounts {
+    /// Its nodes.
+    pub nodes: i64,
+    /// Its steps.
+    pub steps: StateCounts,
+}
+
+/// Counts of every deployment that has steps or nodes.
+pub async fn counts(on: &mut PgConnection) -> Result<Vec<(DeploymentId, DeploymentCounts)>, StoreError> {
+    let rows: Vec<(Uuid, i64, i64, i64, i64, i64, i64)> = sqlx::query_as(
+        "SELECT d.id, (SELECT count(*) FROM node n WHERE n.deployment_id = d.id AND NOT n.phantom AND n.removed_in IS NULL), \
+         count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
+         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
+         count(*) FILTER (WHERE s.state = 'error') FROM deployment d \
+         LEFT JOIN noderole r ON r.deployment_id = d.id LEFT JOIN step s ON s.noderole_id = r.id \
+         WHERE d.removed_in IS NULL GROUP BY d.id",
+    )
+    .fetch_all(on)
+    .await?;
+    let row = |(id, nodes, blocked, todo, transition, active, error)| {
+        let steps = StateCounts { blocked, todo, transition, active, error };
+        (DeploymentId(id), DeploymentCounts { nodes, steps })
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+/// A node in a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeRow {
+    /// Its row.
+    pub node: node::Model,
+    /// The name of its deployment.
+    pub deployment: String,
+}
+
+/// Machines in the order of their names, behind `after`, whose names contain `filter`; one more than a page.
+pub async fn nodes(store: &Store, filter: &str, after: Option<&str>) -> Result<Vec<NodeRow>, StoreError> {
+    let mut query = node::Entity::find()
+        .filter(node::Column::Phantom.eq(false))
+        .filter(node::Column::RemovedIn.is_null())
+        .order_by_asc(node::Column::Fqdn)
+        .limit(PAGE_SIZE as u64 + 1);
+    if !filter.is_empty() {
+        query = query.filter(node::Column::Fqdn.contains(filter));
+    }
+    if let Some(after) = after {
+        query = query.filter(node::Column::Fqdn.gt(after));
+    }
+    let rows = query.find_also_related(deployment::Entity).all(store.orm()).await?;
+    let row = |(node, deployment): (node::Model, Option<deployment::Model>)| NodeRow {
+        node,
+        deployment: deployment.map(|d| d.name).unwrap_or_default(),
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+/// How many steps of these nodes are in each state.
+pub async fn node_counts(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
+    let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
+    let rows: Vec<(Uuid, i64, i64, i64, i64, i64)> = sqlx::query_as(
+        "SELECT node_id, count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
+         count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active'), \
+         count(*) FILTER (WHERE state = 'error') FROM step WHERE node_id = ANY($1) GROUP BY node_id",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    let row = |(id, blocked, todo, transition, active, error)| {
+        (NodeId(id), StateCounts { blocked, todo, transition, active, error })
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
