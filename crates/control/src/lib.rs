@@ -1,1 +1,74 @@
-//! control
+//! # Use cases
+//!
+//! Every mutation of every surface (page, REST, command line) is one method of [`Control`], and every method asks first whether its
+//! caller may. So a rule that holds here holds everywhere, and a surface can't be the way round it.
+//!
+//! Methods do three things: look (through `store`), let the engine decide, write (through `store`, in one transaction that ends
+//! with audit and events). What they refuse is a [`Problem`](api::Problem) that says what to do.
+//!
+//! Invariants:
+//! * nothing is checked in one transaction and done in another, apart from planning, whose result is checked again by hash;
+//! * the gate is evaluated in the transaction that commits, on facts read under its locks;
+//! * no answer holds the text of a database error.
+
+mod board;
+mod commit;
+mod genesis;
+mod imports;
+mod nodes;
+pub mod people;
+mod present;
+mod problems;
+mod proposing;
+mod reviewing;
+mod running;
+mod showing;
+mod words;
+
+pub use genesis::{Demo, DemoDeployment};
+pub use imports::Imported;
+
+use std::sync::Arc;
+
+use api::Problem;
+use sqlx::pool::PoolConnection;
+use sqlx::{Postgres, Transaction};
+use store::Store;
+
+use present::{Kept, Present};
+
+/// The use cases, over one database. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Control {
+    store: Store,
+    kept: Arc<Kept>,
+}
+
+impl Control {
+    /// Use cases over this database.
+    pub fn new(store: Store) -> Self {
+        Self { store, kept: Arc::default() }
+    }
+
+    /// The database below, for what is no use case: health, the journal.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    async fn connection(&self) -> Result<PoolConnection<Postgres>, Problem> {
+        self.store.pool().acquire().await.map_err(|e| problems::from_store(e.into()))
+    }
+
+    async fn begin(&self) -> Result<Transaction<'static, Postgres>, Problem> {
+        self.store.pool().begin().await.map_err(|e| problems::from_store(e.into()))
+    }
+
+    async fn present(&self) -> Result<Present, Problem> {
+        let mut connection = self.connection().await?;
+        self.kept.present(&mut connection).await
+    }
+}
+
+async fn done(transaction: Transaction<'static, Postgres>) -> Result<(), Problem> {
+    transaction.commit().await.map_err(|e| problems::from_store(e.into()))
+}

@@ -21,13 +21,18 @@ use std::fmt;
 use std::str::FromStr;
 
 use api::live::Live;
+use engine::ids::RunId;
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
+use uuid::Uuid;
 
 use crate::StoreError;
 
 /// The channel that is notified when events were journalled.
 pub const CHANNEL: &str = "gantry_event";
+/// The channel that is notified when a log grew, with the run's number and the bytes of its log. Growth is not journalled: it would
+/// drown everything else, and whoever missed one is told by the next one or by [`lengths`].
+pub const LOG_CHANNEL: &str = "gantry_log";
 
 /// A place in the journal: everything up to and including it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -192,6 +197,25 @@ pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume,
     }
 }
 
+/// How far these runs and their logs are, as events.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn lengths(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Live>, StoreError> {
+    let rows: Vec<(i64, Uuid, String, i64)> = sqlx::query_as(
+        "SELECT r.id, s.noderole_id, coalesce(r.outcome, r.state), r.log_bytes
+         FROM run r JOIN step s ON s.id = r.step_id WHERE r.id = ANY($1) ORDER BY r.id",
+    )
+    .bind(runs.iter().map(|run| run.0).collect::<Vec<_>>())
+    .fetch_all(pool)
+    .await?;
+    let lives = rows.into_iter().filter_map(|(run, noderole, state, log_bytes)| {
+        let body = serde_json::json!({"run": run, "noderole": noderole, "state": state, "log_bytes": log_bytes});
+        live("run", body).ok()
+    });
+    Ok(lives.collect())
+}
+
 /// Journals an event and notifies whoever listens, both when the transaction commits.
 ///
 /// # Errors
@@ -218,7 +242,6 @@ mod tests {
     use api::console::StepState;
     use engine::ids::{NoderoleId, TargetNo};
     use testdb::TestDatabase;
-    use uuid::Uuid;
 
     const START: Position = Position { xid: 0, id: 0 };
 

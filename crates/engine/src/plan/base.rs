@@ -12,6 +12,7 @@
 
 use std::collections::BTreeSet;
 
+use super::edit::{Edit, NumberedEdit};
 use super::effects::Effects;
 use crate::blueprint::DocumentChange;
 use crate::cluster::{Blueprint, Skeleton};
@@ -80,6 +81,42 @@ fn is_below(blueprint: &Blueprint, deployment: DeploymentId, above: DeploymentId
         }
         left -= 1;
         next = blueprint.deployments.get(&id).and_then(|d| d.doc.parent);
+    }
+    false
+}
+
+/// Whether an edit may be part of a proposal on `deployment`: it writes that one, or one below it (those that
+/// earlier edits make included). One that reaches further than the proposal's base would not be covered by its review.
+pub fn in_scope(skeleton: &Skeleton, deployment: DeploymentId, earlier: &[NumberedEdit], edit: &Edit) -> bool {
+    let made = |id: DeploymentId| {
+        earlier.iter().find_map(|e| match &e.edit {
+            Edit::CreateDeployment { id: new, parent, .. } if *new == id => Some(*parent),
+            _ => None,
+        })
+    };
+    let mut written = match edit {
+        Edit::CreateDeployment { parent, .. } => Some(*parent),
+        Edit::UseBarclamp { deployment, .. }
+        | Edit::AddRole { deployment, .. }
+        | Edit::SetRoleData { deployment, .. }
+        | Edit::Bind { deployment, .. }
+        | Edit::MoveNode { deployment, .. } => Some(*deployment),
+        Edit::SetNoderoleData { node, noderole, .. } | Edit::Rerun { node, noderole, .. } => {
+            let bound = skeleton.nodes.get(node).and_then(|n| n.noderoles.get(noderole)).map(|n| n.deployment);
+            // A noderole that an earlier edit binds is bound in scope, or that edit would not be there.
+            bound.or(Some(deployment))
+        }
+    };
+    let mut left = skeleton.deployments.len() + earlier.len() + 1;
+    while let Some(id) = written {
+        if id == deployment {
+            return true;
+        }
+        if left == 0 {
+            return false;
+        }
+        left -= 1;
+        written = made(id).or_else(|| skeleton.deployments.get(&id).and_then(|d| d.parent));
     }
     false
 }

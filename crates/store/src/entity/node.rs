@@ -29,7 +29,11 @@ pub struct Model {
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {
     /// Where it belongs.
-    #[sea_orm(belongs_to = "super::deployment::Entity", from = "Column::DeploymentId", to = "super::deployment::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::deployment::Entity",
+        from = "Column::DeploymentId",
+        to = "super::deployment::Column::Id"
+    )]
     Deployment,
 }
 

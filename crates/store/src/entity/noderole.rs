@@ -32,7 +32,11 @@ pub enum Relation {
     #[sea_orm(belongs_to = "super::node::Entity", from = "Column::NodeId", to = "super::node::Column::Id")]
     Node,
     /// Where it is bound.
-    #[sea_orm(belongs_to = "super::deployment::Entity", from = "Column::DeploymentId", to = "super::deployment::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::deployment::Entity",
+        from = "Column::DeploymentId",
+        to = "super::deployment::Column::Id"
+    )]
     Deployment,
 }
 

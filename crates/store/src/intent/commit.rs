@@ -11,6 +11,7 @@ use engine::Hash;
 use engine::anneal::{Change, Committed, Why};
 use engine::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use engine::blueprint::{DocumentChange, Projection};
+use engine::canonical::Object;
 use engine::catalog::{JoinAfter, JoinNeed, LaneMode, Needs, Place};
 use engine::cluster::{Blueprint, NoderoleDoc};
 use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, SubmissionId, TargetNo};
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::Head;
+use super::{Head, insert_policy};
 use crate::StoreError;
 use crate::running::{CHANNEL_TODO, commit_steps};
 
@@ -52,11 +53,22 @@ pub struct NewTarget<'a> {
 /// # Errors
 /// The guards' refusals, and whatever the database refuses; nothing of it stays then.
 pub async fn commit_change(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<TargetNo, StoreError> {
+    commit_with(on, new, None).await
+}
+
+async fn commit_with(
+    on: &mut PgConnection,
+    new: &NewTarget<'_>,
+    policy: Option<&Object>,
+) -> Result<TargetNo, StoreError> {
     if !new.projection.removed.is_empty() {
         return Err(StoreError::corrupt("commit", "it removes noderoles, and no edit of this version does that"));
     }
     let number = TargetNo(new.head.number.0 + 1);
     insert_target(on, number, new).await?;
+    if let Some((number, object)) = new.policy.zip(policy) {
+        insert_policy(on, number, object, new.by).await?;
+    }
     project_deployments(on, number, new).await?;
     project_nodes(on, new).await?;
     project_noderoles(on, new).await?;
@@ -378,14 +390,14 @@ fn rewired(new: &NewTarget<'_>, step: &StepIntent) -> bool {
 
 async fn project_edges(on: &mut PgConnection, new: &NewTarget<'_>, known: &BTreeSet<Uuid>) -> Result<(), StoreError> {
     let steps = &new.projection.steps;
-    let again: Vec<Uuid> = steps.iter().filter(|s| known.contains(&s.id.0) && rewired(new, s)).map(|s| s.id.0).collect();
+    let again: Vec<Uuid> =
+        steps.iter().filter(|s| known.contains(&s.id.0) && rewired(new, s)).map(|s| s.id.0).collect();
     if !again.is_empty() {
         sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&again).execute(&mut *on).await?;
     }
     let written = steps.iter().filter(|s| !known.contains(&s.id.0) || again.contains(&s.id.0));
-    let edges: Vec<(Uuid, Uuid, &str)> = written
-        .flat_map(|s| s.parents.iter().map(move |(parent, kind)| (s.id.0, parent.0, kind.as_str())))
-        .collect();
+    let edges: Vec<(Uuid, Uuid, &str)> =
+        written.flat_map(|s| s.parents.iter().map(move |(parent, kind)| (s.id.0, parent.0, kind.as_str()))).collect();
     sqlx::query("INSERT INTO edge (child, parent, kind) SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[])")
         .bind(edges.iter().map(|e| e.0).collect::<Vec<_>>())
         .bind(edges.iter().map(|e| e.1).collect::<Vec<_>>())
@@ -420,4 +432,18 @@ async fn place_steps(
         return Ok(());
     }
     commit_steps(on, &Change::Commit(committed)).await
+}
+
+/// Inserts the first target, together with the policy that it brings.
+///
+/// # Errors
+/// As [`commit_change`].
+pub async fn commit_genesis(
+    on: &mut PgConnection,
+    new: &NewTarget<'_>,
+    policy: &Object,
+) -> Result<TargetNo, StoreError> {
+    let number = PolicyNo(1);
+    let genesis = NewTarget { policy: Some(number), submission: None, ..new.clone() };
+    commit_with(on, &genesis, Some(policy)).await
 }

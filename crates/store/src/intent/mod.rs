@@ -17,21 +17,21 @@ mod proposals;
 mod record;
 mod submissions;
 
-pub use commit::{NewTarget, close_committed, commit_change, insert_switch};
+pub use crate::people::append_audit;
+pub use commit::{NewTarget, close_committed, commit_change, commit_genesis, insert_switch};
 pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit};
 pub use imports::{BarclampRow, ImportOutcome, barclamps, import_barclamp};
 pub use nodes::{BareNode, NewNode, bare_nodes, insert_node};
 pub use objects::{bodies, catalog_objects, put_objects};
 pub use policies::{insert_policy, policy};
 pub use proposals::{
-    EditRow, ProposalRow, append_edits, discard_proposal, edits, ensure_proposal, lock_proposal, open_proposal, proposal,
-    raise_version, redo_edit, undo_edit,
+    EditRow, ProposalRow, append_edits, discard_proposal, edits, ensure_proposal, lock_proposal, open_proposal,
+    proposal, raise_version, redo_edit, undo_edit,
 };
-pub use crate::people::append_audit;
 pub use record::append_live;
 pub use submissions::{
-    NewSubmission, PersonRow, SubmissionRow, VerdictRow, authors, base, documents, insert_submission, insert_verdict, people,
-    reviewers, submission, submission_of, verdicts,
+    NewSubmission, PersonRow, SubmissionRow, VerdictRow, authors, base, documents, insert_submission, insert_verdict,
+    open_submissions, people, recent_submissions, reviewers, submission, submission_of, verdicts,
 };
 
 use engine::Hash;

@@ -53,10 +53,11 @@ fn to_proposal((id, deployment, title, state, version): Row) -> ProposalRow {
 
 /// A proposal.
 pub async fn proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
-    let row: Option<Row> = sqlx::query_as("SELECT id, deployment_id, title, state, version FROM proposal WHERE id = $1")
-        .bind(id.0)
-        .fetch_optional(on)
-        .await?;
+    let row: Option<Row> =
+        sqlx::query_as("SELECT id, deployment_id, title, state, version FROM proposal WHERE id = $1")
+            .bind(id.0)
+            .fetch_optional(on)
+            .await?;
     Ok(row.map(to_proposal))
 }
 
@@ -99,12 +100,11 @@ pub async fn ensure_proposal(
     if let Some((id,)) = new {
         return Ok((ProposalId(id), true));
     }
-    let (id,): (i64,) = sqlx::query_as(
-        "SELECT id FROM proposal WHERE deployment_id = $1 AND state = 'open' AND kind = 'personal'",
-    )
-    .bind(deployment.0)
-    .fetch_one(on)
-    .await?;
+    let (id,): (i64,) =
+        sqlx::query_as("SELECT id FROM proposal WHERE deployment_id = $1 AND state = 'open' AND kind = 'personal'")
+            .bind(deployment.0)
+            .fetch_one(on)
+            .await?;
     Ok((ProposalId(id), false))
 }
 

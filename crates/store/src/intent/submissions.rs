@@ -192,7 +192,8 @@ fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
 
 /// A submission.
 pub async fn submission(on: &mut PgConnection, id: SubmissionId) -> Result<Option<SubmissionRow>, StoreError> {
-    let query = format!("SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1");
+    let query =
+        format!("SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1");
     let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
     row.map(to_submission).transpose()
 }
@@ -341,4 +342,23 @@ pub async fn insert_verdict(
         .execute(on)
         .await?;
     Ok(())
+}
+
+/// Submissions, newest first.
+pub async fn recent_submissions(on: &mut PgConnection, limit: i64) -> Result<Vec<SubmissionId>, StoreError> {
+    let rows: Vec<(i64,)> =
+        sqlx::query_as("SELECT id FROM submission ORDER BY id DESC LIMIT $1").bind(limit).fetch_all(on).await?;
+    Ok(rows.into_iter().map(|(id,)| SubmissionId(id)).collect())
+}
+
+/// The newest submissions of open proposals, newest first.
+pub async fn open_submissions(on: &mut PgConnection, limit: i64) -> Result<Vec<SubmissionId>, StoreError> {
+    let rows: Vec<(i64,)> = sqlx::query_as(
+        "SELECT s.id FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
+         WHERE p.state = 'open' ORDER BY s.id DESC LIMIT $1",
+    )
+    .bind(limit)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(|(id,)| SubmissionId(id)).collect())
 }

@@ -6,4 +6,4 @@ mod steps;
 
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, WaitingRow, children, noderole, open_run, parents, waiting_for};
 pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_step};
-pub use steps::{DeploymentCounts, NodeRow, StepRow, counts, nodes, node_counts, steps_of};
+pub use steps::{DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, node_counts, nodes, step_names, steps_of};

@@ -87,10 +87,8 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
         .find_also_related(noderole::Entity)
         .all(store.orm())
         .await?;
-    let nodes = node::Entity::find()
-        .filter(node::Column::Id.is_in(runs.iter().map(|r| r.node_id)))
-        .all(store.orm())
-        .await?;
+    let nodes =
+        node::Entity::find().filter(node::Column::Id.is_in(runs.iter().map(|r| r.node_id))).all(store.orm()).await?;
     let workers = worker::Entity::find()
         .filter(worker::Column::Id.is_in(runs.iter().filter_map(|r| r.worker_id)))
         .all(store.orm())

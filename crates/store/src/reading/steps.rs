@@ -1,7 +1,7 @@
 //! Steps by deployment and node: what boards and lists show.
 
 use api::console::{PAGE_SIZE, StateCounts};
-use engine::ids::{DeploymentId, NodeId, NoderoleId};
+use engine::ids::{DeploymentId, NodeId, NoderoleId, StepId};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -116,4 +116,24 @@ pub async fn node_counts(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<
         (NodeId(id), StateCounts { blocked, todo, transition, active, error })
     };
     Ok(rows.into_iter().map(row).collect())
+}
+
+/// Whether each node is alive.
+pub async fn alive_nodes(on: &mut PgConnection) -> Result<Vec<(NodeId, bool)>, StoreError> {
+    let rows: Vec<(Uuid, bool)> =
+        sqlx::query_as("SELECT id, alive FROM node WHERE removed_in IS NULL LIMIT 100000").fetch_all(on).await?;
+    Ok(rows.into_iter().map(|(id, alive)| (NodeId(id), alive)).collect())
+}
+
+/// `role on node` of these steps.
+pub async fn step_names(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<(StepId, String)>, StoreError> {
+    let ids: Vec<Uuid> = steps.iter().map(|s| s.0).collect();
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "SELECT s.id, r.role || ' on ' || split_part(n.fqdn, '.', 1) FROM step s JOIN noderole r ON r.id = s.noderole_id \
+         JOIN node n ON n.id = s.node_id WHERE s.id = ANY($1)",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(|(id, name)| (StepId(id), name)).collect())
 }

@@ -1,0 +1,371 @@
+//! The deployment board: what is bound where, and what a draft would change about it.
+//!
+//! The board is the skeleton of what is meant, with the effects of the open proposal laid over it and the states of steps beside it.
+//! Nothing on it decides: what a drop would do is asked of the planner.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::console::{
+    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, EditView, ProposalView, RoleChoice, StepState, TrayNode,
+};
+use engine::Hash;
+use engine::catalog::{JigClass, LaneMode, Role};
+use engine::cluster::NoderoleKey;
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName};
+use serde_json::{Value, json};
+use store::intent::{self, EditRow, ProposalRow};
+use store::reading::{self, StepRow};
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::proposing::{Planned, counting, plan};
+use crate::showing::attribs;
+use crate::words::{self, Names, at};
+
+/// Nodes in the tray before they become a count.
+const TRAY: usize = 200;
+
+/// Everything that a board is made of.
+struct Scene<'a> {
+    present: &'a Present,
+    deployment: DeploymentId,
+    planned: Option<&'a Planned>,
+    steps: BTreeMap<NoderoleId, &'a StepRow>,
+    alive: BTreeMap<NodeId, bool>,
+    names: Names<'a>,
+}
+
+/// A noderole that a board shows.
+struct Shown {
+    node: NodeId,
+    fqdn: String,
+    key: NoderoleKey,
+    proposed: Option<Option<String>>,
+}
+
+impl Control {
+    /// A deployment's board, by name.
+    pub async fn board(&self, actor: &Actor, deployment: &str) -> Result<Board, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let cursor = self.cursor(&mut connection).await?;
+        let present = self.kept.present(&mut connection).await?;
+        let id = present.named(deployment)?;
+        let open = intent::open_proposal(&mut connection, id).await.map_err(from_store)?;
+        let rows = match &open {
+            Some(open) => intent::edits(&mut connection, open.id).await.map_err(from_store)?,
+            None => Vec::new(),
+        };
+        let submission = match &open {
+            Some(open) => intent::submission_of(&mut connection, open.id, open.version).await.map_err(from_store)?,
+            None => None,
+        };
+        let planned = open.as_ref().map(|_| plan(&present, &counting(&rows))).transpose()?;
+        let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
+        let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
+        let scene = Scene {
+            present: &present,
+            deployment: id,
+            planned: planned.as_ref(),
+            steps: steps.iter().map(|row| (row.noderole(), row)).collect(),
+            alive: alive.into_iter().collect(),
+            names: Names::of(&present, rows.iter().map(|e| &e.edit.edit)),
+        };
+        let row = present.row(id).ok_or_else(Problem::internal)?;
+        let found = present.skeleton.deployments.get(&id).ok_or_else(Problem::internal)?;
+        let (tray, tray_more) = scene.tray()?;
+        let above = present.skeleton.chain(id).into_iter().skip(1).filter_map(|d| present.skeleton.deployments.get(&d));
+        let above: Vec<DeploymentName> = above.map(|d| d.name.clone()).collect();
+        let proposal = open
+            .as_ref()
+            .zip(planned.as_ref())
+            .map(|(open, planned)| ProposalView { submission, ..proposal_view(&scene, open, &rows, planned) });
+        Ok(Board {
+            id,
+            name: found.name.clone(),
+            above: above.into_iter().rev().collect(),
+            system: found.parent.is_none(),
+            held_by: row.held_by.clone(),
+            target: row.head_no,
+            proposal,
+            groups: scene.groups()?,
+            tray,
+            tray_more,
+            choices: scene.choices()?,
+            may_propose: may_propose(actor, found.parent.is_none()),
+            cursor,
+        })
+    }
+}
+
+fn may_propose(actor: &Actor, system: bool) -> Result<(), String> {
+    if system {
+        return Err("system holds what all deployments share; changes are proposed on a deployment below it.".into());
+    }
+    actor.require(Permission::Operator).map_err(|problem| problem.detail)
+}
+
+fn proposal_view(scene: &Scene<'_>, open: &ProposalRow, rows: &[EditRow], planned: &Planned) -> ProposalView {
+    let text = |row: &EditRow| scene.names.edit(&row.edit.edit);
+    let last = rows.iter().rev().find(|r| !r.undone);
+    let first_undone = rows.iter().find(|r| r.undone && r.edit.seq > last.map_or(0, |l| l.edit.seq));
+    let authors: BTreeSet<&str> = rows.iter().map(|r| r.actor_name.as_str()).collect();
+    let reruns = planned
+        .projection
+        .steps
+        .iter()
+        .filter(|s| matches!(s.change, engine::blueprint::projection::StepChange::Rerun(_)))
+        .count();
+    let view = |row: &EditRow| EditView {
+        seq: row.edit.seq,
+        text: text(row),
+        actor: row.actor_name.clone(),
+        at: at(row.at),
+        undone: row.undone,
+    };
+    ProposalView {
+        id: open.id,
+        version: open.version,
+        title: open.title.clone(),
+        authors: authors.into_iter().map(str::to_owned).collect(),
+        edits: rows.iter().map(view).collect(),
+        undo: last.map(text),
+        redo: first_undone.map(text),
+        added: planned.effects.bound.len(),
+        removed: planned.projection.removed.len(),
+        reruns,
+        refused: planned.effects.refused.clone(),
+        submission: None,
+    }
+}
+
+impl Scene<'_> {
+    fn role(&self, content: Hash) -> Result<&Role, Problem> {
+        let found = self.present.catalog.role(content);
+        found.map(|role| &**role).map_err(|error| {
+            tracing::error!(%error, "a pinned role is missing");
+            Problem::internal()
+        })
+    }
+
+    /// Roles that can be bound here, the draft's included, by content; `true`: the draft adds it.
+    fn roles(&self) -> BTreeMap<RoleName, (Hash, bool)> {
+        let known = self.present.skeleton.deployments.get(&self.deployment);
+        let known = known.into_iter().flat_map(|d| d.roles.iter().map(|(name, hash)| (name.clone(), (*hash, false))));
+        let new = self.planned.into_iter().flat_map(|p| &p.effects.roles);
+        let new = new.filter(|r| r.deployment == self.deployment).map(|r| (r.role.clone(), (r.content, true)));
+        known.chain(new).collect()
+    }
+
+    fn groups(&self) -> Result<Vec<BoardGroup>, Problem> {
+        let mut own: BTreeMap<BarclampName, Vec<BoardRole>> = BTreeMap::new();
+        for (name, (content, proposed)) in self.roles() {
+            let role = self.role(content)?;
+            let chips = self.chips(self.shown(self.deployment, &name, false));
+            let row = self.row(role, proposed, true, self.role_data(&name), chips);
+            own.entry(role.barclamp.clone()).or_default().push(row);
+        }
+        let mut groups: Vec<BoardGroup> = own
+            .into_iter()
+            .map(|(barclamp, mut roles)| {
+                order(&mut roles);
+                BoardGroup { barclamp, of_ancestor: None, roles }
+            })
+            .collect();
+        for ancestor in self.present.skeleton.chain(self.deployment).into_iter().skip(1) {
+            groups.extend(self.ancestors(ancestor)?);
+        }
+        Ok(groups)
+    }
+
+    /// Noderoles of an ancestor that nodes of this deployment carry.
+    fn ancestors(&self, ancestor: DeploymentId) -> Result<Vec<BoardGroup>, Problem> {
+        let Some(found) = self.present.skeleton.deployments.get(&ancestor) else { return Ok(Vec::new()) };
+        let mut groups: BTreeMap<BarclampName, Vec<BoardRole>> = BTreeMap::new();
+        for (name, content) in &found.roles {
+            let shown = self.shown(ancestor, name, true);
+            if shown.is_empty() {
+                continue;
+            }
+            let role = self.role(*content)?;
+            let row = self.row(role, false, false, json!({}), self.chips(shown));
+            groups.entry(role.barclamp.clone()).or_default().push(row);
+        }
+        let group = |(barclamp, mut roles): (BarclampName, Vec<BoardRole>)| {
+            order(&mut roles);
+            BoardGroup { barclamp, of_ancestor: Some(found.name.clone()), roles }
+        };
+        Ok(groups.into_iter().map(group).collect())
+    }
+
+    /// Noderoles of a role in the order of their nodes' names, the draft's included.
+    fn shown(&self, deployment: DeploymentId, role: &RoleName, only_own_nodes: bool) -> Vec<Shown> {
+        let skeleton = &self.present.skeleton;
+        let here = |node: NodeId| {
+            !only_own_nodes || skeleton.nodes.get(&node).is_some_and(|n| n.deployment == self.deployment)
+        };
+        let known = skeleton.answering(deployment, role).filter(|a| a.key.role == *role && here(a.node));
+        let known = known.map(|a| Shown { node: a.node, fqdn: a.fqdn.to_string(), key: a.key.clone(), proposed: None });
+        let brought = self.planned.map(|p| words::brought(&p.effects)).unwrap_or_default();
+        let new = self.planned.into_iter().flat_map(|p| &p.effects.bound);
+        let new =
+            new.filter(|b| b.deployment == deployment && b.noderole.role == *role && here(b.node)).map(|b| Shown {
+                node: b.node,
+                fqdn: skeleton.nodes.get(&b.node).map(|n| n.fqdn.to_string()).unwrap_or_default(),
+                key: b.noderole.clone(),
+                proposed: Some(brought.get(&b.id).cloned()),
+            });
+        let mut all: Vec<Shown> = known.chain(new).collect();
+        all.sort_by(|a, b| (&a.fqdn, &a.key).cmp(&(&b.fqdn, &b.key)));
+        all
+    }
+
+    fn chips(&self, shown: Vec<Shown>) -> (Vec<Chip>, usize) {
+        let more = shown.len().saturating_sub(CHIPS_IN_CELL);
+        let touched = self.touched();
+        let chip = |shown: Shown| {
+            let id = shown.key.id(shown.node);
+            let step = self.steps.get(&id);
+            let state = match (&shown.proposed, step) {
+                (Some(_), _) | (None, None) => StepState::Proposed,
+                (None, Some(step)) => StepState::from_word(&step.state).unwrap_or(StepState::Blocked),
+            };
+            Chip {
+                noderole: id,
+                node: shown.node,
+                short: shown.fqdn.split('.').next().unwrap_or(&shown.fqdn).to_owned(),
+                fqdn: shown.fqdn,
+                state,
+                brought_by: shown.proposed.flatten(),
+                touched: touched.contains(&id),
+                alive: self.alive.get(&shown.node).copied().unwrap_or(false),
+                error: step.and_then(|s| s.error.as_deref()).map(|e| e.chars().take(200).collect()),
+            }
+        };
+        (shown.into_iter().take(CHIPS_IN_CELL).map(chip).collect(), more)
+    }
+
+    /// Noderoles that are there and that the draft changes.
+    fn touched(&self) -> BTreeSet<NoderoleId> {
+        let steps = self.planned.into_iter().flat_map(|p| &p.projection.steps);
+        steps.filter(|s| s.change != engine::blueprint::projection::StepChange::New).map(|s| s.noderole).collect()
+    }
+
+    fn role_data(&self, role: &RoleName) -> Value {
+        let draft = self.planned.into_iter().flat_map(|p| &p.effects.role_data);
+        let draft = draft.filter(|d| d.deployment == self.deployment && d.role == *role).next_back();
+        let known = self.present.blueprint.deployments.get(&self.deployment).and_then(|d| d.doc.roles.get(role));
+        draft.map(|d| &d.data).or(known.map(|k| &k.data)).cloned().unwrap_or_else(|| json!({}))
+    }
+
+    fn row(&self, role: &Role, proposed: bool, own: bool, data: Value, (chips, more): (Vec<Chip>, usize)) -> BoardRole {
+        BoardRole {
+            role: role.name.clone(),
+            description: role.description.clone(),
+            traits: traits(role),
+            bindable: own && !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_)),
+            proposed,
+            data,
+            attribs: attribs(role),
+            chips,
+            more,
+        }
+    }
+
+    /// Nodes that could be bound here: the deployment's own and those of its ancestors, the draft's moves included.
+    fn tray(&self) -> Result<(Vec<TrayNode>, usize), Problem> {
+        let chain = self.present.skeleton.chain(self.deployment);
+        let moved: BTreeMap<NodeId, DeploymentId> =
+            self.planned.into_iter().flat_map(|p| &p.effects.moved).map(|m| (m.node, m.to)).collect();
+        let mut coming: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for bound in self.planned.into_iter().flat_map(|p| &p.effects.bound) {
+            *coming.entry(bound.node).or_default() += 1;
+        }
+        let mut tray = Vec::new();
+        for (id, node) in &self.present.skeleton.nodes {
+            let deployment = moved.get(id).copied().unwrap_or(node.deployment);
+            if node.phantom || !chain.contains(&deployment) {
+                continue;
+            }
+            tray.push(TrayNode {
+                node: *id,
+                fqdn: node.fqdn.to_string(),
+                short: node.fqdn.short().to_owned(),
+                deployment: DeploymentName::parse(&self.names.deployment(deployment))
+                    .map_err(|_| Problem::internal())?,
+                alive: self.alive.get(id).copied().unwrap_or(false),
+                noderoles: node.noderoles.len() + coming.get(id).copied().unwrap_or(0),
+            });
+        }
+        tray.sort_by(|a, b| (a.noderoles > 0, &a.fqdn).cmp(&(b.noderoles > 0, &b.fqdn)));
+        let more = tray.len().saturating_sub(TRAY);
+        tray.truncate(TRAY);
+        Ok((tray, more))
+    }
+
+    /// Roles that the deployment sees and does not have.
+    fn choices(&self) -> Result<Vec<RoleChoice>, Problem> {
+        let have = self.roles();
+        let mut choices: BTreeMap<RoleName, RoleChoice> = BTreeMap::new();
+        for id in self.present.skeleton.chain(self.deployment) {
+            let Some(deployment) = self.present.skeleton.deployments.get(&id) else { continue };
+            for pin in deployment.barclamps.values() {
+                let Ok(barclamp) = self.present.catalog.barclamp(*pin) else { continue };
+                for (name, content) in &barclamp.roles {
+                    let role = self.role(*content)?;
+                    let bindable = !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_));
+                    if have.contains_key(name) || !bindable {
+                        continue;
+                    }
+                    choices.entry(name.clone()).or_insert_with(|| RoleChoice {
+                        role: name.clone(),
+                        barclamp: barclamp.name.clone(),
+                        description: role.description.clone(),
+                        milestone: role.flags.milestone,
+                    });
+                }
+            }
+        }
+        let mut choices: Vec<RoleChoice> = choices.into_values().collect();
+        choices.sort_by(|a, b| (!a.milestone, &a.role).cmp(&(!b.milestone, &b.role)));
+        Ok(choices)
+    }
+}
+
+/// Milestones first, then roles that people bind, then those that come along; each by name.
+fn order(roles: &mut [BoardRole]) {
+    let is = |role: &BoardRole, word: &str| role.traits.iter().any(|t| t == word);
+    roles.sort_by(|a, b| {
+        (!is(a, "milestone"), is(a, "implicit"), &a.role).cmp(&(!is(b, "milestone"), is(b, "implicit"), &b.role))
+    });
+}
+
+fn traits(role: &Role) -> Vec<String> {
+    let mut traits = Vec::new();
+    let flags = &role.flags;
+    for (set, word) in [
+        (flags.milestone, "milestone"),
+        (flags.implicit, "implicit"),
+        (flags.cluster, "cluster"),
+        (flags.service, "service"),
+        (flags.is_abstract, "abstract"),
+    ] {
+        if set {
+            traits.push(word.to_owned());
+        }
+    }
+    traits.push(role.jig.to_string());
+    match role.lane() {
+        (_, Some(1), _) => traits.push("one by one".into()),
+        (_, Some(n), LaneMode::Rolling) => traits.push(format!("{n} at a time")),
+        (_, Some(n), LaneMode::Chunk) => traits.push(format!("in groups of {n}")),
+        _ => {}
+    }
+    if flags.destructive {
+        traits.push("destructive".into());
+    }
+    traits
+}

@@ -1,0 +1,138 @@
+//! The commit: the only way in which intent changes.
+//!
+//! Planned once more on what is meant now, outside the transaction; then, under the locks, everything that could have moved is read
+//! again and the gate decides on that. If another target came in between, the plan is made anew; whether this still is what was
+//! approved is a comparison of hashes.
+
+use api::Problem;
+use api::live::{Live, Topic};
+use engine::blueprint::change_hash;
+use engine::gate::evaluate;
+use engine::ids::{SubmissionId, TargetNo};
+use engine::plan::base::written;
+use serde_json::json;
+use store::intent::{self, NewTarget};
+
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::proposing::{Planned, counting, plan};
+use crate::reviewing::{Case, may_commit};
+use crate::{Control, done};
+
+/// How often a commit plans anew because another one came first, before it leaves that to the caller.
+const ATTEMPTS: usize = 8;
+
+impl Control {
+    /// Makes a submission the next target.
+    pub async fn commit(&self, actor: &Actor, id: SubmissionId) -> Result<TargetNo, Problem> {
+        actor.require_any(&[Permission::Operator, Permission::Reviewer])?;
+        for _ in 0..ATTEMPTS {
+            if let Some(number) = self.try_commit(actor, id).await? {
+                return Ok(number);
+            }
+        }
+        Err(Problem::conflict(
+            "busy",
+            "Many changes are being committed at the moment. Nothing was changed; try again.",
+        ))
+    }
+
+    /// None: another target came first; plan anew.
+    async fn try_commit(&self, actor: &Actor, id: SubmissionId) -> Result<Option<TargetNo>, Problem> {
+        let present = self.present().await?;
+        let planned = self.plan_of(&present, id).await?;
+        let mut transaction = self.begin().await?;
+        let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        if head.number != present.head.number {
+            return Ok(None);
+        }
+        let row = intent::submission(&mut transaction, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
+        // Rows of deployments may have moved only together with the head, which is locked now.
+        let mut case = self.case(&mut transaction, &present, id, true).await?;
+        case.facts.unresolved = unlike(&case, planned.as_ref());
+        let gate = evaluate(&case.facts);
+        if let Err(reason) = may_commit(actor, &case, &gate) {
+            let code = gate.closed_by().map_or("committed", |rule| rule_code(rule.rule));
+            drop(transaction);
+            self.note_refused_commit(actor, id, code).await?;
+            return Err(Problem::conflict(code, reason));
+        }
+        let planned = planned.ok_or_else(Problem::internal)?;
+        let new = NewTarget {
+            head,
+            submission: Some(id),
+            policy: None,
+            by: Some(actor.person),
+            old: &present.blueprint,
+            new: &planned.materialised.blueprint,
+            root: planned.materialised.objects.last().map(|o| o.hash).ok_or_else(Problem::internal)?,
+            changes: &planned.materialised.changes,
+            written: &written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes),
+            projection: &planned.projection,
+        };
+        intent::put_objects(&mut transaction, &planned.materialised.objects).await.map_err(from_store)?;
+        let number = intent::commit_change(&mut transaction, &new).await.map_err(from_store)?;
+        intent::close_committed(&mut transaction, id).await.map_err(from_store)?;
+        let detail = json!({"target": number, "root": new.root, "change": case.row.change});
+        intent::append_audit(&mut transaction, Some(actor.person), "submission.commit", &id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        let written = new.written.iter().map(|d| Topic::Deployment(*d));
+        let topics: Vec<Topic> = written
+            .chain([Topic::Targets, Topic::Reviews, Topic::Submission(id), Topic::Proposal(case.row.proposal)])
+            .collect();
+        intent::append_live(&mut transaction, &topics, &Live::Target { target: number }).await.map_err(from_store)?;
+        done(transaction).await?;
+        tracing::info!(target = %number, submission = %id, by = %actor.name, "committed");
+        Ok(Some(number))
+    }
+
+    /// The submission's edits worked out on what is meant now. None: they can't be any more; the gate says why.
+    async fn plan_of(&self, present: &Present, id: SubmissionId) -> Result<Option<Planned>, Problem> {
+        let mut connection = self.connection().await?;
+        let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
+        Ok(plan(present, &counting(&edits)).ok())
+    }
+
+    async fn note_refused_commit(&self, actor: &Actor, id: SubmissionId, code: &str) -> Result<(), Problem> {
+        let mut connection = self.connection().await?;
+        let detail = json!({"refused": code});
+        intent::append_audit(&mut connection, Some(actor.person), "submission.commit.refused", &id.to_string(), &detail)
+            .await
+            .map_err(from_store)
+    }
+}
+
+/// What makes the plan another one than the approved; None: it is the same, by hash.
+fn unlike(case: &Case, planned: Option<&Planned>) -> Option<String> {
+    let again = || {
+        Some("What is there now would give another change than the one that was reviewed: submit it again".to_owned())
+    };
+    let Some(planned) = planned else { return again() };
+    if let Some(refused) = planned.effects.refused.first() {
+        return Some(format!("Edit {} can’t take effect any more: {}", refused.edit, refused.reason));
+    }
+    if planned.effects.is_empty() {
+        return Some("It changes nothing".to_owned());
+    }
+    let same = planned.effects.hash().is_ok_and(|hash| hash == case.row.effects)
+        && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == case.row.change)
+        && planned.materialised.changes == case.documents;
+    if same { None } else { again() }
+}
+
+fn rule_code(rule: engine::gate::Rule) -> &'static str {
+    use engine::gate::Rule;
+    match rule {
+        Rule::Newest => "not_newest",
+        Rule::Resolved => "edit_refused",
+        Rule::Base => "base_moved",
+        Rule::Epoch => "other_epoch",
+        Rule::Policy => "policy_moved",
+        Rule::Approvals | Rule::Objections => "not_approved",
+    }
+}

@@ -1,0 +1,161 @@
+//! Genesis: the first target, which nobody can review because nobody is there yet.
+//!
+//! It holds *system* with its phantom node, the gate's policy, and the barclamps that Gantry ships, pinned. It may hold deployments
+//! with bindable roles, and node records: that is how the demo starts. It can happen once; afterwards intent changes only by
+//! reviewed changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use engine::Hash;
+use engine::blueprint::{changes, project};
+use engine::canonical::{Object, ObjectKind};
+use engine::catalog::Catalog;
+use engine::cluster::{Blueprint, DeploymentDoc, DeploymentRoleDoc, NodeDoc, RootDoc};
+use engine::gate::Policy;
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, PolicyNo, RoleName};
+use engine::plan::Edit;
+use engine::plan::resolve::phantom_fqdn;
+use serde_json::json;
+use store::intent::{self, NewNode, NewTarget};
+use uuid::Uuid;
+
+use crate::people::Actor;
+use crate::problems::from_store;
+use crate::{Control, done};
+
+/// What a demo starts with beside *system*.
+#[derive(Debug, Clone, Default)]
+pub struct Demo {
+    /// Deployments below *system*.
+    pub deployments: Vec<DemoDeployment>,
+    /// Node records with their root folders, in *system*.
+    pub nodes: Vec<(Fqdn, String)>,
+}
+
+/// A deployment of a demo.
+#[derive(Debug, Clone)]
+pub struct DemoDeployment {
+    /// Its name.
+    pub name: DeploymentName,
+    /// Roles that can be bound there.
+    pub roles: Vec<RoleName>,
+}
+
+impl Control {
+    /// Makes the first target unless there is one; says whether it did. The barclamps that were imported until now are pinned by
+    /// *system*.
+    ///
+    /// # Errors
+    /// A role that no imported barclamp has; whatever the database refuses.
+    pub async fn ensure_genesis(&self, policy: &Policy, demo: &Demo) -> Result<bool, Problem> {
+        policy.check().map_err(|error| Problem::invalid(error.to_string()))?;
+        let mut transaction = self.begin().await?;
+        let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        if head.root.is_some() {
+            return Ok(false);
+        }
+        let catalog = self.kept.catalog(&mut transaction).await.map_err(from_store)?;
+        let mut pins = BTreeMap::new();
+        for row in intent::barclamps(&mut transaction).await.map_err(from_store)? {
+            pins.entry(row.name).or_insert(row.hash);
+        }
+        let (blueprint, mut objects) = first_blueprint(&catalog, pins, demo)?;
+        let system = blueprint.deployments.values().find(|d| d.doc.parent.is_none()).map(|d| d.doc.id);
+        let system = system.ok_or_else(Problem::internal)?;
+        let root = blueprint.root_object().map_err(|e| Problem::invalid(e.to_string()))?;
+        let changes = changes(&RootDoc::default(), &blueprint.root());
+        let projection = project(&Blueprint::default(), &blueprint, &changes, &catalog)
+            .map_err(|error| Problem::invalid(error.to_string()))?;
+        let written: BTreeSet<DeploymentId> = blueprint.deployments.keys().copied().collect();
+        let policy_object = Object::of(ObjectKind::Policy, policy).map_err(|e| Problem::invalid(e.to_string()))?;
+        let new = NewTarget {
+            head,
+            submission: None,
+            policy: Some(PolicyNo(1)),
+            by: None,
+            old: &Blueprint::default(),
+            new: &blueprint,
+            root: root.hash,
+            changes: &changes,
+            written: &written,
+            projection: &projection,
+        };
+        objects.extend([root.clone(), policy_object.clone()]);
+        intent::put_objects(&mut transaction, &objects).await.map_err(from_store)?;
+        intent::commit_genesis(&mut transaction, &new, &policy_object).await.map_err(from_store)?;
+        for (fqdn, folder) in &demo.nodes {
+            let node = NewNode {
+                id: NodeId(Uuid::new_v4()),
+                fqdn: fqdn.clone(),
+                deployment: system,
+                transport: "local",
+                connection: json!({"root": folder}),
+                alive: true,
+                by: None,
+            };
+            intent::insert_node(&mut transaction, &node).await.map_err(from_store)?;
+        }
+        intent::append_audit(&mut transaction, None, "genesis", "1", &json!({"root": root.hash}))
+            .await
+            .map_err(from_store)?;
+        done(transaction).await?;
+        Ok(true)
+    }
+
+    /// A change that waits for its review, made by the ordinary way: so a new user finds one to look at.
+    ///
+    /// # Errors
+    /// As the single steps of a proposal.
+    pub async fn propose_binding(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        title: &str,
+        binds: &[(RoleName, Fqdn)],
+    ) -> Result<(), Problem> {
+        let present = self.present().await?;
+        let deployment = present.named(deployment)?;
+        let edits = binds.iter().map(|(role, fqdn)| {
+            let node = present.skeleton.nodes.iter().find(|(_, node)| node.fqdn == *fqdn);
+            let (node, _) = node.ok_or_else(|| Problem::not_found(format!("There is no node {fqdn}.")))?;
+            Ok(Edit::Bind { deployment, node: *node, role: role.clone() })
+        });
+        let edits = edits.collect::<Result<Vec<_>, Problem>>()?;
+        let proposal = self.propose(actor, deployment).await?;
+        let version = self.edit(actor, proposal, 0, edits).await?;
+        self.submit(actor, proposal, version, title.to_owned()).await?;
+        Ok(())
+    }
+}
+
+fn first_blueprint(
+    catalog: &Catalog,
+    pins: BTreeMap<BarclampName, Hash>,
+    demo: &Demo,
+) -> Result<(Blueprint, Vec<Object>), Problem> {
+    let mut blueprint = Blueprint::default();
+    let mut objects = Vec::new();
+    let broken = |error: engine::cluster::BlueprintError| Problem::invalid(error.to_string());
+    let mut add = |name: DeploymentName, parent, barclamps, roles| {
+        let (id, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
+        let node =
+            NodeDoc { id: phantom, fqdn: phantom_fqdn(id), deployment: id, phantom: true, noderoles: BTreeMap::new() };
+        objects.push(blueprint.put_node(node).map_err(broken)?);
+        let doc = DeploymentDoc { id, name, parent, phantom, barclamps, roles };
+        objects.push(blueprint.put_deployment(doc).map_err(broken)?);
+        Ok::<_, Problem>(id)
+    };
+    let system = DeploymentName::parse("system").map_err(|e| Problem::invalid(e.to_string()))?;
+    let system = add(system, None, pins.clone(), BTreeMap::new())?;
+    for deployment in &demo.deployments {
+        let role = |name: &RoleName| {
+            let found = pins.values().find_map(|pin| catalog.barclamp(*pin).ok()?.roles.get(name).copied());
+            let role = found.ok_or_else(|| Problem::invalid(format!("No shipped barclamp has a role {name}.")))?;
+            Ok((name.clone(), DeploymentRoleDoc { role, data: json!({}) }))
+        };
+        let roles = deployment.roles.iter().map(role).collect::<Result<BTreeMap<_, _>, Problem>>()?;
+        add(deployment.name.clone(), Some(system), BTreeMap::new(), roles)?;
+    }
+    Ok((blueprint, objects))
+}

@@ -1,0 +1,169 @@
+//! Importing barclamps. It adds to the catalog and changes nothing that is meant: using a version is an edit.
+
+use std::collections::BTreeMap;
+
+use api::Problem;
+use api::problem;
+use engine::Hash;
+use engine::catalog::Catalog;
+use engine::catalog::read::{Findings, Import, Source, import};
+use engine::ids::BarclampName;
+use serde::Serialize;
+use serde_json::json;
+use store::intent::{self, ImportOutcome};
+
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::{Control, done};
+
+/// Most bytes of all files of one import.
+pub const MAX_IMPORT: usize = 32 * 1024 * 1024;
+
+/// What an import brought.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    /// Each barclamp with its version and content; `true`: it is new.
+    pub barclamps: Vec<(BarclampName, String, Hash, bool)>,
+    /// Warnings and notes, each with file, line and column.
+    pub findings: Vec<String>,
+}
+
+/// Reads the barclamps among these files, by their path. Everything below the folder of a barclamp's file is at its disposal.
+///
+/// # Errors
+/// Every finding, with file, line and column.
+pub fn read_files(files: &BTreeMap<String, Vec<u8>>, base: &Catalog) -> Result<Import, Problem> {
+    let size: usize = files.values().map(Vec::len).sum();
+    if size > MAX_IMPORT {
+        return Err(Problem::new(
+            413,
+            "too_large",
+            "This is too large",
+            format!("The files have {size} bytes together; at most {MAX_IMPORT} are taken at a time."),
+        ));
+    }
+    let yaml: Vec<(&String, &Vec<u8>)> = files.iter().filter(|(path, _)| is_barclamp(path)).collect();
+    if yaml.is_empty() {
+        return Err(Problem::invalid(
+            "There is no barclamp file among these: one ends in .yml or .yaml and does not lie in a folder of scripts.",
+        ));
+    }
+    let folders: Vec<BTreeMap<String, Vec<u8>>> = yaml.iter().map(|(path, _)| folder_of(files, path)).collect();
+    let sources: Vec<Source<'_>> =
+        yaml.iter().zip(&folders).map(|((path, bytes), files)| Source { path, bytes, files }).collect();
+    import(&sources, base).map_err(|findings| refused(&findings))
+}
+
+fn is_barclamp(path: &str) -> bool {
+    let yaml = path.ends_with(".yml") || path.ends_with(".yaml");
+    yaml && !path.split('/').any(|part| part == "scripts")
+}
+
+fn folder_of(files: &BTreeMap<String, Vec<u8>>, path: &str) -> BTreeMap<String, Vec<u8>> {
+    let folder = path.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+    let inside = |(name, bytes): (&String, &Vec<u8>)| Some((name.strip_prefix(&folder)?.to_owned(), bytes.clone()));
+    files.iter().filter_map(inside).collect()
+}
+
+fn refused(findings: &Findings) -> Problem {
+    let errors = findings.0.iter().map(|finding| problem::Finding {
+        at: format!("{}:{}:{}", finding.file, finding.line, finding.column),
+        detail: finding.to_string(),
+    });
+    let errors: Vec<problem::Finding> = errors.collect();
+    let first = errors.first().map(|e| e.detail.clone()).unwrap_or_default();
+    let mut problem = Problem::new(422, "barclamp", "The barclamps can't be imported", first);
+    problem.errors = errors;
+    problem
+}
+
+impl Control {
+    /// Imports barclamps, all or none. `actor` is None for Gantry itself, which brings what it ships.
+    ///
+    /// # Errors
+    /// Findings with file, line and column; a version that is there with other content.
+    pub async fn import_barclamps(
+        &self,
+        actor: Option<&Actor>,
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<Imported, Problem> {
+        if let Some(actor) = actor {
+            actor.require(Permission::Operator)?;
+        }
+        let mut transaction = self.begin().await?;
+        let base = self.newest(&mut transaction).await?;
+        let read = read_files(files, &base)?;
+        let mut barclamps = Vec::new();
+        for imported in &read.barclamps {
+            let (barclamp, hash) = (&imported.barclamp, imported.hash);
+            let by = actor.map(|a| a.person);
+            let outcome = intent::import_barclamp(&mut transaction, barclamp, hash, &read.objects, by)
+                .await
+                .map_err(from_store)?;
+            if let ImportOutcome::OtherContent(known) = outcome {
+                return Err(Problem::conflict(
+                    "other_content",
+                    format!(
+                        "{} {} is there already with other content ({}, this is {}). Give the new content a version of its own.",
+                        barclamp.name,
+                        barclamp.version,
+                        known.short(),
+                        hash.short()
+                    ),
+                ));
+            }
+            barclamps.push((barclamp.name.clone(), barclamp.version.clone(), hash, outcome == ImportOutcome::Added));
+        }
+        let detail = json!({"barclamps": barclamps});
+        intent::append_audit(&mut transaction, actor.map(|a| a.person), "catalog.import", "", &detail)
+            .await
+            .map_err(from_store)?;
+        done(transaction).await?;
+        Ok(Imported { barclamps, findings: read.findings.0.iter().map(ToString::to_string).collect() })
+    }
+
+    /// The newest version of every barclamp: what an import builds on.
+    async fn newest(&self, on: &mut sqlx::PgConnection) -> Result<Catalog, Problem> {
+        let all = self.kept.catalog(on).await.map_err(from_store)?;
+        let mut newest = Catalog::default();
+        let mut seen = std::collections::BTreeSet::new();
+        for row in intent::barclamps(on).await.map_err(from_store)? {
+            if !seen.insert(row.name.clone()) {
+                continue;
+            }
+            let missing = |error: engine::catalog::CatalogError| {
+                tracing::error!(%error, "an imported barclamp is incomplete");
+                Problem::internal()
+            };
+            let barclamp = all.barclamp(row.hash).map_err(missing)?;
+            for hash in barclamp.roles.values() {
+                newest.add_role(*hash, all.role(*hash).map_err(missing)?.clone());
+            }
+            newest.add_barclamp(row.hash, barclamp.clone());
+        }
+        Ok(newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(entries: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
+        entries.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn a_broken_file_is_named_with_line_and_column() {
+        let files = files(&[("demo/demo.yml", "barclamp:\n  name: [demo\n")]);
+        let problem = read_files(&files, &Catalog::default()).unwrap_err();
+        assert_eq!((problem.status, problem.code.as_str()), (422, "barclamp"));
+        assert!(problem.errors[0].at.starts_with("demo/demo.yml:"), "{problem:?}");
+    }
+
+    #[test]
+    fn without_a_barclamp_file_it_says_so() {
+        let files = files(&[("demo/scripts/app/10-x.yml", "")]);
+        assert!(read_files(&files, &Catalog::default()).unwrap_err().detail.contains("no barclamp file"));
+    }
+}

@@ -1,0 +1,110 @@
+//! Node records. Adding one is no intent: it waits in *system* until a reviewed change binds something to it.
+
+use std::path::{Component, Path};
+
+use api::Problem;
+use api::console::{NodePage, NodeSummary, PAGE_SIZE};
+use api::live::{Live, Topic};
+use engine::ids::{DeploymentName, Fqdn, NodeId};
+use serde_json::json;
+use store::intent::{self, NewNode};
+use store::reading;
+use uuid::Uuid;
+
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::{Control, done};
+
+impl Control {
+    /// Nodes in the order of their names, behind `after`, whose names contain `filter`.
+    pub async fn nodes(&self, actor: &Actor, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let filter: String = filter.trim().to_ascii_lowercase().chars().take(253).collect();
+        let mut rows = reading::nodes(&self.store, &filter, after.as_deref()).await.map_err(from_store)?;
+        let more = rows.len() > PAGE_SIZE;
+        rows.truncate(PAGE_SIZE);
+        let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
+        let mut connection = self.connection().await?;
+        let counts = reading::node_counts(&mut connection, &ids).await.map_err(from_store)?;
+        let summary = |row: reading::NodeRow| {
+            let id = NodeId(row.node.id);
+            let steps = counts.iter().find(|(node, _)| *node == id).map(|(_, counts)| *counts);
+            let deployment = DeploymentName::parse(&row.deployment).map_err(|_| Problem::internal())?;
+            Ok(NodeSummary {
+                id,
+                fqdn: row.node.fqdn,
+                deployment,
+                alive: row.node.alive,
+                available: row.node.available,
+                transport: row.node.transport,
+                steps: steps.unwrap_or_default(),
+            })
+        };
+        let nodes = rows.into_iter().map(summary).collect::<Result<Vec<_>, Problem>>()?;
+        let next = if more { nodes.last().map(|n| n.fqdn.clone()) } else { None };
+        Ok(NodePage { nodes, next })
+    }
+
+    /// Adds a node whose root is a folder on the worker's machine.
+    pub async fn add_node(&self, actor: &Actor, fqdn: String, root: String) -> Result<NodeId, Problem> {
+        actor.require(Permission::Operator)?;
+        let fqdn = Fqdn::parse(fqdn.trim()).map_err(|error| Problem::invalid(error.to_string()))?;
+        let root = root.trim();
+        check_root(root)?;
+        let present = self.present().await?;
+        let new = NewNode {
+            id: NodeId(Uuid::new_v4()),
+            fqdn,
+            deployment: present.system()?,
+            transport: "local",
+            connection: json!({"root": root}),
+            // A folder on this machine is as alive as the machine.
+            alive: true,
+            by: Some(actor.person),
+        };
+        let mut transaction = self.begin().await?;
+        if !intent::insert_node(&mut transaction, &new).await.map_err(from_store)? {
+            return Err(Problem::conflict(
+                "node_exists",
+                format!(
+                    "A node {} is there already. Names are unique: choose another, or look for it in the list.",
+                    new.fqdn
+                ),
+            ));
+        }
+        let detail = json!({"fqdn": new.fqdn, "transport": new.transport});
+        intent::append_audit(&mut transaction, Some(actor.person), "node.add", &new.id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        let event = Live::Node { fqdn: new.fqdn.to_string() };
+        intent::append_live(&mut transaction, &[Topic::Nodes], &event).await.map_err(from_store)?;
+        done(transaction).await?;
+        Ok(new.id)
+    }
+}
+
+/// Scripts write below this folder, so it must be one that somebody chose on purpose.
+fn check_root(root: &str) -> Result<(), Problem> {
+    let path = Path::new(root);
+    let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
+    if !path.is_absolute() || !plain || path.components().count() < 3 || root.len() > 4096 || root.contains('\0') {
+        return Err(Problem::invalid(format!(
+            "{:?} is no root folder for a node: give an absolute path at least two folders deep, without '..' (an example: /srv/nodes/web-1).",
+            root.chars().take(200).collect::<String>()
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_absolute_deep_and_plain() {
+        for bad in ["", "/", "/etc", "srv/node", "/srv/../etc/x", "/srv/./..", "/a/\0b"] {
+            assert!(check_root(bad).is_err(), "{bad:?}");
+        }
+        assert!(check_root("/srv/nodes/web-1").is_ok());
+    }
+}

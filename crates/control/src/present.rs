@@ -1,0 +1,171 @@
+//! The present: what is meant now, read once and shared.
+//!
+//! Documents and catalog objects never change under their hash, so they are kept in memory for as long as the process lives, and a
+//! new target costs reading what it changed. What can change (the head, rows of deployments, nodes without a document) is read anew
+//! each time, so that nobody plans on something old.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use api::Problem;
+use engine::Hash;
+use engine::catalog::Catalog;
+use engine::cluster::document::parse;
+use engine::cluster::{Blueprint, RootDoc, Skeleton};
+use engine::ids::{DeploymentId, Fqdn, NodeId};
+use sqlx::PgConnection;
+use store::StoreError;
+use store::intent::{self, DeploymentRow, Head};
+
+use crate::problems::from_store;
+
+/// Everything that planning and pages look at.
+#[derive(Debug, Clone)]
+pub(crate) struct Present {
+    pub head: Head,
+    pub blueprint: Arc<Blueprint>,
+    pub catalog: Arc<Catalog>,
+    pub skeleton: Arc<Skeleton>,
+    pub rows: Vec<DeploymentRow>,
+}
+
+/// What never changes under its hash.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    blueprint: RwLock<Option<(Hash, Arc<Blueprint>)>>,
+    catalog: RwLock<Arc<Catalog>>,
+}
+
+impl Present {
+    /// The row of a deployment.
+    pub fn row(&self, id: DeploymentId) -> Option<&DeploymentRow> {
+        self.rows.iter().find(|row| row.id == id)
+    }
+
+    /// A deployment by name.
+    pub fn named(&self, name: &str) -> Result<DeploymentId, Problem> {
+        let found = self.skeleton.deployments.iter().find(|(_, d)| d.name.as_str() == name);
+        found.map(|(id, _)| *id).ok_or_else(|| {
+            let names = self.skeleton.deployments.values().map(|d| d.name.as_str());
+            let hint = engine::plan::resolve::nearest(name, names);
+            let hint = hint.map(|h| format!(" Did you mean {h:?}?")).unwrap_or_default();
+            Problem::not_found(format!("There is no deployment {name:?}.{hint}"))
+        })
+    }
+
+    /// The deployment at the root of all.
+    pub fn system(&self) -> Result<DeploymentId, Problem> {
+        let found = self.skeleton.deployments.iter().find(|(_, d)| d.parent.is_none());
+        found.map(|(id, _)| *id).ok_or_else(Problem::internal)
+    }
+
+    /// The name of a deployment, or its id when it is gone.
+    pub fn name_of(&self, id: DeploymentId) -> String {
+        self.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_else(|| id.to_string())
+    }
+
+    /// The name and place of a node that no document speaks of.
+    pub fn bare(&self, id: NodeId) -> Option<(Fqdn, DeploymentId)> {
+        let node = self.skeleton.nodes.get(&id)?;
+        Some((node.fqdn.clone(), node.deployment))
+    }
+}
+
+impl Kept {
+    /// Reads the present. `on` may be a transaction: then it is what that transaction sees.
+    pub async fn present(&self, on: &mut PgConnection) -> Result<Present, Problem> {
+        let head = intent::head(on).await.map_err(from_store)?;
+        let root = head.root.ok_or_else(|| {
+            Problem::unavailable(
+                "This database has no genesis yet: start it with `gantry up`, or seed it with `gantry migrate`.",
+            )
+        })?;
+        let blueprint = self.blueprint(on, root).await.map_err(from_store)?;
+        let catalog = self.catalog(on).await.map_err(from_store)?;
+        let bare = intent::bare_nodes(on).await.map_err(from_store)?;
+        let bare = bare.into_iter().map(|node| (node.id, node.fqdn, node.deployment));
+        let skeleton = Skeleton::of(&blueprint, bare, &catalog).map_err(|error| {
+            tracing::error!(%error, "the catalog lacks what the blueprint pins");
+            Problem::internal()
+        })?;
+        let rows = intent::deployment_rows(on).await.map_err(from_store)?;
+        Ok(Present { head, blueprint, catalog, skeleton: Arc::new(skeleton), rows })
+    }
+
+    /// The blueprint of a root.
+    pub async fn blueprint(&self, on: &mut PgConnection, root: Hash) -> Result<Arc<Blueprint>, StoreError> {
+        let kept = self.blueprint.read().map(|kept| kept.clone()).unwrap_or_default();
+        if let Some((hash, blueprint)) = &kept
+            && *hash == root
+        {
+            return Ok(Arc::clone(blueprint));
+        }
+        let before = kept.map(|(_, blueprint)| blueprint).unwrap_or_default();
+        let blueprint = Arc::new(load(on, root, &before).await?);
+        if let Ok(mut kept) = self.blueprint.write() {
+            *kept = Some((root, Arc::clone(&blueprint)));
+        }
+        Ok(blueprint)
+    }
+
+    /// Everything that was ever imported.
+    pub async fn catalog(&self, on: &mut PgConnection) -> Result<Arc<Catalog>, StoreError> {
+        let kept = self.catalog.read().map(|kept| Arc::clone(&kept)).unwrap_or_default();
+        let known: Vec<Hash> =
+            kept.barclamps().map(|(hash, _)| hash).chain(kept.roles().map(|(hash, _)| hash)).collect();
+        let new = intent::catalog_objects(on, &known).await?;
+        if new.is_empty() {
+            return Ok(kept);
+        }
+        let mut catalog = (*kept).clone();
+        for object in &new {
+            catalog.add(object).map_err(|e| StoreError::corrupt(format!("object {}", object.hash), e))?;
+        }
+        let catalog = Arc::new(catalog);
+        if let Ok(mut kept) = self.catalog.write() {
+            *kept = Arc::clone(&catalog);
+        }
+        Ok(catalog)
+    }
+}
+
+/// Reads a blueprint, taking what another one has already from there.
+pub(crate) async fn load(on: &mut PgConnection, root: Hash, before: &Blueprint) -> Result<Blueprint, StoreError> {
+    let corrupt = |e: engine::cluster::BlueprintError| StoreError::corrupt("object", e);
+    let body = one(intent::bodies(on, &[root]).await?, root)?;
+    let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
+    let mut blueprint = Blueprint::default();
+    let mut missing = Vec::new();
+    for (id, hash) in &doc.deployments {
+        match before.deployments.get(id).filter(|stored| stored.hash == *hash) {
+            Some(stored) => drop(blueprint.deployments.insert(*id, stored.clone())),
+            None => missing.push(*hash),
+        }
+    }
+    for (id, hash) in &doc.nodes {
+        match before.nodes.get(id).filter(|stored| stored.hash == *hash) {
+            Some(stored) => drop(blueprint.nodes.insert(*id, stored.clone())),
+            None => missing.push(*hash),
+        }
+    }
+    let bodies = intent::bodies(on, &missing).await?;
+    for (id, hash) in &doc.deployments {
+        if !blueprint.deployments.contains_key(id) {
+            blueprint.load_deployment(*hash, body_of(&bodies, *hash)?).map_err(corrupt)?;
+        }
+    }
+    for (id, hash) in &doc.nodes {
+        if !blueprint.nodes.contains_key(id) {
+            blueprint.load_node(*hash, body_of(&bodies, *hash)?).map_err(corrupt)?;
+        }
+    }
+    Ok(blueprint)
+}
+
+fn body_of(bodies: &BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<&[u8], StoreError> {
+    bodies.get(&hash).map(Vec::as_slice).ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
+}
+
+fn one(mut bodies: BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<Vec<u8>, StoreError> {
+    bodies.remove(&hash).ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
+}

@@ -1,0 +1,557 @@
+//! Proposing: opening a proposal, editing it, and turning it into something that can be reviewed.
+//!
+//! Planning is pure and happens outside any transaction; what is written afterwards names the version of the proposal that was
+//! planned, so that nothing slips in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::console::{IllegalNode, Lift, LiftRole, WaveView};
+use api::live::{Live, Topic};
+use api::problem::Finding;
+use engine::blueprint::projection::StepChange;
+use engine::blueprint::{Projection, change_hash, project};
+use engine::catalog::Role;
+use engine::gate::{Policy, Risk};
+use engine::ids::{
+    DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, StepId, SubmissionId, TargetNo,
+};
+use engine::plan::base::{base, in_scope};
+use engine::plan::effects::Bound;
+use engine::plan::materialise::Materialised;
+use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use store::intent::{self, EditRow, NewSubmission, ProposalRow};
+
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::words::{self, Names};
+use crate::{Control, done};
+
+/// Most edits in one call.
+pub const MAX_EDITS_PER_CALL: usize = 1_000;
+/// Most edits of one proposal.
+pub const MAX_EDITS: usize = 10_000;
+/// Most nodes that are lifted at once.
+pub const MAX_LIFTED: usize = 1_000;
+
+/// A proposal worked out on the present.
+pub(crate) struct Planned {
+    pub effects: Effects,
+    pub materialised: Materialised,
+    pub projection: Projection,
+    pub risks: BTreeSet<Risk>,
+}
+
+/// What a submission keeps for its review page, so that it reads the same for as long as it exists.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    pub lines: Vec<String>,
+    pub waves: Vec<WaveView>,
+    pub brought: BTreeMap<NoderoleId, String>,
+    pub deployments: BTreeMap<DeploymentId, DeploymentName>,
+}
+
+/// The edits that count, in their order.
+pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
+    edits.iter().filter(|e| !e.undone).map(|e| e.edit.clone()).collect()
+}
+
+/// Works a proposal out on the present.
+pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned, Problem> {
+    let effects = resolve(&present.skeleton, &present.catalog, edits);
+    let materialised = materialise(&present.blueprint, &|id| present.bare(id), &effects)
+        .map_err(|error| Problem::conflict("plan", error.to_string()))?;
+    let projection = project(&present.blueprint, &materialised.blueprint, &materialised.changes, &present.catalog)
+        .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
+    let risks = risks(present, &effects, &projection);
+    Ok(Planned { effects, materialised, projection, risks })
+}
+
+fn risks(present: &Present, effects: &Effects, projection: &Projection) -> BTreeSet<Risk> {
+    let mut risks = BTreeSet::new();
+    let runs = projection.steps.iter().filter(|s| s.change != StepChange::Keep);
+    for step in runs {
+        if step.destructive {
+            risks.insert(Risk::Destructive);
+        }
+        if matches!(step.change, StepChange::Rerun(_)) {
+            risks.insert(Risk::Rerun);
+        }
+    }
+    if !projection.removed.is_empty() {
+        risks.insert(Risk::Removal);
+    }
+    if effects.moved.iter().any(|m| !present.skeleton.chain(m.to).contains(&m.from)) {
+        risks.insert(Risk::Move);
+    }
+    risks
+}
+
+impl Control {
+    /// Opens a proposal on a deployment, or hands back the one that is open.
+    pub async fn propose(&self, actor: &Actor, deployment: DeploymentId) -> Result<ProposalId, Problem> {
+        actor.require(Permission::Operator)?;
+        let present = self.present().await?;
+        let found = present.skeleton.deployments.get(&deployment);
+        let found = found.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
+        if found.parent.is_none() {
+            return Err(Problem::conflict(
+                "system",
+                "system holds what is shared and is never proposed on by hand: propose on a deployment below it.",
+            ));
+        }
+        let mut transaction = self.begin().await?;
+        let (id, new) =
+            intent::ensure_proposal(&mut transaction, deployment, actor.person).await.map_err(from_store)?;
+        if new {
+            let detail = json!({"deployment": found.name});
+            intent::append_audit(&mut transaction, Some(actor.person), "proposal.open", &id.to_string(), &detail)
+                .await
+                .map_err(from_store)?;
+            tell(&mut transaction, id, deployment, 0).await?;
+        }
+        done(transaction).await?;
+        Ok(id)
+    }
+
+    /// Appends edits to a proposal at a version, all or none; hands back the new version.
+    pub async fn edit(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+        edits: Vec<Edit>,
+    ) -> Result<i32, Problem> {
+        actor.require(Permission::Operator)?;
+        if edits.is_empty() || edits.len() > MAX_EDITS_PER_CALL {
+            return Err(Problem::invalid(format!("Send 1 to {MAX_EDITS_PER_CALL} edits at a time.")));
+        }
+        let (present, row, rows) = self.at_version(proposal, version).await?;
+        self.check_edits(&present, &row, &rows, &edits)?;
+        let mut transaction = self.begin().await?;
+        let version = intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(moved_on)?;
+        let names = Names::of(&present, edits.iter());
+        let detail = json!({"edits": edits.iter().map(|e| names.edit(e)).collect::<Vec<_>>()});
+        intent::append_audit(&mut transaction, Some(actor.person), "proposal.edit", &proposal.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        tell(&mut transaction, proposal, row.deployment, version).await?;
+        done(transaction).await?;
+        Ok(version)
+    }
+
+    /// Every new edit must take effect and stay within what the proposal's review covers.
+    fn check_edits(
+        &self,
+        present: &Present,
+        row: &ProposalRow,
+        rows: &[EditRow],
+        edits: &[Edit],
+    ) -> Result<(), Problem> {
+        if rows.len() + edits.len() > MAX_EDITS {
+            return Err(Problem::conflict(
+                "too_many_edits",
+                format!("A proposal has at most {MAX_EDITS} edits: submit this one and open another."),
+            ));
+        }
+        let first = rows.last().map_or(1, |e| e.edit.seq + 1);
+        let mut all = counting(rows);
+        let mut findings = Vec::new();
+        for (seq, edit) in (first..).zip(edits) {
+            if !in_scope(&present.skeleton, row.deployment, &all, edit) {
+                let detail = format!(
+                    "this proposal is on {}: it changes that deployment and those below it; propose on the other one for this",
+                    present.name_of(row.deployment)
+                );
+                findings.push(Finding { at: format!("edit {}", seq - first + 1), detail });
+            }
+            all.push(NumberedEdit { seq, edit: edit.clone() });
+        }
+        let effects = resolve(&present.skeleton, &present.catalog, &all);
+        let refused = effects.refused.into_iter().filter(|r| r.edit >= first);
+        findings.extend(refused.map(|r| Finding { at: format!("edit {}", r.edit - first + 1), detail: r.reason }));
+        let Some(finding) = findings.first() else { return Ok(()) };
+        let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
+        problem.errors = findings;
+        Err(problem)
+    }
+
+    /// Takes the last edit back; hands back the new version.
+    pub async fn undo(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<i32, Problem> {
+        self.step_through(actor, proposal, version, true).await
+    }
+
+    /// Brings the last undone edit back; hands back the new version.
+    pub async fn redo(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<i32, Problem> {
+        self.step_through(actor, proposal, version, false).await
+    }
+
+    async fn step_through(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+        back: bool,
+    ) -> Result<i32, Problem> {
+        actor.require(Permission::Operator)?;
+        let (_, row, _) = self.at_version(proposal, version).await?;
+        let mut transaction = self.begin().await?;
+        let (action, moved) = if back {
+            ("proposal.undo", intent::undo_edit(&mut transaction, proposal, version).await)
+        } else {
+            ("proposal.redo", intent::redo_edit(&mut transaction, proposal, version).await)
+        };
+        let nothing = if back { "There is no edit to take back." } else { "There is no edit to bring back." };
+        let version = moved.map_err(from_store)?.ok_or_else(|| Problem::conflict("nothing_to_do", nothing))?;
+        intent::append_audit(&mut transaction, Some(actor.person), action, &proposal.to_string(), &json!({}))
+            .await
+            .map_err(from_store)?;
+        tell(&mut transaction, proposal, row.deployment, version).await?;
+        done(transaction).await?;
+        Ok(version)
+    }
+
+    /// Closes a proposal without effect.
+    pub async fn discard(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<(), Problem> {
+        actor.require(Permission::Operator)?;
+        let (_, row, _) = self.at_version(proposal, version).await?;
+        let mut transaction = self.begin().await?;
+        if !intent::discard_proposal(&mut transaction, proposal, version).await.map_err(from_store)? {
+            return Err(moved_on());
+        }
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "proposal.discard",
+            &proposal.to_string(),
+            &json!({}),
+        )
+        .await
+        .map_err(from_store)?;
+        tell(&mut transaction, proposal, row.deployment, version).await?;
+        done(transaction).await
+    }
+
+    /// Submits a proposal for review under a title.
+    pub async fn submit(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+        title: String,
+    ) -> Result<SubmissionId, Problem> {
+        actor.require(Permission::Operator)?;
+        let title = title.trim();
+        if title.is_empty() || title.chars().count() > 200 {
+            return Err(Problem::invalid(
+                "Give the change a title of 1 to 200 characters: reviewers see it in their list.",
+            ));
+        }
+        let (present, row, rows) = self.at_version(proposal, version).await?;
+        let edits = counting(&rows);
+        let planned = plan(&present, &edits)?;
+        let number = |id: &DeploymentId| present.row(*id).map(|r| (*id, r.head_no));
+        let base: BTreeMap<DeploymentId, TargetNo> =
+            base(&present.skeleton, row.deployment, &planned.effects).iter().filter_map(number).collect();
+        submittable(&planned)?;
+        let internal = |error: serde_json::Error| {
+            tracing::error!(%error, "a plan can't be written as JSON");
+            Problem::internal()
+        };
+        let summary = summary(&present, &edits, &planned);
+        let mut transaction = self.begin().await?;
+        let policy = self.policy(&mut transaction, &present).await?;
+        let root = planned.materialised.objects.last().map(|o| o.hash);
+        let mut new = NewSubmission {
+            proposal,
+            version,
+            title: title.to_owned(),
+            change: change_hash(&planned.materialised.changes).map_err(internal)?,
+            effects: planned.effects.hash().map_err(internal)?,
+            policy: present.head.policy,
+            approvals: policy.approvals_for(&planned.risks),
+            epoch: present.head.epoch,
+            root: root.ok_or_else(Problem::internal)?,
+            summary: serde_json::to_value(summary).map_err(internal)?,
+            risks: planned.risks.clone(),
+            by: actor.person,
+            base,
+            // Whoever ever edited it knows it too well to judge it, and so does whoever submits it.
+            authors: rows.iter().map(|e| e.actor).chain([actor.person]).collect(),
+            documents: planned.materialised.changes.clone(),
+        };
+        let locked = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
+        if locked.is_none_or(|p| p.version != version || p.state != "open") {
+            return Err(moved_on());
+        }
+        if let Some(known) = intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)? {
+            new.version = self.plan_anew(&mut transaction, known, &new).await?;
+        }
+        intent::put_objects(&mut transaction, &planned.materialised.objects).await.map_err(from_store)?;
+        let id = intent::insert_submission(&mut transaction, &new).await.map_err(from_store)?;
+        let detail =
+            json!({"proposal": proposal, "version": new.version, "change": new.change, "effects": new.effects});
+        intent::append_audit(&mut transaction, Some(actor.person), "submission.make", &id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        tell(&mut transaction, proposal, row.deployment, new.version).await?;
+        let topics = [Topic::Reviews, Topic::Submission(id)];
+        intent::append_live(&mut transaction, &topics, &Live::Submission { submission: id })
+            .await
+            .map_err(from_store)?;
+        done(transaction).await?;
+        Ok(id)
+    }
+
+    /// A version is submitted once. When what it was planned upon has changed since, planning it anew raises the version, and so
+    /// drops every verdict on the submission before.
+    async fn plan_anew(
+        &self,
+        on: &mut sqlx::PgConnection,
+        known: SubmissionId,
+        new: &NewSubmission,
+    ) -> Result<i32, Problem> {
+        let before = intent::submission(on, known).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let base = intent::base(on, known).await.map_err(from_store)?;
+        let same =
+            (before.policy, before.epoch, before.change, base) == (new.policy, new.epoch, new.change, new.base.clone());
+        if same {
+            return Err(Problem::conflict(
+                "submitted_already",
+                format!("This version waits for review already, as review {known}."),
+            ));
+        }
+        let raised = intent::raise_version(on, new.proposal, new.version).await.map_err(from_store)?;
+        raised.ok_or_else(moved_on)
+    }
+
+    /// What lifting these nodes would allow in the open proposal on the deployment.
+    pub async fn lift(&self, actor: &Actor, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
+        actor.require(Permission::Viewer)?;
+        if nodes.is_empty() || nodes.len() > MAX_LIFTED {
+            return Err(Problem::invalid(format!("Lift 1 to {MAX_LIFTED} nodes at a time.")));
+        }
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let open = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?;
+        let rows = match open {
+            Some(open) => intent::edits(&mut connection, open.id).await.map_err(from_store)?,
+            None => Vec::new(),
+        };
+        let edits = counting(&rows);
+        let first = rows.last().map_or(1, |e| e.edit.seq + 1);
+        let effects = resolve(&present.skeleton, &present.catalog, &edits);
+        let known = present.skeleton.deployments.get(&deployment).map(|d| d.roles.keys().cloned().collect::<Vec<_>>());
+        let new = effects.roles.iter().filter(|r| r.deployment == deployment).map(|r| r.role.clone());
+        let roles: BTreeSet<RoleName> = known.unwrap_or_default().into_iter().chain(new).collect();
+        let lifted = roles.into_iter().map(|role| lift_role(&present, &edits, first, deployment, &nodes, role));
+        Ok(Lift { roles: lifted.collect() })
+    }
+
+    /// The present, the proposal and its edits; refused unless it is open at this version.
+    pub(crate) async fn at_version(
+        &self,
+        proposal: ProposalId,
+        version: i32,
+    ) -> Result<(Present, ProposalRow, Vec<EditRow>), Problem> {
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {proposal}.")))?;
+        if row.state != "open" || row.version != version {
+            return Err(moved_on());
+        }
+        let edits = intent::edits(&mut connection, proposal).await.map_err(from_store)?;
+        Ok((present, row, edits))
+    }
+
+    /// The policy in force.
+    pub(crate) async fn policy(&self, on: &mut sqlx::PgConnection, present: &Present) -> Result<Policy, Problem> {
+        let policy = intent::policy(on, present.head.policy).await.map_err(from_store)?;
+        policy.ok_or_else(|| {
+            tracing::error!(policy = %present.head.policy, "the policy in force is missing");
+            Problem::internal()
+        })
+    }
+}
+
+fn moved_on() -> Problem {
+    Problem::conflict(
+        "version",
+        "Somebody changed or closed this proposal since you looked: the page shows its newest state. Try again on that.",
+    )
+}
+
+fn submittable(planned: &Planned) -> Result<(), Problem> {
+    if let Some(first) = planned.effects.refused.first() {
+        let mut problem = Problem::conflict(
+            "edit_refused",
+            format!("Edit {} can't take effect: {}. Take it back, then submit.", first.edit, first.reason),
+        );
+        let finding = |r: &engine::plan::Refusal| Finding { at: format!("edit {}", r.edit), detail: r.reason.clone() };
+        problem.errors = planned.effects.refused.iter().map(finding).collect();
+        return Err(problem);
+    }
+    if planned.effects.is_empty() || planned.materialised.changes.is_empty() {
+        return Err(Problem::conflict("empty", "There is nothing to review: the proposal changes nothing."));
+    }
+    Ok(())
+}
+
+async fn tell(
+    on: &mut sqlx::PgConnection,
+    proposal: ProposalId,
+    deployment: DeploymentId,
+    version: i32,
+) -> Result<(), Problem> {
+    let topics = [Topic::Proposal(proposal), Topic::Deployment(deployment)];
+    intent::append_live(on, &topics, &Live::Proposal { proposal, version }).await.map_err(from_store)
+}
+
+fn lift_role(
+    present: &Present,
+    edits: &[NumberedEdit],
+    first: u32,
+    deployment: DeploymentId,
+    nodes: &[NodeId],
+    role: RoleName,
+) -> LiftRole {
+    let binds = (first..)
+        .zip(nodes)
+        .map(|(seq, node)| NumberedEdit { seq, edit: Edit::Bind { deployment, node: *node, role: role.clone() } });
+    let all: Vec<NumberedEdit> = edits.iter().cloned().chain(binds).collect();
+    let effects = resolve(&present.skeleton, &present.catalog, &all);
+    let names = Names::of(present, all.iter().map(|e| &e.edit));
+    let refused: BTreeMap<u32, String> =
+        effects.refused.iter().filter(|r| r.edit >= first).map(|r| (r.edit, r.reason.clone())).collect();
+    let (mut legal, mut illegal) = (Vec::new(), Vec::new());
+    for (seq, node) in (first..).zip(nodes) {
+        match refused.get(&seq) {
+            None => legal.push(*node),
+            Some(reason) => {
+                illegal.push(IllegalNode { node: *node, short: names.node(*node), reason: reason.clone() });
+            }
+        }
+    }
+    let new: Vec<&Bound> = effects.bound.iter().filter(|b| b.why.edit() >= first).collect();
+    let why = words::brought(&effects);
+    let mut brings: Vec<String> = new
+        .iter()
+        .filter_map(|b| Some(format!("{} on {} ({})", b.noderole, names.node(b.node), why.get(&b.id)?)))
+        .collect();
+    brings.extend(effects.moved.iter().filter(|m| m.why.edit() >= first).map(|m| {
+        format!("{} moves from {} to {}", names.node(m.node), names.deployment(m.from), names.deployment(m.to))
+    }));
+    let levels = levels(new.iter().map(|b| (b.id, b.parents.iter().map(|p| p.parent).collect())));
+    let own = new.iter().filter(|b| b.noderole.role == role).filter_map(|b| levels.get(&b.id)).max();
+    let wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
+    LiftRole { role, legal, illegal, brings, added: new.len(), wave }
+}
+
+/// How many of a set each waits for in a row; parents come before children in the iterator.
+fn levels<Id: Ord + Copy>(items: impl Iterator<Item = (Id, Vec<Id>)>) -> BTreeMap<Id, u32> {
+    let mut levels = BTreeMap::new();
+    for (id, parents) in items {
+        let level = parents.iter().filter_map(|p| levels.get(p)).max().map_or(0, |l: &u32| l + 1);
+        levels.insert(id, level);
+    }
+    levels
+}
+
+/// What the review page says of a plan.
+fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summary {
+    let names = Names::of(present, edits.iter().map(|e| &e.edit));
+    let new = planned.effects.deployments.iter().map(|d| (d.id, d.name.clone()));
+    let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
+    Summary {
+        lines: lines(&names, planned),
+        waves: waves(present, &planned.projection),
+        brought: words::brought(&planned.effects),
+        deployments: known.chain(new).collect(),
+    }
+}
+
+fn lines(names: &Names<'_>, planned: &Planned) -> Vec<String> {
+    let effects = &planned.effects;
+    let mut lines = Vec::new();
+    let running: Vec<_> = planned.projection.steps.iter().filter(|s| s.change != StepChange::Keep).collect();
+    let destructive: Vec<String> =
+        running.iter().filter(|s| s.destructive).map(|s| format!("{} on {}", s.key, names.node(s.node))).collect();
+    if !destructive.is_empty() {
+        lines.push(format!("Can’t be undone: {}.", words::some_of(&destructive)));
+    }
+    for deployment in &effects.deployments {
+        lines.push(format!("Creates {} below {}.", deployment.name, names.deployment(deployment.parent)));
+    }
+    let mut asked: BTreeMap<&RoleName, Vec<String>> = BTreeMap::new();
+    let mut brought: BTreeSet<&RoleName> = BTreeSet::new();
+    for bound in &effects.bound {
+        match &bound.why {
+            engine::plan::effects::Why::Asked { .. } => {
+                asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node));
+            }
+            engine::plan::effects::Why::Brought { .. } => drop(brought.insert(&bound.noderole.role)),
+        }
+    }
+    for (role, nodes) in &asked {
+        lines.push(format!("Adds {role} on {}.", words::some_of(nodes)));
+    }
+    if !brought.is_empty() {
+        let came = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
+        let roles: Vec<String> = brought.iter().map(|r| r.to_string()).collect();
+        lines.push(format!("Brings {} along: {}.", words::count(came, "noderole"), words::some_of(&roles)));
+    }
+    for moved in &effects.moved {
+        let (from, to) = (names.deployment(moved.from), names.deployment(moved.to));
+        lines.push(format!("{} moves from {from} to {to}.", names.node(moved.node)));
+    }
+    let reruns: Vec<String> = running
+        .iter()
+        .filter(|s| matches!(s.change, StepChange::Rerun(_)))
+        .map(|s| format!("{} on {}", s.key, names.node(s.node)))
+        .collect();
+    if !reruns.is_empty() {
+        lines.push(format!("Runs again: {}.", words::some_of(&reruns)));
+    }
+    if planned.projection.removed.is_empty() {
+        lines.push("Nothing is removed.".into());
+    } else {
+        lines.push(format!("Removes {}.", words::count(planned.projection.removed.len(), "noderole")));
+    }
+    lines
+}
+
+fn waves(present: &Present, projection: &Projection) -> Vec<WaveView> {
+    let running = projection.steps.iter().filter(|s| s.change != StepChange::Keep);
+    let steps = running.clone().map(|s| (s.id, s.parents.iter().map(|(p, _)| *p).collect::<Vec<StepId>>()));
+    let levels = levels(steps);
+    let mut waves: BTreeMap<u32, BTreeMap<&RoleName, (usize, Option<u32>)>> = BTreeMap::new();
+    for step in running {
+        let level = levels.get(&step.id).copied().unwrap_or(0);
+        let entry = waves.entry(level).or_default().entry(&step.key.role).or_insert((0, None));
+        entry.0 += 1;
+        entry.1 = present.catalog.role(step.role).ok().and_then(|r: &std::sync::Arc<Role>| r.lane().1);
+    }
+    let item = |(role, (nodes, limit)): (&&RoleName, &(usize, Option<u32>))| {
+        let together = match limit {
+            Some(1) if *nodes > 1 => ", one by one".to_owned(),
+            Some(n) if (*n as usize) < *nodes => format!(", {n} at a time"),
+            _ => String::new(),
+        };
+        format!("{role} on {}{together}", words::count(*nodes, "node"))
+    };
+    waves
+        .iter()
+        .map(|(level, roles)| WaveView {
+            number: level + 1,
+            items: roles.iter().map(item).collect(),
+            noderoles: roles.values().map(|(n, _)| n).sum(),
+        })
+        .collect()
+}

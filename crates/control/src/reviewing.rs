@@ -1,0 +1,351 @@
+//! Reviewing: what a submission changes, what the gate says of it, and verdicts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::console::{ReviewState, ReviewSummary, ReviewView, VerdictView};
+use api::live::{Live, Topic};
+use engine::blueprint::{Difference, DocumentChange, difference};
+use engine::cluster::Blueprint;
+use engine::gate::{Facts, GateState, NoVerdict, Reviewer, Rule, Verdict, VerdictKind, evaluate, may_judge};
+use engine::ids::{DeploymentName, PersonId, SubmissionId, TargetNo};
+use serde_json::json;
+use sqlx::PgConnection;
+use store::StoreError;
+use store::intent::{self, PersonRow, ProposalRow, SubmissionRow, VerdictRow};
+
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::proposing::Summary;
+use crate::words::at;
+use crate::{Control, done};
+
+/// Longest reason of a verdict, in characters.
+const MAX_REASON: usize = 10_000;
+/// Submissions in the list.
+const LISTED: i64 = 100;
+
+/// A submission and everything that the gate looks at.
+pub(crate) struct Case {
+    pub row: SubmissionRow,
+    pub proposal: ProposalRow,
+    pub authors: Vec<PersonRow>,
+    pub verdicts: Vec<VerdictRow>,
+    pub documents: Vec<DocumentChange>,
+    pub facts: Facts,
+}
+
+impl Control {
+    /// Reads a submission and its facts. Within a commit's transaction, `lock` keeps the people in it as they are.
+    pub(crate) async fn case(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+        id: SubmissionId,
+        lock: bool,
+    ) -> Result<Case, Problem> {
+        let row = intent::submission(on, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        let proposal = intent::proposal(on, row.proposal).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let authors = intent::authors(on, id).await.map_err(from_store)?;
+        let verdicts = intent::verdicts(on, id).await.map_err(from_store)?;
+        let documents = intent::documents(on, id).await.map_err(from_store)?;
+        let mut people = intent::reviewers(on).await.map_err(from_store)?;
+        if lock {
+            let judges: Vec<PersonId> = verdicts.iter().map(|v| v.person).collect();
+            people = intent::people(on, &judges).await.map_err(from_store)?;
+        }
+        let policy = self.policy(on, present).await?;
+        let risks = risks_of(&row);
+        let facts = Facts {
+            submission: id,
+            newest: proposal.state == "open" && proposal.version == row.version,
+            unresolved: None,
+            moved_base: moved_base(on, present, id).await.map_err(from_store)?,
+            moved_documents: moved_documents(present, &documents),
+            same_epoch: row.epoch == present.head.epoch,
+            policy: (row.policy, present.head.policy),
+            approvals_needed: policy.approvals_for(&risks).max(row.approvals.unsigned_abs()),
+            authors: authors.iter().map(|a| a.id).collect(),
+            verdicts: verdicts.iter().map(|v| Verdict { person: v.person, kind: v.kind }).collect(),
+            people: people.iter().map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer }).collect(),
+        };
+        Ok(Case { row, proposal, authors, verdicts, documents, facts })
+    }
+
+    /// Submissions: those that wait for somebody first, then the newest.
+    pub async fn reviews(&self, actor: &Actor) -> Result<Vec<ReviewSummary>, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let ids = intent::recent_submissions(&mut connection, LISTED).await.map_err(from_store)?;
+        let mut reviews = Vec::new();
+        for id in ids {
+            let case = self.case(&mut connection, &present, id, false).await?;
+            reviews.push(to_summary(&present, &case)?);
+        }
+        reviews.sort_by_key(|r| (!is_waiting(r.state), std::cmp::Reverse(r.submission)));
+        Ok(reviews)
+    }
+
+    /// A submission.
+    pub async fn review(&self, actor: &Actor, id: SubmissionId) -> Result<ReviewView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let case = self.case(&mut connection, &present, id, false).await?;
+        let difference = shown(&mut connection, &case.documents).await?;
+        let base = intent::base(&mut connection, id).await.map_err(from_store)?;
+        let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+        let gate = evaluate(&case.facts);
+        let parent = match case.row.target {
+            Some(target) => TargetNo(target.0 - 1),
+            None => base.values().max().copied().unwrap_or(TargetNo(0)),
+        };
+        Ok(ReviewView {
+            submission: id,
+            proposal: case.row.proposal,
+            version: case.row.version,
+            title: case.row.title.clone(),
+            deployment: deployment_name(&present, &case)?,
+            state: state(&case, &gate),
+            change_hash: case.row.change.to_string(),
+            effects_hash: case.row.effects.to_string(),
+            parent,
+            target: case.row.target,
+            at: at(case.row.at),
+            authors: case.authors.iter().map(|a| a.name.clone()).collect(),
+            summary: summary.lines,
+            risks: risks_of(&case.row).into_iter().collect(),
+            difference,
+            brought: summary.brought,
+            deployments: summary.deployments,
+            waves: summary.waves,
+            verdicts: shown_verdicts(&case),
+            may_judge: may_judge(&case.facts, actor.person).map_err(|no| no.to_string()),
+            may_commit: may_commit(actor, &case, &gate),
+            gate,
+        })
+    }
+
+    /// Gives a verdict.
+    pub async fn judge(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        kind: VerdictKind,
+        reason: String,
+    ) -> Result<(), Problem> {
+        actor.require(Permission::Viewer)?;
+        let reason = reason.trim();
+        if kind != VerdictKind::Approve && reason.is_empty() {
+            return Err(Problem::invalid("Say what should be different: the author reads it."));
+        }
+        if reason.chars().count() > MAX_REASON {
+            return Err(Problem::invalid(format!("A reason has at most {MAX_REASON} characters.")));
+        }
+        let mut transaction = self.begin().await?;
+        let row = intent::submission(&mut transaction, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        // Whoever commits, edits or submits holds this lock too, so a verdict is there before or after, never between.
+        intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
+        let present = self.kept.present(&mut transaction).await?;
+        let case = self.case(&mut transaction, &present, id, false).await?;
+        if let Err(no) = may_judge(&case.facts, actor.person) {
+            self.note_refusal(actor, id, no).await?;
+            return Err(match no {
+                NoVerdict::Author => Problem { code: "author".into(), ..Problem::forbidden(no.to_string()) },
+                NoVerdict::NotAReviewer => {
+                    Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no.to_string()) }
+                }
+                NoVerdict::NotNewest => Problem::conflict("not_newest", no.to_string()),
+            });
+        }
+        intent::insert_verdict(&mut transaction, id, actor.person, kind, reason).await.map_err(from_store)?;
+        let detail = json!({"verdict": kind, "change": case.row.change});
+        intent::append_audit(&mut transaction, Some(actor.person), "submission.verdict", &id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        tell(&mut transaction, id).await?;
+        done(transaction).await
+    }
+
+    /// A refused verdict is worth knowing about; it is audited by itself, since what refused it wrote nothing.
+    async fn note_refusal(&self, actor: &Actor, id: SubmissionId, no: NoVerdict) -> Result<(), Problem> {
+        let mut connection = self.connection().await?;
+        let detail = json!({"refused": no});
+        intent::append_audit(
+            &mut connection,
+            Some(actor.person),
+            "submission.verdict.refused",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)
+    }
+
+    /// Submissions that this person could judge or commit now.
+    pub(crate) async fn waiting_for(&self, actor: &Actor, present: &Present) -> Result<usize, Problem> {
+        let mut connection = self.connection().await?;
+        let ids = intent::open_submissions(&mut connection, LISTED).await.map_err(from_store)?;
+        let mut waiting = 0;
+        for id in ids {
+            let case = self.case(&mut connection, present, id, false).await?;
+            let gate = evaluate(&case.facts);
+            let said = case.verdicts.iter().any(|v| v.person == actor.person);
+            let to_judge = !gate.is_open() && may_judge(&case.facts, actor.person).is_ok() && !said;
+            waiting += usize::from(to_judge || may_commit(actor, &case, &gate).is_ok());
+        }
+        Ok(waiting)
+    }
+}
+
+pub(crate) async fn tell(on: &mut PgConnection, id: SubmissionId) -> Result<(), Problem> {
+    let topics = [Topic::Reviews, Topic::Submission(id)];
+    intent::append_live(on, &topics, &Live::Submission { submission: id }).await.map_err(from_store)
+}
+
+/// Whether a person may commit now; else why not.
+pub(crate) fn may_commit(actor: &Actor, case: &Case, gate: &GateState) -> Result<(), String> {
+    if let Some(target) = case.row.target {
+        return Err(format!("It is target {target} already."));
+    }
+    if !actor.may(Permission::Operator) && !actor.may(Permission::Reviewer) {
+        return Err("Your account may not commit: that takes the operator or the reviewer permission.".into());
+    }
+    match gate.closed_by() {
+        Some(rule) => Err(rule.text.clone()),
+        None => Ok(()),
+    }
+}
+
+fn risks_of(row: &SubmissionRow) -> BTreeSet<engine::gate::Risk> {
+    use engine::gate::Risk;
+    let all = [Risk::Destructive, Risk::Rerun, Risk::Removal, Risk::Move];
+    all.into_iter().filter(|risk| row.risks.iter().any(|word| word == risk.as_str())).collect()
+}
+
+async fn moved_base(
+    on: &mut PgConnection,
+    present: &Present,
+    id: SubmissionId,
+) -> Result<Vec<(String, i64)>, StoreError> {
+    let base = intent::base(on, id).await?;
+    let moved = base.iter().filter_map(|(deployment, head_no)| match present.row(*deployment) {
+        Some(row) if row.head_no == *head_no => None,
+        Some(row) => Some((row.name.clone(), row.head_no.0)),
+        None => Some((deployment.to_string(), present.head.number.0)),
+    });
+    Ok(moved.collect())
+}
+
+/// Documents of the change that are not any more what it was planned on.
+fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
+    let moved = documents.iter().filter_map(|change| match change {
+        DocumentChange::Deployment { id, old, .. } => {
+            let now = present.blueprint.deployments.get(id).map(|d| d.hash);
+            (now != *old).then(|| present.name_of(*id))
+        }
+        DocumentChange::Node { id, old, .. } => {
+            let now = present.blueprint.nodes.get(id).map(|n| n.hash);
+            let name = present.skeleton.nodes.get(id).map(|n| n.fqdn.to_string());
+            (now != *old).then(|| name.unwrap_or_else(|| id.to_string()))
+        }
+    });
+    moved.collect()
+}
+
+/// The difference as it was submitted, from the documents themselves.
+async fn shown(on: &mut PgConnection, documents: &[DocumentChange]) -> Result<Difference, Problem> {
+    let hashes: Vec<_> = documents
+        .iter()
+        .flat_map(|change| match change {
+            DocumentChange::Deployment { old, new, .. } | DocumentChange::Node { old, new, .. } => [*old, *new],
+        })
+        .flatten()
+        .collect();
+    let bodies = intent::bodies(on, &hashes).await.map_err(from_store)?;
+    let (mut was, mut is) = (Blueprint::default(), Blueprint::default());
+    for change in documents {
+        let sides = match change {
+            DocumentChange::Deployment { old, new, .. } => [(&mut was, *old, true), (&mut is, *new, true)],
+            DocumentChange::Node { old, new, .. } => [(&mut was, *old, false), (&mut is, *new, false)],
+        };
+        for (blueprint, hash, deployment) in sides {
+            let Some(hash) = hash else { continue };
+            let body = bodies.get(&hash).ok_or_else(Problem::internal)?;
+            let read = match deployment {
+                true => blueprint.load_deployment(hash, body),
+                false => blueprint.load_node(hash, body),
+            };
+            read.map_err(|error| {
+                tracing::error!(%error, "a submission's document can't be read");
+                Problem::internal()
+            })?;
+        }
+    }
+    difference(&was, &is, documents).map_err(|error| Problem::conflict("data", error.to_string()))
+}
+
+fn deployment_name(present: &Present, case: &Case) -> Result<DeploymentName, Problem> {
+    let name = present.name_of(case.proposal.deployment);
+    DeploymentName::parse(&name).map_err(|_| Problem::internal())
+}
+
+fn state(case: &Case, gate: &GateState) -> ReviewState {
+    if case.row.target.is_some() {
+        return ReviewState::Committed;
+    }
+    if case.proposal.state == "discarded" {
+        return ReviewState::Discarded;
+    }
+    let broken = |rule| gate.rules.iter().any(|r| r.rule == rule && !r.holds);
+    if broken(Rule::Newest) {
+        return ReviewState::Replaced;
+    }
+    if broken(Rule::Base) || broken(Rule::Epoch) || broken(Rule::Policy) {
+        return ReviewState::Stale;
+    }
+    if broken(Rule::Objections) {
+        return ReviewState::Objected;
+    }
+    if gate.is_open() { ReviewState::Open } else { ReviewState::Waiting }
+}
+
+fn is_waiting(state: ReviewState) -> bool {
+    matches!(state, ReviewState::Waiting | ReviewState::Open | ReviewState::Objected | ReviewState::Stale)
+}
+
+fn to_summary(present: &Present, case: &Case) -> Result<ReviewSummary, Problem> {
+    let gate = evaluate(&case.facts);
+    let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+    Ok(ReviewSummary {
+        submission: case.row.id,
+        title: case.row.title.clone(),
+        deployment: deployment_name(present, case)?,
+        authors: case.authors.iter().map(|a| a.name.clone()).collect(),
+        at: at(case.row.at),
+        summary: summary.lines.first().cloned().unwrap_or_default(),
+        state: state(case, &gate),
+        approvals: (gate.approvals, gate.needed),
+    })
+}
+
+fn shown_verdicts(case: &Case) -> Vec<VerdictView> {
+    let last: BTreeMap<PersonId, usize> = case.verdicts.iter().enumerate().map(|(n, v)| (v.person, n)).collect();
+    let counts = |n: usize, verdict: &VerdictRow| {
+        last.get(&verdict.person) == Some(&n)
+            && !case.facts.authors.contains(&verdict.person)
+            && case.facts.people.iter().any(|p| p.id == verdict.person && p.eligible)
+    };
+    let view = |(n, verdict): (usize, &VerdictRow)| VerdictView {
+        person: verdict.name.clone(),
+        kind: verdict.kind,
+        reason: verdict.reason.clone(),
+        at: at(verdict.at),
+        counts: counts(n, verdict),
+    };
+    case.verdicts.iter().enumerate().rev().map(view).collect()
+}

@@ -1,0 +1,84 @@
+//! What needs no review, because it adds no intent: retrying, cancelling, switching execution. All of it is audited.
+
+use api::Problem;
+use api::live::{Live, Topic};
+use engine::ids::{ActionName, NoderoleId, RunId, StepId, TargetNo};
+use serde_json::json;
+use store::intent;
+use store::running::{self, ChangeError};
+
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::{Control, done};
+
+/// Longest reason, in characters.
+const MAX_REASON: usize = 1_000;
+
+fn checked(reason: &str) -> Result<&str, Problem> {
+    let reason = reason.trim();
+    if reason.is_empty() || reason.chars().count() > MAX_REASON {
+        return Err(Problem::invalid(format!(
+            "Give a reason of 1 to {MAX_REASON} characters: it is kept in the audit."
+        )));
+    }
+    Ok(reason)
+}
+
+fn from_change(error: ChangeError) -> Problem {
+    match error {
+        ChangeError::Store(error) => from_store(error),
+        ChangeError::Refused(refused) => Problem::conflict("state", refused.to_string()),
+        ChangeError::NotOpen(_) | ChangeError::NoNode(_) => Problem::conflict("state", error.to_string()),
+    }
+}
+
+impl Control {
+    /// Lets a step in ERROR try again.
+    pub async fn retry(&self, actor: &Actor, noderole: NoderoleId, reason: String) -> Result<(), Problem> {
+        actor.require(Permission::Operator)?;
+        let reason = checked(&reason)?;
+        let step = StepId::of(noderole, &ActionName::run());
+        if store::reading::noderole(&self.store, noderole).await.map_err(from_store)?.is_none() {
+            return Err(Problem::not_found("There is no such noderole. It may have been removed."));
+        }
+        running::retry_step(self.store.pool(), step).await.map_err(from_change)?;
+        let mut connection = self.connection().await?;
+        let detail = json!({"reason": reason});
+        intent::append_audit(&mut connection, Some(actor.person), "step.retry", &noderole.to_string(), &detail)
+            .await
+            .map_err(from_store)
+    }
+
+    /// Stops a run.
+    pub async fn cancel(&self, actor: &Actor, run: RunId) -> Result<(), Problem> {
+        actor.require(Permission::Operator)?;
+        running::cancel_run(self.store.pool(), run, &actor.name).await.map_err(from_change)?;
+        let mut connection = self.connection().await?;
+        intent::append_audit(&mut connection, Some(actor.person), "run.cancel", &run.to_string(), &json!({}))
+            .await
+            .map_err(from_store)
+    }
+
+    /// Switches execution on or off for everything.
+    pub async fn switch(&self, actor: &Actor, enabled: bool, reason: String) -> Result<TargetNo, Problem> {
+        actor.require(Permission::Operator)?;
+        let reason = checked(&reason)?;
+        let mut transaction = self.begin().await?;
+        let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        if head.enabled == enabled {
+            let word = if enabled { "on" } else { "off" };
+            return Err(Problem::conflict("state", format!("Execution is {word} already.")));
+        }
+        let number =
+            intent::insert_switch(&mut transaction, &head, enabled, reason, actor.person).await.map_err(from_store)?;
+        let detail = json!({"enabled": enabled, "reason": reason});
+        intent::append_audit(&mut transaction, Some(actor.person), "execution.switch", &number.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        intent::append_live(&mut transaction, &[Topic::Targets], &Live::Target { target: number })
+            .await
+            .map_err(from_store)?;
+        done(transaction).await?;
+        Ok(number)
+    }
+}

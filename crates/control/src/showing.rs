@@ -1,0 +1,529 @@
+//! What pages show of single things: the frame, deployments, noderoles, runs and their logs.
+
+use std::collections::BTreeMap;
+
+use api::Problem;
+use api::console::{
+    AttribView, DataLayer, DeploymentSummary, Frame, LogPart, LogPiece, Me, NoderoleDraft, NoderoleRef, NoderoleView,
+    PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
+};
+use engine::Hash;
+use engine::catalog::Role;
+use engine::cluster::NoderoleKey;
+use engine::data::{OwnData, layers, mask};
+use engine::ids::{
+    ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
+};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use store::intent;
+use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow, WaitingRow};
+use store::running;
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::proposing::{counting, plan};
+use crate::words::at;
+
+/// Most bytes of one part of a log.
+pub const LOG_PART: usize = 256 * 1024;
+/// Pieces of a log that one statement reads.
+const LOG_PIECES: u32 = 512;
+
+fn corrupt(error: impl std::fmt::Display) -> Problem {
+    tracing::error!(%error, "a row can't be read");
+    Problem::internal()
+}
+
+impl Control {
+    /// The journal's position now.
+    pub(crate) async fn cursor(&self, on: &mut PgConnection) -> Result<i64, Problem> {
+        store::journal::cursor(on).await.map_err(from_store)
+    }
+
+    /// What every page has around it.
+    pub async fn frame(&self, actor: Option<&Actor>) -> Result<Frame, Problem> {
+        let mut connection = self.connection().await?;
+        let cursor = self.cursor(&mut connection).await?;
+        let Some(actor) = actor else {
+            return Ok(Frame { me: None, reviews_waiting: 0, execution: true, cursor });
+        };
+        let present = self.kept.present(&mut connection).await?;
+        drop(connection);
+        let me = Me { id: actor.person, name: actor.name.clone(), permissions: actor.permission_words() };
+        Ok(Frame {
+            me: Some(me),
+            reviews_waiting: self.waiting_for(actor, &present).await?,
+            execution: present.head.enabled,
+            cursor,
+        })
+    }
+
+    /// All deployments in the order of their tree.
+    pub async fn deployments(&self, actor: &Actor) -> Result<Vec<DeploymentSummary>, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let present = self.kept.present(&mut connection).await?;
+        let counts: BTreeMap<_, _> = reading::counts(&mut connection).await.map_err(from_store)?.into_iter().collect();
+        let mut list = Vec::new();
+        for (id, depth) in tree(&present) {
+            let Some(found) = present.skeleton.deployments.get(&id) else { continue };
+            let open = intent::open_proposal(&mut connection, id).await.map_err(from_store)?;
+            let submission = match &open {
+                Some(open) => {
+                    intent::submission_of(&mut connection, open.id, open.version).await.map_err(from_store)?
+                }
+                None => None,
+            };
+            let counted = counts.get(&id).copied().unwrap_or_default();
+            list.push(DeploymentSummary {
+                id,
+                name: found.name.clone(),
+                depth,
+                nodes: counted.nodes,
+                steps: counted.steps,
+                proposal: open.map(|p| p.id),
+                submission,
+                target: present.row(id).map_or(TargetNo(0), |r| r.head_no),
+            });
+        }
+        Ok(list)
+    }
+
+    /// A noderole's panel.
+    pub async fn noderole(&self, actor: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let row = reading::noderole(&self.store, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| {
+            Problem::not_found(
+                "There is no such noderole yet. One that a proposal adds is there once the proposal is committed.",
+            )
+        })?;
+        let step = StepId::of(id, &ActionName::run());
+        let runs = reading::runs_of_step(&self.store, step).await.map_err(from_store)?;
+        let mut connection = self.connection().await?;
+        let parents = reading::parents(&mut connection, step).await.map_err(from_store)?;
+        let children = reading::children(&mut connection, step, PAGE_SIZE as i64).await.map_err(from_store)?;
+        let role_hash = Hash::from_bytes(&row.noderole.role_hash).ok_or_else(Problem::internal)?;
+        let role = present.catalog.role(role_hash).map_err(corrupt)?;
+        let deployment = DeploymentId(row.noderole.deployment_id);
+        let role_name = RoleName::parse(&row.noderole.role).map_err(corrupt)?;
+        let data = self.own_data(&present, &row, role, &role_name);
+        let state = StepState::from_word(&row.step.state).unwrap_or(StepState::Blocked);
+        let why = self.why(&mut connection, step, state, &row, &parents).await?;
+        let may_edit = self.draft_of(actor, &mut connection, &present, &row).await?;
+        let layered = layers(step, data.own(role), row.step.wall.as_ref()).map_err(corrupt)?;
+        let sources = layered.sources.iter().map(|(path, source)| Provenance {
+            path: path.clone(),
+            value: shown_at(&layered.value, path),
+            source: layer_word(&serde_json::to_value(&source.layer).unwrap_or_default()),
+        });
+        Ok(NoderoleView {
+            id,
+            role: role_name,
+            description: role.description.clone(),
+            node: NodeId(row.node.id),
+            fqdn: row.node.fqdn.clone(),
+            deployment: DeploymentName::parse(&row.deployment.name).map_err(corrupt)?,
+            deployment_id: deployment,
+            state,
+            since: at(row.step.since),
+            why,
+            error: row.step.error.clone(),
+            generation: TargetNo(row.step.generation),
+            applied: (row.step.applied_generation > 0).then_some(TargetNo(row.step.applied_generation)),
+            role_hash: role_hash.short(),
+            layers: data.layers(role, row.step.wall.as_ref()),
+            merged: mask(&layered.value),
+            provenance: sources.collect(),
+            wall: row.step.wall.clone().unwrap_or_else(|| json!({})),
+            attribs: attribs(role),
+            parents: parents.iter().map(to_ref).collect::<Result<_, _>>()?,
+            children: children.iter().map(to_ref).collect::<Result<_, _>>()?,
+            runs: runs.iter().map(to_run).collect::<Result<_, _>>()?,
+            may_retry: may_retry(actor, state),
+            may_edit,
+        })
+    }
+
+    fn own_data(&self, present: &Present, row: &NoderoleRow, role: &Role, name: &RoleName) -> Own {
+        let deployment = present.blueprint.deployments.get(&DeploymentId(row.noderole.deployment_id));
+        let role_data = deployment.and_then(|d| d.doc.roles.get(name)).map(|r| r.data.clone());
+        Own {
+            template: role.template.clone(),
+            deployment_role: role_data.unwrap_or(Value::Null),
+            system: row.noderole.system_data.clone(),
+            user: row.noderole.data.clone(),
+        }
+    }
+
+    /// The noderole in the open proposal of its deployment, if there is one and the person may edit it.
+    async fn draft_of(
+        &self,
+        actor: &Actor,
+        on: &mut PgConnection,
+        present: &Present,
+        row: &NoderoleRow,
+    ) -> Result<Result<NoderoleDraft, String>, Problem> {
+        if !actor.may(Permission::Operator) {
+            return Ok(Err("Your account may not edit: that takes the operator permission.".into()));
+        }
+        let deployment = DeploymentId(row.noderole.deployment_id);
+        let Some(open) = intent::open_proposal(on, deployment).await.map_err(from_store)? else {
+            let name = &row.deployment.name;
+            return Ok(Err(format!("Propose changes on {name} first: its data is changed by a reviewed change.")));
+        };
+        let edits = intent::edits(on, open.id).await.map_err(from_store)?;
+        let planned = plan(present, &counting(&edits))?;
+        let (node, key) = self.key_of(row)?;
+        let drafted = planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
+        Ok(Ok(NoderoleDraft {
+            proposal: open.id,
+            version: open.version,
+            data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
+            rerun: planned.effects.reruns.iter().any(|r| r.node == node && r.noderole == key),
+        }))
+    }
+
+    fn key_of(&self, row: &NoderoleRow) -> Result<(NodeId, NoderoleKey), Problem> {
+        let role = RoleName::parse(&row.noderole.role).map_err(corrupt)?;
+        let instance = u32::try_from(row.noderole.instance).map_err(corrupt)?;
+        Ok((NodeId(row.noderole.node_id), NoderoleKey { role, instance }))
+    }
+
+    /// Why a step is in its state, each with what frees it.
+    async fn why(
+        &self,
+        on: &mut PgConnection,
+        step: StepId,
+        state: StepState,
+        row: &NoderoleRow,
+        parents: &[EdgeRow],
+    ) -> Result<Vec<String>, Problem> {
+        let mut why = Vec::new();
+        match state {
+            StepState::Blocked => why.extend(parents.iter().filter_map(blocked_by)),
+            StepState::Todo => {
+                let waiting = reading::waiting_for(on, step).await.map_err(from_store)?;
+                why.extend(waiting.iter().flat_map(|w| waits(w, &row.node.fqdn)));
+            }
+            StepState::Transition => {
+                let run = reading::open_run(on, step).await.map_err(from_store)?;
+                why.extend(run.map(|run| match run.state.as_str() {
+                    "queued" => format!("Run {} waits for a worker with a free slot.", run.id),
+                    _ => format!("Run {} is under way.", run.id),
+                }));
+            }
+            StepState::Error => why.extend(row.step.error.iter().map(|e| {
+                format!("{e}. Retry it, or change its data by a proposal; what depends on it waits until then.")
+            })),
+            StepState::Active | StepState::Proposed => {}
+        }
+        if state == StepState::Active && row.step.applied_generation < row.step.generation {
+            why.push(format!("Target {} asks for something newer.", row.step.generation));
+        }
+        if let Some(cause) = &row.step.cause {
+            why.push(format!("It runs again: {}.", cause_words(cause)));
+        }
+        Ok(why)
+    }
+
+    /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
+    pub async fn runs(&self, actor: &Actor, state: String, before: Option<RunId>) -> Result<RunPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let known = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"];
+        if !state.is_empty() && !known.contains(&state.as_str()) {
+            return Err(Problem::invalid(format!("{state:?} is no state of a run. There are: {}.", known.join(", "))));
+        }
+        let filter = RunFilter { state: Some(state.as_str()).filter(|s| !s.is_empty()), before };
+        let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
+        let more = rows.len() > PAGE_SIZE;
+        let runs = rows.iter().take(PAGE_SIZE).map(to_run).collect::<Result<Vec<_>, _>>()?;
+        let next = if more { runs.last().map(|r| r.id) } else { None };
+        Ok(RunPage { runs, next })
+    }
+
+    /// A run.
+    pub async fn run(&self, actor: &Actor, id: RunId) -> Result<RunView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let cursor = self.cursor(&mut connection).await?;
+        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
+        let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;
+        let (input, result, wall, submission) = documents.unwrap_or_default();
+        let input = input.unwrap_or_else(|| json!({}));
+        let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id)).await.map_err(from_store)?;
+        let summary = to_run(&row)?;
+        let open = matches!(summary.state, RunState::Queued | RunState::Running);
+        let may_cancel = match (open, row.run.cancel_requested) {
+            (false, _) => Err("It has ended.".to_owned()),
+            (true, true) => Err("Somebody stopped it already; it ends as soon as its node lets go.".to_owned()),
+            (true, false) => actor.require(Permission::Operator).map_err(|p| p.detail),
+        };
+        Ok(RunView {
+            input: input.get("data").cloned().unwrap_or_else(|| json!({})),
+            provenance: self.provenance(&mut connection, &input).await?,
+            result,
+            wall,
+            attempts: attempts.iter().map(to_run).collect::<Result<_, _>>()?,
+            submission: submission.map(SubmissionId),
+            may_cancel,
+            log_bytes: row.run.log_bytes,
+            run: summary,
+            cursor,
+        })
+    }
+
+    /// Where each value of a run's input came from, with names instead of ids.
+    async fn provenance(&self, on: &mut PgConnection, input: &Value) -> Result<Vec<Provenance>, Problem> {
+        let data = input.get("data").cloned().unwrap_or_default();
+        let sources = input.get("sources").and_then(Value::as_object).cloned().unwrap_or_default();
+        let step = |source: &Value| source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok());
+        let steps: Vec<StepId> = sources.values().filter_map(step).collect();
+        let names: BTreeMap<StepId, String> =
+            reading::step_names(on, &steps).await.map_err(from_store)?.into_iter().collect();
+        let entry = |(path, source): (&String, &Value)| {
+            let layer = layer_word(source.get("layer").unwrap_or(&Value::Null));
+            let whose = step(source).and_then(|s| names.get(&s).cloned());
+            Provenance {
+                path: path.clone(),
+                value: shown_at(&data, path),
+                source: whose.map(|whose| format!("{layer} of {whose}")).unwrap_or(layer),
+            }
+        };
+        Ok(sources.iter().map(entry).collect())
+    }
+
+    /// A part of a run's log from an offset on; at most [`LOG_PART`] bytes. A negative offset counts from the end.
+    pub async fn log(&self, actor: &Actor, id: RunId, offset: i64) -> Result<LogPart, Problem> {
+        actor.require(Permission::Viewer)?;
+        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
+        let from = if offset < 0 { row.run.log_bytes.saturating_add(offset).max(0) } else { offset };
+        let start = from.unsigned_abs();
+        let read = running::read_log(self.store.pool(), id, start, LOG_PIECES).await.map_err(from_store)?;
+        let (mut pieces, mut next, mut bytes) = (Vec::new(), from, 0usize);
+        for piece in read {
+            let skip = usize::try_from(from.saturating_sub(piece.at_offset).max(0)).unwrap_or(usize::MAX);
+            let body = piece.body.get(skip..).unwrap_or_default();
+            if body.is_empty() || (bytes > 0 && bytes + body.len() > LOG_PART) {
+                break;
+            }
+            bytes += body.len();
+            let offset = piece.at_offset.max(from);
+            next = offset + i64::try_from(body.len()).unwrap_or(0);
+            pieces.push(LogPiece { offset, at: at(piece.at), text: String::from_utf8_lossy(body).into_owned() });
+        }
+        let ended = row.run.ended_at.is_some();
+        Ok(LogPart { pieces, next, complete: ended && next >= row.run.log_bytes })
+    }
+}
+
+/// A noderole's own data, kept together.
+struct Own {
+    template: Value,
+    deployment_role: Value,
+    system: Value,
+    user: Value,
+}
+
+impl Own {
+    fn own<'a>(&'a self, _: &Role) -> OwnData<'a> {
+        OwnData {
+            template: &self.template,
+            profiles: &[],
+            deployment_role: &self.deployment_role,
+            system: &self.system,
+            user: &self.user,
+        }
+    }
+
+    fn layers(&self, _: &Role, wall: Option<&Value>) -> Vec<DataLayer> {
+        let layer = |source: &str, value: &Value| DataLayer {
+            source: source.into(),
+            value: if value.is_null() { json!({}) } else { mask(value) },
+        };
+        vec![
+            layer("role template", &self.template),
+            layer("deployment role", &self.deployment_role),
+            layer("system", &self.system),
+            layer("wall", wall.unwrap_or(&Value::Null)),
+            layer("user", &self.user),
+        ]
+    }
+}
+
+/// What a role's attributes expect.
+pub(crate) fn attribs(role: &Role) -> Vec<AttribView> {
+    let view = |attrib: &engine::catalog::Attrib| AttribView {
+        name: attrib.name.to_string(),
+        path: attrib.map.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect(),
+        description: attrib.description.clone(),
+        schema: attrib.schema.clone(),
+    };
+    role.attribs.iter().map(view).collect()
+}
+
+fn may_retry(actor: &Actor, state: StepState) -> Result<(), String> {
+    if !actor.may(Permission::Operator) {
+        return Err("Your account may not retry: that takes the operator permission.".into());
+    }
+    match state {
+        StepState::Error => Ok(()),
+        StepState::Active => Err("It is done. To run it again, propose a re-run.".into()),
+        StepState::Transition => Err("An attempt is under way.".into()),
+        _ => Err("It starts by itself as soon as it can.".into()),
+    }
+}
+
+fn blocked_by(parent: &EdgeRow) -> Option<String> {
+    let name = format!("{} on {}", parent.role, parent.fqdn);
+    match StepState::from_word(&parent.state)? {
+        StepState::Active => None,
+        StepState::Error => {
+            Some(format!("Blocked by the error of {name}: {}.", parent.error.as_deref().unwrap_or("see its runs")))
+        }
+        state => Some(format!("Waits for {name}, which is {}.", state.word())),
+    }
+}
+
+fn waits(waiting: &WaitingRow, fqdn: &str) -> Vec<String> {
+    let mut why = Vec::new();
+    if !waiting.enabled {
+        why.push("Execution is switched off. Switch it on at the top of the page.".to_owned());
+    }
+    if let Some(who) = &waiting.held_by {
+        why.push(format!("{who} holds the deployment."));
+    }
+    if !waiting.node_fits {
+        let state = if waiting.alive { "not available" } else { "not alive" };
+        why.push(format!("{fqdn} is {state}."));
+    }
+    if !waiting.jig_active {
+        why.push(format!("Jig {} is not active.", waiting.jig));
+    }
+    if let Some(max) = waiting.max_running
+        && waiting.lane_running >= i64::from(max)
+    {
+        why.push(format!("Waits for a slot of lane {}: {} of {max} are taken.", waiting.lane, waiting.lane_running));
+    }
+    if let Some(run) = waiting.exclusive_run {
+        why.push(format!("{fqdn} is busy with run {run}."));
+    }
+    if let Some(role) = &waiting.frozen_by {
+        why.push(format!("The error of {role} stops everything on {fqdn}."));
+    }
+    if let Some(moment) = waiting.not_before {
+        why.push(format!("It is retried at {} UTC.", words_time(moment)));
+    }
+    if waiting.workers == 0 {
+        why.push("No worker is there. Start one with `gantry worker`.".to_owned());
+    }
+    if why.is_empty() {
+        why.push(format!("It starts as soon as a worker has a free slot; {} runs are under way.", waiting.running));
+    }
+    why
+}
+
+fn words_time(moment: time::OffsetDateTime) -> String {
+    let moment = moment.to_offset(time::UtcOffset::UTC);
+    format!("{:02}:{:02}:{:02}", moment.hour(), moment.minute(), moment.second())
+}
+
+fn cause_words(cause: &str) -> &str {
+    match cause.strip_suffix(" again").unwrap_or(cause) {
+        "changed" => "a reviewed change",
+        "slice" => "a reviewed re-run",
+        "data" => "data that it sees changed",
+        "hook" => "a hook asked for it",
+        "drift" => "the node is not what was applied",
+        "node_back" => "its node came back",
+        "retry" => "somebody retried it",
+        other => other,
+    }
+}
+
+/// A layer's word for people, from its JSON.
+fn layer_word(layer: &Value) -> String {
+    match layer {
+        Value::String(word) => match word.as_str() {
+            "template" => "role template".into(),
+            "deployment_role" => "deployment role".into(),
+            other => other.to_owned(),
+        },
+        Value::Object(map) => {
+            map.get("profile").and_then(Value::as_str).map(|name| format!("profile {name}")).unwrap_or_default()
+        }
+        _ => String::new(),
+    }
+}
+
+fn shown_at(value: &Value, pointer: &str) -> String {
+    let text = value.pointer(pointer).map(|found| match mask(found) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    });
+    text.unwrap_or_default().chars().take(500).collect()
+}
+
+fn to_ref(row: &EdgeRow) -> Result<NoderoleRef, Problem> {
+    Ok(NoderoleRef {
+        id: NoderoleId(row.noderole_id),
+        role: RoleName::parse(&row.role).map_err(corrupt)?,
+        fqdn: Fqdn::parse(&row.fqdn).map_err(corrupt)?.to_string(),
+        state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+    })
+}
+
+fn run_state(row: &RunRow) -> RunState {
+    match (row.run.state.as_str(), row.run.outcome.as_deref()) {
+        ("queued", _) => RunState::Queued,
+        ("running", _) => RunState::Running,
+        (_, Some("succeeded")) => RunState::Succeeded,
+        (_, Some("cancelled")) => RunState::Cancelled,
+        (_, Some("unstarted")) => RunState::Unstarted,
+        (_, Some("lost" | "late")) => RunState::Lost,
+        _ => RunState::Failed,
+    }
+}
+
+fn to_run(row: &RunRow) -> Result<RunSummary, Problem> {
+    Ok(RunSummary {
+        id: RunId(row.run.id),
+        noderole: NoderoleId(row.noderole),
+        role: RoleName::parse(&row.role).map_err(corrupt)?,
+        fqdn: row.fqdn.clone(),
+        deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
+        state: run_state(row),
+        cause: row.run.cause.as_deref().map(|c| cause_words(c).to_owned()),
+        target: TargetNo(row.run.generation),
+        worker: row.worker.clone(),
+        queued: at(row.run.queued_at),
+        started: row.run.started_at.map(at),
+        ended: row.run.ended_at.map(at),
+        error: row.run.error.clone(),
+    })
+}
+
+/// Deployments with their depth: each directly below the one above it, siblings by name.
+fn tree(present: &Present) -> Vec<(DeploymentId, u32)> {
+    let all = &present.skeleton.deployments;
+    let mut below: BTreeMap<Option<DeploymentId>, Vec<DeploymentId>> = BTreeMap::new();
+    for (id, deployment) in all {
+        below.entry(deployment.parent).or_default().push(*id);
+    }
+    for siblings in below.values_mut() {
+        siblings.sort_by(|a, b| all.get(a).map(|d| &d.name).cmp(&all.get(b).map(|d| &d.name)));
+    }
+    let (mut tree, mut open) = (Vec::new(), Vec::new());
+    open.extend(below.get(&None).into_iter().flatten().rev().map(|id| (*id, 0)));
+    while let Some((id, depth)) = open.pop() {
+        tree.push((id, depth));
+        open.extend(below.get(&Some(id)).into_iter().flatten().rev().map(|child| (*child, depth + 1)));
+    }
+    tree
+}

@@ -1,0 +1,102 @@
+//! Texts for people: edits, changes, times.
+
+use std::collections::BTreeMap;
+
+use api::At;
+use engine::ids::{DeploymentId, NodeId, NoderoleId};
+use engine::plan::effects::Why;
+use engine::plan::{Edit, Effects};
+use time::OffsetDateTime;
+
+use crate::present::Present;
+
+/// A moment on the wire.
+pub(crate) fn at(moment: OffsetDateTime) -> At {
+    // Milliseconds since 1970 fit until the year 292,000,000.
+    At(i64::try_from(moment.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX))
+}
+
+/// Names of deployments and nodes, those that the edits make included.
+pub(crate) struct Names<'a> {
+    present: &'a Present,
+    new: BTreeMap<DeploymentId, String>,
+}
+
+impl<'a> Names<'a> {
+    pub fn of(present: &'a Present, edits: impl IntoIterator<Item = &'a Edit>) -> Self {
+        let new = edits.into_iter().filter_map(|edit| match edit {
+            Edit::CreateDeployment { id, name, .. } => Some((*id, name.to_string())),
+            _ => None,
+        });
+        Self { present, new: new.collect() }
+    }
+
+    pub fn deployment(&self, id: DeploymentId) -> String {
+        self.new.get(&id).cloned().unwrap_or_else(|| self.present.name_of(id))
+    }
+
+    pub fn node(&self, id: NodeId) -> String {
+        let node = self.present.skeleton.nodes.get(&id);
+        node.map(|n| n.fqdn.short().to_owned()).unwrap_or_else(|| id.to_string())
+    }
+
+    /// An edit as a person would say it.
+    pub fn edit(&self, edit: &Edit) -> String {
+        match edit {
+            Edit::CreateDeployment { name, parent, .. } => format!("create {name} below {}", self.deployment(*parent)),
+            Edit::UseBarclamp { barclamp, version, .. } => format!("use {barclamp} {}", version.short()),
+            Edit::AddRole { role, .. } => format!("add role {role}"),
+            Edit::SetRoleData { role, .. } => format!("set data of {role}"),
+            Edit::Bind { node, role, .. } => format!("bind {} to {role}", self.node(*node)),
+            Edit::SetNoderoleData { node, noderole, .. } => format!("set data of {noderole} on {}", self.node(*node)),
+            Edit::MoveNode { node, deployment } => {
+                format!("move {} to {}", self.node(*node), self.deployment(*deployment))
+            }
+            Edit::Rerun { node, noderole, .. } => format!("run {noderole} on {} again", self.node(*node)),
+        }
+    }
+}
+
+/// Why noderoles come along, for those that nobody asked for.
+pub(crate) fn brought(effects: &Effects) -> BTreeMap<NoderoleId, String> {
+    let text = |why: &Why| match why {
+        Why::Asked { .. } => None,
+        Why::Brought { by, implicit: true, .. } => Some(format!("brought by {by}, implicit")),
+        Why::Brought { by, implicit: false, .. } => Some(format!("brought by {by}")),
+    };
+    effects.bound.iter().filter_map(|bound| Some((bound.id, text(&bound.why)?))).collect()
+}
+
+/// `one node`, `3 nodes`.
+pub(crate) fn count(n: usize, one: &str) -> String {
+    match n {
+        1 => format!("one {one}"),
+        n => format!("{n} {one}s"),
+    }
+}
+
+/// `a`, `a and b`, `a, b and 3 more`.
+pub(crate) fn some_of(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [a] => a.clone(),
+        [a, b] => format!("{a} and {b}"),
+        [a, b, c] => format!("{a}, {b} and {c}"),
+        [a, b, rest @ ..] => format!("{a}, {b} and {} more", rest.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_lists_read_well() {
+        assert_eq!(count(1, "node"), "one node");
+        assert_eq!(count(0, "node"), "0 nodes");
+        let names = |n: usize| (1..=n).map(|i| format!("n{i}")).collect::<Vec<_>>();
+        assert_eq!(some_of(&names(2)), "n1 and n2");
+        assert_eq!(some_of(&names(3)), "n1, n2 and n3");
+        assert_eq!(some_of(&names(5)), "n1, n2 and 3 more");
+    }
+}
