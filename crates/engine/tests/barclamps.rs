@@ -14,6 +14,7 @@ use engine::catalog::{
     Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs, OnChange, OnError,
     Place, Role, RunPolicy,
 };
+use engine::data::MAX_BYTES;
 use engine::ids::LaneName;
 use proptest::prelude::*;
 use serde_json::json;
@@ -331,6 +332,13 @@ fn each_limit_is_where_it_says() {
     let said = complaint(import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT + 1)));
     assert!(said.starts_with("scripts/app/10:1:1: error: the script has"), "{said}");
 
+    let data = format!(
+        "barclamp: {{name: demo, version: '1'}}\nroles:\n- {{name: app, jig: noop, template: {{a: {}}}}}\n",
+        "x".repeat(MAX_BYTES)
+    );
+    let said = complaint(import_text(&data));
+    assert!(said.starts_with("demo.yml:3:36: error: the data has"), "{said}");
+
     let mut folder = Files::new();
     for i in 0..=MAX_SCRIPTS / MAX_SCRIPT {
         let body = pad("#!/bin/sh\n", MAX_SCRIPT);
@@ -390,7 +398,7 @@ fn no_file_takes_long() {
         let result = import_text(&text);
         let took = begin.elapsed();
         let start: String = text.chars().take(40).collect();
-        assert!(took < Duration::from_secs(8), "{start:?} took {took:?}");
+        assert!(took < Duration::from_secs(30), "{start:?} took {took:?}");
         if let Err(findings) = result {
             assert!(findings.0.len() <= 3 * MAX_FINDINGS);
         }

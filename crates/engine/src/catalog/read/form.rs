@@ -897,9 +897,15 @@ impl Reader<'_> {
         seconds
     }
 
+    /// Data that becomes part of a role; too much of it is told here, where its author sees it, rather than when it is first used.
     fn json(&mut self, node: &Node) -> Option<Value> {
         match node.json() {
-            Ok(value) => Some(value),
+            Ok(value) => {
+                if let Err(error) = crate::data::check(&value) {
+                    self.error(node.at, error.to_string());
+                }
+                Some(value)
+            }
             Err(broken) => {
                 self.broken(broken);
                 None
