@@ -1,0 +1,270 @@
+//! # The queue as an apalis backend
+//!
+//! Workers are apalis workers: its builder, its tower layers, its monitor, its way to stop. Its backends for PostgreSQL would bring a
+//! second truth (a table of jobs beside `run`) that loses or multiplies long jobs, so this one is our own: the `run` table *is* the
+//! queue.
+//!
+//! ## What the trial of apalis-core 1.0's traits gave
+//!
+//! They carry it, under conditions that the types don't state. Read in the source and tried:
+//!
+//! * The worker asks for a task only after the service said that it is ready, so behind a concurrency layer nothing is leased for
+//!   which there is no slot. We may then lease as many as there are free slots in one statement: [`Held::count`] says how many.
+//! * **An error from `poll_next` ends the worker and drops its running tasks.** So a database that is away never becomes an error
+//!   here: asking is retried inside the future that is being polled.
+//! * **Heartbeats must not hang on polling**: a backend with all slots taken is not polled until one is free. Renewal is a task of
+//!   its own ([`crate::heartbeat`]) over the register of held runs.
+//! * **Acknowledging is a tower layer** (`AcknowledgeLayer`, outermost, so that it also sees what the timeout and the panic catcher
+//!   make of a task). Its error would only be logged, so [`Finish`] retries until the run is finished or no longer ours.
+//! * All tasks of a worker are polled in one tokio task; they are spawned (`parallelize`) so that one can't delay another, with a
+//!   handle that aborts when it is dropped, because a dropped worker must not leave runs behind.
+//! * At shutdown the worker stops asking, waits for its tasks, then calls `poll_close` until it is ready: there an asking that was
+//!   under way is brought to its end, and what it leased goes back to the queue. Cancelling it half-way could lose a lease that the
+//!   database has granted.
+//! * Wake-ups: one bell ([`Held::bell`]) that keeps a ring which nobody waited for, rung by notifications, by freed slots and
+//!   after every reconnection; a sweep each [`Asking::sweep`] makes up for whatever was not rung.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use apalis_core::backend::finalize::Ephemeral;
+use apalis_core::backend::{Backend, BackendConfig};
+use apalis_core::error::BoxDynError;
+use apalis_core::task::builder::TaskBuilder;
+use apalis_core::task::task_id::{RandomId, TaskId};
+use apalis_core::task::{ExecutionContext, Task};
+use apalis_core::worker::context::WorkerContext;
+use apalis_core::worker::ext::ack::{Acknowledge, AcknowledgeLayer};
+use engine::ids::RunId;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use sqlx::PgPool;
+use store::running::{self, Finished, RunEnd, WorkerId};
+use tokio::time::Instant;
+
+use crate::held::Held;
+use crate::jig::{Jigs, Stop};
+use crate::runner::Report;
+
+/// A leased run on its way to its handler.
+#[derive(Debug, Clone)]
+pub struct LeasedRun {
+    /// The attempt.
+    pub run: RunId,
+    /// Tells it to stop.
+    pub stop: Stop,
+}
+
+/// How the queue is asked.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// Most runs at once.
+    pub capacity: usize,
+    /// How long a lease is good for.
+    pub lease: Duration,
+    /// How often the queue is looked at without being told to.
+    pub sweep: Duration,
+}
+
+/// The queue.
+pub struct RunQueue {
+    inner: Arc<Inner>,
+    leased: VecDeque<LeasedRun>,
+    asking: Option<BoxFuture<'static, Vec<LeasedRun>>>,
+    closing: Option<BoxFuture<'static, ()>>,
+}
+
+struct Inner {
+    pool: PgPool,
+    asking: Asking,
+    held: Arc<Held>,
+    closed: AtomicBool,
+}
+
+impl RunQueue {
+    /// The queue in this database, as this worker sees it.
+    pub fn new(pool: PgPool, asking: Asking, held: Arc<Held>) -> Self {
+        let closed = AtomicBool::new(false);
+        Self {
+            inner: Arc::new(Inner { pool, asking, held, closed }),
+            leased: VecDeque::new(),
+            asking: None,
+            closing: None,
+        }
+    }
+}
+
+impl Inner {
+    /// Waits for queued runs and leases them. Comes back empty only when the queue is closed.
+    async fn next(self: Arc<Self>) -> Vec<LeasedRun> {
+        let mut pause = Duration::from_millis(100);
+        while !self.closed.load(Ordering::Acquire) {
+            let free = self.asking.capacity.saturating_sub(self.held.count());
+            if free > 0 {
+                match self.lease(free).await {
+                    Ok(leased) if !leased.is_empty() => return leased,
+                    Ok(_) => pause = Duration::from_millis(100),
+                    Err(error) => {
+                        tracing::warn!(%error, "the queue could not be asked; trying again");
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(Duration::from_secs(5));
+                        continue;
+                    }
+                }
+            }
+            let _ = tokio::time::timeout(self.asking.sweep, self.held.bell.notified()).await;
+        }
+        Vec::new()
+    }
+
+    async fn lease(&self, free: usize) -> Result<Vec<LeasedRun>, store::StoreError> {
+        let since = Instant::now();
+        let limit = u32::try_from(free).unwrap_or(u32::MAX);
+        let asking = &self.asking;
+        let leased = running::lease_runs(&self.pool, asking.worker, &Jigs::classes(), limit, asking.lease).await?;
+        let held = leased
+            .into_iter()
+            .map(|leased| LeasedRun { run: leased.run, stop: self.held.take(leased.run, since, asking.lease) });
+        Ok(held.collect())
+    }
+
+    /// Gives runs that never started back to the queue.
+    async fn hand_back(&self, runs: impl IntoIterator<Item = LeasedRun>) {
+        for LeasedRun { run, .. } in runs {
+            let handed = running::finish_run(&self.pool, run, self.asking.worker, &RunEnd::Unstarted).await;
+            if let Err(error) = handed {
+                tracing::warn!(%run, %error, "a run could not be handed back; its lease will end by itself");
+            }
+            self.held.release(run);
+        }
+    }
+}
+
+impl Backend for RunQueue {
+    type Task = Task<LeasedRun>;
+    type Error = Infallible;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        _: &WorkerContext,
+    ) -> Poll<Option<Result<Task<LeasedRun>, Infallible>>> {
+        loop {
+            if let Some(leased) = self.leased.pop_front() {
+                let id = TaskId::from_int(leased.run.0.unsigned_abs());
+                return Poll::Ready(Some(Ok(TaskBuilder::new(leased).task_id(id).build())));
+            }
+            let asking = self.asking.get_or_insert_with(|| Inner::next(Arc::clone(&self.inner)).boxed());
+            let Poll::Ready(leased) = asking.poll_unpin(cx) else {
+                return Poll::Pending;
+            };
+            self.asking = None;
+            if leased.is_empty() {
+                return Poll::Ready(None);
+            }
+            self.leased.extend(leased);
+        }
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+        let closing = self.closing.get_or_insert_with(|| {
+            let inner = Arc::clone(&self.inner);
+            let (asking, left) = (self.asking.take(), std::mem::take(&mut self.leased));
+            inner.closed.store(true, Ordering::Release);
+            inner.held.bell.notify_one();
+            async move {
+                let late = match asking {
+                    Some(asking) => asking.await,
+                    None => Vec::new(),
+                };
+                inner.hand_back(left.into_iter().chain(late)).await;
+            }
+            .boxed()
+        });
+        closing.poll_unpin(cx).map(Ok)
+    }
+}
+
+impl BackendConfig for RunQueue {
+    type Args = LeasedRun;
+    type Id = RandomId;
+    type Kind = Ephemeral;
+    type Config = Asking;
+    type Layer = AcknowledgeLayer<Finish>;
+
+    fn config(&self) -> &Asking {
+        &self.inner.asking
+    }
+
+    fn middleware(&mut self, _: &mut WorkerContext) -> Self::Layer {
+        AcknowledgeLayer::new(Finish(Arc::clone(&self.inner)))
+    }
+}
+
+/// Acknowledges a task: finishes its run.
+#[derive(Clone)]
+pub struct Finish(Arc<Inner>);
+
+impl Acknowledge<Report> for Finish {
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<(), Infallible>>;
+
+    fn ack(&mut self, result: &Result<Report, BoxDynError>, task: &ExecutionContext) -> Self::Future {
+        let inner = Arc::clone(&self.0);
+        let run = task.task_id().and_then(TaskId::as_int).map(|id| RunId(id.cast_signed()));
+        let end = match result {
+            Ok(report) => report.clone(),
+            // The layers' own words: a panic, or the worker's ceiling on time.
+            Err(error) => Some(RunEnd::Failed { reason: format!("the worker gave the run up: {error}") }),
+        };
+        async move {
+            if let Some(run) = run {
+                if let Some(end) = end {
+                    inner.finish(run, &end).await;
+                }
+                inner.held.release(run);
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+impl Inner {
+    /// Finishes a run, however long the database takes to come back; but no longer than the run is ours.
+    async fn finish(&self, run: RunId, end: &RunEnd) {
+        let mut pause = Duration::from_millis(50);
+        let begun = Instant::now();
+        loop {
+            match running::finish_run(&self.pool, run, self.asking.worker, end).await {
+                Ok(Finished::Applied) => return,
+                Ok(Finished::Late) => {
+                    tracing::warn!(%run, "a run ended that was no longer ours; its result is kept, not applied");
+                    return;
+                }
+                Err(error) if begun.elapsed() > GIVE_UP => {
+                    tracing::error!(%run, %error, "a run could not be finished for ten minutes; the janitor has it now");
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(%run, %error, "a run could not be finished; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(2));
+                }
+            }
+        }
+    }
+}
+
+/// How long a worker tries to say how a run ended.
+const GIVE_UP: Duration = Duration::from_secs(600);

@@ -1,0 +1,242 @@
+//! Boot and halt of nodes that are folders of this machine.
+//!
+//! A machine starts its services when it boots and ends them when it halts; a node that is only a folder has nobody who does. So
+//! whoever starts the whole process tree boots its local nodes, and halts them at the end. The convention is that of the node's own
+//! scripts:
+//!
+//! * `etc/boot.d/NN-name` starts a service, or leaves it alone when it runs; in the order of their names;
+//! * `run/name.pid` has the line `PID START`: the leader of the service's own process group and the time at which it started
+//!   (field 22 of `/proc/PID/stat`, clock ticks since the machine's boot). Numbers are used again; with another start time it is
+//!   somebody else's process and is left alone, and without a start time it is never touched.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use engine::ids::Fqdn;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::jig::script::transport::Transport;
+
+/// How long one script of `boot.d` may take.
+const BOOT: Duration = Duration::from_secs(60);
+/// How long services have to end before they are made to.
+const HALT: Duration = Duration::from_secs(5);
+
+/// A local node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalNode {
+    /// Its name.
+    pub fqdn: Fqdn,
+    /// Its root folder.
+    pub root: PathBuf,
+}
+
+impl LocalNode {
+    /// The node, if its connection says that it is a folder of this machine.
+    pub fn of(fqdn: Fqdn, connection: &serde_json::Value) -> Option<Self> {
+        match Transport::read(connection) {
+            Ok(Transport::Local { root }) => Some(Self { fqdn, root }),
+            Err(_) => None,
+        }
+    }
+}
+
+/// Something of a node that did not boot or halt.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {what}: {reason}", node.fqdn)]
+pub struct Trouble {
+    /// The node.
+    pub node: LocalNode,
+    /// The script or the service.
+    pub what: String,
+    /// What happened.
+    pub reason: String,
+}
+
+/// Starts the services of these nodes. A node that can't be started does not keep the others down.
+pub async fn boot(nodes: &[LocalNode]) -> Vec<Trouble> {
+    let all = nodes.iter().map(|node| async move {
+        let mut troubles = Vec::new();
+        for script in scripts(&node.root.join("etc/boot.d")).await {
+            if let Err(reason) = run(node, &script).await {
+                let what = script.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                troubles.push(Trouble { node: node.clone(), what, reason });
+            }
+        }
+        troubles
+    });
+    futures::future::join_all(all).await.into_iter().flatten().collect()
+}
+
+/// Ends the services of these nodes: all are asked to, and those that have not after five seconds are made to.
+pub async fn halt(nodes: &[LocalNode]) -> Vec<Trouble> {
+    let mut running = Vec::new();
+    for node in nodes {
+        for service in services(&node.root.join("run")).await {
+            running.push((node, service));
+        }
+    }
+    let mut troubles = Vec::new();
+    for (node, service) in &running {
+        if let Err(error) = service.signal(Signal::SIGTERM) {
+            let what = service.name.clone();
+            troubles.push(Trouble { node: (*node).clone(), what, reason: error.to_string() });
+        }
+    }
+    let deadline = Instant::now() + HALT;
+    while running.iter().any(|(_, service)| service.is_alive()) && Instant::now() < deadline {
+        sleep(Duration::from_millis(50)).await;
+    }
+    for (_, service) in running.iter().filter(|(_, service)| service.is_alive()) {
+        let _ = service.signal(Signal::SIGKILL);
+    }
+    troubles
+}
+
+/// Executable files in the order of their names.
+async fn scripts(folder: &Path) -> Vec<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = Vec::new();
+    let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return found };
+    while let Ok(Some(entry)) = entries.next_entry().await {
+        let executable = entry.metadata().await.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+        if executable && !entry.file_name().to_string_lossy().starts_with('.') {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    found
+}
+
+async fn run(node: &LocalNode, script: &Path) -> Result<(), String> {
+    let mut command = Command::new(script);
+    command.env_clear().env("GANTRY_ROOT", &node.root).env("GANTRY_NODE", node.fqdn.as_str());
+    for name in ["PATH", "HOME", "LANG", "TZ"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command.current_dir(&node.root).process_group(0).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| format!("it can't be started: {error}"))?;
+    let ended = timeout(BOOT, crate::jig::script::last_words(child)).await;
+    let (status, said) =
+        ended.map_err(|_| format!("it took longer than {} seconds", BOOT.as_secs()))?.map_err(|e| e.to_string())?;
+    if status.success() { Ok(()) } else { Err(format!("{status}: {said}")) }
+}
+
+/// A service as its file names it.
+#[derive(Debug)]
+struct Service {
+    name: String,
+    pid: i32,
+    start: u64,
+}
+
+impl Service {
+    /// Whether the process that the file names is still the one that wrote it, and not a dead one that nobody has collected.
+    fn is_alive(&self) -> bool {
+        matches!(process(self.pid), Some((state, start)) if start == self.start && state != 'Z' && state != 'X')
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Errno> {
+        if !self.is_alive() {
+            return Ok(());
+        }
+        match killpg(Pid::from_raw(self.pid), signal) {
+            Err(Errno::ESRCH) => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// A process's state and start time.
+fn process(pid: i32) -> Option<(char, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold spaces and parentheses of its own.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+async fn services(folder: &Path) -> Vec<Service> {
+    let mut found = Vec::new();
+    let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return found };
+    while let Ok(Some(entry)) = entries.next_entry().await {
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "pid") {
+            continue;
+        }
+        let Ok(text) = tokio::fs::read_to_string(&path).await else { continue };
+        let mut words = text.split_whitespace();
+        let pid = words.next().and_then(|word| word.parse().ok()).filter(|pid| *pid > 1);
+        if let (Some(pid), Some(start)) = (pid, words.next().and_then(|word| word.parse().ok())) {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            found.push(Service { name, pid, start });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn node(folder: &Path) -> LocalNode {
+        for sub in ["etc/boot.d", "run"] {
+            std::fs::create_dir_all(folder.join(sub)).expect("the folder is ours");
+        }
+        LocalNode { fqdn: Fqdn::parse("n1.demo.test").expect("a name"), root: folder.to_owned() }
+    }
+
+    fn script(node: &LocalNode, name: &str, text: &str) {
+        let path = node.root.join("etc/boot.d").join(name);
+        std::fs::write(&path, text).expect("the folder is ours");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    }
+
+    const SERVICE: &str = r#"#!/bin/sh
+cd "$GANTRY_ROOT" && setsid sh -c '
+  echo "$$ $(sed "s/.*) //" /proc/$$/stat | cut -d" " -f20)" >run/svc.pid
+  while :; do sleep 0.1; done' >/dev/null 2>&1 &
+while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
+"#;
+
+    #[tokio::test]
+    async fn what_booted_is_halted_and_what_fails_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = node(folder.path());
+        script(&node, "10-svc", SERVICE);
+        script(&node, "20-bad", "#!/bin/sh\necho no such disk >&2\nexit 3\n");
+        let troubles = boot(std::slice::from_ref(&node)).await;
+        assert_eq!(troubles.len(), 1);
+        let told = troubles[0].to_string();
+        assert!(told.contains("n1.demo.test") && told.contains("20-bad") && told.contains("no such disk"), "{told}");
+
+        let running = services(&node.root.join("run")).await;
+        assert!(running.len() == 1 && running[0].is_alive());
+        assert!(halt(std::slice::from_ref(&node)).await.is_empty());
+        assert!(!running[0].is_alive());
+    }
+
+    #[tokio::test]
+    async fn a_number_that_was_used_again_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = node(folder.path());
+        let mut other = Command::new("sleep").arg("30").process_group(0).spawn().expect("sleep is there");
+        let pid = other.id().expect("it runs");
+        let file = node.root.join("run/svc.pid");
+        std::fs::write(&file, format!("{pid} 1\n")).expect("the folder is ours");
+        assert!(halt(std::slice::from_ref(&node)).await.is_empty());
+        std::fs::write(&file, format!("{pid}\n")).expect("the folder is ours");
+        assert!(halt(std::slice::from_ref(&node)).await.is_empty());
+        assert!(other.try_wait().expect("it is ours").is_none(), "somebody else's process was ended");
+        other.kill().await.expect("it is ours");
+    }
+}

@@ -1,0 +1,112 @@
+//! What a script finds in its environment: scalars of its input as `GANTRY_DATA_<PATH>`.
+//!
+//! The whole input is in the file `GANTRY_INPUT`; the variables are a convenience for shell scripts. So they may leave things out:
+//! values that are no scalars, texts over [`MAX_VALUE`] bytes (Linux bounds one variable at 128 KiB), and whatever comes after
+//! [`MAX_ALL`] bytes. Of two paths that give one name (`a.b` and `a_b`) the first in the input's order counts.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Longest value, in bytes.
+const MAX_VALUE: usize = 32 << 10;
+/// Most bytes of all of them.
+const MAX_ALL: usize = 256 << 10;
+
+/// The variables, by name.
+pub fn variables(input: &Value) -> BTreeMap<String, String> {
+    let mut found = Found { variables: BTreeMap::new(), size: 0 };
+    found.walk("GANTRY_DATA", input);
+    found.variables
+}
+
+struct Found {
+    variables: BTreeMap<String, String>,
+    size: usize,
+}
+
+impl Found {
+    fn walk(&mut self, name: &str, value: &Value) {
+        match value {
+            Value::Object(entries) => {
+                for (key, value) in entries {
+                    self.walk(&format!("{name}_{}", in_capitals(key)), value);
+                }
+            }
+            Value::Array(items) => {
+                for (at, value) in items.iter().enumerate() {
+                    self.walk(&format!("{name}_{at}"), value);
+                }
+            }
+            Value::Null => {}
+            Value::String(text) => self.add(name, text.clone()),
+            Value::Bool(_) | Value::Number(_) => self.add(name, value.to_string()),
+        }
+    }
+
+    fn add(&mut self, name: &str, value: String) {
+        let size = name.len() + value.len();
+        let fits = value.len() <= MAX_VALUE && self.size + size <= MAX_ALL;
+        if fits && !value.contains('\0') && !self.variables.contains_key(name) {
+            self.size += size;
+            self.variables.insert(name.to_owned(), value);
+        }
+    }
+}
+
+fn in_capitals(key: &str) -> String {
+    key.chars()
+        .map(|c| match c {
+            c if c.is_ascii_alphanumeric() => c.to_ascii_uppercase(),
+            _ => '_',
+        })
+        .collect()
+}
+
+/// Lines that a POSIX shell reads back as exactly these variables.
+pub fn as_shell(variables: &BTreeMap<String, String>) -> String {
+    variables.iter().map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn scalars_at_any_depth_get_a_name() {
+        let found = variables(&json!({
+            "demo": {"port": 80, "the-name": "a'b", "on": true, "none": null},
+            "list": ["x", {"y": 1}],
+        }));
+        let as_pairs: Vec<_> = found.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(
+            as_pairs,
+            [
+                ("GANTRY_DATA_DEMO_ON", "true"),
+                ("GANTRY_DATA_DEMO_PORT", "80"),
+                ("GANTRY_DATA_DEMO_THE_NAME", "a'b"),
+                ("GANTRY_DATA_LIST_0", "x"),
+                ("GANTRY_DATA_LIST_1_Y", "1"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_shell_reads_back_what_was_written() {
+        let value = "a'b\"c $HOME `id` \\ \n second line";
+        let found = variables(&json!({ "k": value }));
+        let script = format!("{}printf %s \"$GANTRY_DATA_K\"", as_shell(&found));
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("a POSIX shell is there");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), value);
+    }
+
+    #[test]
+    fn too_much_is_left_to_the_file() {
+        let found = variables(&json!({"big": "x".repeat(MAX_VALUE + 1), "small": "y", "nul": "a\u{0}b"}));
+        assert_eq!(found.len(), 1);
+        let many: serde_json::Map<_, _> = (0..100).map(|n| (format!("k{n}"), json!("x".repeat(MAX_VALUE)))).collect();
+        let size: usize = variables(&Value::Object(many)).values().map(String::len).sum();
+        assert!(size <= MAX_ALL);
+    }
+}

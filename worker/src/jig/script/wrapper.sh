@@ -1,0 +1,396 @@
+#!/bin/sh
+# The node-side wrapper: everything that must be decided where the machine is.
+#
+# A worker may die, sleep or be cut off at any moment, and another one then starts the next attempt. Only the node itself can
+# tell whether something of an older attempt still runs here. So each start goes through this file, which
+#
+#   * takes the node's lock,
+#   * refuses a token (epoch, attempt) that is not higher than what it has seen for the step, or, for exclusive runs, for the node,
+#   * asks the step's ledger: an older generation is refused, and so is an equal one with other content,
+#   * ends what older attempts left running,
+#   * writes into the ledger that the attempt has started, and only then starts it, in a session of its own.
+#
+# The lock covers the decision, never the run: the next attempt must be able to take it while this one hangs. The started process
+# keeps the lock's descriptor until its own number is on disk, so nobody can find the lock free and the number missing.
+#
+# Plain POSIX shell, so that it also runs where nothing of ours is installed. Usage: sh wrapper ROOT COMMAND ARGUMENTS
+#
+#   run    STEP EPOCH ATTEMPT GENERATION CONTENT EXCLUSIVE TIMEOUT GRACE NODE ROLE HASH:NAME...
+#          standard input: the input (JSON, one line), then lines of the form  export NAME='value'
+#   take   ATTEMPT LIMIT      how it ended: one line of words, then what it wrote to GANTRY_OUTPUT (LIMIT bytes and one)
+#   end    STEP EPOCH ATTEMPT GRACE    ends it if it runs, bars it if it does not; says whether it ever started
+#   lacks  HASH...            prints those of the scripts that are not here
+#   put    HASH               standard input: a script; kept under its content's hash
+#   ledger STEP               prints the ledger
+#
+# Exit codes: 0 done (a run that has ended is done, however it ended: see take); 71 refused; 72 scripts are
+# missing; 73 the lock was not to be had; 74 the node's folder can't be used. Codes of scripts never come through here.
+
+set -u
+umask 077
+LC_ALL=C
+export LC_ALL
+
+REFUSED=71 MISSING=72 LOCKED=73 UNUSABLE=74
+
+ROOT=$1
+COMMAND=$2
+shift 2
+HOME_DIR=$ROOT/.gantry
+SELF=$0
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { code=$1; shift; say "$*"; exit "$code"; }
+
+mkdir -p "$HOME_DIR/ledger" "$HOME_DIR/run" "$HOME_DIR/scripts" || fail $UNUSABLE "gantry: can't create $HOME_DIR"
+
+# ---- who is who -----------------------------------------------------------------------------------------------------------
+
+boot_id() { cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown; }
+
+# A process number is used again some day; together with the time of its start it is not.
+started_at() {
+    if [ -r "/proc/$1/stat" ]; then
+        # The name, in parentheses, may hold spaces: what counts comes after the last one. 20 more fields to the start time.
+        sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20
+    else
+        ps -o lstart= -p "$1" 2>/dev/null | tr ' ' '_'
+    fi
+}
+
+# Everything in the session that this process leads or led. A service that called setsid has left it, and is meant to stay.
+session_of() {
+    ps -eo pid=,sess=,stat= 2>/dev/null | while read -r pid session state; do
+        case $state in Z*) continue ;; esac
+        [ "$session" = "$1" ] && echo "$pid"
+    done
+}
+
+group_alive() {
+    if ps -eo pid= >/dev/null 2>&1; then
+        [ -n "$(session_of "$1")" ]
+    else
+        kill -0 -- "-$1" 2>/dev/null
+    fi
+}
+
+signal_group() {
+    kill "-$1" -- "-$2" 2>/dev/null
+    for pid in $(session_of "$2"); do
+        kill "-$1" "$pid" 2>/dev/null
+    done
+    return 0
+}
+
+# Whether a group is still the one that an attempt started: its leader's start time fits, or one of its members was born with the
+# attempt's own token (a number can't be given away while its group has members, so one witness is enough).
+group_is_of() {
+    pgid=$1 start=$2 attempt=$3
+    [ -n "$start" ] && [ "$(started_at "$pgid")" = "$start" ] && return 0
+    for pid in $(session_of "$pgid"); do
+        if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "GANTRY_RUN=$attempt"; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+# Asks a group to end and, GRACE seconds later, makes it.
+end_group() {
+    signal_group TERM "$1"
+    tenths=$(($2 * 10))
+    while group_alive "$1"; do
+        if [ "$tenths" -le 0 ]; then
+            signal_group KILL "$1"
+            sleep 0.05
+        else
+            tenths=$((tenths - 1))
+            sleep 0.1
+        fi
+    done
+}
+
+# ---- the node's lock ------------------------------------------------------------------------------------------------------
+
+if command -v flock >/dev/null 2>&1; then
+    lock() {
+        exec 9>"$HOME_DIR/lock" || fail $UNUSABLE "gantry: can't open $HOME_DIR/lock"
+        flock -w 60 9 || fail $LOCKED "gantry: the node's lock was held for a minute: another start hangs on this node"
+    }
+    unlock() { exec 9>&-; }
+else
+    lock() {
+        tenths=600
+        until mkdir "$HOME_DIR/lock.d" 2>/dev/null; do
+            holder=$(cat "$HOME_DIR/lock.d/pid" 2>/dev/null || echo)
+            if [ -n "$holder" ] && ! kill -0 "$holder" 2>/dev/null; then
+                rm -rf "$HOME_DIR/lock.d"
+                continue
+            fi
+            [ "$tenths" -le 0 ] && fail $LOCKED "gantry: the node's lock was held for a minute: another start hangs on this node"
+            tenths=$((tenths - 1))
+            sleep 0.1
+        done
+        echo $$ >"$HOME_DIR/lock.d/pid"
+    }
+    unlock() { rm -rf "$HOME_DIR/lock.d"; }
+fi
+
+# ---- the ledger -----------------------------------------------------------------------------------------------------------
+
+# A ledger is read as words, never executed. `attempt` is the highest one seen, `started` the last one that was started.
+read_ledger() {
+    l_epoch=0 l_attempt=0 l_started=0 l_generation=0 l_content= l_state=none
+    [ -f "$HOME_DIR/ledger/$1" ] || return 0
+    while IFS='=' read -r key value; do
+        case $key in
+        epoch) l_epoch=$value ;;
+        attempt) l_attempt=$value ;;
+        started) l_started=$value ;;
+        generation) l_generation=$value ;;
+        content) l_content=$value ;;
+        state) l_state=$value ;;
+        esac
+    done <"$HOME_DIR/ledger/$1"
+    for number in "$l_epoch" "$l_attempt" "$l_started" "$l_generation"; do
+        case $number in
+        '' | *[!0-9]*) fail $UNUSABLE "gantry: the ledger $HOME_DIR/ledger/$1 is damaged: look at what this step did here, then remove it" ;;
+        esac
+    done
+}
+
+write_whole() {
+    printf '%s\n' "$2" >"$1.new" && { sync "$1.new" 2>/dev/null || :; } && mv -f "$1.new" "$1"
+}
+
+write_ledger() {
+    write_whole "$HOME_DIR/ledger/$1" "epoch=$l_epoch
+attempt=$l_attempt
+started=$l_started
+generation=$l_generation
+content=$l_content
+state=$l_state" || fail $UNUSABLE "gantry: can't write the ledger of step $1: is the disk full?"
+}
+
+# Only the attempt that started last may say how the step ended.
+close_ledger() {
+    lock
+    read_ledger "$1"
+    if [ "$l_started" = "$2" ] && [ "$l_state" = started ]; then
+        l_state=$3
+        write_ledger "$1"
+    fi
+    unlock
+}
+
+# ---- runs -----------------------------------------------------------------------------------------------------------------
+
+# What an attempt left running ends; its folder, with the input in it, goes.
+end_attempt() {
+    if [ -f "$HOME_DIR/run/$1/process" ]; then
+        read -r boot pgid start <"$HOME_DIR/run/$1/process"
+        if [ "$boot" = "$(boot_id)" ] && group_is_of "$pgid" "$start" "$1"; then
+            end_group "$pgid" "$2"
+        fi
+    fi
+}
+
+end_older() {
+    for left in "$HOME_DIR"/run/*; do
+        [ -f "$left/of" ] || continue
+        other=${left##*/}
+        [ "$other" = "$ATTEMPT" ] && continue
+        read -r step exclusive <"$left/of"
+        if [ "$step" = "$STEP" ] || { [ "$exclusive" = 1 ] && [ "$EXCLUSIVE" = 1 ]; }; then
+            end_attempt "$other" 2
+            rm -rf "$left"
+        fi
+    done
+}
+
+# Exclusive runs have a node for themselves, so their tokens count for the node, not only for the step.
+check_token() {
+    read_ledger "$STEP"
+    if [ "$EPOCH" -lt "$l_epoch" ]; then
+        fail $REFUSED "gantry: epoch $EPOCH is over: this node has seen epoch $l_epoch (the database was restored since)"
+    fi
+    if [ "$EPOCH" -eq "$l_epoch" ]; then
+        [ "$ATTEMPT" -le "$l_attempt" ] &&
+            fail $REFUSED "gantry: attempt $ATTEMPT of this step is outdated: this node has seen attempt $l_attempt"
+        [ "$GENERATION" -lt "$l_generation" ] &&
+            fail $REFUSED "gantry: generation $GENERATION of this step is outdated: this node has had generation $l_generation"
+        if [ "$GENERATION" -eq "$l_generation" ] && [ -n "$l_content" ] && [ "$CONTENT" != "$l_content" ]; then
+            fail $REFUSED "gantry: generation $GENERATION of this step came with other content before ($l_content, now $CONTENT)"
+        fi
+    fi
+    if [ "$EXCLUSIVE" = 1 ] && [ -f "$HOME_DIR/exclusive" ]; then
+        read -r epoch attempt <"$HOME_DIR/exclusive"
+        if [ "$EPOCH" -lt "$epoch" ] || { [ "$EPOCH" -eq "$epoch" ] && [ "$ATTEMPT" -le "$attempt" ]; }; then
+            fail $REFUSED "gantry: attempt $ATTEMPT is outdated: this node has started attempt $attempt, which had the node for itself"
+        fi
+    fi
+}
+
+sum_of() { sha256sum <"$1" | cut -d' ' -f1; }
+
+# Names the scripts that are not here, or are not what their name says.
+missing_scripts() {
+    for script in "$@"; do
+        hash=${script%%:*}
+        file=$HOME_DIR/scripts/$hash
+        if [ ! -f "$file" ] || [ "$(sum_of "$file")" != "$hash" ]; then
+            rm -f "$file"
+            echo "$hash"
+        fi
+    done
+}
+
+command_run() {
+    STEP=$1 EPOCH=$2 ATTEMPT=$3 GENERATION=$4 CONTENT=$5 EXCLUSIVE=$6 TIMEOUT=$7 GRACE=$8
+    shift 8
+    NODE=$1 ROLE=$2
+    shift 2
+    why=
+    trap 'why=cancelled' TERM INT HUP
+    trap 'why=timeout' USR1
+    [ -z "$(missing_scripts "$@")" ] || exit $MISSING
+    folder=$HOME_DIR/run/$ATTEMPT
+
+    lock
+    check_token
+    end_older
+    rm -rf "$folder"
+    mkdir -p "$folder" || fail $UNUSABLE "gantry: can't create $folder"
+    cat >"$folder/stdin" || fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
+    head -n 1 "$folder/stdin" >"$folder/input.json" && tail -n +2 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" ||
+        fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
+    echo "$STEP $EXCLUSIVE" >"$folder/of"
+    [ -n "$why" ] && fail $REFUSED "gantry: attempt $ATTEMPT was cancelled before it started"
+    [ "$EXCLUSIVE" = 1 ] && write_whole "$HOME_DIR/exclusive" "$EPOCH $ATTEMPT"
+    l_epoch=$EPOCH l_attempt=$ATTEMPT l_started=$ATTEMPT l_generation=$GENERATION l_content=$CONTENT l_state=started
+    write_ledger "$STEP"
+
+    if command -v setsid >/dev/null 2>&1; then
+        setsid sh "$SELF" "$ROOT" launch "$ATTEMPT" "$NODE" "$ROLE" "$@" </dev/null &
+    else
+        set -m
+        sh "$SELF" "$ROOT" launch "$ATTEMPT" "$NODE" "$ROLE" "$@" </dev/null &
+        set +m
+    fi
+    child=$!
+    if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
+    watch_clock &
+    clock=$!
+    code=
+    if [ -z "$why" ]; then
+        wait "$child"
+        code=$?
+    fi
+    # `wait` comes back when the child has ended, or when a signal said why it should.
+    if [ -n "$why" ]; then
+        end_group "$child" "$GRACE"
+        wait "$child" 2>/dev/null
+    fi
+    trap '' TERM INT HUP USR1
+    kill "$clock" 2>/dev/null
+    wait "$clock" 2>/dev/null
+    # What a run leaves behind in its session ends with it, also when it went well: services call setsid.
+    group_alive "$child" && end_group "$child" 1
+    [ -d "$folder" ] || fail $REFUSED "gantry: attempt $ATTEMPT was ended by a newer one"
+    [ -f "$folder/cancelled" ] && why=cancelled
+    rm -f "$folder/input.json" "$folder/environment" "$folder/process"
+    name=$(cat "$folder/at" 2>/dev/null || echo)
+    echo "code=$code why=${why:-exit} script=$name" >"$folder/ended"
+    if [ -z "$why" ] && [ "$code" = 0 ]; then state=succeeded; else state=failed; fi
+    close_ledger "$STEP" "$ATTEMPT" "$state"
+    exit 0
+}
+
+# Wakes the wrapper when the time is over; leaves no sleeper behind.
+watch_clock() {
+    sleep "$TIMEOUT" &
+    sleeper=$!
+    trap 'kill $sleeper 2>/dev/null; exit 0' TERM
+    wait $sleeper && kill -USR1 $$
+}
+
+# The leader of the run's own session.
+command_launch() {
+    attempt=$1 node=$2 role=$3
+    shift 3
+    folder=$HOME_DIR/run/$attempt
+    echo "$(boot_id) $$ $(started_at $$)" >"$folder/process.new" && mv "$folder/process.new" "$folder/process" || exit 126
+    if command -v flock >/dev/null 2>&1; then exec 9>&-; else rm -rf "$HOME_DIR/lock.d"; fi
+    GANTRY_ROOT=$ROOT GANTRY_NODE=$node GANTRY_ROLE=$role GANTRY_RUN=$attempt
+    GANTRY_INPUT=$folder/input.json GANTRY_OUTPUT=$folder/output.json
+    export GANTRY_ROOT GANTRY_NODE GANTRY_ROLE GANTRY_RUN GANTRY_INPUT GANTRY_OUTPUT
+    . "$folder/environment"
+    unset LC_ALL
+    umask 022
+    cd "$ROOT" || exit 126
+    for script in "$@"; do
+        echo "${script#*:}" >"$folder/at"
+        "$HOME_DIR/scripts/${script%%:*}" || exit $?
+    done
+    exit 0
+}
+
+command_take() {
+    folder=$HOME_DIR/run/$1
+    if [ -f "$folder/ended" ]; then
+        cat "$folder/ended"
+        [ -f "$folder/output.json" ] && head -c "$(($2 + 1))" "$folder/output.json"
+        rm -rf "$folder"
+    else
+        echo "code= why=unknown script="
+    fi
+    exit 0
+}
+
+command_end() {
+    lock
+    read_ledger "$1"
+    STEP=$1 EPOCH=$2 ATTEMPT=$3
+    if [ "$EPOCH" -gt "$l_epoch" ]; then
+        l_epoch=$EPOCH l_attempt=$ATTEMPT l_started=0 l_generation=0 l_content= l_state=none
+        write_ledger "$STEP"
+    elif [ "$EPOCH" -eq "$l_epoch" ] && [ "$ATTEMPT" -gt "$l_attempt" ]; then
+        l_attempt=$ATTEMPT
+        write_ledger "$STEP"
+    fi
+    if [ "$EPOCH" -eq "$l_epoch" ] && [ "$l_started" -eq "$ATTEMPT" ]; then
+        if [ -d "$HOME_DIR/run/$ATTEMPT" ]; then
+            : >"$HOME_DIR/run/$ATTEMPT/cancelled"
+            end_attempt "$ATTEMPT" "$4"
+        fi
+        echo "started=yes state=$l_state"
+    elif [ "$EPOCH" -lt "$l_epoch" ] || [ "$l_started" -gt "$ATTEMPT" ]; then
+        # A later attempt has overwritten what could have told.
+        echo "started=unknown state=$l_state"
+    else
+        echo "started=no state=$l_state"
+    fi
+    exit 0
+}
+
+command_put() {
+    file=$HOME_DIR/scripts/$1
+    cat >"$file.$$" || fail $UNUSABLE "gantry: can't write $file: is the disk full?"
+    if [ "$(sum_of "$file.$$")" != "$1" ]; then
+        rm -f "$file.$$"
+        fail $UNUSABLE "gantry: script $1 arrived damaged"
+    fi
+    chmod 0700 "$file.$$" && mv -f "$file.$$" "$file" || fail $UNUSABLE "gantry: can't write $file"
+    exit 0
+}
+
+case $COMMAND in
+run) command_run "$@" ;;
+launch) command_launch "$@" ;;
+take) command_take "$@" ;;
+end) command_end "$@" ;;
+lacks) missing_scripts "$@" ;;
+put) command_put "$@" ;;
+ledger) cat "$HOME_DIR/ledger/$1" 2>/dev/null ;;
+*) fail $UNUSABLE "gantry: the wrapper has no command $COMMAND" ;;
+esac

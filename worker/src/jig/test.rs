@@ -1,0 +1,57 @@
+//! The jig that does what its data tells it, so that a graph, a review or a screen can be tried without a machine.
+//!
+//! It reads the key `test` of its input: `prints` (lines), `seconds` (how long it takes), `fail` (true, or the reason), `returns`
+//! (an object).
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Ended, Jig, Job, Object, Stop};
+use crate::log::{Log, Stream};
+
+/// Does what it is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Test;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Told {
+    prints: Vec<String>,
+    seconds: f64,
+    fail: Value,
+    returns: Object,
+}
+
+impl Jig for Test {
+    fn run<'a>(&'a self, job: &'a Job, log: &'a Log, mut stop: Stop) -> BoxFuture<'a, Ended> {
+        async move {
+            let told = match job.input.get("test") {
+                None => Told::default(),
+                Some(value) => match serde_json::from_value(value.clone()) {
+                    Ok(told) => told,
+                    Err(error) => {
+                        return Ended::failed(format!("the data under `test` can't be read: {error}"));
+                    }
+                },
+            };
+            for line in &told.prints {
+                log.line(Stream::Out, line);
+            }
+            let time = Duration::try_from_secs_f64(told.seconds).unwrap_or_default();
+            tokio::select! {
+                () = tokio::time::sleep(time) => {}
+                why = stop.called() => return Ended::Stopped { why, started: Some(true) },
+            }
+            match told.fail {
+                Value::Null | Value::Bool(false) => Ended::Returned(told.returns),
+                Value::String(reason) => Ended::failed(reason),
+                _ => Ended::failed("told to fail"),
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,67 @@
+//! Notifications to bells.
+//!
+//! PostgreSQL's notifications are hints: they are lost while the connection is. So whoever listens here also sweeps, and every new
+//! connection rings every bell, because nobody knows what was said meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::PgListener;
+use store::running::{CHANNEL_CANCEL, CHANNEL_RUN, CHANNEL_TODO};
+use tokio::sync::Notify;
+
+use crate::held::Held;
+
+/// Whom to wake.
+pub struct Bells {
+    /// Whoever leases: runs were queued.
+    pub held: Arc<Held>,
+    /// Whoever claims: something may be admissible now.
+    pub todo: Arc<Notify>,
+    /// Whoever renews: a run was cancelled.
+    pub cancelled: Arc<Notify>,
+}
+
+impl Bells {
+    fn ring_all(&self) {
+        self.held.bell.notify_one();
+        self.todo.notify_one();
+        self.cancelled.notify_one();
+    }
+
+    fn ring(&self, channel: &str) {
+        match channel {
+            CHANNEL_RUN => self.held.bell.notify_one(),
+            CHANNEL_TODO => self.todo.notify_one(),
+            CHANNEL_CANCEL => self.cancelled.notify_one(),
+            _ => {}
+        }
+    }
+
+    /// Listens until it is dropped, through every loss of the connection.
+    pub async fn listen(self, pool: PgPool) {
+        let mut pause = Duration::from_millis(100);
+        loop {
+            match self.listen_once(&pool).await {
+                Ok(()) => pause = Duration::from_millis(100),
+                Err(error) => {
+                    tracing::warn!(%error, "the database's notifications can't be heard; sweeping meanwhile");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(5));
+                }
+            }
+        }
+    }
+
+    async fn listen_once(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
+        let mut listener = PgListener::connect_with(pool).await?;
+        listener.listen_all([CHANNEL_RUN, CHANNEL_TODO, CHANNEL_CANCEL]).await?;
+        self.ring_all();
+        // None: the connection was lost.
+        while let Some(notification) = listener.try_recv().await? {
+            self.ring(notification.channel());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! The handler of a task: prepares a leased run, lets its jig carry it out, and says what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apalis_core::error::BoxDynError;
+use apalis_core::task::data::Data;
+use engine::data::wall;
+use engine::ids::RunId;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use sqlx::PgPool;
+use store::running::{RunEnd, append_log};
+
+use crate::backend::LeasedRun;
+use crate::jig::{Ended, Jigs, Job, Object, Scripts, Stop, StopReason};
+use crate::log::{Chunk, Log, LogStore, Stream};
+use crate::objects::Objects;
+use crate::prepare::{Preparing, Refusal};
+use crate::secrets::Secrets;
+
+/// What came of a run. None: it is not ours any more, and there is nothing to say.
+pub type Report = Option<RunEnd>;
+
+/// Everything that carrying out runs needs.
+pub struct Runner {
+    /// Makes runs ready.
+    pub preparing: Preparing,
+    /// Carries them out.
+    pub jigs: Jigs,
+}
+
+/// How long the end of a run waits for its log: what is written first reads better, but a run never waits for a database.
+const LOG_WAIT: Duration = Duration::from_secs(5);
+
+/// How long preparing is tried while the database is away.
+const PREPARE: Duration = Duration::from_secs(30);
+
+/// The handler.
+///
+/// # Errors
+/// Never: whatever happens is an answer. (The type is apalis's.)
+pub async fn carry_out(leased: LeasedRun, runner: Data<Arc<Runner>>) -> Result<Report, BoxDynError> {
+    Ok(runner.carry_out(leased).await)
+}
+
+impl Runner {
+    async fn carry_out(&self, LeasedRun { run, stop }: LeasedRun) -> Report {
+        let prepared = match self.prepare(run).await {
+            Ok(prepared) => prepared,
+            Err(Refusal::NotOurs(_)) => return None,
+            Err(Refusal::Store(error)) => {
+                tracing::warn!(%run, %error, "a run could not be prepared; it goes back to the queue");
+                return Some(RunEnd::Unstarted);
+            }
+            Err(refusal) => return Some(self.refused(run, &refusal).await),
+        };
+        let sink = Arc::new(ToDatabase { pool: self.preparing.pool.clone(), run });
+        let (log, writer) = Log::into_store(sink, prepared.secrets.clone());
+        let ended = self.start(&prepared.job, &log, stop).await;
+        let end = run_end(ended, &prepared.job, &prepared.secrets);
+        if let Some(RunEnd::Failed { reason }) = &end {
+            log.line(Stream::Gantry, &format!("[gantry: failed: {reason}]"));
+        }
+        drop(log);
+        let _ = tokio::time::timeout(LOG_WAIT, writer).await;
+        end
+    }
+
+    async fn prepare(&self, run: RunId) -> Result<crate::prepare::Prepared, Refusal> {
+        let begun = tokio::time::Instant::now();
+        let mut pause = Duration::from_millis(100);
+        loop {
+            match self.preparing.prepare(run).await {
+                Err(Refusal::Store(error)) if begun.elapsed() < PREPARE => {
+                    tracing::warn!(%run, %error, "a run could not be prepared; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(2));
+                }
+                prepared => return prepared,
+            }
+        }
+    }
+
+    async fn refused(&self, run: RunId, refusal: &Refusal) -> RunEnd {
+        let reason = refusal.to_string();
+        tracing::warn!(%run, %reason, "a run was refused");
+        let text = format!("[gantry: {reason}]\n").into_bytes();
+        let at = time::OffsetDateTime::now_utc();
+        if let Err(error) = append_log(&self.preparing.pool, run, 0, at, &text).await {
+            tracing::warn!(%run, %error, "the refusal could not be logged");
+        }
+        RunEnd::Failed { reason }
+    }
+
+    async fn start(&self, job: &Job, log: &Log, stop: Stop) -> Ended {
+        match self.jigs.of(&job.role.jig_class) {
+            Some(jig) => jig.run(job, log, stop).await,
+            None => Ended::failed(format!("this worker has no jig of class {:?}", job.role.jig_class.as_str())),
+        }
+    }
+}
+
+/// What a jig's answer means for the run.
+fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
+    Some(match ended {
+        Ended::Returned(result) => succeeded(result, job, secrets),
+        Ended::Failed(reason) | Ended::Refused(reason) => RunEnd::Failed { reason: secrets.mask(&reason) },
+        Ended::Stopped { why: StopReason::NotOurs, .. } => return None,
+        Ended::Stopped { why: StopReason::Cancelled, .. } => RunEnd::Cancelled,
+        Ended::Stopped { why: StopReason::WorkerEnds, started: Some(false) } => RunEnd::Unstarted,
+        Ended::Stopped { why: StopReason::WorkerEnds, .. } => {
+            RunEnd::Lost { reason: "its worker ended before it did".to_owned() }
+        }
+    })
+}
+
+/// The wall is taken against what the run was really given, so that a secret that only comes back is no news; then it is masked.
+fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
+    let result = Value::Object(result);
+    let wall = match wall(&job.input, &result) {
+        Ok(wall) => secrets.mask_value(&wall),
+        Err(error) => return RunEnd::Failed { reason: format!("its result can't be kept: {error}") },
+    };
+    match secrets.mask_value(&result) {
+        Value::Object(result) => RunEnd::Succeeded { result, wall },
+        _ => RunEnd::Failed { reason: "its result is no object".to_owned() },
+    }
+}
+
+/// Logs of runs in the database.
+struct ToDatabase {
+    pool: PgPool,
+    run: RunId,
+}
+
+impl LogStore for ToDatabase {
+    fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
+        async move {
+            let appended = append_log(&self.pool, self.run, offset, chunk.at, &chunk.text).await;
+            appended.map_err(|error| error.to_string())
+        }
+        .boxed()
+    }
+}
+
+/// Scripts are objects.
+impl Scripts for Objects {
+    fn script(&self, hash: engine::Hash) -> BoxFuture<'_, Result<Vec<u8>, String>> {
+        async move { self.bytes("script", hash).await.map_err(|error| error.to_string()) }.boxed()
+    }
+}

@@ -1,0 +1,202 @@
+//! Secrets that a run was given must not come back out of it.
+//!
+//! Whatever leaves a run (log, result, reason) passes a mask that knows the secrets of this run, and only these. A secret may be cut
+//! in two by the border between two chunks of a stream; so the mask keeps back the end of a chunk as long as a secret could begin
+//! there. What is kept back is shorter than the longest secret.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use engine::data::secret::{MASK, SHORTEST_CONCEALED, SecretRef, conceal};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+/// Where the plain text of a secret comes from.
+pub trait SecretSource: Send + Sync {
+    /// The plain text; or why there is none, for people, without any of it.
+    fn resolve<'a>(&'a self, secret: &'a SecretRef) -> BoxFuture<'a, Result<String, String>>;
+}
+
+/// Secrets as files of a folder: `<name>/<version>`, the name's slashes being folders.
+///
+/// The folder is the worker's own and readable by it alone; a version that is not there can't be used, so taking a file away revokes
+/// that version for every run that starts from then on.
+#[derive(Debug, Clone)]
+pub struct SecretFolder(pub Option<PathBuf>);
+
+impl SecretSource for SecretFolder {
+    fn resolve<'a>(&'a self, secret: &'a SecretRef) -> BoxFuture<'a, Result<String, String>> {
+        async move {
+            let wanted = format!("secret {} version {}", secret.name, secret.version);
+            let folder = self.0.as_ref().ok_or_else(|| {
+                format!("{wanted} is needed, and this worker has no folder of secrets: set GANTRY_SECRETS")
+            })?;
+            let plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains('\\');
+            if !secret.name.split('/').all(plain) {
+                return Err(format!("{wanted} has a name that is no path"));
+            }
+            let path = folder.join(&secret.name).join(secret.version.to_string());
+            let text = tokio::fs::read_to_string(&path).await;
+            let text = text.map_err(|error| format!("{wanted} can't be read from {}: {error}", path.display()))?;
+            Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
+        }
+        .boxed()
+    }
+}
+
+/// The secrets of one run, longest first, each also as JSON writes it.
+#[derive(Debug, Clone, Default)]
+pub struct Secrets(Arc<[Box<str>]>);
+
+impl Secrets {
+    /// Collects the texts to hide; texts under [`SHORTEST_CONCEALED`] bytes are passed over.
+    pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
+        let mut all: Vec<Box<str>> = Vec::new();
+        for text in texts {
+            let escaped = Value::String(text.clone()).to_string();
+            let escaped = escaped[1..escaped.len() - 1].to_owned();
+            for form in [text, escaped] {
+                if form.len() >= SHORTEST_CONCEALED {
+                    all.push(form.into());
+                }
+            }
+        }
+        all.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
+        all.dedup();
+        Self(all.into())
+    }
+
+    /// A text without the secrets.
+    pub fn mask(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(&**secret, MASK))
+    }
+
+    /// A document without the secrets.
+    pub fn mask_value(&self, value: &Value) -> Value {
+        if self.0.is_empty() {
+            return value.clone();
+        }
+        let plain: Vec<&str> = self.0.iter().map(|secret| &**secret).collect();
+        conceal(value, &plain)
+    }
+
+    /// A mask for one stream of bytes.
+    pub fn stream(&self) -> StreamMask {
+        StreamMask { secrets: self.clone(), held: Vec::new() }
+    }
+}
+
+/// Masks a stream that comes in chunks.
+#[derive(Debug)]
+pub struct StreamMask {
+    secrets: Secrets,
+    held: Vec<u8>,
+}
+
+enum Here {
+    Secret(usize),
+    Maybe,
+    Plain,
+}
+
+impl StreamMask {
+    /// Takes the next chunk; gives what can be shown.
+    pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
+        if self.secrets.0.is_empty() {
+            return chunk.to_vec();
+        }
+        let mut bytes = std::mem::take(&mut self.held);
+        bytes.extend_from_slice(chunk);
+        let mut shown = Vec::with_capacity(bytes.len());
+        let mut at = 0;
+        while at < bytes.len() {
+            match self.look(&bytes[at..]) {
+                Here::Secret(length) => {
+                    shown.extend_from_slice(MASK.as_bytes());
+                    at += length;
+                }
+                Here::Maybe => {
+                    self.held = bytes.split_off(at);
+                    break;
+                }
+                Here::Plain => {
+                    shown.push(bytes[at]);
+                    at += 1;
+                }
+            }
+        }
+        shown
+    }
+
+    /// Ends the stream; gives what was kept back.
+    pub fn finish(&mut self) -> Vec<u8> {
+        let held = std::mem::take(&mut self.held);
+        match std::str::from_utf8(&held) {
+            Ok(text) => self.secrets.mask(text).into_bytes(),
+            Err(_) => held,
+        }
+    }
+
+    fn look(&self, rest: &[u8]) -> Here {
+        // A longer secret that may still come must not be given away by a shorter one that is already there.
+        let may_come = |secret: &str| secret.len() > rest.len() && secret.as_bytes().starts_with(rest);
+        if self.secrets.0.iter().any(|secret| may_come(secret)) {
+            return Here::Maybe;
+        }
+        self.secrets
+            .0
+            .iter()
+            .find(|secret| rest.starts_with(secret.as_bytes()))
+            .map_or(Here::Plain, |secret| Here::Secret(secret.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn through(secrets: &Secrets, chunks: &[&str]) -> String {
+        let mut mask = secrets.stream();
+        let mut out: Vec<u8> = Vec::new();
+        for chunk in chunks {
+            out.extend(mask.push(chunk.as_bytes()));
+        }
+        out.extend(mask.finish());
+        String::from_utf8(out).expect("ASCII in, ASCII out")
+    }
+
+    #[test]
+    fn a_secret_cut_in_two_is_still_hidden() {
+        let secrets = Secrets::new(["hunter22".to_owned()]);
+        for cut in 0.."a hunter22 b".len() {
+            let (left, right) = "a hunter22 b".split_at(cut);
+            assert_eq!(through(&secrets, &[left, right]), format!("a {MASK} b"));
+        }
+    }
+
+    #[test]
+    fn what_only_begins_like_a_secret_is_shown() {
+        let secrets = Secrets::new(["hunter22".to_owned()]);
+        assert_eq!(through(&secrets, &["hunt", "ing"]), "hunting");
+        assert_eq!(through(&secrets, &["a hunt"]), "a hunt");
+    }
+
+    #[test]
+    fn a_secret_within_a_secret_hides_as_a_whole() {
+        let secrets = Secrets::new(["abcd".to_owned(), "abcdefg".to_owned()]);
+        assert_eq!(through(&secrets, &["abcd", "efg."]), format!("{MASK}."));
+        assert_eq!(through(&secrets, &["abcdx"]), format!("{MASK}x"));
+    }
+
+    #[test]
+    fn results_lose_them_too_also_as_json_text() {
+        let secrets = Secrets::new(["p\"word".to_owned()]);
+        let value = json!({"k": ["x p\"word y"], "text": "{\"p\":\"p\\\"word\"}", "n": 3});
+        let masked = secrets.mask_value(&value);
+        assert_eq!(masked["k"][0], format!("x {MASK} y"));
+        assert_eq!(masked["text"], format!("{{\"p\":\"{MASK}\"}}"));
+        assert_eq!(masked["n"], 3);
+    }
+}
