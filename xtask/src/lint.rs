@@ -16,9 +16,7 @@ pub(crate) fn clippy(tree: &Tree) -> anyhow::Result<()> {
     let deny = ["--", "-D", "warnings"];
     let server = ["clippy", "--locked", "--workspace", "--exclude", "browser", "--all-targets"];
     Step::cargo(tree).args(server).args(deny).run()?;
-    Step::cargo(tree).args(["clippy", "--locked", "--package", "browser"]).args(deny).run()?;
-    let app = ["clippy", "--locked", "--package", "app", "--features", "hydrate"];
-    Step::cargo(tree).args(app).args(deny).run()
+    Step::cargo(tree).args(["clippy", "--locked", "--package", "browser"]).args(deny).run()
 }
 
 /// Both.
