@@ -7,7 +7,7 @@ use engine::ids::RunId;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::event::{CHANNEL_RUN, append_events, notify, run_event, step_event};
+use super::event::{CHANNEL_RUN, append_events, notify, run_events, step_event};
 use super::locks::{share_apply, try_claim};
 use crate::StoreError;
 
@@ -64,7 +64,7 @@ async fn claim_round(pool: &PgPool, limits: Limits) -> Result<Option<Vec<RunId>>
     let mut events = Vec::with_capacity(started.len() * 2);
     for row in &started {
         events.push(step_event(row.deployment, row.noderole, "transition"));
-        events.push(run_event(row.run, row.noderole, "queued", 0));
+        events.extend(run_events(row.run, row.noderole, row.deployment, "queued", 0));
     }
     append_events(&mut transaction, &events).await?;
     if let Some(last) = started.last() {

@@ -75,12 +75,18 @@ pub(super) fn step_event(deployment: Uuid, noderole: Uuid, state: &str) -> Event
     }
 }
 
-/// A run was queued, leased or ended; `state` is `queued`, `running`, or the outcome.
-pub(super) fn run_event(run: i64, noderole: Uuid, state: &str, log_bytes: i64) -> Event {
-    Event {
-        topic: format!("run:{run}"),
+/// A run was queued, leased or ended; `state` is `queued`, `running`, or the outcome. Told to whoever looks at the run, at its
+/// deployment, or at the list of runs.
+pub(super) fn run_events(run: i64, noderole: Uuid, deployment: Uuid, state: &str, log_bytes: i64) -> [Event; 3] {
+    [format!("run:{run}"), format!("deployment:{deployment}"), "runs".to_owned()].map(|topic| Event {
+        topic,
         subject: noderole.to_string(),
         kind: "run",
         body: json!({"run": run, "noderole": noderole, "state": state, "log_bytes": log_bytes}),
-    }
+    })
+}
+
+/// A node died or came back.
+pub(super) fn node_event(fqdn: &str) -> Event {
+    Event { topic: "nodes".to_owned(), subject: fqdn.to_owned(), kind: "node", body: json!({"fqdn": fqdn}) }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::event::{append_events, run_event};
+use super::event::{append_events, run_events};
 use super::worker::WorkerId;
 use crate::StoreError;
 
@@ -274,7 +274,8 @@ pub async fn record_input(pool: &PgPool, run: &RunFacts, worker: WorkerId, input
         .execute(&mut *transaction)
         .await?;
     if kept.rows_affected() == 1 {
-        append_events(&mut transaction, &[run_event(run.run.0, run.noderole.0, "running", 0)]).await?;
+        let events = run_events(run.run.0, run.noderole.0, run.deployment.0, "running", 0);
+        append_events(&mut transaction, &events).await?;
     }
     transaction.commit().await?;
     Ok(kept.rows_affected() == 1)

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, append_events, notify, run_event};
+use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, append_events, node_event, notify, run_events};
 use super::locks::{share_apply, take_apply};
 use super::worker::WorkerId;
 use super::world::{decide, write};
@@ -124,6 +124,7 @@ enum Ender {
 struct EndedRow {
     step_id: Uuid,
     noderole_id: Uuid,
+    deployment_id: Uuid,
     generation: i64,
     log_bytes: i64,
     cancelled_by: Option<String>,
@@ -176,7 +177,7 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
     if let RunEnd::Succeeded { result, wall } = end {
         keep_result(&mut transaction, step, &outcome, result, wall).await?;
     }
-    events.push(run_event(run.0, row.noderole_id, end.outcome(), row.log_bytes));
+    events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
     append_events(&mut transaction, &events).await?;
     notify(&mut transaction, CHANNEL_TODO, "").await?;
     transaction.commit().await?;
@@ -206,9 +207,9 @@ async fn end_row(
          UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), result = $6,
            outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'cancelled' ELSE $4 END,
            error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
-         FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id
+         FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id JOIN noderole n ON n.id = s.noderole_id
          WHERE r.id = open.id
-         RETURNING r.step_id, s.noderole_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
+         RETURNING r.step_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
     )
     .bind(run.0)
     .bind(worker)
@@ -463,17 +464,20 @@ pub async fn end_overdue_runs(pool: &PgPool) -> Result<Vec<RunId>, StoreError> {
 pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     take_apply(&mut transaction).await?;
-    let was: Option<(bool, bool)> = sqlx::query_as("SELECT alive, phantom FROM node WHERE id = $1 FOR UPDATE")
-        .bind(node.0)
-        .fetch_optional(&mut *transaction)
-        .await?;
-    match was {
+    let was: Option<(bool, bool, String)> =
+        sqlx::query_as("SELECT alive, phantom, fqdn FROM node WHERE id = $1 FOR UPDATE")
+            .bind(node.0)
+            .fetch_optional(&mut *transaction)
+            .await?;
+    let fqdn = match was {
         None => return Err(ChangeError::NoNode(node)),
-        Some((was, phantom)) if was == alive || phantom => return Ok(false),
-        Some(_) => {}
-    }
+        Some((was, phantom, _)) if was == alive || phantom => return Ok(false),
+        Some((_, _, fqdn)) => fqdn,
+    };
     if !alive {
-        end_queued_on(&mut transaction, node).await?;
+        for step in end_rows(&mut transaction, Which::QueuedOn(node)).await? {
+            apply_change(&mut transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
+        }
     }
     // Steps are locked by their transition before the node's trigger touches them, in the one order.
     let change = if alive { Change::NodeUp { node } } else { Change::NodeDown { node } };
@@ -486,38 +490,51 @@ pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<
     .bind(alive)
     .execute(&mut *transaction)
     .await?;
-    end_outdated(&mut transaction, &outcome).await?;
+    end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
+    append_events(&mut transaction, &[node_event(&fqdn)]).await?;
     transaction.commit().await?;
     settle(pool, outcome.more).await?;
     Ok(true)
 }
 
-async fn end_queued_on(transaction: &mut PgConnection, node: NodeId) -> Result<(), ChangeError> {
-    let queued: Vec<(Uuid,)> = sqlx::query_as(
-        "UPDATE run SET state = 'ended', outcome = 'unstarted', ended_at = now(), error = 'its node died'
-         WHERE node_id = $1 AND state = 'queued' RETURNING step_id",
-    )
-    .bind(node.0)
-    .fetch_all(&mut *transaction)
-    .await?;
-    for (step,) in queued {
-        let step = StepId(step);
-        apply_change(transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
-    }
-    Ok(())
+/// Which open runs end because a node died.
+#[derive(Debug, Clone, Copy)]
+enum Which<'a> {
+    /// Nobody has them yet.
+    QueuedOn(NodeId),
+    /// Their steps count them no more.
+    OfSteps(&'a [StepId]),
 }
 
-async fn end_outdated(transaction: &mut PgConnection, outcome: &Outcome) -> Result<(), StoreError> {
-    let steps: Vec<Uuid> = outcome.outdated.iter().map(|step| step.0).collect();
-    let ended: Vec<(i64, Uuid, i64)> = sqlx::query_as(
-        "UPDATE run r SET state = 'ended', outcome = 'lost', ended_at = now(), error = 'its node died'
-         FROM step s WHERE s.id = r.step_id AND r.step_id = ANY($1) AND r.ended_at IS NULL
-         RETURNING r.id, s.noderole_id, r.log_bytes",
+#[derive(sqlx::FromRow)]
+struct DeadRow {
+    id: i64,
+    step_id: Uuid,
+    noderole_id: Uuid,
+    deployment_id: Uuid,
+    log_bytes: i64,
+}
+
+/// Ends runs without a word of their workers; gives their steps.
+async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Vec<StepId>, StoreError> {
+    let (outcome, node, steps) = match which {
+        Which::QueuedOn(node) => ("unstarted", Some(node.0), Vec::new()),
+        Which::OfSteps(steps) => ("lost", None, steps.iter().map(|step| step.0).collect()),
+    };
+    let rows: Vec<DeadRow> = sqlx::query_as(
+        "UPDATE run r SET state = 'ended', outcome = $1, ended_at = now(), error = 'its node died'
+         FROM step s JOIN noderole n ON n.id = s.noderole_id
+         WHERE s.id = r.step_id AND r.ended_at IS NULL
+           AND (r.step_id = ANY($3) OR (r.node_id = $2 AND r.state = 'queued'))
+         RETURNING r.id, r.step_id, s.noderole_id, n.deployment_id, r.log_bytes",
     )
+    .bind(outcome)
+    .bind(node)
     .bind(steps)
     .fetch_all(&mut *transaction)
     .await?;
-    let events: Vec<_> =
-        ended.into_iter().map(|(run, noderole, log_bytes)| run_event(run, noderole, "lost", log_bytes)).collect();
-    append_events(transaction, &events).await
+    let told = |row: &DeadRow| run_events(row.id, row.noderole_id, row.deployment_id, outcome, row.log_bytes);
+    let events: Vec<_> = rows.iter().flat_map(told).collect();
+    append_events(transaction, &events).await?;
+    Ok(rows.into_iter().map(|row| StepId(row.step_id)).collect())
 }
