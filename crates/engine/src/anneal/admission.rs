@@ -18,16 +18,18 @@
 //! A node is *down* for a budget when one of its steps in that budget is running, in ERROR, has failed, or has its node dead: one
 //! node counts once, however many of its steps are at it.
 //!
-//! **Order**: priority (higher first), ready since, rank, id. *Ready since* goes before *rank* so that a deep step that became
-//! ready an hour ago is not overtaken for ever by shallow ones that keep coming; steps of one commit are ready in one instant, and
-//! then rank decides.
+//! **Order**: priority (higher first), then the deployment with the fewest runs open (those taken before included), then ready since,
+//! rank, id. So deployments take turns, and a large one can't starve a small one. *Ready since* goes before *rank* so that a deep
+//! step that became ready an hour ago is not overtaken for ever by shallow ones that keep coming; steps of one commit are ready in
+//! one instant, and then rank decides.
 //!
-//! [`admit`] takes steps in that order, each if it fits beside those taken before: the greedy, maximal answer. A statement that
-//! cuts by lane before it cuts by node may take others in one round. What it must share with this function is: every step that it
-//! takes is admissible beside the ones it took before ([`Taken::take`]), and when it takes none, [`admit`] takes none.
+//! [`admit`] takes steps in that order, each if it fits beside those taken before: the greedy, maximal answer of one round. A
+//! statement that cuts by lane before it cuts by node may take others in one round. What it must share with this function is: every
+//! step that it takes is admissible beside the ones it took before ([`Taken::take`]), and when it takes none, [`admit`] takes none.
 //!
 //! What the view does not mention is not admitted: a missing rule means no.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -352,18 +354,37 @@ impl fmt::Display for Reason {
 /// The steps that one claim takes, in order.
 pub fn admit(view: &AdmissionView, limits: Limits) -> Vec<StepId> {
     let mut taken = Taken::new(view, limits);
-    let mut candidates: Vec<_> = view.steps.iter().filter(|(_, step)| step.state == StepState::Todo).collect();
-    candidates.sort_by_key(|(id, step)| (std::cmp::Reverse(step.priority), step.ready_since, step.rank, **id));
+    let mut queues = queues(view);
     let mut picks = Vec::new();
-    for (id, _) in candidates {
-        if picks.len() >= limits.batch as usize || taken.is_full() {
-            break;
+    while picks.len() < limits.batch as usize && !taken.is_full() {
+        // What is taken only ever takes room, so a step that does not fit now fits nowhere in this claim.
+        for queue in queues.values_mut() {
+            while queue.first().is_some_and(|(.., id)| !taken.reasons(*id).is_empty()) {
+                queue.pop_first();
+            }
         }
-        if taken.take(*id).is_ok() {
-            picks.push(*id);
+        let turn = |(deployment, queue): (&DeploymentId, &BTreeSet<Place>)| {
+            let (priority, since, rank, id) = *queue.first()?;
+            Some((priority, taken.runs_of(*deployment), since, rank, id))
+        };
+        let Some((.., next)) = queues.iter().filter_map(turn).min() else { break };
+        if taken.take(next).is_ok() {
+            picks.push(next);
         }
     }
     picks
+}
+
+/// Where a step stands among those of its deployment.
+type Place = (Reverse<i32>, Moment, u32, StepId);
+
+fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<Place>> {
+    let mut queues: BTreeMap<_, BTreeSet<Place>> = BTreeMap::new();
+    for (id, step) in view.steps.iter().filter(|(_, step)| step.state == StepState::Todo) {
+        let place = (Reverse(step.priority), step.ready_since, step.rank, *id);
+        queues.entry(step.lane.deployment).or_default().insert(place);
+    }
+    queues
 }
 
 /// Every rule that keeps a step from starting now; none when a claim would take it as the first.
@@ -379,6 +400,7 @@ pub struct Taken<'v> {
     steps: BTreeSet<StepId>,
     running: u32,
     lanes: BTreeMap<&'v LaneKey, u32>,
+    deployments: BTreeMap<DeploymentId, u32>,
     /// Lanes in which something ran when the claim began.
     busy: BTreeSet<&'v LaneKey>,
     exclusive: BTreeMap<NodeId, StepId>,
@@ -395,6 +417,7 @@ impl<'v> Taken<'v> {
             steps: BTreeSet::new(),
             running: 0,
             lanes: BTreeMap::new(),
+            deployments: BTreeMap::new(),
             busy: view.open.iter().map(|run| &run.lane).collect(),
             exclusive: BTreeMap::new(),
             frozen: BTreeMap::new(),
@@ -417,6 +440,7 @@ impl<'v> Taken<'v> {
     fn occupy(&mut self, step: StepId, node: NodeId, lane: &'v LaneKey, exclusive: bool) {
         self.running += 1;
         *self.lanes.entry(lane).or_default() += 1;
+        *self.deployments.entry(lane.deployment).or_default() += 1;
         if exclusive {
             self.exclusive.insert(node, step);
         }
@@ -431,6 +455,11 @@ impl<'v> Taken<'v> {
         for budget in &step.budgets {
             self.down.entry(*budget).or_default().insert(step.node);
         }
+    }
+
+    /// Runs of a deployment, those taken included.
+    fn runs_of(&self, deployment: DeploymentId) -> u32 {
+        self.deployments.get(&deployment).copied().unwrap_or(0)
     }
 
     /// Whether no further step can be taken, whichever it is.

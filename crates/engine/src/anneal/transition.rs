@@ -81,7 +81,8 @@ impl Event {
 pub struct Committed {
     /// The step: new (with [`super::Progress::new`]) or changed.
     pub step: StepId,
-    /// The target and the reason, when it is to run again. A new step needs none.
+    /// The target and the reason, when it is to run again. The step's generation may have been raised to that target already,
+    /// with the rest of its intent. A new step needs none.
     pub rerun: Option<(TargetNo, Why)>,
     /// All its parents now, when it is new, when its edges or its join changed, or when an order-only parent's skipping changed.
     pub parents: Option<Vec<(StepId, EdgeKind)>>,
@@ -513,6 +514,8 @@ impl<'c> Work<'c> {
         let Some(step) = self.see(id) else { return Ok(()) };
         let state = step.progress.state;
         let rests = step.rests();
+        let present = step.progress.generation;
+        let unasked = step.destructive && state == StepState::Error;
         let fits = match event {
             Event::Started => state == StepState::Todo,
             Event::Retry { .. } => state == StepState::Error,
@@ -535,6 +538,9 @@ impl<'c> Work<'c> {
             // ERROR, not TODO: whoever stops a run wants it stopped, and TODO would start the next one at once.
             Event::Cancelled { by } => self.fail(id, &format!("cancelled by {by}")),
             Event::Retry { why } => self.retry(id, *why),
+            Event::Rerun { generation, .. } if unasked && *generation == present => {
+                Err(Refused::Unasked { step: id }.into())
+            }
             Event::Rerun { generation, why } => self.rerun(id, *generation, *why),
         }
     }
@@ -621,9 +627,6 @@ impl<'c> Work<'c> {
         }
         if generation == present && step.is_done_for_good() {
             return Err(Refused::DoneForGood { step: id, generation }.into());
-        }
-        if generation == present && step.destructive && step.progress.state == StepState::Error {
-            return Err(Refused::Unasked { step: id }.into());
         }
         let instant = step.is_instant();
         let progress = &mut step.progress;

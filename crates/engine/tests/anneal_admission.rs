@@ -1,0 +1,371 @@
+//! Admission: each rule holds back what it should and nothing else, and says so; order and fairness.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't set up its view fails")]
+
+use std::collections::BTreeSet;
+
+use engine::anneal::{
+    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Limits, Moment, NodeView, OpenRun, Reason,
+    StepState, StepView, Taken, admit, why_not,
+};
+use engine::catalog::{LaneMode, Needs, OnError};
+use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const LIMITS: Limits = Limits { running: 10, batch: 10 };
+
+fn step_id(n: u128) -> StepId {
+    StepId(Uuid::from_u128(n))
+}
+
+fn node_id(n: u128) -> NodeId {
+    NodeId(Uuid::from_u128(100 + n))
+}
+
+fn deployment_id(n: u128) -> DeploymentId {
+    DeploymentId(Uuid::from_u128(200 + n))
+}
+
+fn lane(deployment: u128, name: &str) -> LaneKey {
+    LaneKey { deployment: deployment_id(deployment), name: LaneName::parse(name).unwrap() }
+}
+
+fn step(n: u128, node: u128) -> (StepId, StepView) {
+    let view = StepView {
+        node: node_id(node),
+        lane: lane(1, "app"),
+        jig: JigName::parse("script").unwrap(),
+        state: StepState::Todo,
+        pending: 0,
+        priority: 0,
+        ready_since: Moment(0),
+        rank: 0,
+        not_before: Moment(0),
+        failures: 0,
+        needs: Needs::Alive,
+        exclusive: true,
+        on_error: OnError::Descendants,
+        budgets: BTreeSet::new(),
+        rests: false,
+    };
+    (step_id(n), view)
+}
+
+/// Deployments system (0), web (1) and db (2) below it, five healthy nodes, and these steps.
+fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
+    let deployment = |n: u128, name: &str, parent: Option<u128>| {
+        let name = DeploymentName::parse(name).unwrap();
+        (deployment_id(n), DeploymentView { name, parent: parent.map(deployment_id), held_by: None })
+    };
+    let node = |n: u128| {
+        let view = NodeView { name: format!("n{n}"), phantom: false, alive: true, available: true, confirmed: true };
+        (node_id(n), view)
+    };
+    let free = LaneView { max_running: None, mode: LaneMode::Rolling };
+    AdmissionView {
+        now: Moment(1_000_000_000),
+        enabled: true,
+        capacity: 100,
+        deployments: [deployment(0, "system", None), deployment(1, "web", Some(0)), deployment(2, "db", Some(0))]
+            .into(),
+        lanes: [(lane(1, "app"), free), (lane(2, "app"), free)].into(),
+        budgets: [(BudgetId(1), BudgetView { name: "quorum".into(), max_down: 1 })].into(),
+        nodes: (1..=5).map(node).collect(),
+        jigs: [(JigName::parse("script").unwrap(), true)].into(),
+        steps: steps.into_iter().collect(),
+        open: Vec::new(),
+    }
+}
+
+fn open(n: u128, node: u128) -> OpenRun {
+    OpenRun { step: step_id(n), node: node_id(node), lane: lane(1, "app"), exclusive: true }
+}
+
+fn told(view: &AdmissionView, n: u128) -> Vec<String> {
+    why_not(view, LIMITS, step_id(n)).iter().map(ToString::to_string).collect()
+}
+
+type Spoil = fn(&mut AdmissionView);
+
+fn the_step(view: &mut AdmissionView) -> &mut StepView {
+    view.steps.get_mut(&step_id(1)).unwrap()
+}
+
+fn the_node(view: &mut AdmissionView) -> &mut NodeView {
+    view.nodes.get_mut(&node_id(1)).unwrap()
+}
+
+fn other(view: &mut AdmissionView, change: fn(&mut StepView)) {
+    let (id, mut other) = step(2, 1);
+    change(&mut other);
+    view.steps.insert(id, other);
+}
+
+/// Every rule by itself: admitted without it, held back with it, by exactly these words.
+#[test]
+fn every_rule_holds_and_is_told() {
+    let rules: [(Spoil, &str); 21] = [
+        (|v| v.enabled = false, "execution is paused: resume it to go on"),
+        (|v| v.capacity = 0, "no worker is there (0 runs open, 10 allowed): start one with `gantry worker`"),
+        (
+            |v| {
+                v.capacity = 1;
+                v.open.push(open(9, 5));
+            },
+            "waits for room: 1 runs are open, 10 are allowed and workers can carry 1",
+        ),
+        (
+            |v| {
+                the_step(v).state = StepState::Blocked;
+                the_step(v).pending = 2;
+            },
+            "waits for 2 parents",
+        ),
+        (|v| the_step(v).state = StepState::Transition, "an attempt at it is open"),
+        (|v| the_step(v).state = StepState::Error, "it failed: look at its last run, then retry it"),
+        (|v| the_step(v).state = StepState::Active, "it is ACTIVE: there is nothing to start"),
+        (|v| the_step(v).rests = true, "it needs no run and becomes active by itself"),
+        (
+            |v| {
+                the_step(v).failures = 3;
+                the_step(v).not_before = Moment(1_004_000_001);
+            },
+            "failed 3 times; tried again in 5 s, or at once by a retry",
+        ),
+        (|v| v.jigs.values_mut().for_each(|active| *active = false), "jig script is not active: activate it"),
+        (
+            |v| v.deployments.get_mut(&deployment_id(0)).unwrap().held_by = Some("ada".into()),
+            "deployment system is held by ada",
+        ),
+        (|v| the_node(v).available = false, "node n1 is out of service: make it available"),
+        (|v| the_node(v).alive = false, "node n1 does not answer"),
+        (|v| the_step(v).needs = Needs::Dead, "node n1 answers, and this is done for a dead node only"),
+        (|v| the_node(v).confirmed = false, "node n1 has not joined yet: a worker must reach it first"),
+        (
+            |v| {
+                other(v, |other| {
+                    other.state = StepState::Error;
+                    other.on_error = OnError::Node;
+                });
+            },
+            "node n1 is frozen by the error of step 00000000-0000-0000-0000-000000000002: retry or change that",
+        ),
+        (|v| v.open.push(open(9, 1)), "waits for node n1: step 00000000-0000-0000-0000-000000000009 runs there"),
+        (
+            |v| {
+                v.lanes.get_mut(&lane(1, "app")).unwrap().max_running = Some(2);
+                v.open.extend([open(8, 4), open(9, 5)]);
+            },
+            "waits for a slot of lane web/app: 2 of 2 taken",
+        ),
+        (
+            |v| {
+                v.lanes.insert(lane(1, "app"), LaneView { max_running: Some(2), mode: LaneMode::Chunk });
+                v.open.push(open(9, 5));
+            },
+            "waits for the present chunk of lane web/app: 1 still running",
+        ),
+        (
+            |v| {
+                the_step(v).budgets.insert(BudgetId(1));
+                other(v, |other| {
+                    other.budgets.insert(BudgetId(1));
+                    other.node = node_id(2);
+                    other.failures = 1;
+                });
+            },
+            "waits for budget quorum: 1 of 1 nodes are down already",
+        ),
+        (|v| v.lanes.clear(), "lane web/app is not known, so nothing says that it may start: run `gantry verify`"),
+    ];
+    assert_eq!(admit(&view([step(1, 1)]), LIMITS), [step_id(1)]);
+    for (spoil, words) in rules {
+        let mut view = view([step(1, 1)]);
+        spoil(&mut view);
+        assert_eq!(told(&view, 1), [words]);
+        assert!(!admit(&view, LIMITS).contains(&step_id(1)), "{words}");
+    }
+}
+
+#[test]
+fn what_a_rule_does_not_mean() {
+    let mut phantom = view([step(1, 1)]);
+    *the_node(&mut phantom) =
+        NodeView { name: "web".into(), phantom: true, alive: true, available: true, confirmed: false };
+    assert_eq!(told(&phantom, 1), [""; 0], "a phantom need not join");
+
+    let mut dead = view([step(1, 1)]);
+    the_node(&mut dead).alive = false;
+    the_node(&mut dead).confirmed = false;
+    for (needs, may) in [(Needs::Alive, false), (Needs::Any, true), (Needs::Dead, true)] {
+        the_step(&mut dead).needs = needs;
+        assert_eq!(why_not(&dead, LIMITS, step_id(1)).is_empty(), may, "{needs:?}");
+    }
+
+    let mut shared = view([step(1, 1)]);
+    the_step(&mut shared).exclusive = false;
+    shared.open.push(open(9, 1));
+    assert_eq!(told(&shared, 1), [""; 0], "only exclusive steps shut each other out");
+
+    // The node is down for the budget already, by another of its steps: it does not go down twice.
+    let mut budget = view([step(1, 1)]);
+    the_step(&mut budget).budgets.insert(BudgetId(1));
+    other(&mut budget, |other| {
+        other.budgets.insert(BudgetId(1));
+        other.state = StepState::Error;
+    });
+    assert_eq!(told(&budget, 1), [""; 0]);
+
+    // Its own error does not freeze it when it is retried, and another's without that policy freezes nothing.
+    let mut error = view([step(1, 1)]);
+    other(&mut error, |other| other.state = StepState::Error);
+    assert_eq!(told(&error, 1), [""; 0]);
+    assert_eq!(
+        told(&error, 7),
+        [
+            "step 00000000-0000-0000-0000-000000000007 is not known, so nothing says that it may start: run `gantry verify`"
+        ]
+    );
+}
+
+#[test]
+fn the_order_is_priority_then_turn_then_ready_since_then_rank_then_id() {
+    let mut steps: Vec<_> = (1..=5).map(|n| step(n, n)).collect();
+    steps[4].1.priority = 1;
+    steps[3].1.ready_since = Moment(-1);
+    steps[3].1.rank = 9;
+    steps[0].1.rank = 1;
+    let picks = admit(&view(steps), LIMITS);
+    assert_eq!(picks, [5, 4, 2, 3, 1].map(step_id));
+}
+
+#[test]
+fn deployments_take_turns() {
+    let mut steps: Vec<_> = (1..=5).map(|n| step(n, n)).collect();
+    for (_, step) in &mut steps[3..] {
+        step.lane = lane(2, "app");
+        step.ready_since = Moment(5);
+    }
+    let mut view = view(steps);
+    assert_eq!(admit(&view, Limits { running: 10, batch: 4 }), [1, 4, 2, 5].map(step_id));
+    // What runs already counts.
+    view.open.extend([8, 9].map(|n| OpenRun { exclusive: false, ..open(n, 1) }));
+    assert_eq!(admit(&view, Limits { running: 10, batch: 4 }), [4, 5, 1, 2].map(step_id));
+}
+
+#[test]
+fn a_chunk_fills_at_once_and_then_waits() {
+    let mut view = view((1..=5).map(|n| step(n, n)));
+    view.lanes.insert(lane(1, "app"), LaneView { max_running: Some(3), mode: LaneMode::Chunk });
+    assert_eq!(admit(&view, LIMITS), [1, 2, 3].map(step_id));
+    view.open.push(open(1, 1));
+    view.steps.remove(&step_id(1));
+    assert_eq!(admit(&view, LIMITS), []);
+}
+
+fn any_view() -> impl Strategy<Value = AdmissionView> {
+    let any_step = (
+        (1..=5u128, 1..=2u128, any::<bool>(), proptest::bool::weighted(0.8), proptest::bool::weighted(0.1)),
+        (0..2i32, 0..3i64, 0..3u32, 0..2u32, proptest::collection::btree_set((1..=2i64).prop_map(BudgetId), 0..=2)),
+        prop_oneof![6 => Just(StepState::Todo), 1 => Just(StepState::Transition), 1 => Just(StepState::Error)],
+        prop_oneof![8 => Just(Needs::Alive), 1 => Just(Needs::Any), 1 => Just(Needs::Dead)],
+    );
+    let steps = proptest::collection::vec(any_step, 1..14);
+    let nodes = proptest::collection::vec((proptest::bool::weighted(0.85), proptest::bool::weighted(0.95)), 5);
+    let lanes = proptest::collection::vec((proptest::option::of(1..4u32), any::<bool>()), 4);
+    (steps, nodes, lanes, 1..3u32, 1..8u32).prop_map(|(steps, nodes, lanes, max_down, capacity)| {
+        let mut view = view([]);
+        view.capacity = capacity;
+        for ((alive, available), node) in nodes.into_iter().zip(view.nodes.values_mut()) {
+            (node.alive, node.available) = (alive, available);
+        }
+        for (n, (max_running, chunk)) in lanes.into_iter().enumerate() {
+            let mode = if chunk { LaneMode::Chunk } else { LaneMode::Rolling };
+            view.lanes.insert(lane(1 + n as u128 % 2, ["app", "other"][n / 2]), LaneView { max_running, mode });
+        }
+        for budget in [1, 2] {
+            view.budgets.insert(BudgetId(budget), BudgetView { name: format!("b{budget}"), max_down });
+        }
+        for (
+            n,
+            ((node, deployment, app, exclusive, freezes), (priority, since, rank, failures, budgets), state, needs),
+        ) in steps.into_iter().enumerate()
+        {
+            let (id, mut step) = step(n as u128 + 1, node);
+            step.lane = lane(deployment, if app { "app" } else { "other" });
+            (step.exclusive, step.priority, step.ready_since, step.rank) = (exclusive, priority, Moment(since), rank);
+            (step.failures, step.budgets, step.state, step.needs) = (failures, budgets, state, needs);
+            step.on_error = if freezes { OnError::Node } else { OnError::Descendants };
+            if state == StepState::Transition {
+                view.open.push(OpenRun { step: id, node: step.node, lane: step.lane.clone(), exclusive });
+            }
+            view.steps.insert(id, step);
+        }
+        view
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The limits, counted by hand over what is open and what is picked; and nothing admissible is left.
+    #[test]
+    fn picks_keep_every_limit_and_leave_nothing(view in any_view(), running in 1..8u32) {
+        let limits = Limits { running, batch: 100 };
+        let picks = admit(&view, limits);
+        let mut taken = Taken::new(&view, limits);
+        for pick in &picks {
+            prop_assert_eq!(taken.take(*pick), Ok(()));
+        }
+        for (id, _) in view.steps.iter().filter(|(id, s)| s.state == StepState::Todo && !picks.contains(id)) {
+            prop_assert!(!taken.reasons(*id).is_empty(), "{} was left, and may start", id);
+        }
+
+        let runs = |(id, step): &(&StepId, &StepView)| step.state == StepState::Transition || picks.contains(id);
+        let after: Vec<(&StepId, &StepView)> = view.steps.iter().filter(runs).collect();
+        if !picks.is_empty() {
+            prop_assert!(after.len() <= running.min(view.capacity) as usize);
+        }
+        for pick in &picks {
+            let step = &view.steps[pick];
+            let on_node = after.iter().filter(|(_, s)| s.node == step.node && s.exclusive).count();
+            prop_assert!(!step.exclusive || on_node == 1);
+            let node = &view.nodes[&step.node];
+            prop_assert!(node.available);
+            let fits = match step.needs {
+                Needs::Alive => node.alive,
+                Needs::Any => true,
+                Needs::Dead => !node.alive,
+            };
+            prop_assert!(fits);
+            let freezes = |s: &StepView| s.state == StepState::Error && s.on_error == OnError::Node;
+            prop_assert!(!view.steps.values().any(|s| s.node == step.node && freezes(s)));
+            let lane = &view.lanes[&step.lane];
+            let in_lane = after.iter().filter(|(_, s)| s.lane == step.lane).count();
+            prop_assert!(lane.max_running.is_none_or(|max| in_lane <= max as usize));
+            prop_assert!(lane.mode == LaneMode::Rolling || !view.open.iter().any(|run| run.lane == step.lane));
+            for budget in &step.budgets {
+                let in_budget = || view.steps.iter().filter(|(_, s)| s.budgets.contains(budget));
+                let unwell = |s: &StepView| s.state != StepState::Todo || s.failures > 0 || !view.nodes[&s.node].alive;
+                let before: BTreeSet<NodeId> = in_budget().filter(|(_, s)| unwell(s)).map(|(_, s)| s.node).collect();
+                let mut now = before.clone();
+                now.extend(in_budget().filter(|(id, _)| picks.contains(id)).map(|(_, s)| s.node));
+                prop_assert!(before.contains(&step.node) || now.len() <= view.budgets[budget].max_down as usize);
+            }
+        }
+        // A higher priority is passed over only for a reason that stood before anything of lower priority was taken.
+        let mut taken = Taken::new(&view, limits);
+        for pick in &picks {
+            for (id, step) in view.steps.iter().filter(|(id, _)| !picks.contains(id)) {
+                prop_assert!(step.priority <= view.steps[pick].priority || !taken.reasons(*id).is_empty());
+            }
+            prop_assert_eq!(taken.take(*pick), Ok(()));
+        }
+        if picks.is_empty() {
+            for id in view.steps.keys() {
+                prop_assert_ne!(why_not(&view, limits, *id), Vec::<Reason>::new());
+            }
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! Each event against each state: the tables that the annealer's theory draws.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't set up its steps fails")]
+
+use std::time::Duration;
+
+use engine::anneal::{
+    Broken, Cause, Change, Child, Committed, Event, LOSSES, Outcome, Progress, Refused, Step, StepState, Stop, Why,
+    World, apply,
+};
+use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
+use engine::cluster::EdgeKind::{self, Hard, OrderOnly};
+use engine::ids::{NodeId, StepId, TargetNo};
+use uuid::Uuid;
+
+use StepState::{Active, Blocked, Error, Todo, Transition};
+
+const NODE: NodeId = NodeId(Uuid::from_u128(1));
+const NOW: TargetNo = TargetNo(7);
+
+fn id(n: u128) -> StepId {
+    StepId(Uuid::from_u128(n))
+}
+
+/// A step as it is found in a state, at generation 7: ACTIVE ones have applied it, BLOCKED ones miss one parent.
+fn step(n: u128, state: StepState) -> Step {
+    Step {
+        id: id(n),
+        node: NODE,
+        rank: n as u32,
+        join: Join::default(),
+        destructive: false,
+        instant: false,
+        skipped: false,
+        needs: Needs::Alive,
+        retries: 0,
+        backoff: 10,
+        progress: Progress {
+            state,
+            pending: u32::from(state == Blocked),
+            applied: (state == Active).then_some(NOW),
+            ..Progress::new(NOW, true)
+        },
+    }
+}
+
+/// A world of these steps and edges (parent, child, kind), all on one node.
+fn world(steps: Vec<Step>, edges: &[(u128, u128, EdgeKind)]) -> World {
+    let mut world = World::default();
+    world.on_node.insert(NODE, steps.iter().map(|step| step.id).collect());
+    for step in steps {
+        let children = edges.iter().filter(|(parent, ..)| id(*parent) == step.id);
+        let children = children.map(|(_, child, kind)| Child { step: id(*child), kind: *kind }).collect();
+        world.add(step, children);
+    }
+    world
+}
+
+fn apply_to(world: &mut World, n: u128, event: Event) -> Result<Outcome, Refused> {
+    match apply(world, &Change::Step { step: id(n), event }) {
+        Ok(outcome) => {
+            world.take(&outcome);
+            Ok(outcome)
+        }
+        Err(Stop::Refused(refused)) => Err(refused),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// One step alone, and what the event makes of it.
+fn alone(step: Step, event: Event) -> Result<Step, Refused> {
+    let id = step.id;
+    let mut world = world(vec![step], &[]);
+    apply_to(&mut world, 1, event).map(|_| world.steps.remove(&id).unwrap())
+}
+
+fn states(world: &World) -> Vec<(StepState, u32)> {
+    world.steps.values().map(|step| (step.progress.state, step.progress.pending)).collect()
+}
+
+fn failed(retry: bool) -> Event {
+    Event::Failed { generation: NOW, reason: "exit 1".into(), retry }
+}
+
+/// What an event makes of a plain step in each state; None: refused.
+#[test]
+fn every_event_in_every_state() {
+    let rerun = |n| Event::Rerun { generation: TargetNo(n), why: Why::Slice };
+    let table: [(Event, [Option<StepState>; 5]); 11] = [
+        // from:              BLOCKED         TODO              TRANSITION        ACTIVE         ERROR
+        (Event::Started, [None, Some(Transition), None, None, None]),
+        (Event::Succeeded { generation: NOW }, [None, None, Some(Active), None, None]),
+        (Event::Succeeded { generation: TargetNo(6) }, [None, None, Some(Todo), None, None]),
+        (failed(false), [None, None, Some(Error), None, None]),
+        (Event::Lost { generation: NOW }, [None, None, Some(Todo), None, None]),
+        (Event::NeverStarted, [None, None, Some(Todo), None, None]),
+        (Event::Cancelled { by: "ada".into() }, [None, None, Some(Error), None, None]),
+        (Event::Retry { why: Why::Retry }, [None, None, None, None, Some(Todo)]),
+        (rerun(7), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
+        (rerun(8), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
+        (rerun(6), [None, None, None, None, None]),
+    ];
+    for (event, row) in table {
+        for (state, expected) in StepState::ALL.into_iter().zip(row) {
+            let found = alone(step(1, state), event.clone());
+            assert_eq!(found.as_ref().ok().map(|step| step.progress.state), expected, "{state} {event:?}");
+            if let Err(Refused::State { .. }) = found {
+                let told = found.unwrap_err().to_string();
+                assert!(told.contains(&state.to_string()) && told.contains(": "), "{told}");
+            }
+        }
+    }
+}
+
+/// With a parent missing, every way back leads to BLOCKED; success is success.
+#[test]
+fn with_a_parent_missing() {
+    let missing = |state| {
+        let mut step = step(1, state);
+        step.progress.pending = 2;
+        step.retries = 9;
+        step
+    };
+    let after = |state, event| alone(missing(state), event).unwrap().progress;
+    assert_eq!(after(Transition, Event::NeverStarted).state, Blocked);
+    assert_eq!(after(Transition, failed(true)).state, Blocked);
+    assert_eq!(after(Transition, Event::Lost { generation: NOW }).state, Blocked);
+    assert_eq!(after(Transition, Event::Succeeded { generation: TargetNo(6) }).state, Blocked);
+    assert_eq!(after(Transition, Event::Succeeded { generation: NOW }).state, Active);
+    assert_eq!(after(Error, Event::Retry { why: Why::Retry }).state, Blocked);
+    assert_eq!(after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).state, Blocked);
+    assert_eq!(after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).pending, 2);
+}
+
+#[test]
+fn success_is_applied_at_its_own_generation_only() {
+    let mut running = step(1, Transition);
+    running.progress.failures = 2;
+    running.progress.error = Some("exit 1".into());
+    running.progress.cause = Some(Cause::new(Why::Drift));
+    let done = alone(running.clone(), Event::Succeeded { generation: NOW }).unwrap().progress;
+    assert_eq!((done.applied, done.failures, done.error, done.cause), (Some(NOW), 0, None, None));
+
+    // A commit over the running step: it runs on, and what it brings is not applied.
+    let mut world = world(vec![running], &[]);
+    apply_to(&mut world, 1, Event::Rerun { generation: TargetNo(8), why: Why::Changed }).unwrap();
+    assert_eq!(world.steps[&id(1)].progress.state, Transition);
+    assert_eq!(world.steps[&id(1)].progress.failures, 0);
+    apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
+    let after = &world.steps[&id(1)].progress;
+    assert_eq!((after.state, after.applied, after.generation), (Todo, None, TargetNo(8)));
+    assert_eq!(after.cause, Some(Cause::new(Why::Changed)));
+}
+
+#[test]
+fn a_cause_that_comes_during_a_run_is_answered_by_the_next() {
+    let mut world = world(vec![step(1, Transition), step(2, Blocked)], &[(1, 2, Hard)]);
+    apply_to(&mut world, 1, Event::Rerun { generation: NOW, why: Why::Data }).unwrap();
+    assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause { why: Why::Data, again: true }));
+    apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
+    let after = &world.steps[&id(1)].progress;
+    assert_eq!((after.state, after.applied, after.cause), (Todo, Some(NOW), Some(Cause::new(Why::Data))));
+    assert_eq!(states(&world)[1], (Blocked, 1));
+    apply_to(&mut world, 1, Event::Started).unwrap();
+    apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
+    assert_eq!(states(&world), [(Active, 0), (Todo, 0)]);
+}
+
+#[test]
+fn failures_are_retried_up_to_the_limit_and_later_each_time() {
+    let mut one = step(1, Transition);
+    one.retries = 2;
+    let mut world = world(vec![one], &[]);
+    for (failures, wait) in [(1, 10), (2, 20)] {
+        let outcome = apply_to(&mut world, 1, failed(true)).unwrap();
+        assert_eq!(outcome.deltas[0].not_before, Some(Duration::from_secs(wait)));
+        let now = &world.steps[&id(1)].progress;
+        assert_eq!((now.state, now.failures, now.error.as_deref()), (Todo, failures, Some("exit 1")));
+        apply_to(&mut world, 1, Event::Started).unwrap();
+    }
+    apply_to(&mut world, 1, failed(true)).unwrap();
+    let now = &world.steps[&id(1)].progress;
+    assert_eq!((now.state, now.failures), (Error, 3));
+    let outcome = apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
+    assert_eq!(outcome.deltas[0].not_before, Some(Duration::ZERO), "a person does not wait for a backoff");
+    let now = &world.steps[&id(1)].progress;
+    assert_eq!((now.state, now.failures, now.error.as_deref()), (Todo, 0, None));
+}
+
+#[test]
+fn a_lost_worker_is_made_good_but_not_for_ever() {
+    let mut world = world(vec![step(1, Transition)], &[]);
+    for losses in 1..=LOSSES {
+        apply_to(&mut world, 1, Event::Lost { generation: NOW }).unwrap();
+        let now = &world.steps[&id(1)].progress;
+        assert_eq!((now.state, now.failures), (Todo, losses));
+        apply_to(&mut world, 1, Event::Started).unwrap();
+    }
+    apply_to(&mut world, 1, Event::Lost { generation: NOW }).unwrap();
+    assert_eq!(states(&world), [(Error, 0)]);
+    // A loss of what is no longer meant is none.
+    let stale = alone(step(1, Transition), Event::Lost { generation: TargetNo(6) }).unwrap().progress;
+    assert_eq!((stale.state, stale.failures), (Todo, 0));
+}
+
+#[test]
+fn a_failure_that_no_retry_mends_is_an_error_at_once() {
+    let mut one = step(1, Transition);
+    one.retries = 2;
+    assert_eq!(alone(one.clone(), failed(false)).unwrap().progress.state, Error);
+    // A failure of what is no longer meant says nothing about what is.
+    let stale = Event::Failed { generation: TargetNo(6), reason: "exit 1".into(), retry: false };
+    let after = alone(one.clone(), stale).unwrap().progress;
+    assert_eq!((after.state, after.failures), (Todo, 0));
+    let never = alone(one, Event::NeverStarted).unwrap().progress;
+    assert_eq!((never.state, never.failures), (Todo, 0));
+}
+
+#[test]
+fn a_destructive_step_is_not_repeated_unasked() {
+    let make = |state| Step { destructive: true, retries: 5, ..step(1, state) };
+    for generation in [NOW, TargetNo(6)] {
+        assert_eq!(alone(make(Transition), Event::Lost { generation }).unwrap().progress.state, Error);
+    }
+    assert_eq!(alone(make(Transition), Event::NeverStarted).unwrap().progress.state, Todo, "it was proven");
+    let drift = Event::Rerun { generation: NOW, why: Why::Drift };
+    assert!(matches!(alone(make(Active), drift.clone()), Err(Refused::DoneForGood { .. })));
+    assert!(matches!(alone(make(Error), drift.clone()), Err(Refused::Unasked { .. })));
+    assert_eq!(alone(make(Error), Event::Retry { why: Why::Retry }).unwrap().progress.state, Todo);
+    for state in [Active, Error] {
+        let again = Event::Rerun { generation: TargetNo(8), why: Why::Slice };
+        assert_eq!(alone(make(state), again).unwrap().progress.state, Todo, "a review decided it");
+    }
+    // Drift seen while it runs does not make it run twice.
+    let mut world = world(vec![make(Transition)], &[]);
+    apply_to(&mut world, 1, drift).unwrap();
+    apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
+    assert_eq!(states(&world), [(Active, 0)]);
+}
+
+#[test]
+fn a_commit_re_runs_a_destructive_step_whether_its_generation_is_written_or_not() {
+    for written in [NOW, TargetNo(8)] {
+        for state in [Active, Error] {
+            let mut one = Step { destructive: true, ..step(1, state) };
+            one.progress.generation = written;
+            let mut world = world(vec![one], &[]);
+            let rerun = Some((TargetNo(8), Why::Slice));
+            let outcome =
+                apply(&world, &Change::Commit(vec![Committed { step: id(1), rerun, parents: None }])).unwrap();
+            world.take(&outcome);
+            assert_eq!(world.steps[&id(1)].progress.state, Todo);
+            assert_eq!(world.steps[&id(1)].progress.generation, TargetNo(8));
+        }
+    }
+}
+
+#[test]
+fn an_error_blocks_hop_by_hop_and_results_come_back_without_a_run() {
+    // 1 -> 2 -> 3 -> 4, where 1 runs again; 5 waits for 2 as well, and was never run.
+    let mut first = step(1, Transition);
+    first.progress.cause = Some(Cause::new(Why::Drift));
+    let mut second = step(2, Active);
+    second.progress.pending = 1;
+    let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (2, 5, Hard)];
+    let mut world = world(vec![first, second, step(3, Active), step(4, Active), step(5, Todo)], &edges);
+
+    apply_to(&mut world, 1, failed(true)).unwrap();
+    assert_eq!(states(&world), [(Error, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1), (Blocked, 1)]);
+    assert!(world.steps.values().skip(1).take(3).all(|s| s.progress.applied == Some(NOW)));
+
+    // Meanwhile somebody wants 3 to run again.
+    apply_to(&mut world, 3, Event::Rerun { generation: NOW, why: Why::Slice }).unwrap();
+    apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
+    apply_to(&mut world, 1, Event::Started).unwrap();
+    apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
+    assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Blocked, 1), (Todo, 0)]);
+    apply_to(&mut world, 3, Event::Started).unwrap();
+    apply_to(&mut world, 3, Event::Succeeded { generation: NOW }).unwrap();
+    assert_eq!(states(&world)[3], (Active, 0), "4 kept its result");
+}
+
+#[test]
+fn the_ripple_spares_running_steps_and_what_is_done_for_good() {
+    let below = |state| {
+        let mut below = step(2, state);
+        below.progress.pending = 1;
+        below
+    };
+    let edges = [(1, 2, Hard), (2, 3, Hard)];
+    let mut done = below(Active);
+    done.destructive = true;
+    for (child, grandchild) in [(below(Transition), step(3, Blocked)), (done, step(3, Active))] {
+        let mut world = world(vec![step(1, Transition), child, grandchild], &edges);
+        let before = states(&world);
+        apply_to(&mut world, 1, failed(true)).unwrap();
+        assert_eq!(states(&world)[1..], before[1..]);
+    }
+}
+
+#[test]
+fn an_error_is_an_end_and_nothing_to_wait_for() {
+    let mut after_end = step(2, Blocked);
+    after_end.join = Join { need: JoinNeed::All, after: JoinAfter::End };
+    let edges = [(1, 2, Hard), (1, 3, OrderOnly)];
+    let mut world = world(vec![step(1, Transition), after_end, step(3, Blocked)], &edges);
+    apply_to(&mut world, 1, failed(true)).unwrap();
+    assert_eq!(states(&world), [(Error, 0), (Todo, 0), (Todo, 0)]);
+    apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
+    assert_eq!(states(&world), [(Todo, 0), (Blocked, 1), (Blocked, 1)]);
+}
+
+#[test]
+fn any_and_at_least_count_what_satisfies() {
+    let join = |n, need, satisfied, pending, state| {
+        let mut step = step(n, state);
+        step.join = Join { need, after: JoinAfter::Success };
+        step.progress.satisfied = satisfied;
+        step.progress.pending = pending;
+        step
+    };
+    let any = join(4, JoinNeed::Any, 0, 1, Blocked);
+    let two = join(5, JoinNeed::AtLeast(2), 0, 2, Blocked);
+    let parents = [step(1, Transition), step(2, Transition), step(3, Transition)];
+    let edges: Vec<_> = (1..=3).flat_map(|parent| [(parent, 4, Hard), (parent, 5, Hard)]).collect();
+    let mut world = world(parents.into_iter().chain([any, two]).collect(), &edges);
+    let below = |world: &World| states(world)[3..].to_vec();
+    let succeed = |world: &mut World, n| apply_to(world, n, Event::Succeeded { generation: NOW }).unwrap();
+    let rerun = |world: &mut World, n| apply_to(world, n, Event::Rerun { generation: NOW, why: Why::Drift }).unwrap();
+    succeed(&mut world, 1);
+    assert_eq!(below(&world), [(Todo, 0), (Blocked, 1)]);
+    succeed(&mut world, 2);
+    assert_eq!(below(&world), [(Todo, 0), (Todo, 0)]);
+    succeed(&mut world, 3);
+    rerun(&mut world, 1);
+    assert_eq!(below(&world), [(Todo, 0), (Todo, 0)], "one more than needed was there");
+    rerun(&mut world, 2);
+    assert_eq!(below(&world), [(Todo, 0), (Blocked, 1)]);
+    rerun(&mut world, 3);
+    assert_eq!(below(&world), [(Blocked, 1), (Blocked, 2)]);
+}
+
+#[test]
+fn what_runs_again_leaves_active_children_and_takes_back_waiting_ones() {
+    let edges = [(1, 2, Hard), (1, 3, Hard), (1, 4, Hard)];
+    let mut world = world(vec![step(1, Active), step(2, Active), step(3, Todo), step(4, Transition)], &edges);
+    apply_to(&mut world, 1, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).unwrap();
+    assert_eq!(states(&world), [(Todo, 0), (Active, 1), (Blocked, 1), (Transition, 1)]);
+    apply_to(&mut world, 1, Event::Started).unwrap();
+    apply_to(&mut world, 1, Event::Succeeded { generation: TargetNo(8) }).unwrap();
+    assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Transition, 0)]);
+}
+
+/// Two groups with a barrier between them, both re-run: the second waits for the first as it would without the barrier.
+#[test]
+fn a_barrier_hides_nothing() {
+    let barrier = || Step { instant: true, ..step(2, Active) };
+    let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
+    let rerun = || Event::Rerun { generation: TargetNo(8), why: Why::Slice };
+    for order in [[1, 3], [3, 1]] {
+        let mut world = world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
+        for n in order {
+            apply_to(&mut world, n, rerun()).unwrap();
+        }
+        assert_eq!(states(&world), [(Todo, 0), (Blocked, 1), (Blocked, 1), (Active, 1)]);
+        apply_to(&mut world, 1, Event::Started).unwrap();
+        let succeeded = Event::Succeeded { generation: TargetNo(8) };
+        apply_to(&mut world, 1, succeeded.clone()).unwrap();
+        assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Active, 1)]);
+    }
+    // And an error above it reaches what stayed ACTIVE below it.
+    let mut world = world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
+    apply_to(&mut world, 1, rerun()).unwrap();
+    assert_eq!(states(&world)[2..], [(Active, 1), (Active, 0)]);
+    apply_to(&mut world, 1, Event::Started).unwrap();
+    apply_to(&mut world, 1, Event::Cancelled { by: "ada".into() }).unwrap();
+    assert_eq!(states(&world), [(Error, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1)]);
+    assert_eq!(world.steps[&id(1)].progress.error.as_deref(), Some("cancelled by ada"));
+}
+
+#[test]
+fn a_node_dies_and_comes_back() {
+    // (destructive, needs, instant) and what becomes of each state: BLOCKED TODO TRANSITION ACTIVE ERROR
+    let table = [
+        ((false, Needs::Alive, false), [Blocked, Todo, Todo, Todo, Todo]),
+        ((true, Needs::Alive, false), [Blocked, Todo, Error, Active, Error]),
+        ((false, Needs::Any, false), [Blocked, Todo, Transition, Active, Error]),
+        ((false, Needs::Dead, false), [Blocked, Todo, Transition, Active, Error]),
+    ];
+    for ((destructive, needs, instant), row) in table {
+        for (state, expected) in StepState::ALL.into_iter().zip(row) {
+            let mut world = world(vec![Step { destructive, needs, instant, ..step(1, state) }], &[]);
+            let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
+            world.take(&down);
+            let now = &world.steps[&id(1)].progress;
+            assert_eq!(now.state, expected, "{state}, destructive {destructive}, {needs:?}");
+            assert!(!now.node_up);
+            let ended = state == Transition && needs == Needs::Alive;
+            assert_eq!(down.outdated, if ended { vec![id(1)] } else { vec![] });
+            assert_eq!(now.failures, 0, "death is no failure of the step");
+
+            let up = apply(&world, &Change::NodeUp { node: NODE }).unwrap();
+            world.take(&up);
+            let now = &world.steps[&id(1)].progress;
+            assert_eq!(now.state, expected, "coming back moves nothing by itself");
+            assert!(now.node_up);
+        }
+    }
+}
+
+#[test]
+fn a_dead_node_takes_its_own_steps_back_and_others_keep_theirs() {
+    // 1 -> 2 (instant) -> 3 on the node; 4 and 5 are children of 3 elsewhere.
+    let elsewhere = |n, state| Step { node: NodeId(Uuid::from_u128(2)), ..step(n, state) };
+    let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (3, 5, Hard)];
+    let steps = vec![
+        step(1, Active),
+        Step { instant: true, ..step(2, Active) },
+        step(3, Active),
+        elsewhere(4, Active),
+        elsewhere(5, Todo),
+    ];
+    let mut world = world(steps, &edges);
+    world.on_node.insert(NODE, vec![id(3), id(1), id(2)]);
+    let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
+    world.take(&down);
+    assert_eq!(states(&world), [(Todo, 0), (Blocked, 1), (Blocked, 1), (Active, 1), (Blocked, 1)]);
+    assert_eq!(
+        world.steps[&id(3)].progress.cause,
+        Some(Cause::new(Why::NodeBack)),
+        "its result is gone: it runs again"
+    );
+    assert_eq!(down.deltas.iter().map(|d| d.step).collect::<Vec<_>>(), (1..=5).map(id).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_kept_result_on_a_dead_node_is_not_taken_back() {
+    let mut kept = step(1, Blocked);
+    kept.progress.applied = Some(NOW);
+    let mut world = world(vec![kept], &[]);
+    let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
+    world.take(&down);
+    assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause::new(Why::NodeBack)));
+}
+
+#[test]
+fn a_commit_places_what_is_new_in_one_pass() {
+    // 1 is there and ACTIVE. New: 2 (skipped), 3 (instant), 4, 5, and an edge from 2 to 6, which was TODO.
+    let fresh = |n| Step { progress: Progress::new(TargetNo(8), true), ..step(n, Blocked) };
+    let steps = vec![
+        step(1, Active),
+        Step { skipped: true, ..fresh(2) },
+        Step { instant: true, ..fresh(3) },
+        fresh(4),
+        fresh(5),
+        step(6, Todo),
+    ];
+    let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (4, 5, Hard), (4, 6, Hard)];
+    let mut world = world(steps, &edges);
+    let parents =
+        |n| Some(edges.iter().filter(|(_, child, _)| *child == n).map(|(p, _, kind)| (id(*p), *kind)).collect());
+    let committed = [6, 5, 4, 3, 2].map(|n| Committed { step: id(n), rerun: None, parents: parents(n) });
+    let outcome = apply(&world, &Change::Commit(committed.to_vec())).unwrap();
+    world.take(&outcome);
+    assert_eq!(states(&world), [(Active, 0), (Active, 0), (Active, 0), (Todo, 0), (Blocked, 1), (Blocked, 1)]);
+    assert_eq!(world.steps[&id(3)].progress.applied, Some(TargetNo(8)));
+}
+
+#[test]
+fn what_contradicts_itself_is_named() {
+    let mut low = step(2, Blocked);
+    low.rank = 1;
+    let mut flat = world(vec![step(1, Transition), low], &[(1, 2, Hard)]);
+    let succeeded = Event::Succeeded { generation: NOW };
+    let change = Change::Step { step: id(1), event: succeeded };
+    assert_eq!(apply(&flat, &change), Err(Stop::Broken(Broken::Rank { parent: id(1), child: id(2) })));
+    let child = flat.steps.get_mut(&id(2)).unwrap();
+    child.rank = 2;
+    child.progress.pending = 0;
+    assert_eq!(apply(&flat, &change), Err(Stop::Broken(Broken::Count { step: id(2) })));
+}
