@@ -269,11 +269,11 @@ impl World {
     }
 
     pub async fn put(&self, kind: &str, body: Value) -> Hash {
-        put_json(&mut *self.db.app().acquire().await.unwrap(), kind, body).await
+        put_json(&mut self.db.app().acquire().await.unwrap(), kind, body).await
     }
 
     pub async fn put_root(&self, root: &Root) -> Hash {
-        put(&mut *self.db.app().acquire().await.unwrap(), "root", root.body()).await
+        put(&mut self.db.app().acquire().await.unwrap(), "root", root.body()).await
     }
 
     /// One statement as the application role.
