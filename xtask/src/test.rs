@@ -107,9 +107,12 @@ fn tools(tree: &Tree) -> anyhow::Result<()> {
     Step::new(tree, tree.path("scripts/setup")).args(["test"]).run()
 }
 
+/// One throwaway database cluster serves all test programs; each test has a database of its own in it.
 fn native(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["build", "--locked"]).run()?;
-    leftovers::none_after(|| Step::cargo(tree).args(["test", "--locked", "--no-fail-fast"]).run())
+    Step::cargo(tree).args(["test", "--locked", "--no-run"]).run()?;
+    let tests = ["run", "--", "cargo", "test", "--locked", "--no-fail-fast"];
+    leftovers::none_after(|| Step::new(tree, tree.target().join("debug/testdb")).args(tests).run())
 }
 
 /// The tests in `end2end`, one file after the other: each starts whole Gantries, and two at once would only measure
