@@ -33,9 +33,13 @@ pub(crate) fn adopt() -> anyhow::Result<()> {
 /// # Errors
 /// The step's own, else one that names what was left.
 pub(crate) fn none_after(step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    none_left(PATIENCE, step)
+}
+
+fn none_left(patience: Duration, step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let before = children()?;
     let done = step();
-    let left = await_end(&before)?;
+    let left = await_end(&before, patience)?;
     let named: Vec<String> = left.iter().map(|pid| format!("{pid} ({})", command_line(*pid))).collect();
     for pid in &left {
         end(*pid);
@@ -47,11 +51,11 @@ pub(crate) fn none_after(step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::R
     Ok(())
 }
 
-fn await_end(before: &[Pid]) -> anyhow::Result<Vec<Pid>> {
+fn await_end(before: &[Pid], patience: Duration) -> anyhow::Result<Vec<Pid>> {
     let started = Instant::now();
     loop {
         let left: Vec<Pid> = children()?.into_iter().filter(|pid| !before.contains(pid)).collect();
-        if left.is_empty() || started.elapsed() > PATIENCE {
+        if left.is_empty() || started.elapsed() > patience {
             return Ok(left);
         }
         thread::sleep(Duration::from_millis(100));
@@ -91,13 +95,37 @@ fn command_line(pid: Pid) -> String {
 fn end(pid: Pid) {
     // It may end by itself meanwhile: then there is nothing to end.
     let _ = kill(pid, Signal::SIGTERM);
-    thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(1));
     let _ = kill(pid, Signal::SIGKILL);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    /// The only test here that starts programs: this process collects every child's end, others' too.
+    #[test]
+    fn what_a_step_leaves_running_is_named_and_ended() {
+        adopt().expect("the kernel allows it");
+        let shell = |script: &'static str| {
+            move || {
+                let status = Command::new("sh").args(["-c", script]).status()?;
+                status.success().then_some(()).context("the shell failed")
+            }
+        };
+
+        none_left(Duration::from_secs(10), shell("sleep 0.3 &")).expect("it ended by itself");
+
+        // In a session of its own, below a parent that is gone.
+        let left = none_left(Duration::ZERO, shell("setsid sh -c 'sleep 60.25 & exit 0' & wait"));
+        assert!(left.expect_err("a finding").to_string().contains("sleep 60.25"));
+        none_left(Duration::ZERO, || Ok(())).expect("it was ended");
+
+        let failed = none_left(Duration::ZERO, shell("exit 3"));
+        assert_eq!(failed.expect_err("the step's own error").to_string(), "the shell failed");
+    }
 
     #[test]
     fn a_parent_is_found_whatever_the_program_is_called() {
