@@ -1,0 +1,411 @@
+//! A small cluster in a database of its own, brought there by the way that every change goes: genesis, proposal, submission,
+//! verdict, commit. No guard is switched off, so what runs here is what would run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Hash;
+use engine::blueprint::{change_hash, changes, project};
+use engine::canonical::{Object, ObjectKind};
+use engine::catalog::{Catalog, JigClass, Role};
+use engine::cluster::{
+    Blueprint, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc,
+};
+use engine::gate::{Policy, VerdictKind};
+use engine::ids::{
+    ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, PolicyNo, RoleName, RunId, StepId,
+    TargetNo,
+};
+use engine::plan::base::written;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use store::intent::{self, NewNode, NewSubmission, NewTarget};
+use tempfile::TempDir;
+use testdb::TestDatabase;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+/// A node of the cluster.
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub id: NodeId,
+    pub fqdn: Fqdn,
+    pub root: PathBuf,
+}
+
+/// A role's instance on a node, to be bound.
+#[derive(Debug, Clone)]
+pub struct Bind {
+    pub node: usize,
+    pub role: &'static str,
+    pub data: Value,
+    pub parents: Vec<(usize, &'static str)>,
+}
+
+pub fn bind(node: usize, role: &'static str) -> Bind {
+    Bind { node, role, data: json!({}), parents: Vec::new() }
+}
+
+impl Bind {
+    pub fn data(mut self, data: Value) -> Self {
+        self.data = data;
+        self
+    }
+
+    pub fn after(mut self, node: usize, role: &'static str) -> Self {
+        self.parents.push((node, role));
+        self
+    }
+}
+
+pub struct Cluster {
+    pub db: TestDatabase,
+    pub system: DeploymentId,
+    pub nodes: Vec<Node>,
+    pub catalog: Catalog,
+    blueprint: Blueprint,
+    roles: BTreeMap<String, (Hash, Arc<Role>)>,
+    author: PersonId,
+    reviewer: PersonId,
+    folder: TempDir,
+}
+
+/// A role, everything at its default.
+pub fn role(name: &str, class: JigClass) -> Role {
+    let value = json!({"name": name, "barclamp": "test", "jig": class.as_str(), "jig_class": class});
+    serde_json::from_value(value).expect("a role needs no more")
+}
+
+impl Cluster {
+    /// A cluster with that many nodes (folders of this machine), all alive, and no noderole.
+    pub async fn of(nodes: usize) -> Self {
+        let db = TestDatabase::new().await;
+        let mut transaction = db.app().begin().await.expect("a transaction");
+        let people = [Uuid::new_v4(), Uuid::new_v4()];
+        sqlx::query(
+            "INSERT INTO person (id, name, permissions) VALUES ($1, 'ada', '{operator}'), ($2, 'bo', '{reviewer}')",
+        )
+        .bind(people[0])
+        .bind(people[1])
+        .execute(&mut *transaction)
+        .await
+        .expect("people");
+        sqlx::query("INSERT INTO jig (name, class) VALUES ('script', 'script'), ('noop', 'noop'), ('test', 'test')")
+            .execute(&mut *transaction)
+            .await
+            .expect("jigs");
+        let (system, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
+        let mut blueprint = Blueprint::default();
+        let fqdn = Fqdn::parse(&format!("d-{}.phantom.gantry.internal", system.0.simple())).expect("a name");
+        let node = NodeDoc { id: phantom, fqdn, deployment: system, phantom: true, noderoles: BTreeMap::new() };
+        let name = DeploymentName::parse("system").expect("a name");
+        let (barclamps, roles) = (BTreeMap::new(), BTreeMap::new());
+        let deployment = DeploymentDoc { id: system, name, parent: None, phantom, barclamps, roles };
+        let policy = Policy { approvals: 1, by_risk: BTreeMap::new() };
+        let policy = Object::of(ObjectKind::Policy, &policy).expect("a policy");
+        let objects = [
+            blueprint.put_node(node).expect("a document"),
+            blueprint.put_deployment(deployment).expect("a document"),
+            blueprint.root_object().expect("a document"),
+            policy.clone(),
+        ];
+        let old = Blueprint::default();
+        let changes = changes(&RootDoc::default(), &blueprint.root());
+        let projection = project(&old, &blueprint, &changes, &Catalog::default()).expect("a projection");
+        let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
+        intent::put_objects(&mut transaction, &objects).await.expect("objects");
+        let new = NewTarget {
+            head,
+            submission: None,
+            policy: Some(PolicyNo(1)),
+            by: None,
+            old: &old,
+            new: &blueprint,
+            root: objects[2].hash,
+            changes: &changes,
+            written: &BTreeSet::from([system]),
+            projection: &projection,
+        };
+        intent::commit_genesis(&mut transaction, &new, &policy).await.expect("genesis");
+        transaction.commit().await.expect("genesis");
+        let folder = tempfile::tempdir().expect("a folder");
+        let (author, reviewer) = (PersonId(people[0]), PersonId(people[1]));
+        let mut cluster = Self {
+            db,
+            system,
+            nodes: Vec::new(),
+            catalog: Catalog::default(),
+            blueprint,
+            roles: BTreeMap::new(),
+            author,
+            reviewer,
+            folder,
+        };
+        for _ in 0..nodes {
+            cluster.add_node().await;
+        }
+        cluster
+    }
+
+    async fn add_node(&mut self) {
+        let number = self.nodes.len();
+        let root = self.folder.path().join(format!("n{number}"));
+        let node = Node {
+            id: NodeId(Uuid::new_v4()),
+            fqdn: Fqdn::parse(&format!("n{number}.test.gantry")).expect("a name"),
+            root,
+        };
+        let record = NewNode {
+            id: node.id,
+            fqdn: node.fqdn.clone(),
+            deployment: self.system,
+            transport: "local",
+            connection: json!({"root": node.root}),
+            alive: true,
+            by: None,
+        };
+        let mut connection = self.pool().acquire().await.expect("a connection");
+        assert!(intent::insert_node(&mut connection, &record).await.expect("a node"));
+        self.nodes.push(node);
+    }
+
+    pub fn pool(&self) -> &PgPool {
+        self.db.app()
+    }
+
+    /// A folder of the test's own.
+    pub fn folder(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+
+    /// Makes a role known.
+    pub async fn add_role(&mut self, role: Role) {
+        let object = Object::of(ObjectKind::Role, &role).expect("a role");
+        let mut connection = self.pool().acquire().await.expect("a connection");
+        intent::put_objects(&mut connection, std::slice::from_ref(&object)).await.expect("objects");
+        let role = Arc::new(role);
+        self.catalog.add_role(object.hash, role.clone());
+        self.roles.insert(role.name.to_string(), (object.hash, role));
+    }
+
+    /// A role with one script, and what `change` makes of it.
+    pub async fn add_script_role(&mut self, name: &str, script: &str, change: impl FnOnce(&mut Role)) {
+        let object = Object::of_bytes(ObjectKind::Script, script.as_bytes().to_vec());
+        let mut connection = self.pool().acquire().await.expect("a connection");
+        intent::put_objects(&mut connection, std::slice::from_ref(&object)).await.expect("objects");
+        drop(connection);
+        let mut role = role(name, JigClass::Script);
+        role.scripts = vec![engine::catalog::Script { name: format!("{name}.sh"), hash: object.hash }];
+        change(&mut role);
+        self.add_role(role).await;
+    }
+
+    /// Commits noderoles: reviewed, by the ordinary way. Binding one that is there changes its data.
+    pub async fn commit(&mut self, binds: &[Bind]) -> TargetNo {
+        let mut new = self.blueprint.clone();
+        let mut objects = Vec::new();
+        let mut nodes: BTreeMap<usize, NodeDoc> = BTreeMap::new();
+        let mut deployment = DeploymentDoc::clone(&new.deployments[&self.system].doc);
+        for bind in binds {
+            let at = &self.nodes[bind.node];
+            let doc = nodes.entry(bind.node).or_insert_with(|| match new.nodes.get(&at.id) {
+                Some(stored) => NodeDoc::clone(&stored.doc),
+                None => NodeDoc {
+                    id: at.id,
+                    fqdn: at.fqdn.clone(),
+                    deployment: self.system,
+                    phantom: false,
+                    noderoles: BTreeMap::new(),
+                },
+            });
+            let (hash, role) = &self.roles[bind.role];
+            deployment.roles.entry(role.name.clone()).or_insert(DeploymentRoleDoc { role: *hash, data: json!({}) });
+            let rank = bind.parents.iter().map(|(node, role)| self.rank(&nodes, *node, role) + 1).max().unwrap_or(0);
+            let parents = bind.parents.iter();
+            let parents = parents.map(|(n, r)| EdgeDoc { parent: self.noderole(*n, r), kind: EdgeKind::Hard });
+            let noderole = NoderoleDoc {
+                deployment: self.system,
+                role: *hash,
+                data: bind.data.clone(),
+                reruns: 0,
+                rank,
+                parents: parents.collect(),
+            };
+            let key = NoderoleKey::first(role.name.clone());
+            if let Some(doc) = nodes.get_mut(&bind.node) {
+                doc.noderoles.insert(key, noderole);
+            }
+        }
+        objects.push(new.put_deployment(deployment).expect("a document"));
+        for (_, doc) in nodes {
+            objects.push(new.put_node(doc).expect("a document"));
+        }
+        let root = new.root_object().expect("a document");
+        objects.push(root.clone());
+        self.commit_blueprint(new, &objects, root.hash).await
+    }
+
+    fn rank(&self, drafts: &BTreeMap<usize, NodeDoc>, node: usize, role: &str) -> u32 {
+        let key = NoderoleKey::first(RoleName::parse(role).expect("a name"));
+        let stored = self.blueprint.nodes.get(&self.nodes[node].id).map(|stored| &*stored.doc);
+        let found = drafts.get(&node).or(stored).and_then(|doc| doc.noderoles.get(&key));
+        found.expect("parents are bound before their children").rank
+    }
+
+    async fn commit_blueprint(&mut self, new: Blueprint, objects: &[Object], root: Hash) -> TargetNo {
+        let changes = changes(&self.blueprint.root(), &new.root());
+        let written = written(&self.blueprint, &new, &changes);
+        let projection = project(&self.blueprint, &new, &changes, &self.catalog).expect("a projection");
+        let mut transaction = self.pool().begin().await.expect("a transaction");
+        let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
+        intent::put_objects(&mut transaction, objects).await.expect("objects");
+        let (proposal, _) =
+            intent::ensure_proposal(&mut transaction, self.system, self.author).await.expect("a proposal");
+        let version = intent::raise_version(&mut transaction, proposal, 0).await.expect("a version");
+        let (base,): (i64,) = sqlx::query_as("SELECT head_no FROM deployment WHERE id = $1")
+            .bind(self.system.0)
+            .fetch_one(&mut *transaction)
+            .await
+            .expect("the base");
+        let submission = NewSubmission {
+            proposal,
+            version: version.expect("it is open"),
+            title: "test".to_owned(),
+            change: change_hash(&changes).expect("a hash"),
+            effects: Hash::of_bytes(b"effects"),
+            policy: PolicyNo(1),
+            approvals: 1,
+            epoch: head.epoch,
+            root,
+            summary: json!({}),
+            risks: BTreeSet::new(),
+            by: self.author,
+            base: BTreeMap::from([(self.system, TargetNo(base))]),
+            authors: BTreeSet::from([self.author]),
+            documents: changes.clone(),
+        };
+        let submission = intent::insert_submission(&mut transaction, &submission).await.expect("a submission");
+        intent::insert_verdict(&mut transaction, submission, self.reviewer, VerdictKind::Approve, "")
+            .await
+            .expect("a verdict");
+        let target = NewTarget {
+            head,
+            submission: Some(submission),
+            policy: None,
+            by: Some(self.author),
+            old: &self.blueprint,
+            new: &new,
+            root,
+            changes: &changes,
+            written: &written,
+            projection: &projection,
+        };
+        let number = intent::commit_change(&mut transaction, &target).await.expect("a target");
+        intent::close_committed(&mut transaction, submission).await.expect("the proposal");
+        transaction.commit().await.expect("a commit");
+        self.blueprint = new;
+        number
+    }
+
+    pub fn noderole(&self, node: usize, role: &str) -> NoderoleId {
+        NoderoleKey::first(RoleName::parse(role).expect("a name")).id(self.nodes[node].id)
+    }
+
+    pub fn step(&self, node: usize, role: &str) -> StepId {
+        StepId::of(self.noderole(node, role), &ActionName::run())
+    }
+
+    pub async fn state(&self, node: usize, role: &str) -> String {
+        sqlx::query_scalar("SELECT state FROM step WHERE id = $1")
+            .bind(self.step(node, role).0)
+            .fetch_one(self.pool())
+            .await
+            .expect("the step")
+    }
+
+    pub async fn error(&self, node: usize, role: &str) -> Option<String> {
+        sqlx::query_scalar("SELECT error FROM step WHERE id = $1")
+            .bind(self.step(node, role).0)
+            .fetch_one(self.pool())
+            .await
+            .expect("the step")
+    }
+
+    pub async fn wall(&self, node: usize, role: &str) -> Option<Value> {
+        sqlx::query_scalar("SELECT wall FROM step WHERE id = $1")
+            .bind(self.step(node, role).0)
+            .fetch_one(self.pool())
+            .await
+            .expect("the step")
+    }
+
+    /// Waits until the step has a state, and fails with what it has.
+    pub async fn reaches(&self, node: usize, role: &str, wanted: &str) {
+        self.reaches_within(node, role, wanted, Duration::from_secs(30)).await;
+    }
+
+    pub async fn reaches_within(&self, node: usize, role: &str, wanted: &str, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        loop {
+            let state = self.state(node, role).await;
+            if state == wanted {
+                return;
+            }
+            if Instant::now() > deadline {
+                let error = self.error(node, role).await;
+                let runs = self.runs(node, role).await;
+                panic!("{role} on n{node} is {state}, not {wanted}; error {error:?}; runs {runs:?}");
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// A step's runs, oldest first.
+    pub async fn runs(&self, node: usize, role: &str) -> Vec<RunRow> {
+        sqlx::query_as("SELECT id, state, outcome, error, result, input FROM run WHERE step_id = $1 ORDER BY id")
+            .bind(self.step(node, role).0)
+            .fetch_all(self.pool())
+            .await
+            .expect("runs")
+    }
+
+    /// Waits until the step's newest run is under way, and gives it.
+    pub async fn running(&self, node: usize, role: &str) -> RunId {
+        for _ in 0..1_000 {
+            if let Some(run) = self.runs(node, role).await.last()
+                && run.state == "running"
+            {
+                return RunId(run.id);
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{role} on n{node} does not run: {:?}", self.runs(node, role).await);
+    }
+
+    pub async fn log(&self, run: RunId) -> String {
+        let pieces = store::running::read_log(self.pool(), run, 0, 1_000).await.expect("a log");
+        pieces.iter().map(|piece| String::from_utf8_lossy(&piece.body).into_owned()).collect()
+    }
+
+    /// Counts rows by a condition.
+    pub async fn count(&self, from: &'static str) -> i64 {
+        let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {from}"));
+        sqlx::query_scalar(query).fetch_one(self.pool()).await.expect("a count")
+    }
+
+    pub async fn sql(&self, statement: &'static str) {
+        sqlx::raw_sql(statement).execute(self.pool()).await.expect("the statement");
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct RunRow {
+    pub id: i64,
+    pub state: String,
+    pub outcome: Option<String>,
+    pub error: Option<String>,
+    pub result: Option<Value>,
+    pub input: Option<Value>,
+}

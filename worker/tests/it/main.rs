@@ -1,0 +1,5 @@
+//! Workers on a real PostgreSQL.
+
+mod cluster;
+mod process;
+mod running;

@@ -1,0 +1,72 @@
+//! Workers to test: within the test's process, or as a process of their own that can be killed.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sqlx::PgPool;
+use store::{Connecting, Store};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use worker::Config;
+
+/// A worker's configuration with short times.
+pub fn quick(folder: &Path) -> Config {
+    Config {
+        lease: Duration::from_secs(3),
+        sweep: Duration::from_millis(500),
+        grace: Duration::from_millis(300),
+        ..Config::in_folder(folder)
+    }
+}
+
+/// A worker in this process.
+pub struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub fn start(config: Config, pool: &PgPool) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let pool = pool.clone();
+        let task = tokio::spawn(async move {
+            let shutdown = async {
+                let _ = stopped.await;
+            };
+            worker::run(config, pool, shutdown).await.expect("the worker runs");
+        });
+        Self { stop: Some(stop), task }
+    }
+
+    /// Stops it gracefully.
+    pub async fn stop(mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        self.task.await.expect("the worker stops");
+    }
+}
+
+const URL: &str = "GANTRY_TEST_WORKER_URL";
+const FOLDER: &str = "GANTRY_TEST_WORKER_FOLDER";
+
+/// A worker as a process of its own: this very test program, with only the test below.
+pub fn spawn(url: &str, folder: &Path) -> Child {
+    Command::new(std::env::current_exe().expect("this program has a path"))
+        .args(["--exact", "process::worker_process", "--ignored", "--nocapture"])
+        .env(URL, url)
+        .env(FOLDER, folder)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("this program can be started")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "not a test: the worker process of others"]
+async fn worker_process() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let folder = std::env::var(FOLDER).expect("whoever starts this says where");
+    let store = Store::open(&Connecting::to(url)).expect("the URL is one");
+    worker::run(quick(Path::new(&folder)), store.pool().clone(), std::future::pending()).await.expect("it runs");
+}
