@@ -1,2 +1,89 @@
-//! gantry
-fn main() {}
+//! `gantry`: the one program.
+//!
+//! `up` starts everything on one machine; `server`, `worker` and `migrate` are its parts for those who run them apart; `catalog`
+//! works on files alone. What a person reads goes to standard output, the log to standard error. Exit codes: 0 it did what it
+//! should, 1 it could not, 2 it was called wrongly.
+
+mod catalog;
+mod logging;
+mod migrate;
+mod serve;
+mod shipped;
+mod signals;
+mod up;
+mod work;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Deploys clusters and keeps them: plan, review, then run.
+#[derive(Debug, Parser)]
+#[command(name = "gantry", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// What to log: `error`, `warn`, `info`, `debug`, or filters such as `worker=debug,info`
+    #[arg(long, global = true, env = "GANTRY_LOG", default_value = "info", value_name = "FILTER")]
+    log: String,
+    /// Log as JSON, one object a line
+    #[arg(long, global = true, env = "GANTRY_LOG_JSON")]
+    log_json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start everything: a private PostgreSQL (unless DATABASE_URL is set), the server, one worker
+    Up(up::Arguments),
+    /// Start a server
+    Server(serve::Arguments),
+    /// Start a worker
+    Worker(work::Arguments),
+    /// Bring a database up to date
+    Migrate(migrate::Arguments),
+    /// Work on barclamp files
+    #[command(subcommand)]
+    Catalog(catalog::Command),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(error) = logging::start(&arguments.log, arguments.log_json) {
+        eprintln!("gantry: {error}");
+        return ExitCode::from(2);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("gantry: this machine gives no threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let done = runtime.block_on(async {
+        match arguments.command {
+            Command::Up(arguments) => up::run(arguments).await,
+            Command::Server(arguments) => serve::run(arguments).await,
+            Command::Worker(arguments) => work::run(arguments).await,
+            Command::Migrate(arguments) => migrate::run(arguments).await,
+            Command::Catalog(command) => catalog::run(&command),
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gantry: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -24,8 +24,10 @@ pub(crate) fn from_store(error: StoreError) -> Problem {
 fn is_away(error: &StoreError) -> bool {
     let sqlx_is_away = |inner: &sqlx::Error| match inner {
         sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => true,
-        // Classes 08 (connection) and 57P (shutting down, starting up).
-        sqlx::Error::Database(e) => e.code().is_some_and(|c| c.starts_with("08") || c.starts_with("57P")),
+        // Connections lost, refused for now, or too many; the server shutting down or starting up.
+        sqlx::Error::Database(e) => {
+            e.code().is_some_and(|c| c.starts_with("08") || c.starts_with("57P") || c == "55000" || c == "53300")
+        }
         _ => false,
     };
     match error {

@@ -256,6 +256,19 @@ async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result
     Ok(())
 }
 
+/// Jigs that come with Gantry are declared by no barclamp; the others were added when theirs was imported.
+async fn ensure_jigs(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), StoreError> {
+    let jigs: BTreeSet<_> = steps.iter().map(|s| (s.jig.as_str(), s.jig_class.as_str())).collect();
+    sqlx::query(
+        "INSERT INTO jig (name, class) SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT (name) DO NOTHING",
+    )
+    .bind(jigs.iter().map(|(name, _)| *name).collect::<Vec<_>>())
+    .bind(jigs.iter().map(|(_, class)| *class).collect::<Vec<_>>())
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
 async fn project_lanes(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), StoreError> {
     let lanes: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
     let mode = |mode| if mode == LaneMode::Chunk { "chunk" } else { "rolling" };
@@ -281,6 +294,7 @@ async fn project_steps(
     new: &NewTarget<'_>,
 ) -> Result<BTreeSet<Uuid>, StoreError> {
     let steps = &new.projection.steps;
+    ensure_jigs(on, steps).await?;
     project_lanes(on, steps).await?;
     let known: Vec<(Uuid,)> = sqlx::query_as("SELECT id FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE")
         .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())

@@ -137,3 +137,13 @@ pub async fn step_names(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<(
     .await?;
     Ok(rows.into_iter().map(|(id, name)| (StepId(id), name)).collect())
 }
+
+/// Nodes that are folders of a machine, with how to reach them.
+pub async fn local_nodes(on: &mut PgConnection) -> Result<Vec<(String, serde_json::Value)>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT fqdn, jsonb_build_object('transport', transport) || connection FROM node \
+         WHERE transport = 'local' AND removed_in IS NULL ORDER BY fqdn LIMIT 1000",
+    )
+    .fetch_all(on)
+    .await?)
+}

@@ -1,0 +1,52 @@
+//! `gantry server`: one server process.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use control::{Control, Demo};
+use engine::gate::Policy;
+use store::{Connecting, Store};
+use tokio::net::TcpListener;
+
+use crate::signals;
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The database as the application's role, `postgres://...`
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    database_url: String,
+    /// Where to listen
+    #[arg(long, env = "GANTRY_LISTEN", default_value = "127.0.0.1:7780")]
+    listen: SocketAddr,
+    /// The page's scripts, styles and fonts
+    #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
+    site: PathBuf,
+}
+
+pub async fn run(arguments: Arguments) -> Result<()> {
+    let store = Store::open(&Connecting::to(arguments.database_url)).context("DATABASE_URL can't be used")?;
+    let control = Control::new(store);
+    let policy = Policy { approvals: 1, by_risk: Default::default() };
+    control
+        .ensure_genesis(&policy, &Demo::default())
+        .await
+        .context("the database can't be used; has it been migrated?")?;
+    let listener = TcpListener::bind(arguments.listen).await;
+    let listener = listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
+    println!("http://{}", listener.local_addr()?);
+    serve(listener, arguments.site, control, signals::stopped()).await
+}
+
+/// Serves until told to stop.
+pub async fn serve(
+    listener: TcpListener,
+    site: PathBuf,
+    control: Control,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
+    server::serve(listener, server::Config { site, ..server::Config::default() }, control, shutdown)
+        .await
+        .context("the server ended")
+}

@@ -1,0 +1,41 @@
+//! The barclamps that come with the program, inside it: a binary alone is enough.
+
+use std::collections::BTreeMap;
+
+use include_dir::{Dir, include_dir};
+
+static BARCLAMPS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../barclamps");
+
+/// Every shipped file by its path.
+pub fn files() -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    collect(&BARCLAMPS, &mut files);
+    files
+}
+
+fn collect(folder: &Dir<'_>, files: &mut BTreeMap<String, Vec<u8>>) {
+    for file in folder.files() {
+        files.insert(file.path().to_string_lossy().into_owned(), file.contents().to_vec());
+    }
+    for inner in folder.dirs() {
+        collect(inner, files);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::catalog::Catalog;
+
+    #[test]
+    fn what_is_shipped_imports_without_a_finding() {
+        let read = engine_import(&files());
+        assert!(read.findings.0.is_empty(), "{:?}", read.findings);
+        let demo = read.barclamps.iter().find(|b| b.barclamp.name.as_str() == "demo").unwrap();
+        assert!(demo.roles.len() >= 10, "{}", demo.roles.len());
+    }
+
+    fn engine_import(files: &BTreeMap<String, Vec<u8>>) -> engine::catalog::read::Import {
+        control::read_files(files, &Catalog::default()).unwrap()
+    }
+}

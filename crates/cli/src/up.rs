@@ -1,0 +1,344 @@
+//! `gantry up`: everything on one machine, as one process tree.
+//!
+//! This process is the server and the supervisor. Below it run the private PostgreSQL (unless `DATABASE_URL` names another one) and
+//! one worker, each as a process of its own, so that either may die and is started again while the rest goes on. Children hold the
+//! other end of a pipe to this process: when it is killed, they stop by themselves.
+//!
+//! Stopping goes backwards: no new requests; the worker gives its runs their time; the services that ran on the demo's nodes end,
+//! as when a machine is switched off; PostgreSQL last. Starting boots those nodes again.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use control::people::{NewPerson, People, Permission, START_SIGN_IN_HOLDS};
+use control::{Control, Demo, DemoDeployment};
+use engine::gate::Policy;
+use engine::ids::{DeploymentName, Fqdn, RoleName};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use private_postgres::{DATABASE, PrivatePostgres, Settings};
+use serde_json::json;
+use store::{Connecting, Store};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+use worker::boot::{LocalNode, boot, halt};
+
+use crate::{migrate, serve, shipped, signals};
+
+/// How long the worker may take to stop: its grace for running jobs, and some.
+const WORKER_STOPS: Duration = Duration::from_secs(20);
+/// How often the children are looked after.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The folder for everything that is kept [default: /var/lib/gantry for root, else ~/.local/share/gantry]
+    #[arg(long, env = "GANTRY_DATA")]
+    data: Option<PathBuf>,
+    /// Where to listen; port 0 takes any free one
+    #[arg(long, env = "GANTRY_LISTEN", default_value = "127.0.0.1:7780")]
+    listen: SocketAddr,
+    /// Take any free port when the wanted one is taken
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    any_port: bool,
+    /// The page's scripts, styles and fonts
+    #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
+    site: PathBuf,
+    /// Start an empty database without the demo's nodes and deployments
+    #[arg(long)]
+    no_demo: bool,
+    /// Print what happens as JSON, one object a line
+    #[arg(long)]
+    json: bool,
+    /// An existing database as the application's role, instead of a private one
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// The same database as its owner role, for migrations
+    #[arg(long, env = "GANTRY_OWNER_URL", hide_env_values = true)]
+    owner_url: Option<String>,
+}
+
+pub async fn run(arguments: Arguments) -> Result<()> {
+    // Heard from the first moment on, so that Ctrl-C during a long start stops cleanly too.
+    let stop = tokio::spawn(signals::stopped());
+    let data = data_folder(arguments.data.clone())?;
+    let mut database = Database::start(&arguments, &data).await?;
+    let result = run_on(&arguments, &data, &mut database, stop).await;
+    database.stop().await?;
+    result
+}
+
+async fn run_on(
+    arguments: &Arguments,
+    data: &Path,
+    database: &mut Database,
+    stop: tokio::task::JoinHandle<()>,
+) -> Result<()> {
+    migrate::migrate(&database.owner_url, migrations::APP_ROLE).await?;
+    let store = Store::open(&Connecting::to(&database.app_url)).context("DATABASE_URL can't be used")?;
+    let control = Control::new(store.clone());
+    let people = People::over(store.clone());
+    seed(arguments, data, &control, &people).await?;
+    let nodes = demo_nodes(&store, data).await?;
+    for trouble in boot(&nodes).await {
+        tracing::warn!(%trouble, "a demo node did not start all of its services");
+    }
+
+    let listener = listen(arguments.listen, arguments.any_port).await?;
+    let address = listener.local_addr()?;
+    let site = arguments.site.canonicalize().unwrap_or_else(|_| arguments.site.clone());
+    let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
+    let server = tokio::spawn(serve::serve(listener, site, control.clone(), async {
+        let _ = server_stops.await;
+    }));
+    let mut worker = Worker::start(&database.app_url, data)?;
+    announce(arguments.json, &format!("http://{address}"), &people).await?;
+
+    let ended = look_after(database, &mut worker, stop, &server).await;
+    tracing::info!("stopping");
+    let _ = stop_server.send(());
+    worker.stop().await;
+    for trouble in halt(&nodes).await {
+        tracing::warn!(%trouble, "a demo node did not stop all of its services");
+    }
+    let server = tokio::time::timeout(Duration::from_secs(10), server).await;
+    if let Ok(Ok(Err(error))) = server {
+        return Err(error);
+    }
+    ended
+}
+
+/// Until somebody stops this, or it can't go on.
+async fn look_after(
+    database: &mut Database,
+    worker: &mut Worker,
+    mut stop: tokio::task::JoinHandle<()>,
+    server: &tokio::task::JoinHandle<Result<()>>,
+) -> Result<()> {
+    let mut look = tokio::time::interval(LOOK);
+    loop {
+        tokio::select! {
+            _ = &mut stop => return Ok(()),
+            _ = look.tick() => {
+                if server.is_finished() {
+                    bail!("the server ended by itself; its log says why");
+                }
+                database.look_after().await;
+                worker.look_after();
+            }
+        }
+    }
+}
+
+/// Where everything is kept. PostgreSQL may run as another account, so the folder must be one that it can reach.
+fn data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
+    let root = nix::unistd::Uid::effective().is_root();
+    let folder = match given {
+        Some(folder) => folder,
+        None if root => PathBuf::from("/var/lib/gantry"),
+        None => match (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")) {
+            (Some(data), _) if !data.is_empty() => PathBuf::from(data).join("gantry"),
+            (_, Some(home)) if !home.is_empty() => PathBuf::from(home).join(".local/share/gantry"),
+            _ => bail!("there is no HOME to keep data below: name a folder with --data"),
+        },
+    };
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("the data folder {} can't be made: name another one with --data", folder.display()))?;
+    if root {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
+    }
+    folder.canonicalize().with_context(|| format!("the data folder {} can't be used", folder.display()))
+}
+
+/// The database: a private one, or one that somebody else runs.
+struct Database {
+    private: Option<PrivatePostgres>,
+    app_url: String,
+    owner_url: String,
+}
+
+impl Database {
+    async fn start(arguments: &Arguments, data: &Path) -> Result<Self> {
+        if let Some(app_url) = arguments.database_url.clone() {
+            let owner_url = migrate::owner_url(arguments.owner_url.clone())?;
+            return Ok(Self { private: None, app_url, owner_url });
+        }
+        let private = PrivatePostgres::start(Settings::durable(data.join("postgres"))).await?;
+        let (app_url, owner_url) = (private.app_url(DATABASE), private.owner_url(DATABASE));
+        Ok(Self { private: Some(private), app_url, owner_url })
+    }
+
+    async fn look_after(&mut self) {
+        let Some(private) = &mut self.private else { return };
+        match private.ensure_running().await {
+            Ok(true) => tracing::warn!("PostgreSQL had died and was started again"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "PostgreSQL does not start"),
+        }
+    }
+
+    async fn stop(self) -> Result<()> {
+        match self.private {
+            Some(private) => private.stop().await.context("PostgreSQL did not stop by itself"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The worker process.
+struct Worker {
+    url: String,
+    folder: PathBuf,
+    child: Child,
+}
+
+impl Worker {
+    fn start(url: &str, data: &Path) -> Result<Self> {
+        let folder = data.join("worker");
+        Ok(Self { url: url.to_owned(), child: spawn_worker(url, &folder)?, folder })
+    }
+
+    fn look_after(&mut self) {
+        let Ok(Some(status)) = self.child.try_wait() else { return };
+        tracing::warn!(%status, "the worker ended and is started again");
+        match spawn_worker(&self.url, &self.folder) {
+            Ok(child) => self.child = child,
+            Err(error) => tracing::error!(%error, "the worker does not start"),
+        }
+    }
+
+    async fn stop(&mut self) {
+        // The pipe's end tells it too, should the signal go astray.
+        drop(self.child.stdin.take());
+        if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        if tokio::time::timeout(WORKER_STOPS, self.child.wait()).await.is_err() {
+            tracing::warn!("the worker did not stop in time and is killed; the next start goes on with its runs");
+            let _ = self.child.kill().await;
+        }
+    }
+}
+
+fn spawn_worker(url: &str, folder: &Path) -> Result<Child> {
+    let program = std::env::current_exe().context("this program can't find itself")?;
+    Command::new(program)
+        .arg("worker")
+        .arg("--until-orphaned")
+        .env("DATABASE_URL", url)
+        .env("GANTRY_WORKER_FOLDER", folder)
+        .env_remove("GANTRY_OWNER_URL")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        // A group of its own: Ctrl-C is for this process, which stops the others in their order.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .context("the worker can't be started")
+}
+
+async fn listen(wanted: SocketAddr, any_port: bool) -> Result<TcpListener> {
+    match TcpListener::bind(wanted).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if any_port && error.kind() == std::io::ErrorKind::AddrInUse => {
+            tracing::info!(port = wanted.port(), "the port is taken; a free one is used instead");
+            TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await.context("no port is free")
+        }
+        Err(error) => {
+            Err(error).with_context(|| format!("{wanted} can't be listened on: choose another with --listen"))
+        }
+    }
+}
+
+/// Nodes of the demo: those whose folders lie in our data.
+async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
+    let mut connection = store.pool().acquire().await?;
+    let all = store::reading::local_nodes(&mut connection).await?;
+    let ours = all.into_iter().filter_map(|(fqdn, connection)| {
+        let root = connection.get("root")?.as_str()?;
+        if !Path::new(root).starts_with(data) {
+            return None;
+        }
+        LocalNode::of(Fqdn::parse(&fqdn).ok()?, &connection)
+    });
+    Ok(ours.collect())
+}
+
+/// The barclamps that are shipped, the first target, people, and a change to look at. Whatever is there already stays.
+async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &People) -> Result<()> {
+    if let Err(problem) = control.import_barclamps(None, &shipped::files()).await {
+        // Another build's content under the same version: what was imported first stays in use.
+        if problem.code != "other_content" {
+            return Err(problem).context("the shipped barclamps can't be imported");
+        }
+        tracing::warn!(reason = %problem.detail, "the shipped barclamps differ from those that were imported");
+    }
+    let everything = [Permission::Operator, Permission::Reviewer];
+    for name in ["ada", "bo"] {
+        if people.actor_by_name(name).await.is_err() {
+            people.create_person(None, &NewPerson::human(name, everything)).await.context("a person can't be made")?;
+        }
+    }
+    let demo = if arguments.no_demo { Demo::default() } else { demo(data)? };
+    let policy = Policy { approvals: 1, by_risk: Default::default() };
+    if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")? && !arguments.no_demo {
+        let ada = people.actor_by_name("ada").await?;
+        let binds = [(role("app")?, node("n5")?), (role("metrics")?, node("n5")?)];
+        control.propose_binding(&ada, "edge", "First application on the edge", &binds).await?;
+    }
+    Ok(())
+}
+
+fn role(name: &str) -> Result<RoleName> {
+    RoleName::parse(name).context("a shipped role's name")
+}
+
+fn node(name: &str) -> Result<Fqdn> {
+    Fqdn::parse(&format!("{name}.demo.gantry.internal")).context("a demo node's name")
+}
+
+fn demo(data: &Path) -> Result<Demo> {
+    let roles = |names: &[&str]| names.iter().map(|name| role(name)).collect::<Result<Vec<_>>>();
+    let deployments = [
+        ("web", roles(&["app", "app-check", "metrics", "proxy", "web-ready"])?),
+        ("edge", roles(&["app", "metrics"])?),
+    ];
+    let deployments = deployments.into_iter().map(|(name, roles)| {
+        Ok(DemoDeployment { name: DeploymentName::parse(name).context("a demo deployment's name")?, roles })
+    });
+    let folders = data.join("nodes");
+    let nodes = (1..=6).map(|n| {
+        let name = format!("n{n}");
+        let folder = folders.join(&name);
+        std::fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
+        Ok((node(&name)?, folder.to_string_lossy().into_owned()))
+    });
+    Ok(Demo { deployments: deployments.collect::<Result<_>>()?, nodes: nodes.collect::<Result<_>>()? })
+}
+
+/// Says where it is and how to come in.
+async fn announce(as_json: bool, address: &str, people: &People) -> Result<()> {
+    let mut sign_ins = Vec::new();
+    for (name, role) in [("ada", "author"), ("bo", "reviewer")] {
+        let person = people.actor_by_name(name).await?.person;
+        let token = people.one_time_sign_in(None, person, START_SIGN_IN_HOLDS).await?;
+        sign_ins.push((name, role, format!("{address}/sign-in?token={}", token.reveal())));
+    }
+    if as_json {
+        let sign_in: Vec<_> =
+            sign_ins.iter().map(|(person, role, url)| json!({"person": person, "role": role, "url": url})).collect();
+        println!("{}", json!({"event": "ready", "address": address, "sign_in": sign_in}));
+        return Ok(());
+    }
+    println!("\nGantry is up: {address}\n");
+    println!("Two people can sign in, once each by these links (each start prints new ones):");
+    for (name, role, url) in &sign_ins {
+        println!("  {name:<4} {role:<9} {url}");
+    }
+    println!("\nOpen the second in a private window, so that both are there at once. Ctrl-C stops everything.");
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! What can't be taken is refused with what, where and what to do, and leaves nothing behind.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::ids::{BarclampName, NodeId, ProposalId, RunId, SubmissionId};
+use engine::plan::Edit;
+use serde_json::json;
+
+use crate::house::{BARCLAMP, House, fqdn, role};
+
+fn files(text: &str) -> BTreeMap<String, Vec<u8>> {
+    [("house/house.yml".to_owned(), text.as_bytes().to_vec())].into()
+}
+
+#[tokio::test]
+async fn broken_barclamps_are_named_by_file_line_and_column() {
+    let house = House::new().await;
+    let before = house.traces().await;
+    for (text, at, part) in [
+        (
+            "barclamp: {name: house, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [b}\n",
+            "house/house.yml:3:",
+            "",
+        ),
+        (
+            "barclamp: {name: house, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [c]}\n  - {name: b, jig: noop, requires: [a]}\n  - {name: c, jig: noop, requires: [b]}\n",
+            "house/house.yml:",
+            "a -> c -> b -> a",
+        ),
+        (
+            "barclamp: {name: house, version: '2'}\nroles:\n  - {name: runtime, jig: noop}\n  - {name: a, jig: noop, requires: [runtme]}\n",
+            "house/house.yml:4:",
+            "\"runtime\"",
+        ),
+    ] {
+        let problem = house.control.import_barclamps(Some(&house.ada), &files(text)).await.unwrap_err();
+        assert_eq!((problem.status, problem.code.as_str()), (422, "barclamp"));
+        assert!(problem.errors[0].at.starts_with(at), "{problem:?}");
+        assert!(problem.errors.iter().any(|e| e.detail.contains(part)), "{part}: {problem:?}");
+    }
+    assert_eq!(house.traces().await, before);
+}
+
+#[tokio::test]
+async fn one_version_never_gets_other_content() {
+    let house = House::new().await;
+    let again = house.control.import_barclamps(Some(&house.ada), &files(BARCLAMP)).await.unwrap();
+    assert!(!again.barclamps[0].3, "the same content is the same");
+    let before = house.traces().await;
+    let other = BARCLAMP.replace("8080", "8081");
+    let problem = house.control.import_barclamps(Some(&house.ada), &files(&other)).await.unwrap_err();
+    assert_eq!((problem.status, problem.code.as_str()), (409, "other_content"));
+    assert_eq!(house.traces().await, before);
+}
+
+#[tokio::test]
+async fn edits_say_what_is_wrong_and_leave_nothing() {
+    let house = House::new().await;
+    house.bound("edge", 3, "app").await;
+    house.bound("web", 2, "app").await;
+    let (web, edge) = (house.id("web").await, house.id("edge").await);
+    let (n1, n2, n3) = (house.node(1).await, house.node(2).await, house.node(3).await);
+    let proposal = house.control.propose(&house.ada, web).await.unwrap();
+    let before = house.traces().await;
+    let bind = |node, name: &str| Edit::Bind { deployment: web, node, role: role(name) };
+    let cases = [
+        (bind(n1, "runtme"), "did you mean \"runtime\"?"),
+        (bind(n3, "app"), "belongs to edge, beside web"),
+        (bind(n2, "app"), "app is on n2.house.example.com already"),
+        (bind(n2, "lonely"), "conflicts with app"),
+        (bind(NodeId(uuid::Uuid::from_u128(7)), "app"), "is not there"),
+        (Edit::Bind { deployment: edge, node: n1, role: role("app") }, "this proposal is on web"),
+        (
+            Edit::SetRoleData { deployment: web, role: role("app"), data: json!([1]) },
+            "must be a JSON object, and is a list",
+        ),
+        (
+            Edit::UseBarclamp {
+                deployment: web,
+                barclamp: BarclampName::parse("house").unwrap(),
+                version: engine::Hash::of_bytes(b"x"),
+            },
+            "import the barclamp",
+        ),
+    ];
+    for (edit, part) in cases {
+        let good = bind(n1, "app");
+        let problem = house.control.edit(&house.ada, proposal, 0, vec![good, edit]).await.unwrap_err();
+        assert_eq!(problem.status, 422, "{problem:?}");
+        assert!(problem.errors[0].at == "edit 2" && problem.detail.contains(part), "{part}: {problem:?}");
+    }
+    let none = house.control.edit(&house.ada, proposal, 0, vec![]).await.unwrap_err();
+    assert_eq!(none.status, 400);
+    let empty = house.control.submit(&house.ada, proposal, 0, "x".into()).await.unwrap_err();
+    assert_eq!(empty.code, "empty");
+    let untitled = house.control.submit(&house.ada, proposal, 0, "  ".into()).await.unwrap_err();
+    assert_eq!(untitled.status, 400);
+    assert_eq!(house.traces().await, before);
+    let system = house.control.propose(&house.ada, house.id("system").await).await.unwrap_err();
+    assert_eq!(system.code, "system");
+}
+
+#[tokio::test]
+async fn nodes_need_a_real_name_of_their_own_and_a_safe_folder() {
+    let house = House::new().await;
+    let before = house.traces().await;
+    for (name, folder, part) in [
+        ("web", "/srv/nodes/x", "1 of at least 3 labels"),
+        ("web_1.rack.example.com", "/srv/nodes/x", "'_'"),
+        (fqdn(1).as_str(), "/srv/nodes/x", "is there already"),
+        ("N1.House.Example.com", "/srv/nodes/x", "is there already"),
+        ("web-1.rack.example.com", "srv/x", "absolute path"),
+        ("web-1.rack.example.com", "/", "absolute path"),
+        ("web-1.rack.example.com", "/srv/../etc", "absolute path"),
+    ] {
+        let problem = house.control.add_node(&house.ada, name.into(), folder.into()).await.unwrap_err();
+        assert!(problem.detail.contains(part), "{name} {folder}: {problem:?}");
+    }
+    assert_eq!(house.traces().await, before);
+    house.control.add_node(&house.ada, " n9.house.example.com ".into(), "/srv/nodes/n9".into()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_to_be_not_there() {
+    let house = House::new().await;
+    let control = &house.control;
+    let problem = control.board(&house.ada, "wbe").await.unwrap_err();
+    assert_eq!(problem.status, 404);
+    assert!(problem.detail.contains("Did you mean \"web\"?"), "{problem:?}");
+    assert_eq!(control.review(&house.ada, SubmissionId(99)).await.unwrap_err().status, 404);
+    assert_eq!(control.run(&house.ada, RunId(99)).await.unwrap_err().status, 404);
+    assert_eq!(control.log(&house.ada, RunId(99), 0).await.unwrap_err().status, 404);
+    assert_eq!(control.commit(&house.ada, SubmissionId(99)).await.unwrap_err().status, 404);
+    assert_eq!(
+        control.edit(&house.ada, ProposalId(99), 0, vec![house.bind("web", 1, "app").await]).await.unwrap_err().status,
+        404
+    );
+    assert_eq!(control.runs(&house.ada, "sleeping".into(), None).await.unwrap_err().status, 400);
+    assert_eq!(control.cancel(&house.ada, RunId(99)).await.unwrap_err().status, 409);
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_is_said_so_and_comes_back_by_itself() {
+    let house = House::new().await;
+    house.database.allow_connections(false).await.unwrap();
+    house.database.cut_connections().await.unwrap();
+    let problem = house.control.board(&house.ada, "web").await.unwrap_err();
+    assert_eq!(problem.status, 503, "{problem:?}");
+    assert!(!problem.detail.to_lowercase().contains("sql"), "{problem:?}");
+    house.database.allow_connections(true).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while house.control.board(&house.ada, "web").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await
+    .expect("the pool connects again");
+}

@@ -1,0 +1,159 @@
+//! The way of a change, as it should go.
+
+use api::console::{ReviewState, StepState};
+use engine::blueprint::difference::Mark;
+use engine::gate::VerdictKind;
+use engine::ids::TargetNo;
+use engine::plan::Edit;
+use serde_json::json;
+
+use crate::house::{House, role};
+
+#[tokio::test]
+async fn from_a_drop_to_steps_that_wait_to_run() {
+    let house = House::new().await;
+    let (web, n1) = (house.id("web").await, house.node(1).await);
+
+    let lift = house.control.lift(&house.ada, web, vec![n1]).await.unwrap();
+    let app = lift.roles.iter().find(|r| r.role == role("app")).unwrap();
+    assert_eq!((app.legal.as_slice(), app.added, app.wave), ([n1].as_slice(), 3, Some((3, 3))));
+    assert_eq!(
+        app.brings,
+        ["base on n1 (brought by runtime, implicit)", "runtime on n1 (brought by app)", "n1 moves from system to web"]
+    );
+
+    let edit = house.bind("web", 1, "app").await;
+    let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
+    let board = house.board("web").await;
+    let draft = board.proposal.as_ref().unwrap();
+    assert_eq!((draft.added, draft.removed, draft.reruns), (3, 0, 0));
+    assert_eq!(draft.undo.as_deref(), Some("bind n1 to app"));
+    let chips: Vec<_> = board.groups[0].roles.iter().flat_map(|r| &r.chips).collect();
+    assert!(chips.len() == 3 && chips.iter().all(|c| c.state == StepState::Proposed));
+    assert!(house.steps().await.is_empty(), "no step exists before its commit");
+
+    let id = house.control.submit(&house.ada, proposal, version, "n1 gets app".into()).await.unwrap();
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(review.state, ReviewState::Waiting);
+    assert!(review.may_judge.is_ok());
+    assert_eq!(review.summary[0], "Adds app on n1.");
+    let node = &review.difference.nodes[0];
+    assert_eq!((node.mark, node.noderoles.len()), (Mark::Added, 3));
+    assert_eq!(
+        review.waves.iter().map(|w| w.items.join()).collect::<Vec<_>>(),
+        ["base on one node", "runtime on one node", "app on one node"]
+    );
+    assert!(house.control.commit(&house.ada, id).await.is_err(), "nobody approved it yet");
+
+    house.approve(&house.bo, id).await;
+    assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Open);
+    assert_eq!(house.control.commit(&house.ada, id).await.unwrap(), TargetNo(2));
+    let expected = [("base", "todo"), ("runtime", "blocked"), ("app", "blocked")];
+    let steps = house.steps().await;
+    assert_eq!(
+        steps.iter().map(|(r, _, s, g)| (r.as_str(), s.as_str(), *g)).collect::<Vec<_>>(),
+        expected.map(|(r, s)| (r, s, 2))
+    );
+    assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Committed);
+    assert!(house.board("web").await.proposal.is_none());
+    let view = house.control.noderole(&house.ada, house.noderole(1, "runtime").await).await.unwrap();
+    assert_eq!(view.why, ["Waits for base on n1.house.example.com, which is TODO."]);
+}
+
+trait Join {
+    fn join(&self) -> String;
+}
+
+impl Join for Vec<String> {
+    fn join(&self) -> String {
+        self.as_slice().join(", ")
+    }
+}
+
+#[tokio::test]
+async fn changed_data_runs_again_what_it_is_for_and_nothing_else() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    house.bound("web", 2, "app").await;
+    house.bound("web", 2, "still").await;
+    sqlx::query("UPDATE step SET state = 'active', applied_generation = generation, pending = 0")
+        .execute(house.database.owner())
+        .await
+        .unwrap();
+    let web = house.id("web").await;
+    let deployment_data =
+        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 9090}}) };
+    let kept = Edit::SetRoleData { deployment: web, role: role("still"), data: json!({"x": 1}) };
+    let id = house.submit(&house.ada, "web", vec![deployment_data, kept]).await;
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(review.difference.deployments[0].roles[0].data[0].to_string(), "/app: added {\"port\":9090}");
+    assert!(review.summary.iter().any(|l| l == "Runs again: app on n1 and app on n2."), "{:?}", review.summary);
+    house.approve(&house.bo, id).await;
+    let target = house.control.commit(&house.cy, id).await.unwrap();
+    for (name, _, state, generation) in house.steps().await {
+        let runs = name == "app";
+        assert_eq!((state == "todo", generation == target.0), (runs, runs), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn undo_and_redo_walk_along_the_edits() {
+    let house = House::new().await;
+    let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
+    let (id, version) = house.propose(&house.ada, "web", edits).await;
+    let version = house.control.undo(&house.ada, id, version).await.unwrap();
+    let draft = house.board("web").await.proposal.unwrap();
+    assert_eq!(
+        (draft.undo.as_deref(), draft.redo.as_deref(), draft.added),
+        (Some("bind n1 to app"), Some("bind n2 to app"), 3)
+    );
+    let version = house.control.redo(&house.ada, id, version).await.unwrap();
+    assert_eq!(house.control.redo(&house.ada, id, version).await.unwrap_err().code, "nothing_to_do");
+    let version = house.control.undo(&house.ada, id, version).await.unwrap();
+    let other = house.bind("web", 3, "app").await;
+    let version = house.control.edit(&house.ada, id, version, vec![other]).await.unwrap();
+    assert_eq!(
+        house.control.redo(&house.ada, id, version).await.unwrap_err().code,
+        "nothing_to_do",
+        "a new edit ends redo"
+    );
+    assert_eq!(
+        house.control.undo(&house.ada, id, version - 1).await.unwrap_err().code,
+        "version",
+        "somebody came first"
+    );
+    house.control.discard(&house.ada, id, version).await.unwrap();
+    assert!(house.board("web").await.proposal.is_none());
+}
+
+#[tokio::test]
+async fn an_edit_drops_the_verdicts_by_making_another_submission() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
+    let first = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
+    house.approve(&house.bo, first).await;
+    let edit = house.bind("web", 2, "app").await;
+    let version = house.control.edit(&house.cy, proposal, version, vec![edit]).await.unwrap();
+    let refused = house.control.commit(&house.ada, first).await.unwrap_err();
+    assert_eq!(refused.code, "not_newest");
+    let second = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
+    assert_eq!(house.control.commit(&house.ada, second).await.unwrap_err().code, "not_approved");
+    let refused = house.control.judge(&house.cy, second, VerdictKind::Approve, String::new()).await.unwrap_err();
+    assert_eq!(refused.code, "author", "whoever edited it is an author too");
+    house.approve(&house.bo, second).await;
+    house.control.commit(&house.ada, second).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_switch_voids_no_review() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, id).await;
+    house.control.switch(&house.cy, false, "maintenance".into()).await.unwrap();
+    assert_eq!(house.control.switch(&house.cy, false, "again".into()).await.unwrap_err().code, "state");
+    house.control.commit(&house.ada, id).await.unwrap();
+    let view = house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap();
+    assert!(view.why.iter().any(|w| w.contains("Execution is switched off")), "{:?}", view.why);
+}

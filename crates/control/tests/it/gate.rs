@@ -1,0 +1,167 @@
+//! The ways round the gate that must not be there.
+
+use api::console::ReviewState;
+use engine::gate::{Policy, Risk, VerdictKind};
+use engine::plan::Edit;
+
+use crate::house::{House, role};
+
+#[tokio::test]
+async fn an_author_does_not_approve() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let before = house.traces().await;
+    let refused = house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (403, "author"));
+    assert!(refused.detail.contains("you wrote part of this change"), "{}", refused.detail);
+    assert_eq!(house.traces().await, before);
+    let (audited,): (i64,) = sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'submission.verdict.refused'")
+        .fetch_one(house.database.owner())
+        .await
+        .unwrap();
+    assert_eq!(audited, 1);
+}
+
+#[tokio::test]
+async fn two_commits_at_once_make_one_target() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, id).await;
+    let (one, two) = tokio::join!(house.control.commit(&house.ada, id), house.control.commit(&house.cy, id));
+    assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
+    let again = house.control.commit(&house.ada, id).await.unwrap_err();
+    assert!(again.detail.contains("target 2 already"), "{}", again.detail);
+    assert_eq!(house.traces().await[0], 2);
+}
+
+#[tokio::test]
+async fn changes_of_siblings_come_together_however_they_race() {
+    let house = House::new().await;
+    let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 2, "app").await);
+    let (web, edge) =
+        (house.submit(&house.ada, "web", vec![one]).await, house.submit(&house.ada, "edge", vec![two]).await);
+    house.approve(&house.bo, web).await;
+    house.approve(&house.bo, edge).await;
+    let (one, two) = tokio::join!(house.control.commit(&house.ada, web), house.control.commit(&house.cy, edge));
+    assert_ne!(one.unwrap(), two.unwrap());
+    assert_eq!(house.steps().await.len(), 6);
+}
+
+#[tokio::test]
+async fn a_moved_base_voids_a_review_and_submitting_again_mends_it() {
+    let house = House::new().await;
+    let web = house.id("web").await;
+    house.bound("web", 1, "app").await;
+    let first = Edit::SetRoleData { deployment: web, role: role("app"), data: serde_json::json!({"a": 1}) };
+    let (proposal, version) = house.propose(&house.ada, "web", vec![first]).await;
+    let stale = house.control.submit(&house.ada, proposal, version, "data".into()).await.unwrap();
+    house.approve(&house.bo, stale).await;
+    // Only one personal proposal is open on a deployment, so the base moves by a proposal of another kind.
+    let (other,): (i64,) = sqlx::query_as(
+        "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id",
+    )
+    .bind(web.0)
+    .bind(house.cy.person.0)
+    .fetch_one(house.database.app())
+    .await
+    .unwrap();
+    let edit = house.bind("web", 2, "app").await;
+    let other = engine::ids::ProposalId(other);
+    let raised = house.control.edit(&house.cy, other, 0, vec![edit]).await.unwrap();
+    let other = house.control.submit(&house.cy, other, raised, "more".into()).await.unwrap();
+    house.approve(&house.bo, other).await;
+    house.control.commit(&house.cy, other).await.unwrap();
+
+    let refused = house.control.commit(&house.ada, stale).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "base_moved"));
+    assert!(refused.detail.contains("web (target 3)"), "{}", refused.detail);
+    assert_eq!(house.control.review(&house.ada, stale).await.unwrap().state, ReviewState::Stale);
+    let fresh = house.control.submit(&house.ada, proposal, version, "data".into()).await.unwrap();
+    assert_eq!(
+        house.control.commit(&house.ada, fresh).await.unwrap_err().code,
+        "not_approved",
+        "approvals don't follow"
+    );
+    house.approve(&house.bo, fresh).await;
+    house.control.commit(&house.ada, fresh).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_changes_that_take_one_node_do_not_both_pass() {
+    let house = House::new().await;
+    let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
+    let (web, edge) =
+        (house.submit(&house.ada, "web", vec![one]).await, house.submit(&house.ada, "edge", vec![two]).await);
+    house.approve(&house.bo, web).await;
+    house.approve(&house.bo, edge).await;
+    house.control.commit(&house.ada, web).await.unwrap();
+    let refused = house.control.commit(&house.ada, edge).await.unwrap_err();
+    assert!(refused.detail.contains("n1"), "{refused:?}");
+    assert_eq!(house.traces().await[0], 2);
+}
+
+#[tokio::test]
+async fn a_restored_backup_voids_every_review() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
+    let id = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
+    house.approve(&house.bo, id).await;
+    sqlx::query("SELECT raise_epoch()").execute(house.database.owner()).await.unwrap();
+    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    assert_eq!(refused.code, "other_epoch");
+    let fresh = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
+    house.approve(&house.bo, fresh).await;
+    house.control.commit(&house.ada, fresh).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_lost_the_permission_no_longer_approved() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, id).await;
+    house.people.disable(None, house.bo.person).await.unwrap();
+    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    assert_eq!(refused.code, "not_approved");
+    assert!(refused.detail.contains("Can act") || refused.detail.contains("Nobody"), "{}", refused.detail);
+}
+
+#[tokio::test]
+async fn a_last_word_against_it_keeps_it_shut() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, id).await;
+    let bare = house.control.judge(&house.cy, id, VerdictKind::Reject, " ".into()).await.unwrap_err();
+    assert_eq!(bare.status, 400, "a rejection says why");
+    house.control.judge(&house.cy, id, VerdictKind::RequestChanges, "use n2".into()).await.unwrap();
+    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Objected);
+    house.approve(&house.cy, id).await;
+    house.control.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn riskier_changes_need_what_the_policy_asks() {
+    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
+    let edit = house.bind("web", 1, "wipe").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let review = house.control.review(&house.ada, id).await.unwrap();
+    assert_eq!((review.risks.as_slice(), review.gate.needed), ([Risk::Destructive].as_slice(), 2));
+    assert!(review.summary[0].contains("be undone"), "{:?}", review.summary);
+    house.approve(&house.bo, id).await;
+    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
+    house.approve(&house.cy, id).await;
+    house.control.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_policy_without_review_does_not_begin() {
+    let database = testdb::TestDatabase::new().await;
+    let control = control::Control::new(store::Store::over(database.app().clone()));
+    let policy = Policy { approvals: 0, by_risk: Default::default() };
+    assert!(control.ensure_genesis(&policy, &control::Demo::default()).await.is_err());
+}

@@ -1,0 +1,145 @@
+//! A small cluster to change: *system*, two siblings, four nodes, three people.
+
+use std::collections::BTreeMap;
+
+use api::console::Board;
+use control::people::{Actor, NewPerson, People, Permission};
+use control::{Control, Demo, DemoDeployment};
+use engine::gate::{Policy, VerdictKind};
+use engine::ids::{
+    DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId, TargetNo,
+};
+use engine::plan::Edit;
+use store::Store;
+use testdb::TestDatabase;
+
+pub const BARCLAMP: &str = "
+barclamp: {name: house, version: '1', description: For tests}
+roles:
+  - {name: base, jig: noop, flags: [implicit]}
+  - {name: runtime, jig: noop, requires: [base]}
+  - {name: app, jig: noop, requires: [runtime], template: {app: {port: 8080}}}
+  - {name: wipe, jig: noop, flags: [destructive]}
+  - {name: lonely, jig: noop, conflicts: [app]}
+  - {name: still, jig: noop, on-change: keep}
+";
+
+pub struct House {
+    pub database: TestDatabase,
+    pub control: Control,
+    pub people: People,
+    pub ada: Actor,
+    pub bo: Actor,
+    pub cy: Actor,
+}
+
+impl House {
+    pub async fn new() -> Self {
+        Self::under(Policy { approvals: 1, by_risk: BTreeMap::new() }).await
+    }
+
+    pub async fn under(policy: Policy) -> Self {
+        // What the log says of a failure is shown with the test that failed.
+        let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter("warn").try_init();
+        let database = TestDatabase::new().await;
+        let store = Store::over(database.app().clone());
+        let (control, people) = (Control::new(store.clone()), People::over(store));
+        let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
+        control.import_barclamps(None, &files).await.unwrap();
+        let roles = ["app", "runtime", "wipe", "lonely", "still"].map(role).to_vec();
+        let deployment =
+            |name: &str| DemoDeployment { name: DeploymentName::parse(name).unwrap(), roles: roles.clone() };
+        let demo = Demo {
+            deployments: vec![deployment("web"), deployment("edge")],
+            nodes: (1..=4).map(|n| (fqdn(n), format!("/srv/nodes/n{n}"))).collect(),
+        };
+        assert!(control.ensure_genesis(&policy, &demo).await.unwrap());
+        assert!(!control.ensure_genesis(&policy, &demo).await.unwrap(), "genesis happens once");
+        let mut actors = Vec::new();
+        for name in ["ada", "bo", "cy"] {
+            let new = NewPerson::human(name, [Permission::Operator, Permission::Reviewer]);
+            people.create_person(None, &new).await.unwrap();
+            actors.push(people.actor_by_name(name).await.unwrap());
+        }
+        let [ada, bo, cy] = actors.try_into().unwrap();
+        Self { database, control, people, ada, bo, cy }
+    }
+
+    pub async fn board(&self, deployment: &str) -> Board {
+        self.control.board(&self.ada, deployment).await.unwrap()
+    }
+
+    pub async fn id(&self, deployment: &str) -> DeploymentId {
+        self.board(deployment).await.id
+    }
+
+    pub async fn node(&self, n: usize) -> NodeId {
+        let page = self.control.nodes(&self.ada, fqdn(n).to_string(), None).await.unwrap();
+        page.nodes[0].id
+    }
+
+    pub async fn bind(&self, deployment: &str, n: usize, name: &str) -> Edit {
+        Edit::Bind { deployment: self.id(deployment).await, node: self.node(n).await, role: role(name) }
+    }
+
+    /// Opens (or finds) a proposal and appends edits; hands back its version.
+    pub async fn propose(&self, by: &Actor, deployment: &str, edits: Vec<Edit>) -> (ProposalId, i32) {
+        let id = self.control.propose(by, self.id(deployment).await).await.unwrap();
+        let version = self.board(deployment).await.proposal.unwrap().version;
+        let version = self.control.edit(by, id, version, edits).await.unwrap();
+        (id, version)
+    }
+
+    /// The same, submitted.
+    pub async fn submit(&self, by: &Actor, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
+        let (id, version) = self.propose(by, deployment, edits).await;
+        self.control.submit(by, id, version, "a change".into()).await.unwrap()
+    }
+
+    pub async fn approve(&self, by: &Actor, id: SubmissionId) {
+        self.control.judge(by, id, VerdictKind::Approve, String::new()).await.unwrap();
+    }
+
+    /// A binding, from the proposal to the target.
+    pub async fn bound(&self, deployment: &str, n: usize, name: &str) -> TargetNo {
+        let edit = self.bind(deployment, n, name).await;
+        let id = self.submit(&self.ada, deployment, vec![edit]).await;
+        self.approve(&self.bo, id).await;
+        self.control.commit(&self.ada, id).await.unwrap()
+    }
+
+    pub async fn noderole(&self, n: usize, name: &str) -> NoderoleId {
+        NoderoleId::of(self.node(n).await, &role(name), 0)
+    }
+
+    /// Role, node, state and generation of every step, in the order of rank.
+    pub async fn steps(&self) -> Vec<(String, String, String, i64)> {
+        sqlx::query_as(
+            "SELECT r.role, split_part(n.fqdn, '.', 1), s.state, s.generation FROM step s JOIN noderole r ON r.id = s.noderole_id \
+             JOIN node n ON n.id = s.node_id ORDER BY n.fqdn, s.rank, r.role",
+        )
+        .fetch_all(self.database.owner())
+        .await
+        .unwrap()
+    }
+
+    /// Every number by which a refused command could have left something behind.
+    pub async fn traces(&self) -> Vec<i64> {
+        let mut traces = Vec::new();
+        for table in
+            ["target", "edit", "submission", "verdict", "noderole", "step", "edge", "node", "barclamp", "object"]
+        {
+            let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+            traces.push(sqlx::query_scalar(query).fetch_one(self.database.owner()).await.unwrap());
+        }
+        traces
+    }
+}
+
+pub fn role(name: &str) -> RoleName {
+    RoleName::parse(name).unwrap()
+}
+
+pub fn fqdn(n: usize) -> Fqdn {
+    Fqdn::parse(&format!("n{n}.house.example.com")).unwrap()
+}
