@@ -1,1 +1,215 @@
-//! server
+//! # The web server: pages, REST, the live stream, signing in
+//!
+//! One process of it holds nothing that another could miss: sessions and all else are in the database, so any number of servers may
+//! stand beside each other. It authorises nothing by itself either. What it adds to [`control`] is the web: who sent this request,
+//! was it their own idea, in which form do they want the answer.
+//!
+//! A request passes, from outside in: its id and its span; the form of refusals; headers of every answer; limits (how many at once,
+//! how long); compression; the checks of [`guard`]; then the router. Pages, server functions and REST look up the session
+//! there; files of the site and health don't.
+//!
+//! Invariants:
+//! * no GET changes anything, and nothing else is taken from a page that is not ours;
+//! * tokens, cookies and query strings are never logged;
+//! * every refusal is a [`Problem`](api::Problem) with its status, whoever refuses;
+//! * a stream misses nothing: [`feed`].
+
+mod address;
+mod bound;
+mod feed;
+mod guard;
+mod health;
+pub mod limits;
+mod live;
+mod logs;
+mod pages;
+mod refusal;
+mod rest;
+mod session;
+mod sign_in;
+mod site;
+mod state;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::BoxError;
+use axum::Router;
+use axum::error_handling::HandleErrorLayer;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{get, post};
+use control::Control;
+use control::people::People;
+use leptos::config::LeptosOptions;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceBuilder;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::trace::{DefaultOnFailure, DefaultOnResponse, TraceLayer};
+use tracing::{Level, Span};
+
+use api::Problem;
+
+pub use address::{AddressError, PublicAddress};
+use feed::Feed;
+use live::Rhythm;
+use refusal::Refusal;
+use state::AppState;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What a server has to know besides its database.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Under which address people reach it. None: on this machine, where it listens.
+    pub address: Option<PublicAddress>,
+    /// The folder with the site's files, as `cargo xtask site` leaves it.
+    pub site: PathBuf,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { address: None, site: "target/site".into() }
+    }
+}
+
+/// Why a server can't serve, or not any more.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Nobody could be told how to reach it safely.
+    #[error("say under which address people reach this server: {0}")]
+    Address(#[from] AddressError),
+    /// The listener failed.
+    #[error("the web server can't go on: {0}")]
+    Listener(#[from] std::io::Error),
+}
+
+/// Serves until `shutdown` is done, then lets open answers end for [`limits::GRACE`].
+///
+/// # Errors
+/// When there is no safe address to reach it under, or the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    config: Config,
+    control: Control,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let stopping = CancellationToken::new();
+    if !config.site.join("pkg").is_dir() {
+        tracing::warn!(site = %config.site.display(), "no site here: pages will lack styles and scripts; `cargo xtask site` builds it");
+    }
+    let address = match config.address {
+        Some(address) => address,
+        None => PublicAddress::of_listener(listener.local_addr()?)?,
+    };
+    let state = state(address, config.site, control, stopping.clone());
+    let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
+    let (stop, stopped) = (stopping.clone(), stopping.clone());
+    tokio::spawn(async move {
+        shutdown.await;
+        stop.cancel();
+    });
+    let serving = axum::serve(listener, service).with_graceful_shutdown(async move { stopped.cancelled().await });
+    let too_late = async {
+        stopping.cancelled().await;
+        tokio::time::sleep(limits::GRACE).await;
+    };
+    tokio::select! {
+        served = serving.into_future() => Ok(served?),
+        () = too_late => {
+            tracing::info!("answers that are still open are cut off");
+            Ok(())
+        }
+    }
+}
+
+/// What handlers reach. The feed's task ends with `stopping`.
+fn state(address: PublicAddress, site: PathBuf, control: Control, stopping: CancellationToken) -> AppState {
+    let root = site.to_string_lossy().into_owned();
+    AppState {
+        people: People::over(control.store().clone()),
+        feed: Feed::start(control.store().clone(), stopping.clone()),
+        control: Arc::new(control),
+        address: Arc::new(address),
+        site: Arc::new(site),
+        streams: Arc::new(Semaphore::new(limits::STREAMS)),
+        rhythm: Rhythm::default(),
+        stopping,
+        leptos: LeptosOptions::builder().output_name("gantry").site_root(root).site_pkg_dir("pkg").build(),
+    }
+}
+
+/// Everything that answers.
+fn router(state: AppState) -> Router {
+    let for_people = rest::routes()
+        .route("/sign-out", post(sign_in::sign_out))
+        .route("/sign-out/everywhere", post(sign_in::sign_out_everywhere))
+        .route("/events", get(live::events))
+        .route("/runs/{id}/log", get(logs::download))
+        .layer(DefaultBodyLimit::max(limits::BODY))
+        .route_layer(from_fn_with_state(state.clone(), session::look_up));
+    let checked = Router::new()
+        .merge(for_people)
+        .merge(pages::routes(&state).layer(RequestBodyLimitLayer::new(limits::BODY)))
+        .route("/sign-in", post(sign_in::sign_in).layer(DefaultBodyLimit::max(limits::BODY)))
+        .fallback(site::file_or_nothing)
+        .layer(from_fn_with_state(state.clone(), guard::pass));
+    let unchecked = Router::new().route("/healthz", get(health::lives)).route("/readyz", get(health::ready));
+    let limited = ServiceBuilder::new()
+        .layer(HandleErrorLayer::new(too_much))
+        .load_shed()
+        .layer(GlobalConcurrencyLimitLayer::new(limits::REQUESTS))
+        .timeout(limits::REQUEST);
+    let around = ServiceBuilder::new()
+        .layer(from_fn(forget_id))
+        .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
+        .layer(
+            TraceLayer::new_for_http()
+                .make_span_with(span)
+                .on_request(())
+                .on_response(DefaultOnResponse::new().level(Level::DEBUG))
+                .on_failure(DefaultOnFailure::new().level(Level::WARN)),
+        )
+        .layer(PropagateRequestIdLayer::new(REQUEST_ID))
+        .layer(CompressionLayer::new())
+        .layer(from_fn_with_state(state.clone(), guard::carry))
+        .layer(from_fn(refusal::shape))
+        .layer(limited);
+    checked.merge(unchecked).with_state(state).layer(around)
+}
+
+/// Ids of requests are ours: a client's could be anything, and would be logged.
+async fn forget_id(mut request: Request, next: Next) -> Response {
+    request.headers_mut().remove(REQUEST_ID);
+    next.run(request).await
+}
+
+/// A request in the log: no query, for a query may hold a token.
+fn span(request: &Request) -> Span {
+    let id = request.extensions().get::<RequestId>().map(RequestId::header_value);
+    let id = id.and_then(|id| HeaderValue::to_str(id).ok()).unwrap_or_default();
+    tracing::info_span!("request", method = %request.method(), path = request.uri().path(), id)
+}
+
+async fn too_much(error: BoxError) -> Refusal {
+    if error.is::<tower::timeout::error::Elapsed>() {
+        return Refusal(Problem::new(
+            504,
+            "too_slow",
+            "This took too long",
+            "The answer did not come in time. What was asked may have been done: look before you try again.",
+        ));
+    }
+    Refusal(Problem::unavailable("This server answers as many requests as it can. Try again in a moment."))
+}
+
+#[cfg(test)]
+mod tests;

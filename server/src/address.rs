@@ -1,0 +1,168 @@
+//! Under which address people reach this server, and what follows from it.
+//!
+//! # Theory
+//!
+//! Gantry speaks plain HTTP. Two ways of reaching it are safe, and there is no third: from the same machine (or through a tunnel that
+//! ends there), and by HTTPS through a proxy in front of it. The address decides, once, at start:
+//!
+//! | | loopback, `http` | anywhere, `https` |
+//! |---|---|---|
+//! | session cookie | `gantry_session` | `__Host-gantry`, Secure |
+//! | `Host` that is answered to | loopback names, any port (a tunnel changes the port) | the address's host |
+//! | client's address | the connection's | the last one in `X-Forwarded-For`, which the proxy appended |
+//!
+//! Answering to known hosts only keeps a page elsewhere from reaching a loopback server through a name of its own that it points at
+//! 127.0.0.1. Browsers take a Secure cookie from plain HTTP on some loopback names and not on others, so there it is left out.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use axum::http::Uri;
+use axum::http::uri::Authority;
+
+/// Why an address can't be the public one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Not an address of this form.
+    #[error("{0:?} is no public address: write it like https://gantry.example.com, without a path")]
+    Form(String),
+    /// Sessions would travel where everybody can read them.
+    #[error(
+        "{0:?} is plain HTTP to another machine, and sessions could be read on the way: put a proxy with HTTPS in front \
+         and give its address, or use a loopback address and a tunnel (ssh -L)"
+    )]
+    Plain(String),
+}
+
+/// The public address: safe by construction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicAddress {
+    secure: bool,
+    authority: Authority,
+}
+
+impl PublicAddress {
+    /// The address of a server that listens there, for people on the same machine.
+    ///
+    /// # Errors
+    /// When it listens on another machine's behalf only.
+    pub fn of_listener(address: SocketAddr) -> Result<Self, AddressError> {
+        let host = match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+            IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+            IpAddr::V4(ip) => ip.to_string(),
+        };
+        format!("http://{host}:{}", address.port()).parse()
+    }
+
+    /// Whether people come by HTTPS.
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    /// Whether this server is meant by a request's host.
+    pub fn is_host(&self, host: &str) -> bool {
+        let Ok(host) = host.parse::<Authority>() else {
+            return false;
+        };
+        match self.secure {
+            true => host.host().eq_ignore_ascii_case(self.authority.host()),
+            false => is_loopback(host.host()),
+        }
+    }
+
+    /// Whether a page of this server, reached under `host`, has the origin.
+    pub fn is_own_origin(&self, origin: &str, host: Option<&str>) -> bool {
+        match self.secure {
+            true => origin.eq_ignore_ascii_case(&self.to_string()),
+            false => host.is_some_and(|host| self.is_host(host) && origin.eq_ignore_ascii_case(&format!("http://{host}"))),
+        }
+    }
+}
+
+impl fmt::Display for PublicAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority)
+    }
+}
+
+impl FromStr for PublicAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let form = || AddressError::Form(text.chars().take(200).collect());
+        let uri: Uri = text.trim_end_matches('/').parse().map_err(|_| form())?;
+        let authority = uri.authority().ok_or_else(form)?.clone();
+        let bare = matches!(uri.path(), "" | "/") && uri.query().is_none() && !authority.as_str().contains('@');
+        match uri.scheme_str() {
+            Some("https") if bare => Ok(Self { secure: true, authority: default_port(authority, ":443") }),
+            Some("http") if bare && is_loopback(authority.host()) => Ok(Self { secure: false, authority }),
+            Some("http") if bare => Err(AddressError::Plain(text.to_owned())),
+            _ => Err(form()),
+        }
+    }
+}
+
+/// Browsers leave the scheme's own port out of an origin.
+fn default_port(authority: Authority, port: &str) -> Authority {
+    match authority.as_str().strip_suffix(port).map(str::parse) {
+        Some(Ok(without)) => without,
+        _ => authority,
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let named = bare.eq_ignore_ascii_case("localhost") || bare.to_ascii_lowercase().ends_with(".localhost");
+    named || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> PublicAddress {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn plain_http_is_for_the_same_machine_only() {
+        for text in ["http://127.0.0.1:7700", "http://localhost:80/", "http://[::1]:1", "https://gantry.example.com"] {
+            assert!(text.parse::<PublicAddress>().is_ok(), "{text}");
+        }
+        for text in ["http://10.0.0.1:7700", "http://gantry.example.com", "http://127.0.0.1.evil.example"] {
+            assert!(matches!(text.parse::<PublicAddress>(), Err(AddressError::Plain(_))), "{text}");
+        }
+        for text in ["", "gantry", "ftp://localhost", "https://a.example/b", "https://u:p@a.example", "https://a.example/?x"] {
+            assert!(matches!(text.parse::<PublicAddress>(), Err(AddressError::Form(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn listening_everywhere_is_reached_by_loopback() {
+        let of = |text: &str| PublicAddress::of_listener(text.parse().expect("a socket address"));
+        assert_eq!(of("0.0.0.0:7700").expect("an address").to_string(), "http://127.0.0.1:7700");
+        assert_eq!(of("[::1]:7700").expect("an address").to_string(), "http://[::1]:7700");
+        assert!(of("192.0.2.1:7700").is_err());
+    }
+
+    #[test]
+    fn hosts_and_origins_of_others_are_not_its_own() {
+        let near = address("http://127.0.0.1:7700");
+        assert!(near.is_host("localhost:9000") && near.is_host("127.0.0.1:7700") && !near.is_host("evil.example:7700"));
+        assert!(near.is_own_origin("http://localhost:9000", Some("localhost:9000")));
+        for origin in ["http://127.0.0.1:7701", "https://127.0.0.1:7700", "null", "http://evil.example:7700"] {
+            assert!(!near.is_own_origin(origin, Some("127.0.0.1:7700")), "{origin}");
+        }
+        assert!(!near.is_own_origin("http://evil.example:7700", Some("evil.example:7700")));
+
+        let far = address("https://Gantry.example.com:443");
+        assert!(far.is_host("gantry.example.com") && far.is_host("gantry.example.com:8443") && !far.is_host("localhost"));
+        assert!(far.is_own_origin("https://gantry.example.com", None));
+        assert!(!far.is_own_origin("http://gantry.example.com", Some("gantry.example.com")));
+        assert!(address("https://g.example:8443").is_own_origin("https://g.example:8443", None));
+    }
+}

@@ -1,0 +1,149 @@
+//! The pages' [`Console`], bound to whoever sent the request.
+//!
+//! Thin on purpose: who asks is found out by [`crate::session`], whether they may is decided in [`control`], and what they get is
+//! made there. What is left here is to let nobody through without a session, and to take the cookie away when one ends.
+
+use std::sync::Arc;
+
+use api::Problem;
+use api::console::{
+    Board, DeploymentSummary, Frame, Lift, LogPart, NodePage, NoderoleView, ReviewSummary, ReviewView, RunPage, RunView,
+};
+use app::console::Console;
+use async_trait::async_trait;
+use axum::http::{HeaderValue, header};
+use control::Control;
+use control::people::{Actor, People};
+use engine::gate::VerdictKind;
+use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::plan::Edit;
+use leptos_axum::ResponseOptions;
+
+use crate::address::PublicAddress;
+use crate::session;
+
+/// A [`Console`] for one request.
+pub(crate) struct Bound {
+    pub control: Arc<Control>,
+    pub people: People,
+    pub address: Arc<PublicAddress>,
+    pub actor: Option<Actor>,
+    /// Where the answer's cookies go.
+    pub answer: ResponseOptions,
+}
+
+impl Bound {
+    fn actor(&self) -> Result<&Actor, Problem> {
+        self.actor.as_ref().ok_or_else(Problem::signed_out)
+    }
+}
+
+/// Asks `control` the same as the actor.
+macro_rules! asked {
+    ($self:ident . $method:ident ( $($argument:expr),* )) => {{
+        $self.control.$method($self.actor()? $(, $argument)*).await
+    }};
+}
+
+#[async_trait]
+impl Console for Bound {
+    async fn frame(&self) -> Result<Frame, Problem> {
+        self.control.frame(self.actor.as_ref()).await
+    }
+
+    async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem> {
+        asked!(self.deployments())
+    }
+
+    async fn board(&self, deployment: &str) -> Result<Board, Problem> {
+        asked!(self.board(deployment))
+    }
+
+    async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
+        asked!(self.lift(deployment, nodes))
+    }
+
+    async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem> {
+        asked!(self.noderole(id))
+    }
+
+    async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
+        asked!(self.nodes(filter, after))
+    }
+
+    async fn runs(&self, state: String, before: Option<RunId>) -> Result<RunPage, Problem> {
+        asked!(self.runs(state, before))
+    }
+
+    async fn run(&self, id: RunId) -> Result<RunView, Problem> {
+        asked!(self.run(id))
+    }
+
+    async fn log(&self, id: RunId, offset: i64) -> Result<LogPart, Problem> {
+        asked!(self.log(id, offset))
+    }
+
+    async fn reviews(&self) -> Result<Vec<ReviewSummary>, Problem> {
+        asked!(self.reviews())
+    }
+
+    async fn review(&self, id: SubmissionId) -> Result<ReviewView, Problem> {
+        asked!(self.review(id))
+    }
+
+    async fn propose(&self, deployment: DeploymentId) -> Result<ProposalId, Problem> {
+        asked!(self.propose(deployment))
+    }
+
+    async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
+        asked!(self.edit(proposal, version, edits))
+    }
+
+    async fn undo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem> {
+        asked!(self.undo(proposal, version))
+    }
+
+    async fn redo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem> {
+        asked!(self.redo(proposal, version))
+    }
+
+    async fn discard(&self, proposal: ProposalId, version: i32) -> Result<(), Problem> {
+        asked!(self.discard(proposal, version))
+    }
+
+    async fn submit(&self, proposal: ProposalId, version: i32, title: String) -> Result<SubmissionId, Problem> {
+        asked!(self.submit(proposal, version, title))
+    }
+
+    async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem> {
+        asked!(self.judge(submission, kind, reason))
+    }
+
+    async fn commit(&self, submission: SubmissionId) -> Result<TargetNo, Problem> {
+        asked!(self.commit(submission))
+    }
+
+    async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem> {
+        asked!(self.retry(noderole, reason))
+    }
+
+    async fn cancel(&self, run: RunId) -> Result<(), Problem> {
+        asked!(self.cancel(run))
+    }
+
+    async fn add_node(&self, fqdn: String, root: String) -> Result<NodeId, Problem> {
+        asked!(self.add_node(fqdn, root))
+    }
+
+    async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {
+        asked!(self.switch(enabled, reason))
+    }
+
+    async fn sign_out(&self) -> Result<(), Problem> {
+        self.people.sign_out(self.actor()?).await?;
+        if let Ok(cookie) = HeaderValue::from_str(&session::end(&self.address).to_string()) {
+            self.answer.append_header(header::SET_COOKIE, cookie);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! What every request passes first, and what every answer carries.
+//!
+//! # Theory
+//!
+//! *Whose request is it?* The browser adds the session's cookie to whatever any page makes it send here, so a cookie proves who, and
+//! not whose idea it was. Every request that may change something (any method but GET, HEAD and OPTIONS) therefore has to prove that
+//! it comes from a page of this server or from no page at all:
+//! * `Sec-Fetch-Site`, which pages can't forge, must be `same-origin` where it is sent; `Origin` must be our own where it is sent;
+//! * with neither, it is no browser of this decade, and the header `X-Gantry: 1` is asked for: a program sets it easily, a form can't,
+//!   and a script of another origin would have to ask for leave first, which nobody here gives.
+//!
+//! GET changes nothing anywhere, and so needs no proof. `SameSite=Lax` on the cookie says the same once more.
+//!
+//! *What may a page do?* Only what it brings along: scripts with this answer's nonce or from our own files, styles and fonts of our
+//! own, no frames around it, no plug-ins, no base. Answers that are no pages may do nothing at all.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use api::Problem;
+
+use crate::address::PublicAddress;
+use crate::refusal::Refusal;
+use crate::state::AppState;
+
+/// What a program that is no browser says instead of an origin.
+pub(crate) const PROGRAM: HeaderName = HeaderName::from_static("x-gantry");
+const FETCH_SITE: &str = "sec-fetch-site";
+
+/// For answers that are no pages.
+const NOTHING: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+
+/// Headers of every answer, unless it has its own.
+const EVERYWHERE: [(HeaderName, HeaderValue); 8] = [
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    // A page's own requests carry where they come from (forms without scripts go back there); nobody else learns it.
+    (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
+    (
+        HeaderName::from_static("permissions-policy"),
+        HeaderValue::from_static(
+            "accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), \
+             microphone=(), midi=(), payment=(), usb=()",
+        ),
+    ),
+    (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    (header::CONTENT_SECURITY_POLICY, NOTHING),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+];
+
+/// A page's policy. `nonce` is of this answer alone.
+pub(crate) fn page_policy(nonce: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(&format!(
+        "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
+         font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; \
+         frame-ancestors 'none'; object-src 'none'"
+    ))
+    .ok()
+}
+
+/// Adds to every answer what it should carry.
+pub(crate) async fn carry(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let mut answer = next.run(request).await;
+    let headers = answer.headers_mut();
+    for (name, value) in EVERYWHERE {
+        headers.entry(name).or_insert(value);
+    }
+    if state.address.is_secure() {
+        let a_year = HeaderValue::from_static("max-age=31536000");
+        headers.entry(header::STRICT_TRANSPORT_SECURITY).or_insert(a_year);
+    }
+    answer
+}
+
+/// Lets pass what is meant for this server and what nobody else made a browser send.
+pub(crate) async fn pass(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let host = host(&request);
+    if !host.as_deref().is_some_and(|host| state.address.is_host(host)) {
+        return Refusal(Problem::new(
+            StatusCode::MISDIRECTED_REQUEST.as_u16(),
+            "other_host",
+            "Another server's name",
+            format!("This server answers to {}. Start it with the public address that people use.", state.address),
+        ))
+        .into_response();
+    }
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !reads && !is_own(request.headers(), host.as_deref(), &state.address) {
+        return Refusal(Problem::new(
+            403,
+            "other_origin",
+            "Sent by another page",
+            "A request that changes something has to come from this server's own pages; a program sends the header X-Gantry: 1.",
+        ))
+        .into_response();
+    }
+    next.run(request).await
+}
+
+fn host(request: &Request) -> Option<String> {
+    let named = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
+    named.or_else(|| request.uri().authority().map(|authority| authority.as_str())).map(str::to_owned)
+}
+
+fn is_own(headers: &HeaderMap, host: Option<&str>, address: &PublicAddress) -> bool {
+    let site = headers.get(FETCH_SITE);
+    let origin = headers.get(header::ORIGIN);
+    let same_site = site.map(|site| site == "same-origin");
+    let same_origin =
+        origin.map(|origin| origin.to_str().is_ok_and(|origin| address.is_own_origin(origin, host)));
+    match (same_site, same_origin) {
+        (Some(false), _) | (_, Some(false)) => false,
+        (Some(true), _) | (_, Some(true)) => true,
+        (None, None) => headers.get(PROGRAM).is_some_and(|value| value == "1"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(headers: &[(&'static str, &'static str)]) -> bool {
+        let address = "http://127.0.0.1:7700".parse().expect("an address");
+        let headers: HeaderMap = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        is_own(&headers, Some("127.0.0.1:7700"), &address)
+    }
+
+    #[test]
+    fn only_own_pages_and_programs_change_anything() {
+        let here = ("origin", "http://127.0.0.1:7700");
+        assert!(own(&[("sec-fetch-site", "same-origin")]));
+        assert!(own(&[("sec-fetch-site", "same-origin"), here]));
+        assert!(own(&[here]));
+        assert!(own(&[("x-gantry", "1")]));
+        for site in ["cross-site", "same-site", "none", ""] {
+            assert!(!own(&[("sec-fetch-site", site), here, ("x-gantry", "1")]), "{site}");
+        }
+        for origin in ["null", "http://127.0.0.1:7701", "http://evil.example"] {
+            assert!(!own(&[("origin", origin), ("x-gantry", "1")]), "{origin}");
+            assert!(!own(&[("origin", origin), ("sec-fetch-site", "same-origin")]), "{origin}");
+        }
+        assert!(!own(&[]) && !own(&[("x-gantry", "0")]));
+    }
+}

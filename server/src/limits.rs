@@ -1,0 +1,17 @@
+//! What one server takes at most. Beyond these it says no at once, so that what it has taken goes on at its pace.
+
+use std::time::Duration;
+
+/// Bytes of a request's body; an edit is small, and so is a verdict.
+pub const BODY: usize = 1024 * 1024;
+/// Bytes of the body of a barclamp import, which carries scripts.
+pub const IMPORT_BODY: usize = 16 * 1024 * 1024;
+/// How long a request may take until its answer begins. Streams and downloads go on after that.
+pub const REQUEST: Duration = Duration::from_secs(30);
+/// Requests that are being answered at once; the next one is refused (503). The database's pool is far smaller, so more would wait
+/// there until they time out.
+pub const REQUESTS: usize = 256;
+/// Live streams at once. Each costs a task and a place in the feed's ring.
+pub const STREAMS: usize = 1024;
+/// How long open answers may go on after the order to stop.
+pub const GRACE: Duration = Duration::from_secs(5);

@@ -1,0 +1,283 @@
+//! `GET /events`: the live stream of a tab, as server-sent events.
+//!
+//! * `topics`: a comma-separated list of [`Topic`]s; only events of these come. Absent: all, but no growth of logs.
+//! * `after`: the cursor of the page's data, or an event's id. `Last-Event-ID`, which browsers send when they come back, goes before.
+//!
+//! Messages hold a [`Live`](api::live::Live) as JSON and the event's id. A message that says `reset` means: fetch everything again.
+//! Every 15 seconds an event named `heartbeat` comes, with the id up to which everything was told; so a quiet stream resumes close to
+//! the journal's end, and a page knows that the line is alive.
+//!
+//! The stream ends when the session does, within 30 seconds ([`Rhythm`]); coming back is then refused with 401.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::Stream;
+use serde::Deserialize;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use api::Problem;
+use api::console::RunState;
+use api::live::{Live, MAX_TOPICS, NotATopic, Topic};
+use control::people::{Actor, Permission};
+use engine::ids::{NoderoleId, RunId};
+use store::journal::{self, Entry, NoPosition, Position};
+
+use crate::feed::{FeedError, Grown, Joined, Told};
+use crate::refusal::{Asked, Refusal};
+use crate::session::SignedIn;
+use crate::state::AppState;
+
+/// What streams do by the clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rhythm {
+    /// How often a stream says that it is there.
+    pub heartbeat: Duration,
+    /// How often it asks whether its session still holds.
+    pub still_signed_in: Duration,
+}
+
+impl Default for Rhythm {
+    fn default() -> Self {
+        Self { heartbeat: Duration::from_secs(15), still_signed_in: Duration::from_secs(30) }
+    }
+}
+
+/// What a stream is asked for.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    topics: String,
+    #[serde(default)]
+    after: String,
+}
+
+/// Opens a stream.
+pub(crate) async fn events(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<Wanted>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    actor.require(Permission::Viewer)?;
+    let topics = Topics::parse(&wanted.topics)?;
+    let after = place(&headers, &wanted.after)?;
+    let permit = state.streams.clone().try_acquire_owned().map_err(|_| {
+        Problem::unavailable("This server has as many live streams open as it takes. Close a tab, or try again later.")
+    })?;
+    let joined = state.feed.listen(after).await.map_err(|error| {
+        tracing::warn!(%error, "a stream can't begin");
+        Problem::unavailable("The journal can't be read at the moment. Try again in a moment.")
+    })?;
+    let stream = stream(state, actor, topics, joined);
+    let held = async_stream::stream! {
+        let _permit = permit;
+        for await event in stream {
+            yield event;
+        }
+    };
+    let mut answer = Sse::new(held).into_response();
+    // For proxies that would wait for more before they pass something on.
+    answer.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    Ok(answer)
+}
+
+fn place(headers: &HeaderMap, after: &str) -> Result<Option<Position>, Problem> {
+    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = if last.is_empty() { after } else { last };
+    match text {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|error: NoPosition| Problem::invalid(format!("`after`: {error}."))),
+    }
+}
+
+/// Which topics a stream wants; none: all.
+#[derive(Debug, PartialEq, Eq)]
+struct Topics(BTreeSet<Topic>);
+
+impl Topics {
+    fn parse(text: &str) -> Result<Self, Problem> {
+        let named = text.split(',').map(str::trim).filter(|topic| !topic.is_empty());
+        let topics: BTreeSet<Topic> = named
+            .map(str::parse)
+            .collect::<Result<_, NotATopic>>()
+            .map_err(|error| Problem::invalid(format!("`topics`: {error}.")))?;
+        match topics.len() > MAX_TOPICS {
+            true => Err(Problem::invalid(format!("A stream takes at most {MAX_TOPICS} topics; open another or name none."))),
+            false => Ok(Self(topics)),
+        }
+    }
+
+    /// An event belongs to the topic that it was journalled under, and to the list of what it is about.
+    fn want(&self, entry: &Entry) -> bool {
+        let list = match entry.live {
+            Live::Run { .. } => Some(Topic::Runs),
+            Live::Node { .. } => Some(Topic::Nodes),
+            Live::Target { .. } => Some(Topic::Targets),
+            Live::Submission { .. } => Some(Topic::Reviews),
+            Live::Step { .. } | Live::Proposal { .. } | Live::Reset => None,
+        };
+        let own = entry.topic.parse().ok();
+        self.0.is_empty() || own.iter().chain(&list).any(|topic| self.0.contains(topic))
+    }
+
+    fn runs(&self) -> Vec<RunId> {
+        self.0.iter().filter_map(|topic| if let Topic::Run(run) = topic { Some(*run) } else { None }).collect()
+    }
+}
+
+/// The runs whose logs a stream watches, and whose they are.
+#[derive(Debug, Default)]
+struct Logs {
+    runs: Vec<RunId>,
+    noderoles: BTreeMap<RunId, NoderoleId>,
+}
+
+impl Logs {
+    /// How far they are now. What can't be told now is told by the next growth.
+    async fn look(&mut self, state: &AppState) -> Vec<Live> {
+        let now = journal::lengths(state.control.store().pool(), &self.runs).await.unwrap_or_default();
+        for live in &now {
+            if let Live::Run { run, noderole, .. } = live {
+                self.noderoles.insert(*run, *noderole);
+            }
+        }
+        now
+    }
+
+    async fn news(&mut self, state: &AppState, grown: Grown) -> Vec<Live> {
+        match grown {
+            _ if self.runs.is_empty() => Vec::new(),
+            Grown::To(run, log_bytes) => match self.noderoles.get(&run) {
+                Some(noderole) => vec![Live::Run { run, noderole: *noderole, state: RunState::Running, log_bytes }],
+                None => Vec::new(),
+            },
+            Grown::Unsure => self.look(state).await,
+        }
+    }
+}
+
+fn stream(
+    state: AppState,
+    actor: Actor,
+    topics: Topics,
+    joined: Joined,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    let Joined { mut events, logs: mut growth, first } = joined;
+    async_stream::stream! {
+        let (mut heartbeat, mut still) = (every(state.rhythm.heartbeat), every(state.rhythm.still_signed_in));
+        // Lets the page know at once that the line is open, and where it stands.
+        yield Ok(beat(events.place()));
+        if let Some(told) = first {
+            yield Ok(message(&told));
+        }
+        let mut logs = Logs { runs: topics.runs(), ..Logs::default() };
+        for live in logs.news(&state, Grown::Unsure).await {
+            yield Ok(unplaced(&live));
+        }
+        loop {
+            let turn = tokio::select! {
+                biased;
+                () = state.stopping.cancelled() => break,
+                _ = still.tick() => Turn::StillSignedIn,
+                _ = heartbeat.tick() => Turn::Heartbeat,
+                told = events.next() => Turn::Told(told),
+                grown = growth.next() => Turn::Grown(grown),
+            };
+            match turn {
+                // Nobody knows counts as no: the page comes back when somebody does.
+                Turn::StillSignedIn if state.people.session_holds(&actor).await != Ok(true) => break,
+                Turn::StillSignedIn => {}
+                Turn::Heartbeat => yield Ok(beat(events.place())),
+                Turn::Told(Ok(Some(told))) => {
+                    for told in told.iter().filter(|told| wanted(&topics, told)) {
+                        yield Ok(message(told));
+                    }
+                }
+                // The server stops, or the database is away: the page comes back.
+                Turn::Told(Ok(None) | Err(_)) => break,
+                Turn::Grown(grown) => {
+                    for live in logs.news(&state, grown).await {
+                        yield Ok(unplaced(&live));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut interval = interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// What a stream does next.
+enum Turn {
+    StillSignedIn,
+    Heartbeat,
+    Told(Result<Option<Vec<Told>>, FeedError>),
+    Grown(Grown),
+}
+
+fn wanted(topics: &Topics, told: &Told) -> bool {
+    match told {
+        Told::Entry(entry) => topics.want(entry),
+        Told::Reset(_) => true,
+    }
+}
+
+fn message(told: &Told) -> Event {
+    let (place, live) = match told {
+        Told::Entry(entry) => (entry.position, &entry.live),
+        Told::Reset(place) => (*place, &Live::Reset),
+    };
+    let event = Event::default().id(place.to_string());
+    // A `Live` has no form that JSON lacks.
+    event.json_data(live).unwrap_or_else(|_| beat(place))
+}
+
+/// News that stand nowhere in the journal: the browser keeps the id that it has.
+fn unplaced(live: &Live) -> Event {
+    Event::default().json_data(live).unwrap_or_default()
+}
+
+fn beat(place: Position) -> Event {
+    Event::default().event("heartbeat").id(place.to_string()).data("{}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::ids::TargetNo;
+
+    #[test]
+    fn events_belong_to_their_topic_and_to_their_list() {
+        let entry = |topic: &str, live| Entry { position: Position { xid: 1, id: 1 }, topic: topic.into(), live };
+        let target = entry("deployment:00000000-0000-0000-0000-000000000001", Live::Target { target: TargetNo(1) });
+        let want = |topics: &str, entry: &Entry| Topics::parse(topics).expect("topics").want(entry);
+        assert!(want("", &target) && want("targets,run:1", &target));
+        assert!(want("deployment:00000000-0000-0000-0000-000000000001", &target));
+        assert!(!want("deployment:00000000-0000-0000-0000-000000000002, nodes,", &target));
+        assert!(want("nodes", &entry("of another version", Live::Node { fqdn: "a.b.c".into() })));
+        for wrong in ["x", "run:1,run:y", &(0..=MAX_TOPICS).map(|n| format!("run:{n},")).collect::<String>()] {
+            assert_eq!(Topics::parse(wrong).map_err(|problem| problem.status), Err(400), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_browser_that_comes_back_goes_on_where_it_was() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(place(&headers, ""), Ok(None));
+        assert_eq!(place(&headers, "12"), Ok(Some(Position { xid: 12, id: 0 })));
+        headers.insert("last-event-id", HeaderValue::from_static("15-3"));
+        assert_eq!(place(&headers, "12"), Ok(Some(Position { xid: 15, id: 3 })));
+        headers.insert("last-event-id", HeaderValue::from_static("x"));
+        assert_eq!(place(&headers, "12").map_err(|problem| problem.status), Err(400));
+    }
+}

@@ -1,0 +1,77 @@
+//! The console's pages and their server functions: [`app`], rendered here.
+//!
+//! Each request gets a context with an `Arc<dyn Console>` bound to whoever sent it, and a content security policy with the nonce that
+//! leptos puts on its inline scripts.
+
+use std::sync::Arc;
+
+use app::console::Console;
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use control::people::Actor;
+use leptos::context::{provide_context, use_context};
+use leptos::nonce::use_nonce;
+use leptos_axum::{
+    ErrorHandler, LeptosRoutes, ResponseOptions, generate_route_list_with_exclusions_and_ssg_and_context,
+};
+use tower::ServiceExt as _;
+
+use crate::bound::Bound;
+use crate::guard;
+use crate::refusal::{Refusal, wants_page};
+use crate::session::{self, Who};
+use crate::state::AppState;
+
+/// Routes of all pages, and of the server functions below `/call/`.
+pub(crate) fn routes(state: &AppState) -> Router<AppState> {
+    // Finding the routes renders the frame once, for nobody.
+    let context = context(state.clone());
+    let (routes, _) = generate_route_list_with_exclusions_and_ssg_and_context(app::App, None, context.clone());
+    let leptos = state.leptos.clone();
+    Router::new()
+        .leptos_routes_with_context(state, routes, context, move || app::shell(leptos.clone()))
+        .route_layer(from_fn(session::sign_in_first))
+        .route_layer(from_fn_with_state(state.clone(), session::look_up))
+}
+
+/// The page for an address that there is not.
+pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response {
+    if !wants_page(&request) {
+        return axum::http::StatusCode::NOT_FOUND.into_response();
+    }
+    match session::actor_of(&state, request.headers()).await {
+        Ok(actor) => drop(request.extensions_mut().insert(Who(actor))),
+        Err(problem) => return Refusal(problem).into_response(),
+    }
+    let leptos = state.leptos.clone();
+    match ErrorHandler::new_with_context(context(state), app::shell, leptos).oneshot(request).await {
+        Ok(answer) => answer,
+        Err(never) => match never {},
+    }
+}
+
+/// What pages and server functions find in their context.
+fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let answer = use_context::<ResponseOptions>().unwrap_or_default();
+        if let Some(policy) = use_nonce().and_then(|nonce| guard::page_policy(&nonce)) {
+            answer.insert_header(header::CONTENT_SECURITY_POLICY, policy);
+        }
+        let console: Arc<dyn Console> = Arc::new(Bound {
+            control: Arc::clone(&state.control),
+            people: state.people.clone(),
+            address: Arc::clone(&state.address),
+            actor: actor(),
+            answer,
+        });
+        provide_context(console);
+    }
+}
+
+fn actor() -> Option<Actor> {
+    use_context::<Parts>()?.extensions.get::<Who>()?.0.clone()
+}

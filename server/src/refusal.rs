@@ -1,0 +1,267 @@
+//! How the server says no: one form for every refusal, whoever makes it.
+//!
+//! Handlers answer with a [`Refusal`], extractors' rejections become one, and what layers and the router answer by themselves (no
+//! such route, wrong method, too large) is reshaped on its way out. Programs get RFC 9457 `application/problem+json`; a browser that
+//! went there as a page gets the same as a small page without scripts.
+
+use std::fmt::Write as _;
+
+use api::Problem;
+use api::problem::Finding;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, FormRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use serde::de::DeserializeOwned;
+
+/// A problem as an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal(pub Problem);
+
+/// The status of a problem; a number that is none is our own mistake.
+pub(crate) fn status_of(problem: &Problem) -> StatusCode {
+    StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut answer = (status_of(&self.0), Json(&self.0)).into_response();
+        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        answer.extensions_mut().insert(self);
+        answer
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl From<PathRejection> for Refusal {
+    fn from(rejection: PathRejection) -> Self {
+        Self(Problem::invalid(format!("The address does not name anything: {}.", rejection.body_text())))
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(rejection: QueryRejection) -> Self {
+        Self(Problem::invalid(format!("What follows the question mark can't be read: {}.", rejection.body_text())))
+    }
+}
+
+impl From<FormRejection> for Refusal {
+    fn from(rejection: FormRejection) -> Self {
+        match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Self(of_status(StatusCode::PAYLOAD_TOO_LARGE)),
+            // Its text may quote what was sent, and that may be a token.
+            _ => Self(Problem::invalid("The form can't be read. Send it as application/x-www-form-urlencoded.")),
+        }
+    }
+}
+
+impl From<BytesRejection> for Refusal {
+    fn from(rejection: BytesRejection) -> Self {
+        match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Self(of_status(StatusCode::PAYLOAD_TOO_LARGE)),
+            _ => Self(Problem::invalid("The request ended before its body did. Send it again.")),
+        }
+    }
+}
+
+/// A part of the path, typed.
+#[derive(Debug, Clone, Copy, FromRequestParts)]
+#[from_request(via(Path), rejection(Refusal))]
+pub(crate) struct Place<T>(pub T);
+
+/// What follows the question mark, typed.
+#[derive(Debug, Clone, Copy, FromRequestParts)]
+#[from_request(via(Query), rejection(Refusal))]
+pub(crate) struct Asked<T>(pub T);
+
+/// A JSON body, typed. What does not fit is named by field, line and column.
+///
+/// Its size is bounded by the body limit, and its depth by `serde_json`, which gives up at 128 levels.
+#[derive(Debug, Clone)]
+pub(crate) struct Given<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        if !is_json(request.headers()) {
+            return Err(Refusal(Problem::new(
+                415,
+                "not_json",
+                "Send JSON",
+                "Send the body as JSON and say so: Content-Type: application/json.",
+            )));
+        }
+        let bytes = Bytes::from_request(request, state).await?;
+        read_json(&bytes).map(Self)
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        not_readable(&path, error.inner())
+    })?;
+    reader.end().map_err(|error| not_readable(".", &error))?;
+    Ok(read)
+}
+
+fn not_readable(path: &str, error: &serde_json::Error) -> Refusal {
+    let place = match path {
+        "." | "?" => String::new(),
+        path => format!("{path}, "),
+    };
+    let at = format!("{place}line {}, column {}", error.line(), error.column());
+    // serde_json ends its text with the place, which stands in `at` already.
+    let text = error.to_string();
+    let detail = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    let mut problem = Problem::invalid(format!("The body is not the JSON that is wanted here ({at}): {detail}."));
+    problem.errors.push(Finding { at, detail });
+    Refusal(problem)
+}
+
+/// The problem of an answer that has only a status.
+fn of_status(status: StatusCode) -> Problem {
+    match status {
+        StatusCode::NOT_FOUND => Problem::not_found("There is nothing at this address."),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            Problem::new(405, "method_not_allowed", "Not this way", "This address does not take that method.")
+        }
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let most = crate::limits::BODY / 1024;
+            Problem::new(413, "too_large", "Too large", format!("A request's body may have at most {most} KiB here."))
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            Problem::new(415, "unsupported", "Not in this form", "The body has a type that is not taken here.")
+        }
+        status if status.is_client_error() => Problem::new(
+            status.as_u16(),
+            "refused",
+            status.canonical_reason().unwrap_or("Refused"),
+            "The request can't be taken as it is.",
+        ),
+        status => Problem { status: status.as_u16(), ..Problem::internal() },
+    }
+}
+
+/// Gives every refusal its form on the way out.
+pub(crate) async fn shape(request: Request, next: Next) -> Response {
+    let wants_page = wants_page(&request);
+    let answer = next.run(request).await;
+    let status = answer.status();
+    if !status.is_client_error() && !status.is_server_error() {
+        return answer;
+    }
+    let known = answer.extensions().get::<Refusal>().cloned();
+    let refusal = match known {
+        Some(refusal) => refusal,
+        None if has_own_form(answer.headers()) => return answer,
+        None => Refusal(of_status(status)),
+    };
+    let mut shaped = match wants_page {
+        true => (status, Html(page(&refusal.0))).into_response(),
+        false => refusal.into_response(),
+    };
+    // Allow, Retry-After and the like stay.
+    for (name, value) in answer.headers() {
+        if !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH) {
+            shaped.headers_mut().append(name, value.clone());
+        }
+    }
+    shaped
+}
+
+/// Pages and server functions say no in their own way; layers and the router say nothing, or a line of plain text.
+fn has_own_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    headers.contains_key("serverfnerror") || kind.is_some_and(|kind| !kind.starts_with("text/plain"))
+}
+
+/// Whether a person's browser is going somewhere, as opposed to a program or a page's script that asks for data.
+pub(crate) fn wants_page(request: &Request) -> bool {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
+    let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    reads && !is_for_programs(request.uri().path()) && accepts.is_some_and(|kinds| kinds.contains("text/html"))
+}
+
+/// Addresses where nobody goes with a browser: the REST interface and the pages' own calls.
+pub(crate) fn is_for_programs(path: &str) -> bool {
+    path.starts_with("/api/") || path.starts_with("/call/")
+}
+
+fn page(problem: &Problem) -> String {
+    let (title, detail) = (escaped(&problem.title), escaped(&problem.detail));
+    format!(
+        "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
+         <title>{title} · Gantry</title></head><body><main><h1>{title}</h1><p>{detail}</p>\
+         <p><a href=\"/\">To the overview</a></p></main></body></html>"
+    )
+}
+
+fn escaped(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        match c {
+            '<' | '>' | '&' | '"' | '\'' => {
+                let _ = write!(out, "&#{};", u32::from(c));
+            }
+            c => out.push(c),
+        }
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Wanted {
+        #[expect(dead_code, reason = "only read to fail")]
+        edits: Vec<Inner>,
+    }
+    #[derive(Debug, serde::Deserialize)]
+    struct Inner {
+        #[expect(dead_code, reason = "only read to fail")]
+        version: u8,
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_by_field_and_place() {
+        let cases = [
+            r#"{"edits":[{"version":1},{"version":"x"}]}"#,
+            "{\n  \"edits\": [,]\n}",
+            "",
+            r#"{"edits":[]} and more"#,
+            r#"{"edits":[{"version":999}]}"#,
+        ];
+        let problems: Vec<_> = cases
+            .iter()
+            .map(|text| read_json::<Wanted>(text.as_bytes()).expect_err("a refusal").0)
+            .collect();
+        insta::assert_yaml_snapshot!(problems);
+        let deep = "[".repeat(100_000);
+        assert_eq!(read_json::<serde_json::Value>(deep.as_bytes()).expect_err("a refusal").0.status, 400);
+    }
+
+    #[test]
+    fn pages_hold_no_markup_of_others() {
+        let page = page(&Problem::not_found("There is no <script>alert('x')</script> & \"more\"."));
+        assert!(!page.contains("<script") && page.contains("&#60;script&#62;"));
+    }
+}

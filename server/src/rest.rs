@@ -1,0 +1,340 @@
+//! `/api/v1`: what programs ask, over the same use cases as the pages.
+//!
+//! Every handler is one call into [`control`]. Whoever asks is known by the session's cookie; a program that is no browser sends
+//! `X-Gantry: 1` with whatever changes something (see [`crate::guard`]). Refusals are problem details (RFC 9457).
+
+use std::collections::BTreeMap;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use api::Problem;
+use api::console::{
+    Board, DeploymentSummary, LogPart, NodePage, NoderoleView, ReviewSummary, ReviewView, RunPage, RunView,
+};
+use control::Imported;
+use engine::gate::VerdictKind;
+use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::plan::Edit;
+
+use crate::limits;
+use crate::refusal::{Asked, Given, Place, Refusal};
+use crate::session::SignedIn;
+use crate::state::AppState;
+
+type Answer<T> = Result<Json<T>, Refusal>;
+type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
+
+pub(crate) fn routes() -> Router<AppState> {
+    let import = post(import).layer(DefaultBodyLimit::max(limits::IMPORT_BODY));
+    let paths = Router::new()
+        .route("/deployments", get(deployments))
+        .route("/deployments/{name}/board", get(board))
+        .route("/deployments/{name}/proposals", post(propose))
+        .route("/proposals/{id}/edits", post(edit))
+        .route("/proposals/{id}/undo", post(undo))
+        .route("/proposals/{id}/redo", post(redo))
+        .route("/proposals/{id}/discard", post(discard))
+        .route("/proposals/{id}/submit", post(submit))
+        .route("/submissions", get(reviews))
+        .route("/submissions/{id}", get(review))
+        .route("/submissions/{id}/verdicts", post(judge))
+        .route("/submissions/{id}/commit", post(commit))
+        .route("/noderoles/{id}", get(noderole))
+        .route("/noderoles/{id}/retry", post(retry))
+        .route("/runs", get(runs))
+        .route("/runs/{id}", get(run))
+        .route("/runs/{id}/log", get(log))
+        .route("/runs/{id}/cancel", post(cancel))
+        .route("/nodes", get(nodes).post(add_node))
+        .route("/execution", post(switch))
+        .route("/barclamps", import);
+    Router::new().nest("/api/v1", paths)
+}
+
+/// A proposal at a version.
+#[derive(Debug, Serialize)]
+struct AtVersion {
+    version: i32,
+}
+
+/// A command that fits one version of a proposal.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OnVersion {
+    version: i32,
+}
+
+/// Nothing to say but that it is done.
+#[derive(Debug, Serialize)]
+struct Done {}
+
+async fn deployments(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<DeploymentSummary>> {
+    Ok(Json(state.control.deployments(&actor).await?))
+}
+
+async fn board(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Answer<Board> {
+    Ok(Json(state.control.board(&actor, &name).await?))
+}
+
+#[derive(Debug, Serialize)]
+struct Proposed {
+    proposal: ProposalId,
+}
+
+async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Made<Proposed> {
+    let deployment = named(&state, &actor, &name).await?;
+    let proposal = state.control.propose(&actor, deployment).await?;
+    Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+}
+
+async fn named(state: &AppState, actor: &control::people::Actor, name: &str) -> Result<DeploymentId, Problem> {
+    let all = state.control.deployments(actor).await?;
+    let found = all.into_iter().find(|deployment| deployment.name.as_str() == name);
+    let shown: String = name.chars().take(96).collect();
+    found
+        .map(|deployment| deployment.id)
+        .ok_or_else(|| Problem::not_found(format!("There is no deployment {shown}. GET /api/v1/deployments lists them.")))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Edits {
+    version: i32,
+    edits: Vec<Edit>,
+}
+
+async fn edit(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Given(given): Given<Edits>,
+) -> Answer<AtVersion> {
+    let version = state.control.edit(&actor, id, given.version, given.edits).await?;
+    Ok(Json(AtVersion { version }))
+}
+
+async fn undo(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Given(on): Given<OnVersion>,
+) -> Answer<AtVersion> {
+    let version = state.control.undo(&actor, id, on.version).await?;
+    Ok(Json(AtVersion { version }))
+}
+
+async fn redo(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Given(on): Given<OnVersion>,
+) -> Answer<AtVersion> {
+    let version = state.control.redo(&actor, id, on.version).await?;
+    Ok(Json(AtVersion { version }))
+}
+
+async fn discard(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Given(on): Given<OnVersion>,
+) -> Answer<Done> {
+    state.control.discard(&actor, id, on.version).await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Submitting {
+    version: i32,
+    title: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Submitted {
+    submission: SubmissionId,
+}
+
+async fn submit(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Given(given): Given<Submitting>,
+) -> Made<Submitted> {
+    let submission = state.control.submit(&actor, id, given.version, given.title).await?;
+    Ok((StatusCode::CREATED, Json(Submitted { submission })))
+}
+
+async fn reviews(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<ReviewSummary>> {
+    Ok(Json(state.control.reviews(&actor).await?))
+}
+
+async fn review(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<ReviewView> {
+    Ok(Json(state.control.review(&actor, id).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Verdict {
+    kind: VerdictKind,
+    #[serde(default)]
+    reason: String,
+}
+
+async fn judge(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+    Given(verdict): Given<Verdict>,
+) -> Made<Done> {
+    state.control.judge(&actor, id, verdict.kind, verdict.reason).await?;
+    Ok((StatusCode::CREATED, Json(Done {})))
+}
+
+#[derive(Debug, Serialize)]
+struct Committed {
+    target: TargetNo,
+}
+
+async fn commit(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Made<Committed> {
+    let target = state.control.commit(&actor, id).await?;
+    Ok((StatusCode::CREATED, Json(Committed { target })))
+}
+
+async fn noderole(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<NoderoleId>,
+) -> Answer<NoderoleView> {
+    Ok(Json(state.control.noderole(&actor, id).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Because {
+    reason: String,
+}
+
+async fn retry(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<NoderoleId>,
+    Given(because): Given<Because>,
+) -> Answer<Done> {
+    state.control.retry(&actor, id, because.reason).await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunsWanted {
+    #[serde(default)]
+    state: String,
+    before: Option<RunId>,
+}
+
+async fn runs(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<RunsWanted>,
+) -> Answer<RunPage> {
+    Ok(Json(state.control.runs(&actor, wanted.state, wanted.before).await?))
+}
+
+async fn run(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<RunId>) -> Answer<RunView> {
+    Ok(Json(state.control.run(&actor, id).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FromOffset {
+    #[serde(default)]
+    offset: i64,
+}
+
+async fn log(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<RunId>,
+    Asked(from): Asked<FromOffset>,
+) -> Answer<LogPart> {
+    Ok(Json(state.control.log(&actor, id, from.offset).await?))
+}
+
+async fn cancel(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<RunId>) -> Answer<Done> {
+    state.control.cancel(&actor, id).await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodesWanted {
+    #[serde(default)]
+    filter: String,
+    after: Option<String>,
+}
+
+async fn nodes(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<NodesWanted>,
+) -> Answer<NodePage> {
+    Ok(Json(state.control.nodes(&actor, wanted.filter, wanted.after).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewNode {
+    fqdn: String,
+    root: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Added {
+    node: NodeId,
+}
+
+async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NewNode>) -> Made<Added> {
+    let node = state.control.add_node(&actor, new.fqdn, new.root).await?;
+    Ok((StatusCode::CREATED, Json(Added { node })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Switching {
+    enabled: bool,
+    reason: String,
+}
+
+async fn switch(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(switching): Given<Switching>,
+) -> Made<Committed> {
+    let target = state.control.switch(&actor, switching.enabled, switching.reason).await?;
+    Ok((StatusCode::CREATED, Json(Committed { target })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Files {
+    files: BTreeMap<String, String>,
+}
+
+async fn import(state: State<AppState>, SignedIn(actor): SignedIn, Given(given): Given<Files>) -> Made<Imported> {
+    let files = given.files.into_iter().map(|(path, text)| (path, text.into_bytes())).collect();
+    let imported = state.control.import_barclamps(Some(&actor), &files).await?;
+    Ok((StatusCode::CREATED, Json(imported)))
+}

@@ -1,0 +1,117 @@
+//! Who a request comes from: the session's cookie, and the actor behind it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::http::HeaderMap;
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum_extra::extract::CookieJar;
+use axum_extra::extract::cookie::{Cookie, SameSite};
+
+use api::Problem;
+use app::places;
+use control::people::{Actor, SESSION_ABSOLUTE, Token, Visitor};
+
+use crate::address::PublicAddress;
+use crate::refusal::{Refusal, wants_page};
+use crate::state::AppState;
+
+/// Without Secure, for loopback only; see [`crate::address`].
+const NEAR: &str = "gantry_session";
+/// Browsers take this name only with Secure, from HTTPS, for this host alone.
+const FAR: &str = "__Host-gantry";
+
+/// Who a request comes from, as the session's middleware found out. None: nobody is signed in.
+#[derive(Debug, Clone)]
+pub(crate) struct Who(pub Option<Actor>);
+
+/// The actor of a request that needs one.
+#[derive(Debug, Clone)]
+pub(crate) struct SignedIn(pub Actor);
+
+impl FromRequestParts<AppState> for SignedIn {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Refusal> {
+        let actor = parts.extensions.get::<Who>().and_then(|who| who.0.clone());
+        actor.map(Self).ok_or_else(|| Refusal(Problem::signed_out()))
+    }
+}
+
+fn name(address: &PublicAddress) -> &'static str {
+    if address.is_secure() { FAR } else { NEAR }
+}
+
+/// The cookie of a session that begins.
+pub(crate) fn begin(address: &PublicAddress, session: &Token) -> Cookie<'static> {
+    let lasts = time::Duration::seconds(i64::try_from(SESSION_ABSOLUTE.as_secs()).unwrap_or_default());
+    Cookie::build((name(address), session.reveal().to_owned()))
+        .path("/")
+        .http_only(true)
+        .secure(address.is_secure())
+        // Not Strict: a link to a review in somebody's chat should show the review.
+        .same_site(SameSite::Lax)
+        .max_age(lasts)
+        .build()
+}
+
+/// The cookie that takes a session's place when it ends.
+pub(crate) fn end(address: &PublicAddress) -> Cookie<'static> {
+    Cookie::build((name(address), ""))
+        .path("/")
+        .http_only(true)
+        .secure(address.is_secure())
+        .same_site(SameSite::Lax)
+        .max_age(time::Duration::ZERO)
+        .build()
+}
+
+/// Looks up who a request comes from.
+pub(crate) async fn actor_of(state: &AppState, headers: &HeaderMap) -> Result<Option<Actor>, Problem> {
+    let cookies = CookieJar::from_headers(headers);
+    match cookies.get(name(&state.address)) {
+        Some(cookie) => state.people.actor_of_session(cookie.value()).await,
+        None => Ok(None),
+    }
+}
+
+/// Puts [`Who`] into every request.
+pub(crate) async fn look_up(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    match actor_of(&state, request.headers()).await {
+        Ok(actor) => {
+            request.extensions_mut().insert(Who(actor));
+            next.run(request).await
+        }
+        Err(problem) => Refusal(problem).into_response(),
+    }
+}
+
+/// Sends a browser that goes to a page without a session to the sign-in page, and from there back.
+pub(crate) async fn sign_in_first(request: Request, next: Next) -> Response {
+    let signed_in = request.extensions().get::<Who>().is_some_and(|who| who.0.is_some());
+    let path = request.uri().path();
+    if signed_in || path == places::SIGN_IN || !wants_page(&request) {
+        return next.run(request).await;
+    }
+    match request.uri().path_and_query().map(|place| place.as_str()) {
+        None | Some("/") => Redirect::to(places::SIGN_IN).into_response(),
+        Some(place) => Redirect::to(&places::sign_in_for(place)).into_response(),
+    }
+}
+
+/// Where a request comes from, for the audit and for slowing down those who guess.
+pub(crate) fn visitor(address: &PublicAddress, parts: &Parts) -> Visitor {
+    let connected = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+    let forwarded = || -> Option<IpAddr> {
+        let last = parts.headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
+        last.rsplit(',').next()?.trim().parse().ok()
+    };
+    let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    Visitor {
+        address: address.is_secure().then(forwarded).flatten().or(connected),
+        user_agent: agent.unwrap_or_default().to_owned(),
+    }
+}

@@ -1,0 +1,102 @@
+//! Coming in and going out.
+//!
+//! A one-time sign-in is a link to a page with one button. Following the link spends nothing: mail scanners, chats and browsers fetch
+//! links ahead, and one of those would have used it up. The button posts the token, and that spends it.
+
+use axum::Form;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{FromRequest, Request, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum_extra::extract::CookieJar;
+use serde::Deserialize;
+
+use api::Problem;
+use app::places;
+
+use crate::refusal::{Refusal, wants_page};
+use crate::session::{self, SignedIn};
+use crate::state::AppState;
+
+/// What the sign-in page posts.
+#[derive(Deserialize)]
+struct SigningIn {
+    token: String,
+    /// Where they wanted to go.
+    #[serde(default)]
+    next: String,
+}
+
+/// `POST /sign-in`: spends a one-time sign-in, begins a session, and goes where they wanted to go.
+///
+/// A browser that is refused lands on the sign-in page again, with the problem's code in the address.
+pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> Response {
+    let browser = wants_page(&request);
+    let (parts, body) = request.into_parts();
+    let visitor = session::visitor(&state.address, &parts);
+    let form: Result<Form<SigningIn>, FormRejection> =
+        Form::from_request(Request::from_parts(parts, body), &state).await;
+    let Form(form) = match form {
+        Ok(form) => form,
+        Err(rejection) => return Refusal::from(rejection).into_response(),
+    };
+    let next = own_place(&form.next);
+    match state.people.sign_in(form.token.trim(), &visitor).await {
+        Ok(session) => {
+            let cookies = CookieJar::new().add(session::begin(&state.address, &session));
+            (cookies, Redirect::to(next)).into_response()
+        }
+        Err(problem) if browser => refused(&problem, next),
+        Err(problem) => Refusal(problem).into_response(),
+    }
+}
+
+fn refused(problem: &Problem, next: &str) -> Response {
+    let place = match next {
+        "/" => format!("{}?problem={}", places::SIGN_IN, problem.code),
+        next => format!("{}&problem={}", places::sign_in_for(next), problem.code),
+    };
+    Redirect::to(&place).into_response()
+}
+
+/// `POST /sign-out`: ends this session.
+pub(crate) async fn sign_out(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+) -> Result<(CookieJar, Redirect), Refusal> {
+    state.people.sign_out(&actor).await?;
+    Ok((CookieJar::new().add(session::end(&state.address)), Redirect::to(places::SIGN_IN)))
+}
+
+/// `POST /sign-out/everywhere`: ends every session of this person.
+pub(crate) async fn sign_out_everywhere(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+) -> Result<(CookieJar, Redirect), Refusal> {
+    state.people.sign_out_everywhere(&actor).await?;
+    Ok((CookieJar::new().add(session::end(&state.address)), Redirect::to(places::SIGN_IN)))
+}
+
+/// A place on this server, or its front page: a link may not use our sign-in to send people elsewhere. Browsers read `\` as `/` and
+/// drop tabs and line ends, so those are taken for what they become.
+fn own_place(next: &str) -> &str {
+    let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    match plain && next.starts_with('/') && !next.starts_with("//") && !next.starts_with(places::SIGN_IN) {
+        true => next,
+        false => "/",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_sent_elsewhere() {
+        for next in ["/deployments/web?tab=1", "/"] {
+            assert_eq!(own_place(next), next);
+        }
+        for next in ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\nb", "/\t/evil.example", "/sign-in"] {
+            assert_eq!(own_place(next), "/", "{next:?}");
+        }
+    }
+}

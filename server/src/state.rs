@@ -1,0 +1,39 @@
+//! What every handler can reach.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+use control::Control;
+use control::people::People;
+use leptos::config::LeptosOptions;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::address::PublicAddress;
+use crate::feed::Feed;
+use crate::live::Rhythm;
+
+/// What every handler can reach. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct AppState {
+    pub control: Arc<Control>,
+    pub people: People,
+    pub address: Arc<PublicAddress>,
+    /// Where the site's files are.
+    pub site: Arc<PathBuf>,
+    pub feed: Feed,
+    /// Live streams that may still be opened.
+    pub streams: Arc<Semaphore>,
+    /// What those do by the clock.
+    pub rhythm: Rhythm,
+    /// The order to stop.
+    pub stopping: CancellationToken,
+    pub leptos: LeptosOptions,
+}
+
+impl FromRef<AppState> for LeptosOptions {
+    fn from_ref(state: &AppState) -> Self {
+        state.leptos.clone()
+    }
+}

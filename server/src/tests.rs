@@ -1,0 +1,150 @@
+//! The router as a whole, over a database of each test's own.
+
+mod coming_in;
+mod refusing;
+mod streaming;
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::request::Builder;
+use axum::http::{HeaderMap, Request, StatusCode, header};
+use control::Control;
+use control::people::{NewPerson, People, Permission, Token};
+use engine::ids::PersonId;
+use serde_json::Value;
+use store::Store;
+use tempfile::TempDir;
+use testdb::TestDatabase;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::state::AppState;
+use crate::{limits, live};
+
+const NEAR: &str = "127.0.0.1:7780";
+
+/// A server of its own, with one person who may look and operate.
+struct House {
+    db: TestDatabase,
+    router: Router,
+    people: People,
+    ada: PersonId,
+    site: TempDir,
+    stopping: CancellationToken,
+    host: &'static str,
+}
+
+impl House {
+    async fn new() -> Self {
+        Self::at("http://127.0.0.1:7780", NEAR, |_| {}).await
+    }
+
+    async fn at(address: &str, host: &'static str, change: impl FnOnce(&mut AppState)) -> Self {
+        let db = TestDatabase::new().await;
+        let store = Store::over(db.app().clone());
+        let site = site();
+        let stopping = CancellationToken::new();
+        let address = address.parse().expect("an address");
+        let mut state = crate::state(address, site.path().into(), Control::new(store.clone()), stopping.clone());
+        change(&mut state);
+        let people = state.people.clone();
+        let new = NewPerson::human("ada", [Permission::Viewer, Permission::Operator]);
+        let ada = people.create_person(None, &new).await.expect("a person");
+        Self { db, router: crate::router(state), people, ada, site, stopping, host }
+    }
+
+    async fn link(&self) -> Token {
+        self.people.one_time_sign_in(None, self.ada, Duration::from_secs(60)).await.expect("a sign-in")
+    }
+
+    /// A cookie of a session.
+    async fn cookie(&self) -> String {
+        let answer = self.ask(self.sign_in(&self.link().await)).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER);
+        answer.cookie().split(';').next().expect("a pair").to_owned()
+    }
+
+    fn sign_in(&self, token: &Token) -> Request<Body> {
+        self.post("/sign-in")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(Body::from(format!("token={}", token.reveal())))
+            .expect("a request")
+    }
+
+    fn get(&self, path: &str) -> Builder {
+        Request::get(path).header(header::HOST, self.host)
+    }
+
+    /// As a page of this server posts.
+    fn post(&self, path: &str) -> Builder {
+        Request::post(path).header(header::HOST, self.host).header("sec-fetch-site", "same-origin")
+    }
+
+    fn post_json(&self, path: &str, cookie: &str, json: impl Into<Body>) -> Request<Body> {
+        let builder = self.post(path).header(header::COOKIE, cookie);
+        builder.header(header::CONTENT_TYPE, "application/json").body(json.into()).expect("a request")
+    }
+
+    async fn ask(&self, request: Request<Body>) -> Answer {
+        let answer = self.router.clone().oneshot(request).await.expect("an answer");
+        let (parts, body) = answer.into_parts();
+        let body = to_bytes(body, limits::BODY).await.expect("a body");
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    async fn ask_get(&self, path: &str, cookie: &str) -> Answer {
+        self.ask(self.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request")).await
+    }
+
+    /// As a browser goes to a page.
+    async fn visit(&self, path: &str, cookie: &str) -> Answer {
+        let request = self.get(path).header(header::COOKIE, cookie).header(header::ACCEPT, "text/html,*/*;q=0.8");
+        self.ask(request.body(Body::empty()).expect("a request")).await
+    }
+}
+
+fn site() -> TempDir {
+    let site = tempfile::tempdir().expect("a folder");
+    for folder in ["pkg", "fonts"] {
+        std::fs::create_dir(site.path().join(folder)).expect("a folder");
+    }
+    for (path, text) in [
+        ("pkg/gantry.js", "plain"),
+        ("pkg/gantry.js.br", "packed"),
+        ("pkg/gantry.css", "plain"),
+        ("fonts/inter.woff2", "font"),
+        ("favicon.svg", "<svg/>"),
+    ] {
+        std::fs::write(site.path().join(path), text).expect("a file");
+    }
+    site
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Answer {
+    fn header(&self, name: impl AsRef<str>) -> &str {
+        self.headers.get(name.as_ref()).map(|value| value.to_str().expect("text")).unwrap_or_default()
+    }
+
+    fn cookie(&self) -> &str {
+        self.header(header::SET_COOKIE)
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("text")
+    }
+
+    fn problem(&self) -> Value {
+        assert_eq!(self.header(header::CONTENT_TYPE), "application/problem+json", "{}", self.text());
+        let problem: Value = serde_json::from_slice(&self.body).expect("JSON");
+        assert_eq!(problem["status"], self.status.as_u16());
+        problem
+    }
+}

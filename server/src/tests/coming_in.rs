@@ -1,0 +1,155 @@
+//! Signing in and out, cookies, and what needs a session.
+
+use super::*;
+
+async fn spent(house: &House) -> i64 {
+    let sql = "SELECT count(*) FROM token WHERE used_at IS NOT NULL";
+    sqlx::query_scalar(sql).fetch_one(house.db.app()).await.expect("a count")
+}
+
+#[tokio::test]
+async fn a_link_is_followed_for_free_and_spent_by_its_button() {
+    let house = House::new().await;
+    let link = house.link().await;
+    for _ in 0..3 {
+        let page = house.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
+        assert_eq!((page.status, page.cookie()), (StatusCode::OK, ""));
+    }
+    assert_eq!(spent(&house).await, 0);
+    let answer = house.ask(house.sign_in(&link)).await;
+    assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/"));
+    let pair = answer.cookie().split(';').next().expect("a pair").to_owned();
+    assert_eq!(house.ask_get("/events?after=x", &pair).await.status, StatusCode::BAD_REQUEST, "signed in");
+
+    let again = house.ask(house.sign_in(&link)).await;
+    assert_eq!((again.status, again.cookie()), (StatusCode::UNAUTHORIZED, ""));
+    assert_eq!(again.problem()["code"], "sign_in_refused");
+}
+
+#[tokio::test]
+async fn a_browser_that_is_refused_sees_the_page_again() {
+    let house = House::new().await;
+    let request = |next: &str| {
+        house
+            .post("/sign-in")
+            .header(header::ACCEPT, "text/html")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(Body::from(format!("token=wrong&next={next}")))
+            .expect("a request")
+    };
+    let answer = house.ask(request("/runs?state=failed")).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    assert_eq!(answer.header(header::LOCATION), "/sign-in?next=%2Fruns%3Fstate%3Dfailed&problem=sign_in_refused");
+    let elsewhere = house.ask(request("//evil.example")).await;
+    assert_eq!(elsewhere.header(header::LOCATION), "/sign-in?problem=sign_in_refused");
+    let form = house.post("/sign-in").body(Body::from("{}")).expect("a request");
+    assert_eq!(house.ask(form).await.problem()["status"], 400);
+}
+
+#[tokio::test]
+async fn cookies_are_as_strict_as_the_way_there_allows() {
+    let near = House::new().await;
+    let answer = near.ask(near.sign_in(&near.link().await)).await;
+    let (pair, flags) = answer.cookie().split_once("; ").expect("flags");
+    assert!(pair.starts_with("gantry_session="), "{pair}");
+    assert_eq!(flags, "HttpOnly; SameSite=Lax; Path=/; Max-Age=604800");
+
+    let far = House::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
+    let answer = far.ask(far.sign_in(&far.link().await)).await;
+    let (pair, flags) = answer.cookie().split_once("; ").expect("flags");
+    assert!(pair.starts_with("__Host-gantry="), "{pair}");
+    assert_eq!(flags, "HttpOnly; SameSite=Lax; Secure; Path=/; Max-Age=604800");
+    assert_eq!(answer.header(header::STRICT_TRANSPORT_SECURITY), "max-age=31536000");
+    let pair = pair.replace("__Host-gantry", "gantry_session");
+    assert_eq!(far.ask_get("/api/v1/runs", &pair).await.status, StatusCode::UNAUTHORIZED, "the weak name counts for nothing");
+}
+
+#[tokio::test]
+async fn without_a_session_pages_lead_to_the_sign_in_and_programs_are_refused() {
+    let house = House::new().await;
+    for cookie in ["", "gantry_session=", "gantry_session=0000", "gantry_session=\u{1}"] {
+        let Ok(cookie) = axum::http::HeaderValue::from_str(cookie) else { continue };
+        let cookie = cookie.to_str().expect("text");
+        let page = house.visit("/?a=b", cookie).await;
+        assert_eq!((page.status, page.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/sign-in?next=%2F%3Fa%3Db"));
+        for path in ["/api/v1/deployments", "/events", "/runs/1/log"] {
+            let answer = house.ask_get(path, cookie).await;
+            assert_eq!((answer.status, answer.problem()["code"].as_str()), (StatusCode::UNAUTHORIZED, Some("signed_out")));
+        }
+    }
+}
+
+#[tokio::test]
+async fn signing_out_ends_the_session_here_or_everywhere() {
+    let house = House::new().await;
+    let (one, two) = (house.cookie().await, house.cookie().await);
+    let out = |path: &str, cookie: &str| {
+        house.post(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request")
+    };
+    let answer = house.ask(out("/sign-out", &one)).await;
+    assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/sign-in"));
+    assert!(answer.cookie().starts_with("gantry_session=;") && answer.cookie().contains("Max-Age=0"));
+    assert_eq!(house.ask_get("/events?after=x", &one).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.ask_get("/events?after=x", &two).await.status, StatusCode::BAD_REQUEST);
+    let three = house.cookie().await;
+    house.ask(out("/sign-out/everywhere", &three)).await;
+    assert_eq!(house.ask_get("/events?after=x", &two).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_disabled_person_is_out_with_the_next_request() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST);
+    house.people.disable(None, house.ada).await.expect("to disable");
+    assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_session_that_has_expired_is_none() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let sql = "UPDATE session SET idle_expires_at = now() - interval '1 second'";
+    sqlx::query(sql).execute(house.db.owner()).await.expect("to change");
+    assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn secrets_never_reach_the_log() {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("the log").write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let kept = Kept::default();
+    let writer = kept.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let house = House::new().await;
+    let (link, other) = (house.link().await, house.link().await);
+    let guard = tracing::subscriber::set_default(subscriber);
+    house.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
+    let answer = house.ask(house.sign_in(&link)).await;
+    house.ask(house.sign_in(&link)).await;
+    let cookie = answer.cookie().split(';').next().expect("a pair").to_owned();
+    house.ask_get(&format!("/nothing?token={}", other.reveal()), &cookie).await;
+    drop(guard);
+
+    let log = String::from_utf8(kept.0.lock().expect("the log").clone()).expect("text");
+    assert!(log.contains("/nothing") && log.contains("a sign-in was refused"), "{log}");
+    let session = cookie.split('=').next_back().expect("a value");
+    for secret in [link.reveal(), other.reveal(), session] {
+        assert!(!log.contains(secret));
+    }
+}

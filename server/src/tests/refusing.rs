@@ -1,0 +1,190 @@
+//! What is refused, in which form, and what every answer carries.
+
+use super::*;
+
+#[tokio::test]
+async fn nothing_is_changed_for_another_page() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let paths = ["/sign-out", "/api/v1/nodes", "/call/sign-out", "/sign-in", "/nothing"];
+    let headers: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("sec-fetch-site", "cross-site")],
+        &[("origin", "http://evil.example")],
+        &[("origin", "null"), ("x-gantry", "1")],
+    ];
+    for path in paths {
+        for headers in headers {
+            let mut request = Request::post(path).header(header::HOST, NEAR).header(header::COOKIE, &cookie);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let answer = house.ask(request.body(Body::empty()).expect("a request")).await;
+            assert_eq!(answer.problem()["code"], "other_origin", "{path} {headers:?}");
+        }
+    }
+    assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST, "still signed in");
+
+    let program = Request::post("/sign-out").header(header::HOST, NEAR).header(header::COOKIE, &cookie);
+    let answer = house.ask(program.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn other_names_of_this_machine_are_not_answered_to() {
+    let house = House::new().await;
+    for host in ["evil.example:7780", "127.0.0.1.evil.example", ""] {
+        let request = Request::get("/sign-in").header(header::HOST, host).body(Body::empty()).expect("a request");
+        let answer = house.ask(request).await;
+        assert_eq!((answer.status.as_u16(), answer.problem()["code"].as_str()), (421, Some("other_host")), "{host}");
+        let health = Request::get("/readyz").header(header::HOST, host).body(Body::empty()).expect("a request");
+        assert_eq!(house.ask(health).await.status, StatusCode::OK);
+    }
+}
+
+/// Whose requests these are and what they say, for all to read: `snapshots/`.
+#[tokio::test]
+async fn refusals_have_one_form() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let id = "00000000-0000-0000-0000-000000000001";
+    let too_large = format!(r#"{{"fqdn":"{}","root":""}}"#, "x".repeat(limits::BODY));
+    let edits = r#"{"version":1,"edits":[{"edit":"bind","deployment":7}]}"#;
+    let mut refused = std::collections::BTreeMap::new();
+    let mut note = |what: &str, answer: Answer| refused.insert(what.to_owned(), answer.problem());
+    note("no such address", house.ask_get("/api/v1/nothing", &cookie).await);
+    note("no such page, asked by a program", house.ask_get("/nothing", &cookie).await);
+    note("no such call", house.ask(house.post_json("/call/nothing", &cookie, "{}")).await);
+    note("not this way", house.ask(house.post_json("/api/v1/runs/1", &cookie, "{}")).await);
+    note("no number", house.ask_get("/api/v1/runs/seven", &cookie).await);
+    note("a query that is none", house.ask_get("/api/v1/runs?before=x", &cookie).await);
+    note("an unknown topic", house.ask_get("/events?topics=weather", &cookie).await);
+    note("broken JSON", house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"fqdn\": }")).await);
+    note("a missing field", house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"fqdn\":\"a.b.c\"}")).await);
+    note("an unknown field", house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"fqnd\":\"a.b.c\"}")).await);
+    note("an edit that is none", house.ask(house.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await);
+    note("too large", house.ask(house.post_json("/api/v1/nodes", &cookie, too_large.clone())).await);
+    note("too large for a call", house.ask(house.post_json("/call/frame", &cookie, too_large)).await);
+    note("no such noderole's id", house.ask_get("/api/v1/noderoles/x", &cookie).await);
+    let plain = house.post(&format!("/api/v1/noderoles/{id}/retry")).header(header::COOKIE, &cookie);
+    note("no JSON", house.ask(plain.body(Body::from("reason")).expect("a request")).await);
+    insta::assert_json_snapshot!(refused);
+}
+
+#[tokio::test]
+async fn a_large_import_is_taken_where_nothing_else_is() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let json = serde_json::json!({"files": {"web/scripts/x": "x".repeat(2 * limits::BODY)}}).to_string();
+    let answer = house.ask(house.post_json("/api/v1/barclamps", &cookie, json)).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text());
+    assert!(answer.problem()["detail"].as_str().expect("text").contains("no barclamp file"));
+}
+
+#[tokio::test]
+async fn people_get_pages_that_say_no() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let page = house.visit("/nothing/here", &cookie).await;
+    assert_eq!((page.status, page.header(header::CONTENT_TYPE)), (StatusCode::NOT_FOUND, "text/html; charset=utf-8"));
+    assert!(page.header(header::CONTENT_SECURITY_POLICY).contains("'nonce-"));
+
+    let plain = house.visit("/runs/seven/log", &cookie).await;
+    assert_eq!(plain.status, StatusCode::BAD_REQUEST);
+    assert!(plain.text().starts_with("<!DOCTYPE html>") && plain.text().contains("seven"), "{}", plain.text());
+    assert!(plain.header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
+}
+
+#[tokio::test]
+async fn every_answer_carries_its_guards() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    for path in ["/sign-in", "/nothing", "/api/v1/nothing", "/pkg/gantry.js", "/healthz", "/events?after=x"] {
+        let answer = house.visit(path, &cookie).await;
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "same-origin"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(answer.header(name), value, "{path}");
+        }
+        let policy = answer.header(header::CONTENT_SECURITY_POLICY);
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
+        assert!(!policy.contains("unsafe-inline") && !policy.contains("'unsafe-eval'"));
+        assert!(answer.header("permissions-policy").contains("camera=()"));
+        assert_eq!(answer.header(header::STRICT_TRANSPORT_SECURITY), "", "loopback names are shared by programs");
+        if path != "/pkg/gantry.js" {
+            assert_eq!(answer.header(header::CACHE_CONTROL), "no-store", "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pages_scripts_carry_the_nonce_of_its_policy_and_of_no_other() {
+    let house = House::new().await;
+    let mut nonces = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let page = house.visit("/sign-in", "").await;
+        let policy = page.header(header::CONTENT_SECURITY_POLICY);
+        let nonce = policy.split("'nonce-").nth(1).and_then(|rest| rest.split('\'').next()).expect("a nonce");
+        assert!(nonce.len() >= 22, "128 bits: {nonce}");
+        let scripts = page.text().matches("<script").count();
+        assert!(scripts > 0);
+        assert_eq!(page.text().matches(&format!("nonce=\"{nonce}\"")).count(), scripts + preloads(page.text()), "{}", page.text());
+        assert!(!page.text().contains(" style=\""));
+        nonces.insert(nonce.to_owned());
+    }
+    assert_eq!(nonces.len(), 3);
+}
+
+/// Links of the head that carry the nonce as well.
+fn preloads(page: &str) -> usize {
+    page.split("<link").skip(1).filter(|link| link.split('>').next().is_some_and(|tag| tag.contains(" nonce=\""))).count()
+}
+
+#[tokio::test]
+async fn the_sites_files_come_packed_and_without_a_session() {
+    let house = House::new().await;
+    let packed = house.get("/pkg/gantry.js").header(header::ACCEPT_ENCODING, "br").body(Body::empty()).expect("a request");
+    let packed = house.ask(packed).await;
+    assert_eq!((packed.status, packed.text(), packed.header("content-encoding")), (StatusCode::OK, "packed", "br"));
+    assert_eq!(packed.header(header::CACHE_CONTROL), "public, no-cache");
+    let plain = house.ask_get("/pkg/gantry.js", "").await;
+    assert_eq!(plain.text(), "plain");
+    let again = house.get("/pkg/gantry.js").header(header::IF_MODIFIED_SINCE, plain.header(header::LAST_MODIFIED));
+    assert_eq!(house.ask(again.body(Body::empty()).expect("a request")).await.status, StatusCode::NOT_MODIFIED);
+    assert_eq!(house.ask_get("/fonts/inter.woff2", "").await.header(header::CACHE_CONTROL), "public, max-age=604800");
+    assert_eq!(house.ask_get("/favicon.svg", "").await.header(header::CONTENT_TYPE), "image/svg+xml");
+    std::fs::write(house.site.path().with_extension("secret"), "secret").expect("a file");
+    let name = house.site.path().with_extension("secret");
+    let name = name.file_name().and_then(|name| name.to_str()).expect("a name");
+    for path in [format!("/pkg/../../{name}"), format!("/pkg/%2e%2e/%2e%2e/{name}"), "/pkg".into(), "/pkg/".into()] {
+        assert_eq!(house.ask_get(&path, "").await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    std::fs::remove_file(house.site.path().with_extension("secret")).expect("to clean up");
+}
+
+#[tokio::test]
+async fn ids_of_requests_are_ours() {
+    let house = House::new().await;
+    let request = house.get("/healthz").header("x-request-id", "theirs\tand more").body(Body::empty());
+    let answer = house.ask(request.expect("a request")).await;
+    assert_eq!(answer.header("x-request-id").len(), 36);
+}
+
+#[tokio::test]
+async fn with_the_database_away_it_lives_and_is_not_ready() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    assert_eq!(house.ask_get("/readyz", "").await.status, StatusCode::OK);
+    house.db.allow_connections(false).await.expect("to keep out");
+    assert_eq!(house.ask_get("/healthz", "").await.status, StatusCode::OK);
+    assert_eq!(house.ask_get("/readyz", "").await.problem()["status"], 503);
+    let page = house.visit("/", &cookie).await;
+    assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(page.text().contains("database does not answer"), "{}", page.text());
+    house.db.allow_connections(true).await.expect("to let in");
+    assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST, "goes on by itself");
+}

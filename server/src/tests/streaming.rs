@@ -1,0 +1,288 @@
+//! The live stream: nothing missed, nothing twice, and an end when there has to be one.
+
+use std::time::Instant;
+
+use api::live::Live;
+use axum::body::BodyDataStream;
+use engine::ids::TargetNo;
+use futures::StreamExt as _;
+use sqlx::PgPool;
+use store::journal;
+
+use super::*;
+
+/// Long enough for transactions of other tests in the cluster to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Message {
+    id: String,
+    event: String,
+    data: String,
+}
+
+impl Message {
+    fn live(&self) -> Live {
+        serde_json::from_str(&self.data).expect("an event")
+    }
+
+    fn is_beat(&self) -> bool {
+        self.event == "heartbeat"
+    }
+}
+
+/// What a browser does with a stream.
+struct Tab {
+    body: BodyDataStream,
+    text: String,
+    last: String,
+}
+
+impl Tab {
+    async fn open(house: &House, cookie: &str, query: &str, last: &str) -> Self {
+        let mut request = house.get(&format!("/events?{query}")).header(header::COOKIE, cookie);
+        if !last.is_empty() {
+            request = request.header("last-event-id", last);
+        }
+        let answer = house.router.clone().oneshot(request.body(Body::empty()).expect("a request")).await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/event-stream");
+        Self { body: answer.into_body().into_data_stream(), text: String::new(), last: last.to_owned() }
+    }
+
+    /// The next message; None at the stream's end.
+    async fn next(&mut self) -> Option<Message> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let message = parse(block);
+                self.text = rest.to_owned();
+                if !message.id.is_empty() {
+                    self.last.clone_from(&message.id);
+                }
+                return Some(message);
+            }
+            let bytes = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("something in time")?;
+            self.text.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
+        }
+    }
+
+    async fn next_live(&mut self) -> Live {
+        loop {
+            let message = self.next().await.expect("a message");
+            if !message.is_beat() {
+                return message.live();
+            }
+        }
+    }
+}
+
+fn parse(block: &str) -> Message {
+    let mut message = Message::default();
+    for line in block.lines() {
+        let (field, value) = line.split_once(": ").unwrap_or((line, ""));
+        match field {
+            "id" => message.id = value.into(),
+            "event" => message.event = value.into(),
+            "data" => message.data = value.into(),
+            _ => {}
+        }
+    }
+    message
+}
+
+fn target(number: i64) -> Live {
+    Live::Target { target: TargetNo(number) }
+}
+
+async fn happen(pool: &PgPool, topic: &str, numbers: impl IntoIterator<Item = i64>, hold: Duration) {
+    let mut transaction = pool.begin().await.expect("a transaction");
+    for number in numbers {
+        journal::append_event(&mut transaction, topic, "", &target(number)).await.expect("an event");
+    }
+    tokio::time::sleep(hold).await;
+    transaction.commit().await.expect("to commit");
+}
+
+async fn cursor(house: &House) -> i64 {
+    journal::cursor(house.db.app()).await.expect("a cursor")
+}
+
+#[tokio::test]
+async fn what_happens_is_told_at_once_from_the_cursor_on() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    happen(house.db.app(), "targets", [1], Duration::ZERO).await;
+    let after = cursor(&house).await;
+    happen(house.db.app(), "targets", [2, 3], Duration::ZERO).await;
+    let mut tab = Tab::open(&house, &cookie, &format!("after={after}"), "").await;
+    assert!(tab.next().await.expect("a message").is_beat(), "says that it is there");
+    let mut told = tab.next_live().await;
+    if told == target(1) {
+        // Another test's transaction held the line back when the cursor was read.
+        told = tab.next_live().await;
+    }
+    assert_eq!((told, tab.next_live().await), (target(2), target(3)));
+    let before = Instant::now();
+    happen(house.db.app(), "targets", [4], Duration::ZERO).await;
+    assert_eq!(tab.next_live().await, target(4));
+    assert!(before.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn only_the_wanted_topics_come() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let deployment = "deployment:00000000-0000-0000-0000-000000000001";
+    let mut tab = Tab::open(&house, &cookie, &format!("topics={deployment},run:7"), "").await;
+    tab.next().await.expect("a beat");
+    happen(house.db.app(), "reviews", [1], Duration::ZERO).await;
+    happen(house.db.app(), deployment, [2], Duration::ZERO).await;
+    assert_eq!(tab.next_live().await, target(2));
+}
+
+/// Transactions overlap and end in another order than they began, and the line breaks again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_cut_again_and_again_misses_nothing_and_gets_nothing_twice() {
+    const WRITERS: i64 = 4;
+    const EACH: i64 = 40;
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let after = cursor(&house).await;
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let pool = house.db.app().clone();
+            tokio::spawn(async move {
+                for step in 0..EACH / 2 {
+                    let number = writer * EACH + step * 2;
+                    let hold = Duration::from_millis(((writer * 7 + step * 3) % 11).unsigned_abs());
+                    happen(&pool, "targets", [number, number + 1], hold).await;
+                }
+            })
+        })
+        .collect();
+    let (mut got, mut last, mut cuts) = (Vec::new(), String::new(), 0);
+    while got.len() < usize::try_from(WRITERS * EACH).expect("small") {
+        let mut tab = Tab::open(&house, &cookie, &format!("after={after}"), &last).await;
+        for _ in 0..1 + cuts % 9 {
+            let message = tab.next().await.expect("a message");
+            if message.is_beat() {
+                continue;
+            }
+            got.push(message.live());
+            if got.len() == usize::try_from(WRITERS * EACH).expect("small") {
+                break;
+            }
+        }
+        last.clone_from(&tab.last);
+        cuts += 1;
+    }
+    for writer in writers {
+        writer.await.expect("to write");
+    }
+    let mut numbers: Vec<i64> = got
+        .iter()
+        .map(|live| match live {
+            Live::Target { target } => target.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..WRITERS * EACH).collect::<Vec<_>>());
+    assert!(cuts > 10, "{cuts}");
+}
+
+#[tokio::test]
+async fn a_cursor_that_is_no_good_is_answered_by_a_reset_and_the_stream_goes_on() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let of_another_database = cursor(&house).await + 1_000_000;
+    let mut tab = Tab::open(&house, &cookie, "", &format!("{of_another_database}-1")).await;
+    assert_eq!(tab.next_live().await, Live::Reset);
+    happen(house.db.app(), "targets", [1], Duration::ZERO).await;
+    assert_eq!(tab.next_live().await, target(1));
+
+    happen(house.db.app(), "targets", 2..2_300, Duration::ZERO).await;
+    let mut tab = Tab::open(&house, &cookie, "after=1", "").await;
+    assert_eq!(tab.next_live().await, Live::Reset, "too much to catch up on");
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_told_to_fetch_again_and_holds_nobody_up() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let mut slow = Tab::open(&house, &cookie, "", "").await;
+    slow.next().await.expect("a beat");
+    happen(house.db.app(), "targets", [0], Duration::ZERO).await;
+    assert_eq!(slow.next_live().await, target(0));
+    let mut quick = Tab::open(&house, &cookie, "", "").await;
+    quick.next().await.expect("a beat");
+    for part in 0..8 {
+        happen(house.db.app(), "targets", part * 400 + 1..=part * 400 + 400, Duration::ZERO).await;
+        for _ in 0..400 {
+            quick.next_live().await;
+        }
+    }
+    loop {
+        match slow.next_live().await {
+            Live::Reset => break,
+            told => assert!(matches!(told, Live::Target { .. })),
+        }
+    }
+    happen(house.db.app(), "targets", [9_999], Duration::ZERO).await;
+    while slow.next_live().await != target(9_999) {}
+}
+
+#[tokio::test]
+async fn a_quiet_stream_beats_and_ends_with_its_session() {
+    let rhythm = live::Rhythm { heartbeat: Duration::from_millis(40), still_signed_in: Duration::from_millis(100) };
+    let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
+    let cookie = house.cookie().await;
+    let mut tab = Tab::open(&house, &cookie, "", "").await;
+    for _ in 0..5 {
+        let message = tab.next().await.expect("a message");
+        assert!(message.is_beat() && message.id.contains('-'), "{message:?}");
+    }
+    house.people.disable(None, house.ada).await.expect("to disable");
+    while let Some(message) = tab.next().await {
+        assert!(message.is_beat());
+    }
+    assert_eq!(house.ask_get("/events", &cookie).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn streams_end_when_the_server_stops() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let mut tab = Tab::open(&house, &cookie, "", "").await;
+    house.stopping.cancel();
+    while tab.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn streams_outlive_a_database_that_is_away() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let mut tab = Tab::open(&house, &cookie, "", "").await;
+    tab.next().await.expect("a beat");
+    happen(house.db.app(), "targets", [1], Duration::ZERO).await;
+    assert_eq!(tab.next_live().await, target(1));
+    house.db.allow_connections(false).await.expect("to keep out");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    house.db.allow_connections(true).await.expect("to let in");
+    happen(house.db.owner(), "targets", [2], Duration::ZERO).await;
+    assert_eq!(tab.next_live().await, target(2));
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_streams() {
+    let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
+        state.streams = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+    })
+    .await;
+    let cookie = house.cookie().await;
+    let first = Tab::open(&house, &cookie, "", "").await;
+    assert_eq!(house.ask_get("/events", &cookie).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    drop(first);
+    Tab::open(&house, &cookie, "", "").await;
+}
