@@ -231,11 +231,13 @@ fn a_destructive_step_is_not_repeated_unasked() {
         let again = Event::Rerun { generation: TargetNo(8), why: Why::Slice };
         assert_eq!(alone(make(state), again).unwrap().progress.state, Todo, "a review decided it");
     }
-    // Drift seen while it runs does not make it run twice.
-    let mut world = world(vec![make(Transition)], &[]);
+    // Drift seen while it runs does not make it run twice, nor does it lose its place because a parent runs again.
+    let mut one = make(Transition);
+    one.progress.pending = 1;
+    let mut world = world(vec![one], &[]);
     apply_to(&mut world, 1, drift).unwrap();
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
-    assert_eq!(states(&world), [(Active, 0)]);
+    assert_eq!(states(&world), [(Active, 1)]);
 }
 
 #[test]

@@ -520,6 +520,8 @@ impl Cluster {
             if step.destructive && matches!(state, StepState::Todo | StepState::Transition) {
                 assert_ne!(*applied, Some(*generation));
             }
+            let again = cause.is_some_and(|cause| cause.again);
+            assert!(!again || *state == StepState::Transition, "only an attempt that is open can be behind a cause");
             assert!(applied.is_none_or(|applied| applied <= *generation));
             assert_eq!(self.runs.contains_key(&step.id), *state == StepState::Transition);
         }

@@ -661,7 +661,6 @@ impl<'c> Work<'c> {
         self.answer_again(id);
         if let Some(step) = self.change(id)
             && step.is_applied()
-            && !step.is_instant()
         {
             step.progress.cause.get_or_insert(Cause::new(Why::Retry));
         }
