@@ -6,7 +6,6 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { access, chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -71,6 +70,8 @@ class Gantry {
     this.#child = child;
     this.#ownFolder = ownFolder;
     running.add(child);
+    // A Gantry that a failed test forgot must not keep the tests' process waiting; what waits for one has a time limit.
+    for (const handle of [child, child.stdout, child.stderr]) handle.unref();
     this.#ended = new Promise((done) => {
       child.on('error', (error) => done({ error }));
       child.on('close', (code, signal) => done({ code, signal }));
@@ -101,12 +102,8 @@ class Gantry {
   }
 
   async readiness() {
-    const ready = await Promise.race([
-      this.event('ready', startLimit),
-      this.#ended.then((end) => this.#fail(`ended before it was ready (${describe(end)})`)),
-    ]).catch(async (error) => {
-      this.#child.kill('SIGKILL');
-      await this.#keepLog();
+    const ready = await this.event('ready', startLimit).catch(async (error) => {
+      await this.#end('SIGKILL');
       throw error;
     });
     this.address = ready.address.replace(/\/$/, '');
@@ -117,29 +114,29 @@ class Gantry {
   async event(kind, limit = 10_000) {
     const heard = this.#said.find(({ event }) => event === kind);
     if (heard) return heard;
-    return new Promise((found, failed) => {
-      const timer = setTimeout(() => {
-        this.#listeners.delete(listen);
-        failed(this.#failure(`did not say "${kind}" within ${limit / 1000} s`));
-      }, limit);
-      const listen = (said) => {
-        if (said.event !== kind) return;
-        clearTimeout(timer);
-        this.#listeners.delete(listen);
-        found(said);
-      };
+    let listen, timer;
+    const said = new Promise((found) => {
+      listen = (said) => said.event === kind && found(said);
       this.#listeners.add(listen);
     });
+    const late = new Promise((_, failed) => {
+      timer = setTimeout(() => failed(this.#failure(`did not say "${kind}" within ${limit / 1000} s`)), limit);
+    });
+    const over = this.#ended.then((end) => {
+      throw this.#failure(`ended before it said "${kind}" (${describe(end)})`);
+    });
+    try {
+      return await Promise.race([said, late, over]);
+    } finally {
+      clearTimeout(timer);
+      this.#listeners.delete(listen);
+    }
   }
 
   /** Ctrl-C. Fails unless everything that belonged to this Gantry ended well. */
   async stop() {
-    this.#child.kill('SIGINT');
-    const timer = setTimeout(() => this.#child.kill('SIGKILL'), stopLimit);
-    const end = await this.#ended;
-    clearTimeout(timer);
-    await this.#keepLog();
-    if (end.code !== 0) this.#fail(`did not stop cleanly (${describe(end)})`);
+    const end = await this.#end('SIGINT');
+    if (end.code !== 0) throw this.#failure(`did not stop cleanly (${describe(end)})`);
     const left = await processesThatName(this.data);
     assert.deepEqual(left, [], `left running by ${this.name}`);
     if (this.#ownFolder) await rm(this.data, { recursive: true, force: true });
@@ -147,9 +144,16 @@ class Gantry {
 
   /** As if the machine had lost power, for this one process. */
   async kill() {
-    this.#child.kill('SIGKILL');
-    await this.#ended;
+    await this.#end('SIGKILL');
+  }
+
+  async #end(signal) {
+    this.#child.kill(signal);
+    const timer = setTimeout(() => this.#child.kill('SIGKILL'), stopLimit);
+    const end = await this.#ended;
+    clearTimeout(timer);
     await this.#keepLog();
+    return end;
   }
 
   #hear(line) {
@@ -168,10 +172,6 @@ class Gantry {
     return new Error(`${this.name} ${what}; the end of its log:\n${this.#log.slice(-40).join('\n')}`);
   }
 
-  #fail(what) {
-    throw this.#failure(what);
-  }
-
   async #keepLog() {
     await mkdir(results, { recursive: true });
     await writeFile(join(results, `${this.name}.log`), this.log() + '\n');
@@ -186,11 +186,6 @@ export async function processesThatName(text) {
     if (line.includes(text)) found.push(line.replaceAll('\0', ' ').trim());
   }
   return found;
-}
-
-/** Ends when `child` did; for programs that a test starts itself. */
-export async function ended(child) {
-  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
 }
 
 function describe({ error, code, signal }) {

@@ -120,7 +120,7 @@ fn native(tree: &Tree) -> anyhow::Result<()> {
 fn browser(tree: &Tree) -> anyhow::Result<()> {
     let tests = browser_tests(tree)?;
     let run = Step::new(tree, "node")
-        .args(["--test", "--test-concurrency=1", "--test-reporter=spec"])
+        .args(["--test", "--test-concurrency=1", "--test-timeout=600000", "--test-reporter=spec"])
         .args(tests)
         .env("GANTRY_BIN", tree.target().join("debug/gantry"))
         .env("GANTRY_SITE", tree.site());
