@@ -658,7 +658,7 @@ impl Cluster {
             self.answered(*step);
         }
         let rerun = Some((TargetNo(self.target), Why::Slice));
-        if picks[0] % 2 == 0 {
+        if picks[0].is_multiple_of(2) {
             // As a database does that writes all intent first.
             for step in &steps {
                 self.world.steps.get_mut(step).unwrap().progress.generation = TargetNo(self.target);
