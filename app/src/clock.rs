@@ -1,0 +1,168 @@
+//! Times for people: how long ago, and the exact moment on hover.
+//!
+//! One clock for the whole page, so that a hundred times cost one timer. The server renders with its own clock; the browser goes on
+//! from there.
+
+use std::time::Duration;
+
+use api::At;
+use leptos::prelude::*;
+use time::OffsetDateTime;
+
+/// The page's clock.
+#[derive(Clone, Copy)]
+pub struct Clock(RwSignal<At>);
+
+impl Clock {
+    /// Starts the clock of a page.
+    pub fn start() -> Self {
+        let clock = Self(RwSignal::new(now()));
+        Effect::new(move |_| {
+            let tick = set_interval_with_handle(move || clock.0.set(now()), Duration::from_secs(1));
+            on_cleanup(move || {
+                if let Ok(tick) = tick {
+                    tick.clear();
+                }
+            });
+        });
+        clock
+    }
+
+    /// The moment, tracked to the second.
+    pub fn now(self) -> At {
+        self.0.get()
+    }
+}
+
+/// The page's clock, or one that stands still.
+pub fn use_clock() -> Clock {
+    use_context().unwrap_or_else(|| Clock(RwSignal::new(now())))
+}
+
+#[cfg(feature = "ssr")]
+fn now() -> At {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    At(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(not(feature = "ssr"))]
+fn now() -> At {
+    // Whole milliseconds of this century fit a double and an i64.
+    At(js_sys::Date::now() as i64)
+}
+
+/// How long ago that was: `now`, `12 s ago`, `5 min ago`, `3 h ago`, `2 days ago`, then the day.
+pub fn ago(now: At, at: At) -> String {
+    let seconds = (now.0 - at.0) / 1000;
+    match seconds {
+        ..5 => "now".into(),
+        5..60 => format!("{seconds} s ago"),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..172_800 => format!("{} h ago", seconds / 3600),
+        172_800..2_592_000 => format!("{} days ago", seconds / 86_400),
+        _ => exact(at).chars().take(10).collect(),
+    }
+}
+
+/// How long it took: `480 ms`, `12.3 s`, `5 min 2 s`, `3 h 10 min`.
+pub fn span(from: At, to: At) -> String {
+    let ms = (to.0 - from.0).max(0);
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..60 => format!("{}.{} s", seconds, ms % 1000 / 100),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+fn civil(at: At) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+/// `2026-11-21 08:15:02 UTC`.
+pub fn exact(at: At) -> String {
+    let t = civil(at);
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
+        t.year(),
+        u8::from(t.month()),
+        t.day(),
+        t.hour(),
+        t.minute(),
+        t.second()
+    )
+}
+
+/// `08:15:02.250`, for lines that stand close together.
+pub fn of_day(at: At) -> String {
+    let t = civil(at);
+    format!("{:02}:{:02}:{:02}.{:03}", t.hour(), t.minute(), t.second(), t.millisecond())
+}
+
+/// For programs: `2026-11-21T08:15:02Z`.
+fn machine(at: At) -> String {
+    exact(at).replacen(' ', "T", 1).replace(" UTC", "Z")
+}
+
+/// A moment: how long ago, the exact time on hover.
+#[component]
+pub fn Moment(
+    /// When.
+    at: At,
+) -> impl IntoView {
+    let clock = use_clock();
+    let text = Memo::new(move |_| ago(clock.now(), at));
+    view! { <time datetime=machine(at) title=exact(at)>{text}</time> }
+}
+
+/// How long something took, or takes while it goes on.
+#[component]
+pub fn Span(
+    /// When it began.
+    from: At,
+    /// When it ended.
+    to: Option<At>,
+) -> impl IntoView {
+    let clock = use_clock();
+    let text = Memo::new(move |_| match to {
+        Some(to) => span(from, to),
+        // Tenths that change once a second would only flicker.
+        None => span(from, At(from.0 + (clock.now().0 - from.0) / 1000 * 1000)).replace(".0 s", " s"),
+    });
+    view! { <span class="nowrap">{text}</span> }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_as_people_say_them() {
+        let now = At(1_795_248_902_250);
+        assert_eq!(exact(now), "2026-11-21 08:15:02 UTC");
+        assert_eq!(of_day(now), "08:15:02.250");
+        assert_eq!(machine(now), "2026-11-21T08:15:02Z");
+        for (seconds, said) in [
+            (-3, "now"),
+            (4, "now"),
+            (59, "59 s ago"),
+            (60, "1 min ago"),
+            (7300, "2 h ago"),
+            (172_800, "2 days ago"),
+            (3_000_000, "2026-10-17"),
+        ] {
+            assert_eq!(ago(now, At(now.0 - seconds * 1000)), said, "{seconds}");
+        }
+        for (ms, said) in
+            [(0, "0 ms"), (999, "999 ms"), (12_345, "12.3 s"), (302_000, "5 min 2 s"), (11_400_000, "3 h 10 min")]
+        {
+            assert_eq!(span(now, At(now.0 + ms)), said);
+        }
+    }
+
+    #[test]
+    fn a_moment_that_no_calendar_has_is_no_panic() {
+        assert_eq!(exact(At(i64::MAX)), "1970-01-01 00:00:00 UTC");
+    }
+}

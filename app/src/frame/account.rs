@@ -1,0 +1,37 @@
+//! Who one is, what one may, and the way out.
+
+use api::console::Me;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use super::theme::ThemeChoice;
+use crate::calls::SignOut;
+use crate::parts::act::problem_of;
+use crate::parts::{Icon, ProblemNotice, icon};
+
+#[component]
+pub(super) fn Account(me: Me) -> impl IntoView {
+    let sign_out = ServerAction::<SignOut>::new();
+    let may = if me.permissions.is_empty() { "nothing but look".to_owned() } else { me.permissions.join(", ") };
+    view! {
+        <div class="account">
+            <button type="button" popovertarget="account-menu" aria-label=format!("Account of {}", me.name)>
+                {icon(Icon::Person)}
+                <span class="word">{me.name.clone()}</span>
+            </button>
+            <div class="account-menu" id="account-menu" popover="auto">
+                <dl class="facts">
+                    <dt>"Signed in as"</dt>
+                    <dd><b>{me.name}</b></dd>
+                    <dt>"May"</dt>
+                    <dd>{may}</dd>
+                </dl>
+                <ThemeChoice/>
+                <ProblemNotice problem=problem_of(sign_out)/>
+                <ActionForm action=sign_out>
+                    <button class="button wide" type="submit">{icon(Icon::Leave)} "Sign out"</button>
+                </ActionForm>
+            </div>
+        </div>
+    }
+}

@@ -1,0 +1,62 @@
+//! The switch for everything: whether steps are started at all. What runs goes on either way.
+
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use crate::calls::Switch;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
+
+#[component]
+pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView {
+    let switch = ServerAction::<Switch>::new();
+    let dialog = DialogHandle::new();
+    when_done(switch, move |_| {
+        dialog.close();
+        changed.run(());
+    });
+    let (colour, shape) =
+        (move || if on.get() { "" } else { "warn" }, move || icon(if on.get() { Icon::Run } else { Icon::Paused }));
+    view! {
+        <button
+            class=move || if on.get() { "pill flat" } else { "pill" }
+            type="button"
+            data-state=colour
+            commandfor="execution"
+            command="show-modal"
+            on:click=move |_| dialog.open()
+            title="Whether steps are started at all"
+        >
+            {shape}
+            <span class="word">{move || if on.get() { "execution on" } else { "execution off" }}</span>
+        </button>
+        <Dialog
+            id="execution"
+            handle=dialog
+            title=Signal::derive(move || if on.get() { "Switch execution off" } else { "Switch execution on" }.to_owned())
+        >
+            <ActionForm action=switch attr:class="form">
+                <div class="body">
+                    <p>
+                        {move || match on.get() {
+                            true => "No step is started any more, in no deployment, until somebody switches it on again. What runs now runs to its end. Approved changes stay as they are.",
+                            false => "Steps are started again, toward the target that was approved. Nothing needs another review.",
+                        }}
+                    </p>
+                    <input type="hidden" name="enabled" value=move || if on.get() { "false" } else { "true" }/>
+                    <div class="field">
+                        <label for="execution-reason">"Reason"</label>
+                        <input class="input" id="execution-reason" name="reason" required autocomplete="off"/>
+                        <span class="hint">"Kept with the switch for everybody to read."</span>
+                    </div>
+                    <ProblemNotice problem=problem_of(switch)/>
+                </div>
+                <div class="foot">
+                    <button class="button primary" type="submit" disabled=move || switch.pending().get()>
+                        {move || if on.get() { "Switch off" } else { "Switch on" }}
+                    </button>
+                </div>
+            </ActionForm>
+        </Dialog>
+    }
+}

@@ -1,0 +1,114 @@
+//! Adds a role to the deployment, so that nodes can be bound to it.
+
+use api::console::RoleChoice;
+use engine::plan::Edit;
+use leptos::html;
+use leptos::prelude::*;
+
+use super::desk::Desk;
+use crate::parts::{Dialog, DialogHandle, Icon, icon};
+
+/// Most that are listed at once: whoever has more types.
+const LISTED: usize = 100;
+
+#[component]
+pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
+    let filter = RwSignal::new(String::new());
+    let field = NodeRef::<html::Input>::new();
+    let found = Memo::new(move |_| {
+        let wanted = filter.get().to_lowercase();
+        let board = desk.board().read();
+        fitting(&board.choices, &wanted)
+    });
+    let add = move |choice: &RoleChoice| {
+        let deployment = desk.board().read_untracked().id;
+        let role = choice.role.clone();
+        desk.edit(vec![Edit::AddRole { deployment, role }], format!("Role {} added to the proposal.", choice.role));
+        handle.close();
+    };
+    let list = move || {
+        let found = found.get();
+        if found.is_empty() {
+            return view! { <p class="muted">"No such role in the catalog, or it is on this board already."</p> }
+                .into_any();
+        }
+        let one = |choice: RoleChoice| {
+            let (name, about) = (choice.role.to_string(), format!("{} · {}", choice.barclamp, choice.description));
+            view! {
+                <li>
+                    <button class="choice-button" type="button" on:click=move |_| add(&choice)>
+                        {icon(if choice.milestone { Icon::Milestone } else { Icon::Plus })}
+                        <span><b>{name}</b><small>{about}</small></span>
+                    </button>
+                </li>
+            }
+        };
+        view! { <ul class="choices">{found.into_iter().map(one).collect_view()}</ul> }.into_any()
+    };
+    view! {
+        <Dialog id="add-role" title="Add role".to_owned() handle=handle closed=Callback::new(move |()| filter.set(String::new()))>
+            <form
+                class="form"
+                on:submit=move |event| {
+                    event.prevent_default();
+                    let first = found.read_untracked().first().cloned();
+                    if let Some(first) = first {
+                        add(&first);
+                    }
+                }
+            >
+                <div class="body">
+                    <div class="field">
+                        <label for="add-role-filter">"Role"</label>
+                        <input
+                            class="input"
+                            id="add-role-filter"
+                            node_ref=field
+                            placeholder="Name, barclamp or description"
+                            autocomplete="off"
+                            autofocus
+                            prop:value=move || filter.get()
+                            on:input=move |event| filter.set(event_target_value(&event))
+                        />
+                        <span class="hint">"Enter adds the first one."</span>
+                    </div>
+                    {list}
+                </div>
+            </form>
+        </Dialog>
+    }
+}
+
+/// Roles that have a text in name, barclamp or description: milestones first, then those whose name begins with it.
+fn fitting(choices: &[RoleChoice], wanted: &str) -> Vec<RoleChoice> {
+    let fits = |choice: &&RoleChoice| {
+        [choice.role.as_str(), choice.barclamp.as_str(), &choice.description]
+            .iter()
+            .any(|text| text.to_lowercase().contains(wanted))
+    };
+    let mut found: Vec<RoleChoice> = choices.iter().filter(fits).cloned().collect();
+    found.sort_by_key(|choice| (!choice.milestone, !choice.role.as_str().to_lowercase().starts_with(wanted)));
+    found.truncate(LISTED);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::ids::{BarclampName, RoleName};
+
+    #[test]
+    fn milestones_come_first_then_what_begins_so() {
+        let choice = |name: &str, milestone| RoleChoice {
+            role: RoleName::parse(name).unwrap(),
+            barclamp: BarclampName::parse("demo").unwrap(),
+            description: "Says hello".into(),
+            milestone,
+        };
+        let all = [choice("my-app", false), choice("app", false), choice("app-ready", true), choice("db", false)];
+        let names = |wanted: &str| fitting(&all, wanted).iter().map(|c| c.role.to_string()).collect::<Vec<_>>();
+        assert_eq!(names("app"), ["app-ready", "app", "my-app"]);
+        assert_eq!(names("hello").len(), 4);
+        assert!(names("nothing").is_empty());
+    }
+}

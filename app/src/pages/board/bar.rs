@@ -1,0 +1,267 @@
+//! The bar of an open proposal: what it comes to, what can be taken back, and the way to its review.
+
+use api::console::{EditView, ProposalView};
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use super::desk::Desk;
+use super::lifting::counted;
+use crate::calls::{Discard, Redo, Submit, Undo};
+use crate::clock::Moment;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
+use crate::places;
+
+#[component]
+pub(super) fn ProposalBar(desk: Desk) -> impl IntoView {
+    let is_open = Memo::new(move |_| desk.proposal().read().is_some());
+    move || is_open.get().then(|| view! { <Open desk/> })
+}
+
+#[component]
+fn Open(desk: Desk) -> impl IntoView {
+    let (discard, submit) = (DialogHandle::new(), DialogHandle::new());
+    let proposal = desk.proposal();
+    let get = move |read: fn(&ProposalView) -> usize| proposal.read().as_ref().map_or(0, read);
+    let figure = move |read: fn(&ProposalView) -> usize, sign: &'static str, what: &'static str| {
+        view! { <span class:muted=move || get(read) == 0><span class="num">{sign} {move || get(read)}</span> " " {what}</span> }
+    };
+    let authors = move || proposal.read().as_ref().map(|p| p.authors.join(", ")).filter(|names| !names.is_empty());
+    let in_review = move || {
+        let id = proposal.read().as_ref()?.submission?;
+        Some(
+            view! { <a class="pill" data-state="warn" href=places::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
+        )
+    };
+    let nothing = move || get(|p| p.edits.iter().filter(|edit| !edit.undone).count()) == 0;
+    view! {
+        <section class="proposal" aria-label="Open proposal">
+            <div class="line">
+                <span class="facts-line">
+                    <span>"Proposal" {move || authors().map(|names| view! { " by " <b>{names}</b> })}</span>
+                    <Edits desk/>
+                    {figure(|p| p.added, "+", "noderoles")}
+                    {figure(|p| p.reruns, "", "re-run")}
+                    {figure(|p| p.removed, "", "removed")}
+                </span>
+                {in_review}
+                <span class="grow"></span>
+                <div class="buttons">
+                    <UndoButton desk/>
+                    <RedoButton desk/>
+                    <button class="button quiet" type="button" commandfor="discard" command="show-modal" on:click=move |_| discard.open()>
+                        {icon(Icon::Bin)}
+                        "Discard"
+                    </button>
+                    <button
+                        class="button primary"
+                        type="button"
+                        commandfor="submit"
+                        command="show-modal"
+                        disabled=nothing
+                        title=move || nothing().then_some("There is nothing to review yet")
+                        on:click=move |_| submit.open()
+                    >
+                        "Review changes"
+                    </button>
+                </div>
+            </div>
+        </section>
+        <Refused desk/>
+        <DiscardDialog desk handle=discard/>
+        <SubmitDialog desk handle=submit/>
+    }
+}
+
+/// How many edits, and on demand which.
+#[component]
+fn Edits(desk: Desk) -> impl IntoView {
+    let edits = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default());
+    let done = move || edits.read().iter().filter(|edit| !edit.undone).count();
+    let line = |edit: EditView| {
+        view! {
+            <li class:undone=edit.undone>
+                <span class="muted num">{edit.seq}</span>
+                <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
+                <span class="muted">{edit.actor} ", " <Moment at=edit.at/></span>
+            </li>
+        }
+    };
+    view! {
+        <details>
+            <summary><span class="num">{done}</span> {move || counted(done(), "edit")[done().to_string().len()..].to_owned()} {icon(Icon::Right)}</summary>
+            <ol class="edits" tabindex="0" aria-label="Edits, oldest first">{move || edits.get().into_iter().map(line).collect_view()}</ol>
+        </details>
+    }
+}
+
+/// Hidden fields that name the proposal and the version that the reader sees.
+#[component]
+fn Which(desk: Desk) -> impl IntoView {
+    let proposal = desk.proposal();
+    view! {
+        <input type="hidden" name="proposal" value=move || proposal.read().as_ref().map(|p| p.id.to_string())/>
+        <input type="hidden" name="version" value=move || proposal.read().as_ref().map(|p| p.version.to_string())/>
+    }
+}
+
+#[component]
+fn UndoButton(desk: Desk) -> impl IntoView {
+    let undo = ServerAction::<Undo>::new();
+    let what = Memo::new(move |_| desk.proposal().read().as_ref().and_then(|p| p.undo.clone()));
+    let title = move || what.get().map_or("Nothing to take back".to_owned(), |what| format!("Take back: {what}"));
+    view! {
+        <ActionForm action=undo>
+            <Which desk/>
+            <button
+                class="button quiet undo"
+                type="submit"
+                title=title
+                disabled=move || what.read().is_none() || desk.busy().get()
+                on:click=move |event| {
+                    event.prevent_default();
+                    desk.undo();
+                }
+            >
+                {icon(Icon::Undo)}
+                <span>{move || what.get().map_or("Undo".to_owned(), |what| format!("Undo “{what}”"))}</span>
+                <kbd>"Ctrl Z"</kbd>
+            </button>
+        </ActionForm>
+    }
+}
+
+#[component]
+fn RedoButton(desk: Desk) -> impl IntoView {
+    let redo = ServerAction::<Redo>::new();
+    let what = Memo::new(move |_| desk.proposal().read().as_ref().and_then(|p| p.redo.clone()));
+    move || {
+        what.get().map(|what| {
+            view! {
+                <ActionForm action=redo>
+                    <Which desk/>
+                    <button
+                        class="button quiet undo"
+                        type="submit"
+                        title=format!("Bring back: {what} (Ctrl Shift Z)")
+                        disabled=move || desk.busy().get()
+                        on:click=move |event| {
+                            event.prevent_default();
+                            desk.redo();
+                        }
+                    >
+                        {icon(Icon::Redo)}
+                        <span>{format!("Redo “{what}”")}</span>
+                    </button>
+                </ActionForm>
+            }
+        })
+    }
+}
+
+/// Edits that can't take effect, each with the reason.
+#[component]
+fn Refused(desk: Desk) -> impl IntoView {
+    move || {
+        let proposal = desk.proposal().get()?;
+        if proposal.refused.is_empty() {
+            return None;
+        }
+        let text = |seq: u32| {
+            proposal
+                .edits
+                .iter()
+                .find(|edit| edit.seq == seq)
+                .map_or_else(|| format!("edit {seq}"), |edit| edit.text.clone())
+        };
+        let lines = proposal
+            .refused
+            .iter()
+            .map(|refusal| view! { <li><b>{text(refusal.edit)}</b> ": " {refusal.reason.clone()}</li> });
+        Some(view! {
+            <div class="notice refused" data-state="warn" role="alert">
+                {icon(Icon::Warn)}
+                <div>
+                    <b>{counted(proposal.refused.len(), "edit")} " can't take effect"</b>
+                    <ul>{lines.collect_view()}</ul>
+                </div>
+            </div>
+        })
+    }
+}
+
+#[component]
+fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
+    let discard = ServerAction::<Discard>::new();
+    when_done(discard, move |()| {
+        handle.close();
+        desk.say("The proposal was discarded.");
+        desk.feed().now();
+    });
+    let count =
+        move || desk.proposal().read().as_ref().map_or(0, |p| p.edits.iter().filter(|edit| !edit.undone).count());
+    view! {
+        <Dialog id="discard" title="Discard the proposal?".to_owned() handle=handle>
+            <ActionForm action=discard attr:class="form">
+                <Which desk/>
+                <div class="body">
+                    <p>{move || counted(count(), "edit")} " will be gone, and nobody can bring them back. What is committed stays as it is."</p>
+                    <ProblemNotice problem=problem_of(discard)/>
+                </div>
+                <div class="foot">
+                    <button class="button" type="button" commandfor="discard" command="close" on:click=move |_| handle.close()>"Keep it"</button>
+                    <button class="button danger" type="submit" disabled=move || discard.pending().get()>"Discard"</button>
+                </div>
+            </ActionForm>
+        </Dialog>
+    }
+}
+
+#[component]
+fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
+    let submit = ServerAction::<Submit>::new();
+    let suggestion = move || desk.proposal().read().as_ref().map(suggested_title);
+    let summary = move || {
+        desk.proposal().read().as_ref().map(|p| {
+            format!(
+                "{}: {} added, {} removed, {} run again.",
+                counted(p.edits.iter().filter(|edit| !edit.undone).count(), "edit"),
+                counted(p.added, "noderole"),
+                p.removed,
+                p.reruns
+            )
+        })
+    };
+    view! {
+        <Dialog id="submit" title="Review changes".to_owned() handle=handle>
+            <ActionForm action=submit attr:class="form">
+                <Which desk/>
+                <div class="body">
+                    <p>{summary} " Somebody else has to approve it before anything happens. You can go on editing; that makes another submission."</p>
+                    <div class="field">
+                        <label for="submit-title">"Title"</label>
+                        <input class="input" id="submit-title" name="title" required maxlength="200" autocomplete="off" value=suggestion/>
+                        <span class="hint">"What it is for, in a line."</span>
+                    </div>
+                    <ProblemNotice problem=problem_of(submit)/>
+                </div>
+                <div class="foot">
+                    <button class="button primary" type="submit" disabled=move || submit.pending().get()>"Submit for review"</button>
+                </div>
+            </ActionForm>
+        </Dialog>
+    }
+}
+
+/// The proposal's own title, or its first edits.
+fn suggested_title(proposal: &ProposalView) -> String {
+    if !proposal.title.is_empty() {
+        return proposal.title.clone();
+    }
+    let texts: Vec<&str> = proposal.edits.iter().filter(|edit| !edit.undone).map(|edit| edit.text.as_str()).collect();
+    match texts.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+    }
+}

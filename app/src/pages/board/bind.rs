@@ -1,0 +1,320 @@
+//! Binding by menu: *Bind to…* for a selection, `+` for a role, and the question when only some of the nodes can be bound.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::console::{LiftRole, TrayNode};
+use engine::ids::{NodeId, RoleName};
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+
+use super::desk::{By, Desk, nodes};
+use super::lifting::Verdict;
+use crate::calls;
+use crate::parts::{Dialog, DialogHandle, Icon, icon};
+
+/// Opens *Bind to…* for these nodes.
+pub(super) fn open(desk: Desk, handle: DialogHandle, nodes: Vec<NodeId>) {
+    if desk.proposal().read_untracked().is_some() && !nodes.is_empty() {
+        desk.pick_up(nodes, By::Menu);
+        handle.open();
+    }
+}
+
+/// A menu that closes without a choice puts back what it lifted.
+fn put_back(desk: Desk) {
+    if desk.is_lifted_by(By::Menu) {
+        desk.cancel();
+    }
+}
+
+#[component]
+pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
+    let chosen = RwSignal::new(None::<RoleName>);
+    let filter = RwSignal::new(String::new());
+    let count = move || desk.lifted().read().as_ref().map_or(0, |lifted| lifted.nodes.len());
+    let title = Signal::derive(move || format!("Bind {} to", nodes(count())));
+    let verdict = move || chosen.read().as_ref().and_then(|role| desk.verdict(role));
+    let roles = move || {
+        let Some(lift) = desk.lift().get() else {
+            return view! { <p class="muted" role="status">"Asking what is possible"</p> }.into_any();
+        };
+        let wanted = filter.get().to_lowercase();
+        let fits = |role: &&LiftRole| role.role.as_str().contains(&wanted);
+        let choices: Vec<_> = lift
+            .roles
+            .iter()
+            .filter(fits)
+            .map(|role| choice(chosen, &role.role, &Verdict::of(&lift, &role.role)))
+            .collect();
+        if choices.is_empty() {
+            return view! { <p class="muted">"No such role on this board. Add it first."</p> }.into_any();
+        }
+        view! { <div class="choices" role="radiogroup" aria-label="Roles">{choices}</div> }.into_any()
+    };
+    let label = move || match verdict() {
+        Some(Verdict::Mixed { said, .. }) => {
+            format!("Bind the valid {}", said.split(" can").next().unwrap_or_default())
+        }
+        _ => format!("Bind {}", nodes(count())),
+    };
+    view! {
+        <Dialog
+            id="bind-to"
+            title=title
+            handle=handle
+            closed=Callback::new(move |()| {
+                put_back(desk);
+                chosen.set(None);
+                filter.set(String::new());
+            })
+        >
+            <form
+                class="form"
+                on:submit=move |event| {
+                    event.prevent_default();
+                    if let Some(role) = chosen.get_untracked() {
+                        desk.bind_legal(role);
+                        handle.close();
+                    }
+                }
+            >
+                <div class="body">
+                    <p class="muted">{move || desk.lifted().read().as_ref().map(|lifted| desk.names(&lifted.nodes))}</p>
+                    <div class="field">
+                        <label for="bind-filter">"Role"</label>
+                        <input
+                            class="input"
+                            id="bind-filter"
+                            placeholder="Filter"
+                            autocomplete="off"
+                            prop:value=move || filter.get()
+                            on:input=move |event| filter.set(event_target_value(&event))
+                        />
+                    </div>
+                    {roles}
+                </div>
+                <div class="foot">
+                    <button class="button primary" type="submit" disabled=move || !verdict().is_some_and(|verdict| verdict.takes())>{label}</button>
+                </div>
+            </form>
+        </Dialog>
+    }
+}
+
+fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, verdict: &Verdict) -> AnyView {
+    let role = StoredValue::new(role.clone());
+    view! {
+        <label class="choice">
+            <input
+                type="radio"
+                name="bind-role"
+                value=role.get_value().to_string()
+                disabled=!verdict.takes()
+                prop:checked=move || chosen.read().as_ref() == Some(&role.get_value())
+                on:change=move |_| chosen.set(Some(role.get_value()))
+            />
+            <span><b>{role.get_value().to_string()}</b><small>{verdict.said(true)}</small></span>
+        </label>
+    }
+    .into_any()
+}
+
+/// Asks whether the valid ones are to be bound without the others.
+#[component]
+pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
+    let handle = desk.dialogs.part;
+    let found = move || {
+        let role = desk.part().get()?;
+        desk.lift().read().as_ref()?.roles.iter().find(|found| found.role == role).cloned()
+    };
+    let title = Signal::derive(move || {
+        let said = |found: LiftRole| {
+            format!(
+                "Bind the valid {} of {} to {}?",
+                found.legal.len(),
+                found.legal.len() + found.illegal.len(),
+                found.role
+            )
+        };
+        found().map(said).unwrap_or_default()
+    });
+    let reasons = move || {
+        let all = found().map(|found| found.illegal).unwrap_or_default();
+        all.into_iter()
+            .map(|node| view! { <li>{icon(Icon::Error)} <span><b>{node.short}</b> ": " {node.reason}</span></li> })
+            .collect_view()
+    };
+    view! {
+        <Dialog
+            id="bind-part"
+            title=title
+            handle=handle
+            closed=Callback::new(move |()| {
+                desk.part().set(None);
+                if desk.lifted().read_untracked().is_some() {
+                    desk.cancel();
+                }
+            })
+        >
+            <div class="body">
+                <p>"These can't be bound:"</p>
+                <ul class="reasons">{reasons}</ul>
+            </div>
+            <div class="foot">
+                <button class="button" type="button" on:click=move |_| handle.close()>"Put all back"</button>
+                <button
+                    class="button primary"
+                    type="button"
+                    on:click=move |_| {
+                        if let Some(role) = desk.part().get_untracked() {
+                            desk.bind_legal(role);
+                        }
+                        handle.close();
+                    }
+                >
+                    {move || format!("Bind the valid {}", found().map_or(0, |found| found.legal.len()))}
+                </button>
+            </div>
+        </Dialog>
+    }
+}
+
+/// `+` in a row: chooses nodes for one role.
+#[component]
+pub(super) fn NodesFor(desk: Desk) -> impl IntoView {
+    let handle = desk.dialogs.nodes_for;
+    let title = Signal::derive(move || {
+        desk.nodes_for.read().as_ref().map(|role| format!("Bind nodes to {role}")).unwrap_or_default()
+    });
+    let body = move || desk.nodes_for.get().map(|role| view! { <NodeChoice desk handle role/> });
+    view! {
+        <Dialog
+            id="nodes-for"
+            title=title
+            handle=handle
+            closed=Callback::new(move |()| {
+                put_back(desk);
+                desk.nodes_for.set(None);
+            })
+        >
+            {body}
+        </Dialog>
+    }
+}
+
+#[component]
+fn NodeChoice(desk: Desk, handle: DialogHandle, role: RoleName) -> impl IntoView {
+    let tray = desk.board().read_untracked().tray.clone();
+    let role = StoredValue::new(role);
+    let possible = RwSignal::new(None::<LiftRole>);
+    let chosen = RwSignal::new(BTreeSet::<NodeId>::new());
+    let filter = RwSignal::new(String::new());
+    ask_for_all(desk, role.get_value(), &tray, possible);
+    preview(desk, chosen);
+
+    let verdict = move || role.with_value(|role| desk.verdict(role));
+    let tray = StoredValue::new(tray);
+    let list = move || {
+        let wanted = filter.get().to_lowercase();
+        let known = possible.get();
+        let all = tray.get_value().into_iter().filter(|node| node.fqdn.contains(&wanted));
+        all.map(move |node| node_choice(node, known.as_ref(), chosen)).collect_view()
+    };
+    let outcome = move || match (chosen.read().is_empty(), verdict()) {
+        (true, _) => String::new(),
+        (false, None) => "Asking what comes along".to_owned(),
+        (false, Some(verdict)) => verdict.said(true),
+    };
+    let ready = move || !chosen.read().is_empty() && verdict().is_some_and(|verdict| verdict.takes());
+    view! {
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                desk.bind_legal(role.get_value());
+                handle.close();
+            }
+        >
+            <div class="body">
+                <div class="field">
+                    <label for="nodes-for-filter">"Nodes"</label>
+                    <input
+                        class="input"
+                        id="nodes-for-filter"
+                        placeholder="Filter"
+                        autocomplete="off"
+                        prop:value=move || filter.get()
+                        on:input=move |event| filter.set(event_target_value(&event))
+                    />
+                </div>
+                <div class="choices" role="group" aria-label="Nodes">{list}</div>
+                <p role="status">{outcome}</p>
+            </div>
+            <div class="foot">
+                <button class="button primary" type="submit" disabled=move || !ready()>
+                    {move || format!("Bind {}", nodes(chosen.read().len()))}
+                </button>
+            </div>
+        </form>
+    }
+}
+
+fn node_choice(node: TrayNode, possible: Option<&LiftRole>, chosen: RwSignal<BTreeSet<NodeId>>) -> AnyView {
+    let id = node.node;
+    let why_not =
+        possible.and_then(|role| role.illegal.iter().find(|illegal| illegal.node == id)).map(|n| n.reason.clone());
+    let about = why_not.clone().unwrap_or_else(|| format!("in {}, {} noderoles", node.deployment, node.noderoles));
+    view! {
+        <label class="choice">
+            <input
+                type="checkbox"
+                value=node.short.clone()
+                disabled=why_not.is_some()
+                prop:checked=move || chosen.read().contains(&id)
+                on:change=move |event| {
+                    let on = event_target_checked(&event);
+                    chosen.update(|chosen| {
+                        if on { chosen.insert(id) } else { chosen.remove(&id) };
+                    });
+                }
+            />
+            <span><b>{node.short}</b><small>{about}</small></span>
+        </label>
+    }
+    .into_any()
+}
+
+/// Which nodes the role could take, and why not the others.
+fn ask_for_all(desk: Desk, role: RoleName, tray: &[TrayNode], possible: RwSignal<Option<LiftRole>>) {
+    let deployment = desk.board().read_untracked().id;
+    let all: Vec<NodeId> = tray.iter().map(|node| node.node).collect();
+    if all.is_empty() {
+        return;
+    }
+    spawn_local(async move {
+        match calls::lift(deployment, all).await {
+            Ok(lift) => {
+                possible.try_set(lift.roles.into_iter().find(|found| found.role == role));
+            }
+            Err(failure) => {
+                desk.problem().try_set(Some(failure.0));
+            }
+        }
+    });
+}
+
+/// Lifts what is chosen, a moment after the choice settled.
+fn preview(desk: Desk, chosen: RwSignal<BTreeSet<NodeId>>) {
+    Effect::new(move |last: Option<Option<TimeoutHandle>>| {
+        if let Some(Some(waiting)) = last {
+            waiting.clear();
+        }
+        let nodes: Vec<NodeId> = chosen.get().into_iter().collect();
+        if nodes.is_empty() {
+            untrack(|| put_back(desk));
+            return None;
+        }
+        set_timeout_with_handle(move || desk.pick_up(nodes, By::Menu), Duration::from_millis(150)).ok()
+    });
+}

@@ -1,0 +1,469 @@
+//! The state of a board and its commands.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use api::Problem;
+use api::console::{Board, BoardRole, Chip, Lift, ProposalView, StepState};
+use engine::ids::{NodeId, NoderoleId, RoleName};
+use engine::plan::Edit;
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+
+use super::lifting::{self, Verdict, counted, named};
+use crate::calls;
+use crate::failure::Answer;
+use crate::live::Event;
+use crate::parts::{DialogHandle, Feed};
+
+/// How nodes were lifted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    Pointer,
+    Keyboard,
+    Menu,
+}
+
+/// Nodes on their way to a role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lifted {
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) by: By,
+    /// Tells an answer that comes late from the one that is waited for.
+    number: u32,
+}
+
+/// A board and what is being done at it.
+#[derive(Clone, Copy)]
+pub(super) struct Desk {
+    feed: Feed<Arc<Board>>,
+    board: Memo<Arc<Board>>,
+    proposal: Memo<Option<ProposalView>>,
+    /// The version that the last command led to, which may be newer than the board's.
+    version: StoredValue<i32>,
+    states: StoredValue<HashMap<NoderoleId, ArcRwSignal<StepState>>>,
+    /// Steps that moved since the last fetch began: its answer may be older.
+    heard: StoredValue<HashMap<NoderoleId, StepState>>,
+    selected: RwSignal<BTreeSet<NodeId>>,
+    lifted: RwSignal<Option<Lifted>>,
+    lift: RwSignal<Option<Arc<Lift>>>,
+    over: RwSignal<Option<RoleName>>,
+    /// Dropped before the server had said what is allowed.
+    dropped: StoredValue<Option<RoleName>>,
+    /// A drop of which only a part is possible: the role that is asked about.
+    part: RwSignal<Option<RoleName>>,
+    pub(super) nodes_for: RwSignal<Option<RoleName>>,
+    pub(super) data_of: RwSignal<Option<BoardRole>>,
+    pub(super) again: RwSignal<Option<BoardRole>>,
+    pub(super) dialogs: Dialogs,
+    busy: RwSignal<bool>,
+    problem: RwSignal<Option<Problem>>,
+    said: RwSignal<String>,
+}
+
+/// Dialogs that commands open.
+#[derive(Clone, Copy)]
+pub(super) struct Dialogs {
+    pub(super) part: DialogHandle,
+    pub(super) nodes_for: DialogHandle,
+    pub(super) data: DialogHandle,
+    pub(super) again: DialogHandle,
+}
+
+impl Desk {
+    pub(super) fn new(first: Board) -> Self {
+        let name = first.name.to_string();
+        let heard = StoredValue::new(HashMap::new());
+        let feed = Feed::new(Arc::new(first), move || {
+            heard.try_update_value(HashMap::clear);
+            let name = name.clone();
+            async move { calls::board(name).await.map(Arc::new) }
+        });
+        let lifted = RwSignal::new(None);
+        let is_lifted = Memo::new(move |_| lifted.read().is_some());
+        let board = Memo::new(move |last: Option<&Arc<Board>>| match last {
+            // Nothing moves under a lifted node: the board catches up when it is put down.
+            Some(last) if is_lifted.get() => last.clone(),
+            _ => feed.value().get(),
+        });
+        let desk = Self {
+            feed,
+            board,
+            proposal: Memo::new(move |_| board.read().proposal.clone()),
+            version: StoredValue::new(0),
+            states: StoredValue::new(HashMap::new()),
+            heard,
+            selected: RwSignal::new(BTreeSet::new()),
+            lifted,
+            lift: RwSignal::new(None),
+            over: RwSignal::new(None),
+            dropped: StoredValue::new(None),
+            part: RwSignal::new(None),
+            nodes_for: RwSignal::new(None),
+            data_of: RwSignal::new(None),
+            again: RwSignal::new(None),
+            dialogs: Dialogs {
+                part: DialogHandle::new(),
+                nodes_for: DialogHandle::new(),
+                data: DialogHandle::new(),
+                again: DialogHandle::new(),
+            },
+            busy: RwSignal::new(false),
+            problem: RwSignal::new(None),
+            said: RwSignal::new(String::new()),
+        };
+        Effect::new(move |_| desk.settle_states(&feed.value().get()));
+        desk
+    }
+
+    pub(super) fn feed(self) -> Feed<Arc<Board>> {
+        self.feed
+    }
+    pub(super) fn board(self) -> Memo<Arc<Board>> {
+        self.board
+    }
+    pub(super) fn proposal(self) -> Memo<Option<ProposalView>> {
+        self.proposal
+    }
+    pub(super) fn problem(self) -> RwSignal<Option<Problem>> {
+        self.problem
+    }
+    pub(super) fn busy(self) -> RwSignal<bool> {
+        self.busy
+    }
+    pub(super) fn said(self) -> RwSignal<String> {
+        self.said
+    }
+    pub(super) fn selected(self) -> RwSignal<BTreeSet<NodeId>> {
+        self.selected
+    }
+    pub(super) fn lifted(self) -> RwSignal<Option<Lifted>> {
+        self.lifted
+    }
+    pub(super) fn lift(self) -> RwSignal<Option<Arc<Lift>>> {
+        self.lift
+    }
+    pub(super) fn over(self) -> RwSignal<Option<RoleName>> {
+        self.over
+    }
+    pub(super) fn part(self) -> RwSignal<Option<RoleName>> {
+        self.part
+    }
+
+    /// Says something to those who hear the page.
+    pub(super) fn say(self, text: impl Into<String>) {
+        self.said.set(text.into());
+    }
+
+    // --- live -----------------------------------------------------------------------------------------------------
+
+    /// A chip's state: moved by events, and by what is fetched.
+    pub(super) fn state_of(self, chip: &Chip) -> ArcRwSignal<StepState> {
+        let mut found = None;
+        self.states.update_value(|states| {
+            let state = states.entry(chip.noderole).or_insert_with(|| ArcRwSignal::new(chip.state));
+            found = Some(state.clone());
+        });
+        found.unwrap_or_else(|| ArcRwSignal::new(chip.state))
+    }
+
+    fn settle_states(self, board: &Board) {
+        let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips);
+        for chip in chips {
+            let newer = self.heard.with_value(|heard| heard.get(&chip.noderole).copied());
+            set_if_other(&self.state_of(chip), newer.unwrap_or(chip.state));
+        }
+    }
+
+    /// Takes note of what happened.
+    pub(super) fn hear(self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::Step { noderole, state } => self.hear_step(*noderole, *state),
+                Event::Run { .. } | Event::Submission { .. } => {}
+                Event::Target { .. } | Event::Proposal { .. } | Event::Node { .. } => self.feed.soon(),
+                Event::Reset => self.feed.now(),
+            }
+        }
+    }
+
+    fn hear_step(self, noderole: NoderoleId, state: StepState) {
+        self.heard.update_value(|heard| {
+            heard.insert(noderole, state);
+        });
+        match self.states.with_value(|states| states.get(&noderole).cloned()) {
+            Some(signal) => set_if_other(&signal, state),
+            None => self.feed.soon(),
+        }
+        if state == StepState::Error {
+            // For its reason.
+            self.feed.soon();
+        }
+    }
+
+    // --- selection ------------------------------------------------------------------------------------------------
+
+    /// The selected nodes, in the order of the tray.
+    pub(super) fn selected_nodes(self) -> Vec<NodeId> {
+        let selected = self.selected.read_untracked();
+        let board = self.board.read_untracked();
+        board.tray.iter().map(|node| node.node).filter(|node| selected.contains(node)).collect()
+    }
+
+    /// Short names of nodes, the first few of many.
+    pub(super) fn names(self, nodes: &[NodeId]) -> String {
+        let board = self.board.read_untracked();
+        let names: Vec<&str> =
+            board.tray.iter().filter(|t| nodes.contains(&t.node)).map(|t| t.short.as_str()).collect();
+        named(&names)
+    }
+
+    // --- lifting --------------------------------------------------------------------------------------------------
+
+    /// Lifts nodes and asks, once, what that allows.
+    pub(super) fn pick_up(self, nodes: Vec<NodeId>, by: By) {
+        if nodes.is_empty() {
+            return;
+        }
+        let number = self.lifted.read_untracked().as_ref().map_or(0, |lifted| lifted.number) + 1;
+        let names = self.names(&nodes);
+        self.lifted.set(Some(Lifted { nodes: nodes.clone(), by, number }));
+        self.lift.set(None);
+        self.dropped.set_value(None);
+        self.problem.set(None);
+        if by == By::Keyboard {
+            self.say(format!("{names} lifted. Arrows choose a role, Enter drops, Escape cancels."));
+        }
+        let deployment = self.board.read_untracked().id;
+        spawn_local(async move {
+            let answer = calls::lift(deployment, nodes).await;
+            let current = self.lifted.try_get_untracked().flatten().is_some_and(|lifted| lifted.number == number);
+            if current {
+                self.learn(answer);
+            }
+        });
+    }
+
+    fn learn(self, answer: Answer<Lift>) {
+        match answer {
+            Ok(lift) => {
+                self.lift.set(Some(Arc::new(lift)));
+                if let Some(role) = self.dropped.get_value() {
+                    self.drop_on(&role);
+                } else if self.is_lifted_by(By::Keyboard) {
+                    self.walk(Walk::First);
+                }
+            }
+            Err(failure) => {
+                self.problem.set(Some(failure.0));
+                self.cancel();
+            }
+        }
+    }
+
+    /// Whether nodes are lifted in this way.
+    pub(super) fn is_lifted_by(self, by: By) -> bool {
+        self.lifted.read_untracked().as_ref().is_some_and(|lifted| lifted.by == by)
+    }
+
+    /// What dropping on a role would do; None while nothing is lifted or the server has not answered.
+    pub(super) fn verdict(self, role: &RoleName) -> Option<Verdict> {
+        self.lift.read().as_ref().map(|lift| Verdict::of(lift, role))
+    }
+
+    /// Puts the lifted nodes back where they were.
+    pub(super) fn cancel(self) {
+        if self.is_lifted_by(By::Keyboard) {
+            self.say("Put back. Nothing was changed.");
+        }
+        self.put_down();
+    }
+
+    fn put_down(self) {
+        self.lifted.set(None);
+        self.lift.set(None);
+        self.over.set(None);
+        self.dropped.set_value(None);
+    }
+
+    /// Drops the lifted nodes on a role: binds them, asks when only some can be, says why not when none can.
+    pub(super) fn drop_on(self, role: &RoleName) {
+        let Some(lift) = self.lift.get_untracked() else {
+            self.dropped.set_value(Some(role.clone()));
+            return;
+        };
+        match Verdict::of(&lift, role) {
+            Verdict::Legal { .. } => self.bind(role.clone(), lifting::legal(&lift, role)),
+            Verdict::Mixed { .. } => {
+                self.part.set(Some(role.clone()));
+                self.dialogs.part.open();
+            }
+            refused => self.say(refused.announced(role)),
+        }
+    }
+
+    /// The one command under every way to bind.
+    pub(super) fn bind(self, role: RoleName, nodes: Vec<NodeId>) {
+        let deployment = self.board.read_untracked().id;
+        let names = self.names(&nodes);
+        let bind = |node| Edit::Bind { deployment, node, role: role.clone() };
+        let edits = nodes.into_iter().map(bind).collect();
+        self.edit(edits, format!("{names} bound to {role} in the proposal. Control Z takes it back."));
+        self.selected.set(BTreeSet::new());
+        self.put_down();
+    }
+
+    /// Binds those of the lifted nodes that can be.
+    pub(super) fn bind_legal(self, role: RoleName) {
+        let nodes = self.lift.read_untracked().as_ref().map(|lift| lifting::legal(lift, &role)).unwrap_or_default();
+        if !nodes.is_empty() {
+            self.bind(role, nodes);
+        }
+    }
+
+    /// The pointer let go. A drop that waits for an answer, or for the reader's, stays.
+    pub(super) fn let_go(self) {
+        if self.is_lifted_by(By::Pointer)
+            && self.part.read_untracked().is_none()
+            && self.dropped.with_value(Option::is_none)
+        {
+            self.cancel();
+        }
+    }
+
+    /// Goes from row to row with lifted nodes.
+    pub(super) fn walk(self, walk: Walk) {
+        let Some(lift) = self.lift.get_untracked() else { return };
+        let rows: Vec<RoleName> = lift.roles.iter().map(|role| role.role.clone()).collect();
+        let now = self.over.read_untracked().as_ref().and_then(|over| rows.iter().position(|row| row == over));
+        let Some(to) = walk.from(now, &rows, |row| Verdict::of(&lift, row).takes()) else {
+            self.say("No role here can take these nodes.");
+            return;
+        };
+        let verdict = Verdict::of(&lift, &rows[to]);
+        self.over.set(Some(rows[to].clone()));
+        self.say(verdict.announced(&rows[to]));
+        super::grid::scroll_to(&rows[to]);
+    }
+
+    // --- commands -------------------------------------------------------------------------------------------------
+
+    fn open_proposal(self) -> Option<(engine::ids::ProposalId, i32)> {
+        let board = self.feed.value().get_untracked();
+        let proposal = board.proposal.as_ref()?;
+        Some((proposal.id, proposal.version.max(self.version.get_value())))
+    }
+
+    /// Appends edits to the open proposal.
+    pub(super) fn edit(self, edits: Vec<Edit>, done: String) {
+        let Some((proposal, version)) = self.open_proposal() else {
+            self.problem
+                .set(Some(Problem::conflict("no_proposal", "Propose changes first: there is no open proposal here.")));
+            return;
+        };
+        if self.busy.get_untracked() {
+            return;
+        }
+        self.command(calls::edit(proposal, version, edits), done);
+    }
+
+    /// Takes the last edit back.
+    pub(super) fn undo(self) {
+        let Some((proposal, version)) = self.open_proposal() else { return };
+        let Some(what) = self.proposal.read_untracked().as_ref().and_then(|p| p.undo.clone()) else { return };
+        if !self.busy.get_untracked() {
+            self.command(calls::undo(proposal, version), format!("Taken back: {what}."));
+        }
+    }
+
+    /// Brings the last undone edit back.
+    pub(super) fn redo(self) {
+        let Some((proposal, version)) = self.open_proposal() else { return };
+        let Some(what) = self.proposal.read_untracked().as_ref().and_then(|p| p.redo.clone()) else { return };
+        if !self.busy.get_untracked() {
+            self.command(calls::redo(proposal, version), format!("Brought back: {what}."));
+        }
+    }
+
+    fn command(self, command: impl Future<Output = Answer<i32>> + 'static, done: String) {
+        self.busy.set(true);
+        self.problem.set(None);
+        spawn_local(async move {
+            let answer = command.await;
+            self.busy.try_set(false);
+            match answer {
+                Ok(version) => {
+                    self.version.try_set_value(version);
+                    self.said.try_set(done);
+                }
+                Err(failure) => {
+                    self.problem.try_set(Some(failure.0));
+                }
+            }
+            // After a refusal too: mostly somebody else was faster, and what they did is worth seeing.
+            self.feed.now();
+        });
+    }
+}
+
+fn set_if_other(signal: &ArcRwSignal<StepState>, state: StepState) {
+    if signal.get_untracked() != state {
+        signal.set(state);
+    }
+}
+
+/// Steps of a walk over the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Walk {
+    /// The first row that takes something.
+    First,
+    Up,
+    Down,
+    Top,
+    Bottom,
+    /// The next row that begins with a letter.
+    Letter(char),
+}
+
+impl Walk {
+    fn from(self, now: Option<usize>, rows: &[RoleName], takes: impl Fn(&RoleName) -> bool) -> Option<usize> {
+        let last = rows.len().checked_sub(1)?;
+        Some(match self {
+            Self::First => rows.iter().position(takes)?,
+            Self::Up => now.map_or(last, |at| at.saturating_sub(1)),
+            Self::Down => now.map_or(0, |at| (at + 1).min(last)),
+            Self::Top => 0,
+            Self::Bottom => last,
+            Self::Letter(letter) => {
+                let begins =
+                    |row: &RoleName| row.as_str().chars().next().is_some_and(|c| c.eq_ignore_ascii_case(&letter));
+                let start = now.map_or(0, |at| at + 1);
+                (start..rows.len()).chain(0..start).find(|at| begins(&rows[*at])).or(now)?
+            }
+        })
+    }
+}
+
+/// `3 nodes`, for buttons.
+pub(super) fn nodes(n: usize) -> String {
+    counted(n, "node")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_stays_on_the_board() {
+        let rows: Vec<RoleName> = ["app", "db", "dns"].iter().map(|name| RoleName::parse(name).unwrap()).collect();
+        let walk = |walk: Walk, now| walk.from(now, &rows, |row| row.as_str() == "db");
+        assert_eq!(walk(Walk::First, None), Some(1));
+        assert_eq!(walk(Walk::Up, Some(0)), Some(0));
+        assert_eq!(walk(Walk::Down, Some(2)), Some(2));
+        assert_eq!(walk(Walk::Letter('D'), Some(1)), Some(2));
+        assert_eq!(walk(Walk::Letter('d'), Some(2)), Some(1));
+        assert_eq!(walk(Walk::Letter('x'), Some(2)), Some(2));
+        assert_eq!(Walk::Down.from(None, &[], |_| true), None);
+        assert_eq!(Walk::First.from(None, &rows, |_| false), None);
+    }
+}

@@ -1,0 +1,244 @@
+//! The rows of a board: roles, and the nodes that carry them.
+
+use api::console::{BoardGroup, BoardRole, Chip, StepState};
+use engine::ids::{NoderoleId, RoleName};
+use leptos::ev::DragEvent;
+use leptos::prelude::*;
+use wasm_bindgen::JsCast;
+
+use super::desk::Desk;
+use super::lifting::{Verdict, counted};
+use crate::parts::{Empty, Icon, icon, mark, rows};
+use crate::places;
+
+#[component]
+pub(super) fn Grid(desk: Desk, panel: Memo<Option<NoderoleId>>) -> impl IntoView {
+    let groups = Memo::new(move |_| desk.board().read().groups.clone());
+    let is_empty = Memo::new(move |_| groups.read().is_empty());
+    view! {
+        <div class="card grid">
+            {rows(
+                groups.into(),
+                |group| (group.barclamp.clone(), group.of_ancestor.clone()),
+                move |group| view! { <Group desk group panel/> },
+            )}
+            {move || {
+                is_empty
+                    .get()
+                    .then(|| {
+                        view! {
+                            <Empty icon=Icon::Deployments title="No roles yet">
+                                <p>"A role says what a node does here. Propose changes, add roles, then bind nodes to them."</p>
+                            </Empty>
+                        }
+                    })
+            }}
+        </div>
+    }
+}
+
+#[component]
+fn Group(desk: Desk, group: Memo<BoardGroup>, panel: Memo<Option<NoderoleId>>) -> impl IntoView {
+    let roles = Memo::new(move |_| group.read().roles.clone());
+    let about = move || {
+        let count = counted(roles.read().len(), "role");
+        match &group.read().of_ancestor {
+            Some(ancestor) => format!("{count}, in {ancestor}"),
+            None => count,
+        }
+    };
+    view! {
+        <section aria-label=move || group.read().barclamp.to_string()>
+            <div class="group">
+                <h2>{move || group.read().barclamp.to_string()}</h2>
+                <span>{about}</span>
+            </div>
+            {rows(roles.into(), |role| role.role.clone(), move |role| view! { <Row desk role panel/> })}
+        </section>
+    }
+}
+
+#[component]
+fn Row(desk: Desk, role: Memo<BoardRole>, panel: Memo<Option<NoderoleId>>) -> impl IntoView {
+    let name = StoredValue::new(role.read_untracked().role.clone());
+    let bindable = Memo::new(move |_| role.read().bindable);
+    let editable = Memo::new(move |_| bindable.get() && desk.proposal().read().is_some());
+    let verdict = Memo::new(move |_| bindable.get().then(|| name.with_value(|name| desk.verdict(name))).flatten());
+    let over = Memo::new(move |_| bindable.get() && name.with_value(|name| desk.over().read().as_ref() == Some(name)));
+    let said = move || verdict.read().as_ref().map(|verdict| verdict.said(over.get()));
+    let chips = Memo::new(move |_| role.read().chips.clone());
+    let more = move || {
+        let more = role.read().more;
+        (more > 0).then(|| view! { <span class="chip more">"+" {more} " more"</span> })
+    };
+    let add = move || {
+        editable.get().then(|| {
+            let name = name.get_value();
+            view! {
+                <button
+                    class="button add"
+                    type="button"
+                    aria-label=format!("Bind nodes to {name}")
+                    title="Bind nodes"
+                    on:click=move |_| {
+                        desk.nodes_for.set(Some(name.clone()));
+                        desk.dialogs.nodes_for.open();
+                    }
+                >
+                    {icon(Icon::Plus)}
+                </button>
+            }
+        })
+    };
+    view! {
+        <div
+            class="row"
+            class:proposed=move || role.read().proposed
+            role="group"
+            aria-label=move || format!("Role {}", role.read().role)
+            data-role=move || role.read().role.to_string()
+            data-bindable=move || bindable.get().then_some("")
+            data-lift=move || verdict.read().as_ref().map(Verdict::word)
+            data-over=move || over.get().then_some("")
+            on:dragover=move |event| drag_over(desk, name, bindable.get_untracked(), &verdict.get_untracked(), &event)
+            on:dragleave=move |event| drag_leave(desk, name, &event)
+            on:drop=move |event| {
+                event.prevent_default();
+                name.with_value(|name| desk.drop_on(name));
+            }
+        >
+            <div class="role">
+                <div title=move || role.read().description.clone()>
+                    <b>{move || is_milestone(&role.read()).then(|| icon(Icon::Milestone))} {move || role.read().role.to_string()}</b>
+                    <small>{move || about(&role.read())}</small>
+                </div>
+                {move || editable.get().then(|| view! { <RoleButtons desk role/> })}
+            </div>
+            <div class="cell">
+                <ul class="chips" aria-label=move || format!("Nodes with {}", role.read().role)>
+                    {rows(chips.into(), |chip| chip.noderole, move |chip| node_chip(desk, chip, panel))}
+                </ul>
+                {more}
+                {add}
+                {move || said().map(|said| view! { <span class="said">{said}</span> })}
+            </div>
+        </div>
+    }
+}
+
+fn is_milestone(role: &BoardRole) -> bool {
+    role.traits.iter().any(|word| word == "milestone")
+}
+
+fn about(role: &BoardRole) -> String {
+    let added = role.proposed.then(|| "added by this proposal".to_owned());
+    role.traits.iter().cloned().chain(added).collect::<Vec<_>>().join(" · ")
+}
+
+#[component]
+fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
+    let name = role.read_untracked().role.to_string();
+    view! {
+        <div class="buttons">
+            <button
+                class="button quiet small only-icon"
+                type="button"
+                aria-label=format!("Data of {name}")
+                title="Data of the role in this deployment"
+                on:click=move |_| {
+                    desk.data_of.set(Some(role.get_untracked()));
+                    desk.dialogs.data.open();
+                }
+            >
+                {icon(Icon::Data)}
+            </button>
+            <button
+                class="button quiet small only-icon"
+                type="button"
+                aria-label=format!("Run {name} again")
+                title="Run again"
+                disabled=move || role.read().chips.iter().all(|chip| chip.state == StepState::Proposed)
+                on:click=move |_| {
+                    desk.again.set(Some(role.get_untracked()));
+                    desk.dialogs.again.open();
+                }
+            >
+                {icon(Icon::Again)}
+            </button>
+        </div>
+    }
+}
+
+fn drag_over(desk: Desk, name: StoredValue<RoleName>, bindable: bool, verdict: &Option<Verdict>, event: &DragEvent) {
+    if !bindable || desk.lifted().read_untracked().is_none() {
+        return;
+    }
+    let is_other = name.with_value(|name| desk.over().read_untracked().as_ref() != Some(name));
+    if is_other {
+        desk.over().set(Some(name.get_value()));
+    }
+    // Not answered yet: let it be dropped, the answer decides.
+    let takes = verdict.as_ref().is_none_or(Verdict::takes);
+    if takes {
+        event.prevent_default();
+    }
+    if let Some(transfer) = event.data_transfer() {
+        transfer.set_drop_effect(if takes { "copy" } else { "none" });
+    }
+}
+
+fn drag_leave(desk: Desk, name: StoredValue<RoleName>, event: &DragEvent) {
+    let row = event.current_target().and_then(|row| row.dyn_into::<web_sys::Node>().ok());
+    let into = event.related_target().and_then(|into| into.dyn_into::<web_sys::Node>().ok());
+    let stays = row.zip(into).is_some_and(|(row, into)| row.contains(Some(&into)));
+    if !stays && name.with_value(|name| desk.over().read_untracked().as_ref() == Some(name)) {
+        desk.over().set(None);
+    }
+}
+
+fn node_chip(desk: Desk, chip: Memo<Chip>, panel: Memo<Option<NoderoleId>>) -> impl IntoView {
+    let id = chip.read_untracked().noderole;
+    let state = desk.state_of(&chip.read_untracked());
+    let state = Memo::new(move |_| state.get());
+    let address = format!("{}?noderole={id}", places::deployment(&desk.board().read_untracked().name));
+    let title = move || hover(&chip.read(), state.get());
+    view! {
+        <li>
+            <a
+                class="chip"
+                class:touched=move || chip.read().touched
+                // What only a proposal has is no noderole yet, so there is nothing to open.
+                href=move || (state.get() != StepState::Proposed).then(|| address.clone())
+                data-noscroll
+                data-noderole=id.to_string()
+                data-state=move || state.get().as_str()
+                aria-current=move || (panel.get() == Some(id)).then_some("true")
+                title=title
+            >
+                {move || mark(state.get())}
+                <span class="clip">{move || chip.read().short.clone()}</span>
+                <span class="unseen">" " {move || state.get().word()}</span>
+                {move || (!chip.read().alive).then(|| view! { <span class="dead">{icon(Icon::Dead)} <span class="unseen">" node is dead"</span></span> })}
+            </a>
+        </li>
+    }
+}
+
+/// What a chip says on hover.
+fn hover(chip: &Chip, state: StepState) -> String {
+    let mut said = vec![format!("{}: {}", chip.fqdn, state.word())];
+    said.extend(chip.brought_by.as_ref().map(|by| format!("brought by {by}")));
+    said.extend(chip.touched.then(|| "changed by this proposal".to_owned()));
+    said.extend((!chip.alive).then(|| "the node is dead".to_owned()));
+    said.extend(chip.error.clone());
+    said.join("\n")
+}
+
+/// Brings a row into sight.
+pub(super) fn scroll_to(role: &RoleName) {
+    let selector = format!("[data-bindable][data-role='{role}']");
+    let Ok(Some(row)) = document().query_selector(&selector) else { return };
+    let options = web_sys::ScrollIntoViewOptions::new();
+    options.set_block(web_sys::ScrollLogicalPosition::Nearest);
+    row.scroll_into_view_with_scroll_into_view_options(&options);
+}

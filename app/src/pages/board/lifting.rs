@@ -1,0 +1,194 @@
+//! What lifting nodes means for a row, in words. Pure: the server decides, this says it.
+
+use api::console::{Lift, LiftRole};
+use engine::ids::{NodeId, RoleName};
+
+/// Names that are said before the rest becomes a count.
+const NAMED: usize = 4;
+
+/// What dropping on a role would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// All can be bound; what it would bring.
+    Legal {
+        /// What comes along and when it runs.
+        promise: String,
+    },
+    /// Some can.
+    Mixed {
+        /// How many, of how many, and why not the rest.
+        said: String,
+        /// What comes along for these.
+        promise: String,
+    },
+    /// None can.
+    Illegal {
+        /// Why.
+        why: String,
+    },
+    /// The role is no target.
+    None,
+}
+
+impl Verdict {
+    /// What the server said of a role.
+    pub(super) fn of(lift: &Lift, role: &RoleName) -> Self {
+        let Some(found) = lift.roles.iter().find(|found| found.role == *role) else { return Self::None };
+        match (found.legal.len(), found.illegal.len()) {
+            (0, 0) => Self::None,
+            (0, _) => Self::Illegal { why: why_not(found) },
+            (_, 0) => Self::Legal { promise: promise(found) },
+            (legal, illegal) => Self::Mixed {
+                said: format!("{legal} of {} can be bound. Not {}", legal + illegal, why_not(found)),
+                promise: promise(found),
+            },
+        }
+    }
+
+    /// The word for styles.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Legal { .. } => "legal",
+            Self::Mixed { .. } => "mixed",
+            Self::Illegal { .. } => "illegal",
+            Self::None => "none",
+        }
+    }
+
+    /// What stands in the row; more when it is the row under the pointer.
+    pub(super) fn said(&self, over: bool) -> String {
+        match (self, over) {
+            (Self::Legal { .. }, false) => "allowed".into(),
+            (Self::Legal { promise }, true) => promise.clone(),
+            (Self::Mixed { said, .. }, false) => said.split(". ").next().unwrap_or(said).to_owned(),
+            (Self::Mixed { said, promise }, true) => format!("{said}. {promise}"),
+            (Self::Illegal { why }, _) => why.clone(),
+            (Self::None, _) => String::new(),
+        }
+    }
+
+    /// What is announced when the row is reached by keyboard.
+    pub(super) fn announced(&self, role: &RoleName) -> String {
+        match self {
+            Self::Legal { promise } => format!("{role}: allowed. {promise}. Enter drops."),
+            Self::Mixed { said, promise } => format!("{role}: {said}. {promise}. Enter asks."),
+            Self::Illegal { why } => format!("{role}: not possible. {why}"),
+            Self::None => format!("{role}: no target."),
+        }
+    }
+
+    /// Whether something can be dropped.
+    pub(super) fn takes(&self) -> bool {
+        matches!(self, Self::Legal { .. } | Self::Mixed { .. })
+    }
+}
+
+/// What would come along: `+ 3 noderoles: brings dns-client on web-1 (implicit), runtime on web-1; wave 3 of 4`.
+fn promise(role: &LiftRole) -> String {
+    let mut said = format!("+ {}", counted(role.added, "noderole"));
+    if !role.brings.is_empty() {
+        let mut brought: Vec<String> = role.brings.iter().take(NAMED).cloned().collect();
+        if role.brings.len() > NAMED {
+            brought.push(format!("{} more", role.brings.len() - NAMED));
+        }
+        said.push_str(&format!(": brings {}", brought.join(", ")));
+    }
+    if let Some((place, places)) = role.wave {
+        said.push_str(&format!("; wave {place} of {places}"));
+    }
+    said
+}
+
+/// Why nodes can't be bound: one reason when they share it, else each with its own.
+fn why_not(role: &LiftRole) -> String {
+    let Some(first) = role.illegal.first() else { return String::new() };
+    let shared = role.illegal.iter().all(|node| node.reason == first.reason);
+    if shared {
+        let names: Vec<&str> = role.illegal.iter().map(|node| node.short.as_str()).collect();
+        return format!("{}: {}", named(&names), first.reason);
+    }
+    let mut said: Vec<String> =
+        role.illegal.iter().take(2).map(|node| format!("{}: {}", node.short, node.reason)).collect();
+    if role.illegal.len() > 2 {
+        said.push(format!("{} more", role.illegal.len() - 2));
+    }
+    said.join("; ")
+}
+
+/// Names, the first few of many.
+pub(super) fn named(names: &[&str]) -> String {
+    let mut said = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > NAMED {
+        said.push_str(&format!(" and {} more", names.len() - NAMED));
+    }
+    said
+}
+
+/// `1 node`, `2 nodes`.
+pub(super) fn counted(n: usize, what: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{s}")
+}
+
+/// The nodes of a role that could be bound.
+pub(super) fn legal(lift: &Lift, role: &RoleName) -> Vec<NodeId> {
+    lift.roles.iter().find(|found| found.role == *role).map(|found| found.legal.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::console::IllegalNode;
+
+    fn role(legal: usize, illegal: &[(&str, &str)]) -> LiftRole {
+        let node = NodeId(Default::default());
+        LiftRole {
+            role: RoleName::parse("app").unwrap(),
+            legal: vec![node; legal],
+            illegal: illegal
+                .iter()
+                .map(|(short, reason)| IllegalNode { node, short: (*short).into(), reason: (*reason).into() })
+                .collect(),
+            brings: (1..=6).map(|n| format!("dns-client on web-{n} (implicit)")).collect(),
+            added: 12,
+            wave: Some((3, 4)),
+        }
+    }
+
+    fn verdict(role: LiftRole) -> Verdict {
+        let name = role.role.clone();
+        Verdict::of(&Lift { roles: vec![role] }, &name)
+    }
+
+    #[test]
+    fn what_comes_along_is_said_before_dropping() {
+        let legal = verdict(role(2, &[]));
+        assert_eq!(legal.said(false), "allowed");
+        let said = legal.said(true);
+        assert!(said.starts_with("+ 12 noderoles: brings dns-client on web-1 (implicit),"), "{said}");
+        assert!(said.ends_with("2 more; wave 3 of 4"), "{said}");
+    }
+
+    #[test]
+    fn the_valid_ones_are_offered_and_the_others_named() {
+        let mixed = verdict(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
+        assert!(mixed.takes());
+        assert_eq!(mixed.said(false), "7 of 10 can be bound");
+        assert!(mixed.said(true).contains("Not db-1, db-2, db-3: is dead"), "{}", mixed.said(true));
+    }
+
+    #[test]
+    fn nothing_is_refused_without_a_reason() {
+        let one = verdict(role(0, &[("db-1", "belongs to storage, a sibling: move it first")]));
+        assert!(!one.takes());
+        assert_eq!(one.said(false), "db-1: belongs to storage, a sibling: move it first");
+        let several = verdict(role(0, &[("a", "x"), ("b", "y"), ("c", "z")]));
+        assert_eq!(several.said(true), "a: x; b: y; 1 more");
+    }
+
+    #[test]
+    fn a_role_that_the_server_does_not_name_is_no_target() {
+        let other = RoleName::parse("other").unwrap();
+        assert_eq!(Verdict::of(&Lift { roles: vec![role(1, &[])] }, &other), Verdict::None);
+    }
+}

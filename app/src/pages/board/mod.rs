@@ -1,0 +1,215 @@
+//! The deployment board: who carries what, and where a change begins.
+//!
+//! Rows are roles, cells hold node chips, the tray holds nodes that could be bound. While a proposal is open the board stays live and
+//! shows what the proposal would add. There are three ways to bind and one command under them ([`desk::Desk::bind`]): drag, *Bind to*,
+//! keyboard; each lifts nodes, reads what the server says of every row, and drops.
+
+mod add_role;
+mod bar;
+mod bind;
+mod desk;
+mod grid;
+mod lifting;
+mod role;
+mod tray;
+
+use api::console::Board;
+use api::live::Topic;
+use engine::ids::{DeploymentName, NoderoleId};
+use leptos::ev;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::{use_location, use_navigate, use_params_map, use_query_map};
+use wasm_bindgen::JsCast;
+
+use crate::calls::{self, Propose};
+use crate::live::use_live;
+use crate::pages::noderole::NoderolePanel;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{DialogHandle, Icon, ProblemNotice, icon, load};
+use crate::places;
+use desk::Desk;
+
+/// A deployment's board, by the name in the address.
+#[component]
+pub fn BoardPage() -> impl IntoView {
+    let params = use_params_map();
+    let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
+    let board = Resource::new(move || name.get(), calls::board);
+    load(board, |first| view! { <Loaded first/> })
+}
+
+#[component]
+fn Loaded(first: Board) -> impl IntoView {
+    let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
+    let desk = Desk::new(first);
+    provide_context(desk);
+    use_live().hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |events| desk.hear(events));
+
+    let dialogs = Dialogs { bind: DialogHandle::new(), add_role: DialogHandle::new() };
+    listen_to_keys(desk, dialogs.bind);
+    let panel = open_panel();
+    let with_panel = move || panel.get().is_some();
+    view! {
+        <Title text=name.to_string()/>
+        <Head desk add_role=dialogs.add_role/>
+        <ProblemNotice problem=desk.problem() dismiss=Callback::new(move |()| desk.problem().set(None))/>
+        <ProblemNotice problem=desk.feed().problem()/>
+        <bar::ProposalBar desk/>
+        <div class="board" class:with-panel=with_panel>
+            <grid::Grid desk panel/>
+            <tray::Tray desk bind=dialogs.bind/>
+            {move || panel.get().map(|id| view! { <SidePanel id desk/> })}
+        </div>
+        <add_role::AddRole desk handle=dialogs.add_role/>
+        <bind::BindTo desk handle=dialogs.bind/>
+        <bind::PartOnly desk/>
+        <bind::NodesFor desk/>
+        <role::RoleData desk/>
+        <role::RoleAgain desk/>
+        <div class="unseen" role="status" aria-live="assertive">{move || desk.said().get()}</div>
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Dialogs {
+    bind: DialogHandle,
+    add_role: DialogHandle,
+}
+
+/// The noderole whose panel is open: part of the address, so that it can be shared and left by the back button.
+fn open_panel() -> Memo<Option<NoderoleId>> {
+    let query = use_query_map();
+    Memo::new(move |_| query.read().get("noderole").and_then(|id| id.parse().ok()))
+}
+
+#[component]
+fn Head(desk: Desk, add_role: DialogHandle) -> impl IntoView {
+    let board = desk.board();
+    let propose = ServerAction::<Propose>::new();
+    when_done(propose, move |_| {
+        desk.feed().now();
+        desk.say("The proposal is open: drag nodes onto roles, or select some and press B.");
+    });
+    let above = move || {
+        let names = board.read().above.clone();
+        let link = |name: DeploymentName| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " / " };
+        names.into_iter().map(link).collect_view()
+    };
+    let state = move || match desk.proposal().read().is_some() {
+        true => view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> }.into_any(),
+        false => view! { <span class="pill" data-state="active">{icon(Icon::Active)} "COMMITTED"</span> }.into_any(),
+    };
+    let held = move || {
+        let by = board.read().held_by.clone();
+        by.map(|by| view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "held by " {by}</span> })
+    };
+    let act = move || {
+        if desk.proposal().read().is_some() {
+            return view! {
+                <button class="button" type="button" commandfor="add-role" command="show-modal" on:click=move |_| add_role.open()>
+                    {icon(Icon::Plus)}
+                    "Add role"
+                </button>
+            }
+            .into_any();
+        }
+        let board = board.get();
+        let why_not = board.may_propose.clone().err();
+        let disabled = why_not.is_some();
+        view! {
+            <ActionForm action=propose>
+                <input type="hidden" name="deployment" value=board.id.to_string()/>
+                <button class="button primary" type="submit" disabled=move || disabled || propose.pending().get() aria-describedby="why-not-propose">
+                    {icon(Icon::Proposed)}
+                    "Propose changes"
+                </button>
+            </ActionForm>
+            {why_not.map(|why| view! { <small class="muted" id="why-not-propose">{why}</small> })}
+        }
+        .into_any()
+    };
+    view! {
+        <div class="head">
+            <div>
+                <div class="muted">{above} "changed by target " {move || board.read().target.0}</div>
+                <h1>{move || board.read().name.to_string()} {state} {held}</h1>
+            </div>
+            <div class="buttons">{act}</div>
+        </div>
+        <ProblemNotice problem=problem_of(propose)/>
+    }
+}
+
+/// The panel beside the board. Focus goes into it when it opens; closing it leads back to the chip.
+#[component]
+fn SidePanel(id: NoderoleId, desk: Desk) -> impl IntoView {
+    let close = use_location().pathname.get_untracked();
+    let heading = NodeRef::<leptos::html::H2>::new();
+    Effect::new(move |_| {
+        if let Some(heading) = heading.get() {
+            let _ = heading.focus();
+        }
+    });
+    on_cleanup(move || focus_chip(id));
+    view! {
+        <aside class="card panel" aria-labelledby="panel-title">
+            <header>
+                <h2 id="panel-title" class="grow" tabindex="-1" node_ref=heading>"Noderole"</h2>
+                <a class="button quiet small only-icon" href=places::noderole(id) aria-label="On a page of its own" title="On a page of its own">{icon(Icon::Wide)}</a>
+                <a class="button quiet small only-icon" href=close data-noscroll data-close-panel aria-label="Close" title="Close (Esc)">{icon(Icon::Cross)}</a>
+            </header>
+            <NoderolePanel id edited=Callback::new(move |()| desk.feed().now())/>
+        </aside>
+    }
+}
+
+fn focus_chip(id: NoderoleId) {
+    #[cfg(not(feature = "ssr"))]
+    if let Ok(Some(chip)) = document().query_selector(&format!("[data-noderole='{id}']")) {
+        let _ = chip.unchecked_into::<web_sys::HtmlElement>().focus();
+    }
+    #[cfg(feature = "ssr")]
+    let _ = id;
+}
+
+/// Keys for the whole board: undo, redo, bind what is selected, close the panel.
+fn listen_to_keys(desk: Desk, bind: DialogHandle) {
+    let navigate = use_navigate();
+    let (path, query) = (use_location().pathname, use_query_map());
+    Effect::new(move |_| {
+        let navigate = navigate.clone();
+        let handle = window_event_listener(ev::keydown, move |event| {
+            if event.default_prevented() || in_a_field(&event) || a_dialog_is_open() {
+                return;
+            }
+            let command = event.ctrl_key() || event.meta_key();
+            match event.key().as_str() {
+                "z" if command && !event.shift_key() => desk.undo(),
+                "Z" | "z" | "y" if command => desk.redo(),
+                "b" | "B" if !command && !desk.selected().read_untracked().is_empty() => {
+                    bind::open(desk, bind, desk.selected_nodes());
+                }
+                "Escape" if query.read_untracked().get("noderole").is_some() => {
+                    navigate(
+                        &path.get_untracked(),
+                        leptos_router::NavigateOptions { scroll: false, ..Default::default() },
+                    );
+                }
+                _ => return,
+            }
+            event.prevent_default();
+        });
+        on_cleanup(move || handle.remove());
+    });
+}
+
+fn in_a_field(event: &ev::KeyboardEvent) -> bool {
+    let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    target.is_some_and(|element| matches!(element.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT"))
+}
+
+fn a_dialog_is_open() -> bool {
+    matches!(document().query_selector("dialog[open]"), Ok(Some(_)))
+}

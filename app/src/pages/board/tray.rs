@@ -1,0 +1,273 @@
+//! The tray: nodes that could be bound, to be selected, dragged or lifted.
+
+use api::console::TrayNode;
+use engine::ids::NodeId;
+use leptos::ev::{DragEvent, KeyboardEvent, MouseEvent};
+use leptos::html;
+use leptos::prelude::*;
+use std::time::Duration;
+use wasm_bindgen::JsCast;
+
+use super::bind;
+use super::desk::{By, Desk, Walk, nodes};
+use crate::parts::{DialogHandle, Icon, icon, rows};
+
+#[component]
+pub(super) fn Tray(desk: Desk, bind: DialogHandle) -> impl IntoView {
+    let filter = RwSignal::new(String::new());
+    let all = Memo::new(move |_| desk.board().read().tray.clone());
+    let shown = Memo::new(move |_| {
+        let wanted = filter.get().to_lowercase();
+        let fits = |node: &TrayNode| node.fqdn.contains(&wanted) || node.deployment.as_str().contains(&wanted);
+        all.get().into_iter().filter(fits).collect::<Vec<_>>()
+    });
+    let open = Memo::new(move |_| desk.proposal().read().is_some());
+    let more = Memo::new(move |_| desk.board().read().tray_more);
+    let floor = Floor { shown, focus: RwSignal::new(None), anchor: StoredValue::new(None), ghost: NodeRef::new() };
+    let help = move || {
+        match open.get() {
+        true => view! {
+            <p class="help">
+                "Drag onto a role, or select and " <b>"Bind to…"</b> " " <kbd>"B"</kbd> ". Keyboard: " <kbd>"Space"</kbd>
+                " lifts, arrows choose, " <kbd>"Enter"</kbd> " drops, " <kbd>"Esc"</kbd> " puts back."
+            </p>
+        }
+        .into_any(),
+        false => view! { <p class="help">"Nodes of this deployment and those above it. Propose changes to bind them to roles."</p> }.into_any(),
+    }
+    };
+    let none = move || {
+        let said = match (all.read().is_empty(), shown.read().is_empty()) {
+            (true, _) => "No node can be bound here. Add one on the page Nodes.",
+            (false, true) => "No node here has that in its name.",
+            _ => return None,
+        };
+        Some(view! { <p class="help">{said}</p> })
+    };
+    view! {
+        <section class="card tray" aria-labelledby="tray-title">
+            <header>
+                <h2 id="tray-title">"Nodes"</h2>
+                <span class="muted">{move || all.read().len() + more.get()}</span>
+            </header>
+            <div>
+                <div class="tools">
+                    <label class="unseen" for="tray-filter">"Filter nodes by name or deployment"</label>
+                    <input
+                        class="input"
+                        id="tray-filter"
+                        placeholder="Filter by name or deployment"
+                        autocomplete="off"
+                        prop:value=move || filter.get()
+                        on:input=move |event| filter.set(event_target_value(&event))
+                    />
+                </div>
+                <div class="chips" role="group" aria-labelledby="tray-title">
+                    {rows(shown.into(), |node| node.node, move |node| tray_chip(desk, floor, node, open))}
+                    {move || (more.get() > 0).then(|| view! { <span class="chip more">"+" {more} " more"</span> })}
+                </div>
+                {none}
+                {help}
+                <Selection desk bind/>
+            </div>
+            <div class="chip ghost" node_ref=floor.ghost aria-hidden="true"></div>
+        </section>
+    }
+}
+
+/// What the chips of the tray share.
+#[derive(Clone, Copy)]
+struct Floor {
+    shown: Memo<Vec<TrayNode>>,
+    /// The one chip that the tabulator reaches; arrows lead to the others.
+    focus: RwSignal<Option<NodeId>>,
+    /// Where a range begins.
+    anchor: StoredValue<Option<NodeId>>,
+    ghost: NodeRef<html::Div>,
+}
+
+#[component]
+fn Selection(desk: Desk, bind: DialogHandle) -> impl IntoView {
+    move || {
+        let count = desk.selected().read().len();
+        (count > 0).then(|| {
+            view! {
+                <div class="foot buttons">
+                    <button class="button primary small" type="button" on:click=move |_| bind::open(desk, bind, desk.selected_nodes())>
+                        {icon(Icon::Bind)}
+                        "Bind "
+                        {nodes(count)}
+                        " to…"
+                    </button>
+                    <button class="button quiet small" type="button" on:click=move |_| desk.selected().update(|selected| selected.clear())>
+                        "Clear"
+                    </button>
+                </div>
+            }
+        })
+    }
+}
+
+fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -> impl IntoView {
+    let id = node.read_untracked().node;
+    let face = move || {
+        let node = node.get();
+        view! {
+            {icon(if node.alive { Icon::Node } else { Icon::Dead })}
+            <span class="clip">{node.short}</span>
+            {(!node.alive).then(|| view! { <span class="unseen">" is dead"</span> })}
+        }
+    };
+    let is_lifted = move || desk.lifted().read().as_ref().is_some_and(|lifted| lifted.nodes.contains(&id));
+    let reachable = move || match floor.focus.get().filter(|focus| floor.shown.read().iter().any(|n| n.node == *focus))
+    {
+        Some(focus) => focus == id,
+        None => floor.shown.read().first().is_some_and(|first| first.node == id),
+    };
+    move || match open.get() {
+        false => view! { <span class="chip" title=move || about(&node.read())>{face}</span> }.into_any(),
+        true => view! {
+            <button
+                class="chip"
+                class:lifted=is_lifted
+                type="button"
+                draggable="true"
+                data-tray=id.to_string()
+                tabindex=move || if reachable() { "0" } else { "-1" }
+                title=move || about(&node.read())
+                aria-pressed=move || if desk.selected().read().contains(&id) { "true" } else { "false" }
+                on:click=move |event| click(desk, floor, id, &event)
+                on:focus=move |_| floor.focus.set(Some(id))
+                on:blur=move |_| {
+                    if desk.is_lifted_by(By::Keyboard) {
+                        desk.cancel();
+                    }
+                }
+                on:keydown=move |event| key(desk, floor, id, &event)
+                on:keyup=move |event| {
+                    // Some browsers click when Space is let go.
+                    if event.key() == " " {
+                        event.prevent_default();
+                    }
+                }
+                on:dragstart=move |event| drag_start(desk, floor, id, &event)
+                on:dragend=move |_| desk.let_go()
+            >
+                {face}
+            </button>
+        }
+        .into_any(),
+    }
+}
+
+fn about(node: &TrayNode) -> String {
+    let alive = if node.alive { "alive" } else { "dead" };
+    format!("{}\nin {}, {alive}, {} noderoles", node.fqdn, node.deployment, node.noderoles)
+}
+
+/// What a chip lifts: the selection, if it is part of it.
+fn load_of(desk: Desk, id: NodeId) -> Vec<NodeId> {
+    let selected = desk.selected_nodes();
+    if selected.contains(&id) { selected } else { vec![id] }
+}
+
+fn click(desk: Desk, floor: Floor, id: NodeId, event: &MouseEvent) {
+    let anchor = floor.anchor.get_value().filter(|_| event.shift_key());
+    floor.anchor.set_value(Some(id));
+    if let Some(anchor) = anchor {
+        let shown = floor.shown.read_untracked();
+        let at = |node: NodeId| shown.iter().position(|n| n.node == node);
+        if let (Some(a), Some(b)) = (at(anchor), at(id)) {
+            let range = shown[a.min(b)..=a.max(b)].iter().map(|n| n.node);
+            desk.selected().update(|selected| selected.extend(range));
+        }
+        return;
+    }
+    desk.selected().update(|selected| {
+        if !selected.remove(&id) {
+            selected.insert(id);
+        }
+    });
+}
+
+fn key(desk: Desk, floor: Floor, id: NodeId, event: &KeyboardEvent) {
+    let key = event.key();
+    if event.ctrl_key() || event.meta_key() || event.alt_key() {
+        return;
+    }
+    let handled = match desk.is_lifted_by(By::Keyboard) {
+        true => key_while_lifted(desk, &key),
+        false => key_at_rest(desk, floor, id, &key),
+    };
+    if handled {
+        event.prevent_default();
+        event.stop_propagation();
+    }
+}
+
+fn key_while_lifted(desk: Desk, key: &str) -> bool {
+    match key {
+        "ArrowDown" | "ArrowRight" => desk.walk(Walk::Down),
+        "ArrowUp" | "ArrowLeft" => desk.walk(Walk::Up),
+        "Home" => desk.walk(Walk::Top),
+        "End" => desk.walk(Walk::Bottom),
+        "Enter" | " " => {
+            let over = desk.over().get_untracked();
+            if let Some(role) = over {
+                desk.drop_on(&role);
+            }
+        }
+        "Escape" => desk.cancel(),
+        "Tab" => {
+            desk.cancel();
+            return false;
+        }
+        _ => match single(key) {
+            Some(letter) => desk.walk(Walk::Letter(letter)),
+            None => return false,
+        },
+    }
+    true
+}
+
+fn single(key: &str) -> Option<char> {
+    let mut chars = key.chars();
+    chars.next().filter(|c| chars.next().is_none() && c.is_alphanumeric())
+}
+
+fn key_at_rest(desk: Desk, floor: Floor, id: NodeId, key: &str) -> bool {
+    match key {
+        " " => desk.pick_up(load_of(desk, id), By::Keyboard),
+        "ArrowDown" | "ArrowRight" => floor.focus_by(id, 1),
+        "ArrowUp" | "ArrowLeft" => floor.focus_by(id, -1),
+        _ => return false,
+    }
+    true
+}
+
+impl Floor {
+    fn focus_by(self, id: NodeId, step: isize) {
+        let shown = self.shown.read_untracked();
+        let next = shown.iter().position(|node| node.node == id).and_then(|at| at.checked_add_signed(step));
+        let Some(next) = next.and_then(|at| shown.get(at)) else { return };
+        if let Ok(Some(chip)) = document().query_selector(&format!("[data-tray='{}']", next.node)) {
+            let _ = chip.unchecked_into::<web_sys::HtmlElement>().focus();
+        }
+    }
+}
+
+fn drag_start(desk: Desk, floor: Floor, id: NodeId, event: &DragEvent) {
+    let lifted = load_of(desk, id);
+    let names = desk.names(&lifted);
+    if let Some(transfer) = event.data_transfer() {
+        // Some browsers drag nothing that has no data.
+        let _ = transfer.set_data("text/plain", &names);
+        transfer.set_effect_allowed("copy");
+        if let Some(ghost) = floor.ghost.get_untracked() {
+            ghost.set_text_content(Some(&names));
+            transfer.set_drag_image(&ghost, 12, 14);
+        }
+    }
+    // Later: a page that changes while a drag begins makes some browsers end it.
+    set_timeout(move || desk.pick_up(lifted, By::Pointer), Duration::ZERO);
+}

@@ -1,0 +1,12 @@
+//! The pages, one module each.
+
+pub mod board;
+pub mod deployments;
+pub mod noderole;
+pub mod nodes;
+pub mod not_found;
+pub mod review;
+pub mod reviews;
+pub mod run;
+pub mod runs;
+pub mod sign_in;

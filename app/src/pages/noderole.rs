@@ -1,0 +1,350 @@
+//! A noderole and everything about it: on a page of its own, and as the panel beside a board.
+
+use api::console::{DataLayer, NoderoleDraft, NoderoleRef, NoderoleView, RunSummary, StepState};
+use api::live::Topic;
+use engine::cluster::NoderoleKey;
+use engine::ids::NoderoleId;
+use engine::plan::Edit;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::use_params_map;
+
+use crate::calls::{self, Retry};
+use crate::clock::{Moment, Span};
+use crate::failure::{Answer, Failure};
+use crate::live::{Event, NOW, use_live};
+use crate::parts::act::{act, problem_of, when_done};
+use crate::parts::json::{DataEditor, DataView, Draft};
+use crate::parts::provenance::ProvenanceTable;
+use crate::parts::{Feed, Icon, ProblemNotice, RunPill, StatePill, icon, load, mark};
+use crate::places;
+
+/// A noderole's own page.
+#[component]
+pub fn NoderolePage() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
+    let noderole = Resource::new(move || id.get(), by_text);
+    let show = |first: NoderoleView| {
+        let title = format!("{} on {}", first.role, first.fqdn);
+        view! {
+            <Title text=title.clone()/>
+            <div class="head">
+                <div>
+                    <div class="muted"><a href=places::deployment(&first.deployment)>{first.deployment.to_string()}</a></div>
+                    <h1>{title}</h1>
+                </div>
+            </div>
+            <Details first edited=Callback::new(|()| {})/>
+        }
+    };
+    load(noderole, show)
+}
+
+async fn by_text(id: String) -> Answer<NoderoleView> {
+    let id = id.parse::<NoderoleId>().map_err(|_| missing())?;
+    calls::noderole(id).await
+}
+
+fn missing() -> Failure {
+    #[cfg(feature = "ssr")]
+    crate::respond::status(404);
+    api::Problem::not_found("No noderole has this id. It may have been copied in part.").into()
+}
+
+/// A noderole beside a board.
+#[component]
+pub fn NoderolePanel(
+    /// Which.
+    id: NoderoleId,
+    /// Called when something about it was put into the proposal.
+    edited: Callback<()>,
+) -> impl IntoView {
+    let noderole = Resource::new(move || id, calls::noderole);
+    let show = move |first: NoderoleView| {
+        view! {
+            <div class="inside panel-name">
+                <b>{first.role.to_string()}</b>
+                " on "
+                <span>{first.fqdn.clone()}</span>
+            </div>
+            <Details first edited/>
+        }
+    };
+    load(noderole, show)
+}
+
+#[component]
+fn Details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
+    let (id, deployment) = (first.id, first.deployment_id);
+    let feed = Feed::new(first, move || calls::noderole(id));
+    let noderole = feed.value();
+    let hear = move |events: &[Event]| {
+        if events.iter().any(|event| noderole.with_untracked(|noderole| concerns(event, noderole))) {
+            feed.soon();
+        }
+    };
+    use_live().hear(vec![Topic::Deployment(deployment), Topic::Targets], NOW, hear);
+
+    view! {
+        <ProblemNotice problem=feed.problem()/>
+        <div class="columns">
+            <div class="stack">
+                <State feed/>
+                <Data feed edited/>
+            </div>
+            <div class="stack">
+                <Attempts runs=Memo::new(move |_| noderole.read().runs.clone())/>
+                <Around title="Waits for" none="Nothing: it is a root." list=Memo::new(move |_| noderole.read().parents.clone())/>
+                <Around title="Waits for it" none="Nothing." list=Memo::new(move |_| noderole.read().children.clone())/>
+            </div>
+        </div>
+    }
+}
+
+/// Whether an event could change what is shown of a noderole.
+fn concerns(event: &Event, shown: &NoderoleView) -> bool {
+    match event {
+        Event::Step { noderole, .. } => {
+            *noderole == shown.id || shown.parents.iter().chain(&shown.children).any(|near| near.id == *noderole)
+        }
+        Event::Run { noderole, state, .. } => {
+            *noderole == shown.id && shown.runs.first().is_none_or(|newest| newest.state != *state)
+        }
+        Event::Proposal { .. } | Event::Target { .. } | Event::Reset => true,
+        Event::Node { fqdn } => *fqdn == shown.fqdn,
+        Event::Submission { .. } => false,
+    }
+}
+
+#[component]
+fn State(feed: Feed<NoderoleView>) -> impl IntoView {
+    let noderole = feed.value();
+    let state = Signal::derive(move || noderole.read().state);
+    let whys = move || {
+        let whys = noderole.read().why.clone();
+        whys.into_iter().map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> }).collect_view()
+    };
+    let error =
+        move || noderole.read().error.clone().map(|error| view! { <pre class="error" tabindex="0">{error}</pre> });
+    let applied = move || match noderole.read().applied {
+        None => "nothing yet".to_owned(),
+        Some(applied) if applied == noderole.read().generation => {
+            format!("target {applied}, which is what it should be")
+        }
+        Some(applied) => format!("target {applied}"),
+    };
+    view! {
+        <section class="card" aria-label="State">
+            <header>
+                <StatePill state/>
+                <span class="muted">"since " {move || view! { <Moment at=noderole.read().since/> }}</span>
+            </header>
+            <div class="inside">
+                {error}
+                <ul class="whys" aria-label="Why">{whys}</ul>
+                <RetryForm feed/>
+                <dl class="facts">
+                    <dt>"Should be"</dt>
+                    <dd>"as of target " {move || noderole.read().generation.0}</dd>
+                    <dt>"Has applied"</dt>
+                    <dd>{applied}</dd>
+                    <dt>"Deployment"</dt>
+                    <dd>{move || {
+                        let name = noderole.read().deployment.clone();
+                        view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+                    }}</dd>
+                    <dt>"Role"</dt>
+                    <dd>{move || noderole.read().description.clone()} " " <code class="muted" title="Hash of the role's content">{move || noderole.read().role_hash.clone()}</code></dd>
+                </dl>
+            </div>
+        </section>
+    }
+}
+
+/// Offered when the step failed; otherwise it says nothing.
+#[component]
+fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
+    let noderole = feed.value();
+    let retry = ServerAction::<Retry>::new();
+    when_done(retry, move |()| feed.now());
+    let failed = Memo::new(move |_| noderole.read().state == StepState::Error);
+    let why_not = Memo::new(move |_| noderole.read().may_retry.clone().err());
+    let id = noderole.read_untracked().id.to_string();
+    move || {
+        failed.get().then(|| {
+            let id = id.clone();
+            view! {
+                <ActionForm action=retry attr:class="form retry">
+                    <input type="hidden" name="noderole" value=id/>
+                    <div class="field">
+                        <label for="retry-reason">"Try again"</label>
+                        <input class="input" id="retry-reason" name="reason" required autocomplete="off" placeholder="Why it should work now" disabled=move || why_not.read().is_some()/>
+                        <span class="hint">{move || why_not.get().unwrap_or_else(|| "No review is needed: it is tried again toward the same target. To change its data, use a proposal.".into())}</span>
+                    </div>
+                    <ProblemNotice problem=problem_of(retry)/>
+                    <div class="buttons">
+                        <button class="button" type="submit" disabled=move || why_not.read().is_some() || retry.pending().get()>{icon(Icon::Again)} "Retry"</button>
+                    </div>
+                </ActionForm>
+            }
+        })
+    }
+}
+
+#[component]
+fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
+    let noderole = feed.value();
+    let provenance = Memo::new(move |_| noderole.read().provenance.clone());
+    let layers = Memo::new(move |_| noderole.read().layers.clone());
+    let wall = Memo::new(move |_| noderole.read().wall.clone());
+    let layer = |layer: DataLayer| view! { <h3>{layer.source}</h3> <DataView value=layer.value/> };
+    view! {
+        <section class="card" aria-label="Data">
+            <details class="fold" open>
+                <summary>{icon(Icon::Right)} "Data" <span class="muted">"all sources merged"</span></summary>
+                {move || view! { <ProvenanceTable values=provenance.get()/> }}
+            </details>
+            <details class="fold">
+                <summary>{icon(Icon::Right)} "By source"</summary>
+                <div class="inside">{move || layers.get().into_iter().map(layer).collect_view()}</div>
+            </details>
+            <details class="fold">
+                <summary>{icon(Icon::Right)} "Wall" <span class="muted">"what the last successful run added"</span></summary>
+                <div class="inside">{move || view! { <DataView value=wall.get()/> }}</div>
+            </details>
+            <EditOwnData feed edited/>
+        </section>
+    }
+}
+
+/// Edits what a person says for this one noderole, in the open proposal.
+#[component]
+fn EditOwnData(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
+    let noderole = feed.value();
+    let may = Memo::new(move |_| noderole.read().may_edit.clone().map(|draft| draft.proposal));
+    move || match may.get() {
+        Err(why) => view! {
+            <details class="fold">
+                <summary>{icon(Icon::Right)} "Edit"</summary>
+                <p class="inside muted">{why}</p>
+            </details>
+        }
+        .into_any(),
+        Ok(_) => view! { <Editor feed edited/> }.into_any(),
+    }
+}
+
+#[component]
+fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
+    let noderole = feed.value();
+    let now = noderole.get_untracked();
+    let own = now.may_edit.as_ref().map(|draft| draft.data.clone()).unwrap_or_default();
+    let draft = Draft::new(&own, now.attribs.clone());
+    let reason = RwSignal::new(String::new());
+    let (busy, problem) = (RwSignal::new(false), RwSignal::new(None));
+    let is_again = Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
+    let changed = Memo::new(move |_| {
+        let before = noderole.read().may_edit.as_ref().ok().map(|draft| draft.data.clone());
+        draft.value().filter(|value| before.as_ref() != Some(value))
+    });
+    let send = move |edit: Edit| {
+        let Ok(NoderoleDraft { proposal, version, .. }) = noderole.read_untracked().may_edit.clone() else { return };
+        act(busy, problem, calls::edit(proposal, version, vec![edit]), move |_| {
+            feed.now();
+            edited.run(());
+        });
+    };
+    let (node, key) = (now.node, StoredValue::new(NoderoleKey::first(now.role.clone())));
+    view! {
+        <details class="fold">
+            <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
+            <div class="inside">
+                <ProblemNotice problem=problem/>
+                <form
+                    class="form"
+                    on:submit=move |event| {
+                        event.prevent_default();
+                        if let Some(data) = changed.get_untracked() {
+                            send(Edit::SetNoderoleData { node, noderole: key.get_value(), data });
+                        }
+                    }
+                >
+                    <p class="muted">"What is said here holds for this noderole alone and beats every other source."</p>
+                    <DataEditor draft name="own-data" below=now.merged.clone()/>
+                    <div class="buttons">
+                        <button class="button primary" type="submit" disabled=move || changed.read().is_none() || busy.get()>"Put into the proposal"</button>
+                    </div>
+                </form>
+                <form
+                    class="form"
+                    on:submit=move |event| {
+                        event.prevent_default();
+                        send(Edit::Rerun { node, noderole: key.get_value(), reason: reason.get_untracked() });
+                    }
+                >
+                    <div class="field">
+                        <label for="own-again">"Run again although nothing changed"</label>
+                        <input class="input" id="own-again" autocomplete="off" placeholder="Why" prop:value=move || reason.get() on:input=move |event| reason.set(event_target_value(&event))/>
+                    </div>
+                    <div class="buttons">
+                        <button class="button" type="submit" disabled=move || reason.read().trim().is_empty() || is_again.get() || busy.get()>{icon(Icon::Again)} "Put into the proposal"</button>
+                    </div>
+                </form>
+            </div>
+        </details>
+    }
+}
+
+#[component]
+fn Attempts(runs: Memo<Vec<RunSummary>>) -> impl IntoView {
+    let none = move || runs.read().is_empty().then(|| view! { <p class="inside muted">"It has not run yet."</p> });
+    let line = |run: RunSummary| {
+        let from = run.started.unwrap_or(run.queued);
+        view! {
+            <li>
+                <a href=places::run(run.id)>
+                    <RunPill state=run.state/>
+                    <span>"run " {run.id.0}</span>
+                    <span class="muted"><Span from to=run.ended/> ", " <Moment at=run.queued/></span>
+                </a>
+            </li>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Attempts">
+            <header><h2>"Attempts"</h2> <span class="muted">{move || runs.read().len()}</span></header>
+            <div>
+                {none}
+                <ul class="link-list">{move || runs.get().into_iter().map(line).collect_view()}</ul>
+            </div>
+        </section>
+    }
+}
+
+#[component]
+fn Around(title: &'static str, none: &'static str, list: Memo<Vec<NoderoleRef>>) -> impl IntoView {
+    let empty = move || list.read().is_empty().then(|| view! { <p class="inside muted">{none}</p> });
+    view! {
+        <section class="card" aria-label=title>
+            <header><h2>{title}</h2> <span class="muted">{move || list.read().len()}</span></header>
+            <div>
+                {empty}
+                <ul class="link-list">{move || list.get().into_iter().map(near).collect_view()}</ul>
+            </div>
+        </section>
+    }
+}
+
+fn near(noderole: NoderoleRef) -> impl IntoView {
+    view! {
+        <li>
+            <a href=places::noderole(noderole.id)>
+                <span data-state=noderole.state.as_str()>{mark(noderole.state)}</span>
+                <span class="clip"><b>{noderole.role.to_string()}</b> " on " {noderole.fqdn}</span>
+                <span class="muted">{noderole.state.word()}</span>
+            </a>
+        </li>
+    }
+}

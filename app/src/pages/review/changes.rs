@@ -1,0 +1,314 @@
+//! What differs, by deployment and by node. Nodes that change in the same way are shown once; what does not change is counted.
+
+use std::collections::BTreeMap;
+
+use api::console::ReviewView;
+use engine::blueprint::difference::{
+    BarclampDifference, DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
+};
+use engine::data::{Change, ChangeKind};
+use engine::ids::{DeploymentId, DeploymentName, NoderoleId};
+use leptos::prelude::*;
+use serde_json::Value;
+
+use crate::parts::{Empty, Icon, icon};
+
+/// Cards before the rest waits for a click.
+const SHOWN: usize = 40;
+
+/// Single changes in a difference: roles, barclamps and noderoles.
+pub(super) fn count(difference: &Difference) -> usize {
+    let deployments = difference.deployments.iter().map(|d| (d.roles.len() + d.barclamps.len()).max(1));
+    let nodes = difference.nodes.iter().map(|n| n.noderoles.len().max(1));
+    deployments.chain(nodes).sum()
+}
+
+/// Names that a difference needs.
+#[derive(Clone)]
+struct Names {
+    deployments: BTreeMap<DeploymentId, DeploymentName>,
+    brought: BTreeMap<NoderoleId, String>,
+}
+
+impl Names {
+    fn deployment(&self, id: Option<DeploymentId>) -> String {
+        let name = id.and_then(|id| self.deployments.get(&id).map(ToString::to_string));
+        name.unwrap_or_else(|| "nowhere".into())
+    }
+}
+
+#[component]
+pub(super) fn Changes(review: RwSignal<ReviewView>) -> impl IntoView {
+    // A submission never changes: what differs is drawn once, whatever happens around it.
+    let review = review.get_untracked();
+    let names = Names { deployments: review.deployments, brought: review.brought };
+    let Difference { deployments, nodes, unchanged } = review.difference;
+    if deployments.is_empty() && nodes.is_empty() {
+        return view! {
+            <div class="card">
+                <Empty icon=Icon::Review title="Nothing differs"><p>"The edits come to what is there already."</p></Empty>
+            </div>
+        }
+        .into_any();
+    }
+    let groups = alike(nodes, &names);
+    let all = RwSignal::new(false);
+    let hidden = groups.len().saturating_sub(SHOWN);
+    let late: Vec<_> = groups.iter().skip(SHOWN).cloned().collect();
+    let (late, late_names) = (StoredValue::new(late), StoredValue::new(names.clone()));
+    let rest = move || {
+        match all.get() {
+        true => late.get_value().into_iter().map(|group| node_card(group, &late_names.get_value())).collect_view().into_any(),
+        false if hidden == 0 => ().into_any(),
+        false => view! { <button class="button wide" type="button" on:click=move |_| all.set(true)>"Show " {hidden} " more"</button> }.into_any(),
+    }
+    };
+    view! {
+        {deployments.into_iter().map(deployment_card).collect_view()}
+        {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
+        {rest}
+        <p class="muted">{unchanged} " other documents stay as they are."</p>
+    }
+    .into_any()
+}
+
+/// Nodes that change in the same way.
+#[derive(Clone)]
+struct Group {
+    first: NodeDifference,
+    others: Vec<String>,
+}
+
+fn alike(nodes: Vec<NodeDifference>, names: &Names) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for node in nodes {
+        match groups.iter_mut().find(|group| same(&group.first, &node, names)) {
+            Some(group) => group.others.push(node.fqdn.to_string()),
+            None => groups.push(Group { first: node, others: Vec::new() }),
+        }
+    }
+    groups
+}
+
+fn same(a: &NodeDifference, b: &NodeDifference, names: &Names) -> bool {
+    let same_noderole = |(a, b): (&NoderoleDifference, &NoderoleDifference)| {
+        let plain = |n: &NoderoleDifference| (n.noderole.clone(), n.deployment, n.mark, n.content, n.rerun, n.rewired);
+        plain(a) == plain(b) && a.data == b.data && names.brought.get(&a.id) == names.brought.get(&b.id)
+    };
+    a.mark == b.mark
+        && a.moved == b.moved
+        && a.noderoles.len() == b.noderoles.len()
+        && a.noderoles.iter().zip(&b.noderoles).all(same_noderole)
+}
+
+fn deployment_card(deployment: DeploymentDifference) -> impl IntoView {
+    let is_new = (deployment.mark != Mark::Changed).then(|| mark_pill(deployment.mark));
+    let nothing = deployment.roles.is_empty() && deployment.barclamps.is_empty();
+    view! {
+        <section class="card">
+            <header>
+                <h2>{deployment.name.to_string()}</h2>
+                <span class="muted">"deployment"</span>
+                {is_new}
+            </header>
+            <div class="table-scroll">
+                <table class="table changes">
+                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th></tr></thead>
+                    <tbody>
+                        {deployment.barclamps.into_iter().map(barclamp_row).collect_view()}
+                        {deployment.roles.into_iter().map(role_rows).collect_view()}
+                        {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td></tr> })}
+                    </tbody>
+                </table>
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+fn barclamp_row(barclamp: BarclampDifference) -> impl IntoView {
+    let values = view! {
+        {barclamp.old.map(|old| view! { <del>{old}</del> " " })}
+        {barclamp.new.map(|new| view! { <ins>{new}</ins> })}
+    };
+    row(barclamp.mark, view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> }, values)
+}
+
+fn role_rows(role: RoleDifference) -> impl IntoView {
+    let content =
+        (role.content && role.mark == Mark::Changed).then_some("another content: definition, scripts or schemas");
+    let about = view! { <b>{role.role.to_string()}</b> <span class="muted">" role"</span> };
+    view! {
+        {row(role.mark, about, content)}
+        {role.data.into_iter().map(value_row).collect_view()}
+    }
+}
+
+fn node_card(group: Group, names: &Names) -> AnyView {
+    let Group { first, others } = group;
+    let moved = first.moved.filter(|_| first.mark == Mark::Changed).map(|(from, to)| {
+        view! { <span class="pill" data-state="warn">{icon(Icon::Bind)} "moves from " {names.deployment(from)} " to " {names.deployment(to)}</span> }
+    });
+    let also = (!others.is_empty()).then(|| {
+        let n = others.len();
+        view! {
+            <details>
+                <summary class="muted">"and " {n} " more in the same way"</summary>
+                <p>{others.join(", ")}</p>
+            </details>
+        }
+    });
+    let unchanged =
+        (first.unchanged > 0).then(|| view! { <span class="muted">{first.unchanged} " unchanged on it"</span> });
+    let rows = first.noderoles.iter().map(|noderole| noderole_rows(noderole, names)).collect_view();
+    view! {
+        <section class="card">
+            <header>
+                <h2>{first.fqdn.to_string()}</h2>
+                {tally(&first.noderoles)}
+                {moved}
+                {also}
+                <span class="grow"></span>
+                {unchanged}
+            </header>
+            <div class="table-scroll">
+                <table class="table changes">
+                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th></tr></thead>
+                    <tbody>{rows}</tbody>
+                </table>
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+/// `5 added`, `2 changed`, `1 run again`.
+fn tally(noderoles: &[NoderoleDifference]) -> AnyView {
+    let of = |mark: Mark| noderoles.iter().filter(|n| n.mark == mark).count();
+    let again = noderoles.iter().filter(|n| n.rerun).count();
+    let all = [
+        ("proposed", Icon::Proposed, of(Mark::Added), "added"),
+        ("todo", Icon::Again, again, "run again"),
+        ("warn", Icon::Data, of(Mark::Changed) - again.min(of(Mark::Changed)), "changed"),
+        ("error", Icon::Bin, of(Mark::Removed), "removed"),
+    ];
+    let some = all.into_iter().filter(|(_, _, n, _)| *n > 0);
+    some.map(
+        |(colour, shape, n, word)| view! { <span class="pill" data-state=colour>{icon(shape)} {n} " " {word}</span> },
+    )
+    .collect_view()
+    .into_any()
+}
+
+fn noderole_rows(noderole: &NoderoleDifference, names: &Names) -> AnyView {
+    let mut notes = Vec::new();
+    notes.extend(names.brought.get(&noderole.id).cloned());
+    notes.extend(noderole.rerun.then(|| "runs again".to_owned()));
+    notes.extend(noderole.content.then(|| "another content of the role".to_owned()));
+    notes.extend(noderole.rewired.then(|| "waits for other noderoles than before".to_owned()));
+    let instance = (noderole.noderole.instance > 0).then(|| format!(" #{}", noderole.noderole.instance));
+    let about = view! {
+        <b>{noderole.noderole.role.to_string()} {instance}</b>
+        " "
+        <span class="muted">{notes.join(", ")}</span>
+    };
+    let place = view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))}</span> };
+    view! {
+        {row(noderole.mark, about, place)}
+        {noderole.data.iter().cloned().map(value_row).collect_view()}
+    }
+    .into_any()
+}
+
+fn row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'static) -> AnyView {
+    let (word, sign, said) = match mark {
+        Mark::Added => ("added", "+", "added"),
+        Mark::Removed => ("removed", "−", "removed"),
+        Mark::Changed => ("changed", "~", "changed"),
+    };
+    view! {
+        <tr data-mark=word>
+            <td class="sign"><span aria-hidden="true">{sign}</span><span class="unseen">{said}</span></td>
+            <td>{what}</td>
+            <td>{values}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn value_row(change: Change) -> AnyView {
+    let (word, sign) = match change.kind {
+        ChangeKind::Added => ("added", "+"),
+        ChangeKind::Removed => ("removed", "−"),
+        ChangeKind::Changed => ("changed", "~"),
+    };
+    let path = if change.path.is_empty() { "/".to_owned() } else { change.path };
+    let text = |value: Value| value.to_string();
+    view! {
+        <tr class="value" data-mark=word>
+            <td class="sign"><span aria-hidden="true">{sign}</span><span class="unseen">{word}</span></td>
+            <td><code>{path}</code></td>
+            <td>
+                {change.old.map(|old| view! { <del><span class="unseen">"before: "</span>{text(old)}</del> " " })}
+                {change.new.map(|new| view! { <ins><span class="unseen">"after: "</span>{text(new)}</ins> " " })}
+                {change.secret.then(|| view! { <span class="muted">"secret, " {word}</span> })}
+            </td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn mark_pill(mark: Mark) -> AnyView {
+    let (colour, word) = match mark {
+        Mark::Added => ("proposed", "new"),
+        Mark::Removed => ("error", "goes"),
+        Mark::Changed => ("warn", "changes"),
+    };
+    view! { <span class="pill" data-state=colour>{word}</span> }.into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::cluster::NoderoleKey;
+    use engine::ids::{Fqdn, NodeId, RoleName};
+    use uuid::Uuid;
+
+    fn node(n: u128, role: &str) -> NodeDifference {
+        let (id, key) = (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
+        NodeDifference {
+            id,
+            fqdn: Fqdn::parse(&format!("web-{n}.example.com")).unwrap(),
+            mark: Mark::Changed,
+            moved: None,
+            noderoles: vec![NoderoleDifference {
+                id: key.id(id),
+                noderole: key,
+                deployment: DeploymentId(Uuid::from_u128(9)),
+                mark: Mark::Added,
+                content: false,
+                rerun: false,
+                rewired: false,
+                data: Vec::new(),
+            }],
+            unchanged: n as usize,
+        }
+    }
+
+    #[test]
+    fn nodes_that_change_alike_are_one_card_unless_their_reasons_differ() {
+        let mut names = Names { deployments: BTreeMap::new(), brought: BTreeMap::new() };
+        let nodes = vec![node(1, "app"), node(2, "db"), node(3, "app")];
+        let groups = alike(nodes.clone(), &names);
+        assert_eq!(groups.len(), 2);
+        assert_eq!(groups[0].others, ["web-3.example.com"]);
+        names.brought.insert(nodes[2].noderoles[0].id, "brought by front".into());
+        assert_eq!(alike(nodes, &names).len(), 3);
+    }
+
+    #[test]
+    fn a_deployment_without_roles_is_still_a_change() {
+        let nothing = NodeDifference { noderoles: Vec::new(), ..node(1, "app") };
+        assert_eq!(count(&Difference { nodes: vec![nothing, node(2, "db")], ..Difference::default() }), 2);
+    }
+}

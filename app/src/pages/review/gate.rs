@@ -1,0 +1,164 @@
+//! The gate as one person sees it: every rule, what they may do, and if not, why not and who can.
+
+use api::console::{ReviewState, ReviewView};
+use engine::gate::{Risk, Rule, RuleState};
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use crate::calls::{Commit, Judge};
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Feed, Icon, ProblemNotice, icon};
+use crate::places;
+
+#[component]
+pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
+    let review = feed.value();
+    let rules = move || review.read().gate.rules.iter().cloned().map(rule).collect_view();
+    let is_open = move || review.read().gate.is_open();
+    let closed = Memo::new(move |_| {
+        matches!(review.read().state, ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced)
+    });
+    let acts = move || match closed.get() {
+        true => view! { <Outcome review/> }.into_any(),
+        false => view! {
+            <CommitForm feed/>
+            <VerdictForm feed/>
+        }
+        .into_any(),
+    };
+    view! {
+        <section class="card" aria-labelledby="gate-title">
+            <header>
+                <h2 id="gate-title">"Gate"</h2>
+                <span class="grow"></span>
+                {move || match (closed.get(), is_open()) {
+                    (true, _) => view! { <span class="pill flat">"closed"</span> }.into_any(),
+                    (false, true) => view! { <span class="pill" data-state="active">{icon(Icon::Check)} "open"</span> }.into_any(),
+                    (false, false) => view! { <span class="pill" data-state="blocked">{icon(Icon::Blocked)} "shut"</span> }.into_any(),
+                }}
+            </header>
+            <ul class="checks">{rules}</ul>
+            {acts}
+        </section>
+    }
+}
+
+fn rule(state: RuleState) -> impl IntoView {
+    // Approvals that are missing are waited for; any other broken rule needs somebody to do something about it.
+    let (class, shape, word) = match (state.holds, state.rule) {
+        (true, _) => ("ok", Icon::Check, "holds: "),
+        (false, Rule::Approvals) => ("wait", Icon::Todo, "waits: "),
+        (false, _) => ("no", Icon::Cross, "broken: "),
+    };
+    view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{state.text}</span></li> }
+}
+
+/// What became of it.
+#[component]
+fn Outcome(review: RwSignal<ReviewView>) -> impl IntoView {
+    let said = move || {
+        let review = review.read();
+        let board = places::deployment(&review.deployment);
+        match (review.state, review.target) {
+            (ReviewState::Committed, Some(target)) => view! {
+                <p>"It is target " <b>{target.0}</b> "."</p>
+                <a class="button primary wide" href=board>{icon(Icon::Run)} "Watch it run"</a>
+            }
+            .into_any(),
+            (ReviewState::Replaced, _) => view! {
+                <p>"A newer version replaced it; verdicts on this one count for nothing."</p>
+                <a class="button wide" href=board>"Open the board"</a>
+            }
+            .into_any(),
+            _ => view! { <p>"Its proposal was discarded."</p> }.into_any(),
+        }
+    };
+    view! { <div class="inside acts">{said}</div> }
+}
+
+#[component]
+fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
+    let review = feed.value();
+    let commit = ServerAction::<Commit>::new();
+    when_done(commit, move |_| feed.now());
+    let why_not = Memo::new(move |_| review.read().may_commit.clone().err());
+    let is_destructive = Memo::new(move |_| review.read().risks.contains(&Risk::Destructive));
+    let off = move || why_not.read().is_some() || commit.pending().get();
+    view! {
+        <ActionForm action=commit attr:class="inside acts">
+            <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
+            {move || {
+                (is_destructive.get() && why_not.read().is_none())
+                    .then(|| {
+                        let name = review.read().deployment.to_string();
+                        view! {
+                            <div class="field">
+                                <label for="commit-name">"This can't be undone. Type " <b>{name.clone()}</b> " to commit it"</label>
+                                <input class="input" id="commit-name" required autocomplete="off" spellcheck="false" pattern=literally(&name)/>
+                            </div>
+                        }
+                    })
+            }}
+            <button class="button primary wide" type="submit" disabled=off aria-describedby="why-not-commit">"Commit"</button>
+            <small class="muted" id="why-not-commit">{move || why_not.get()}</small>
+            <ProblemNotice problem=problem_of(commit)/>
+        </ActionForm>
+    }
+}
+
+/// A regular expression that a text alone fits.
+fn literally(text: &str) -> String {
+    text.replace('.', "\\.")
+}
+
+#[component]
+fn VerdictForm(feed: Feed<ReviewView>) -> impl IntoView {
+    let review = feed.value();
+    let judge = ServerAction::<Judge>::new();
+    when_done(judge, move |()| feed.now());
+    let why_not = Memo::new(move |_| review.read().may_judge.clone().err());
+    let off = move || why_not.read().is_some() || judge.pending().get();
+    view! {
+        <ActionForm action=judge attr:class="inside acts">
+            <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
+            <div class="field">
+                <label for="verdict-reason">"Your verdict"</label>
+                <textarea class="area" id="verdict-reason" name="reason" required maxlength="2000" disabled=off placeholder="Why; may be left out to approve"></textarea>
+            </div>
+            <button class="button wide approve" type="submit" name="kind" value="approve" formnovalidate disabled=off aria-describedby="why-not-judge">
+                {icon(Icon::Check)}
+                "Approve"
+            </button>
+            <div class="buttons even">
+                <button class="button" type="submit" name="kind" value="request_changes" disabled=off>"Request changes"</button>
+                <button class="button danger" type="submit" name="kind" value="reject" disabled=off>"Reject"</button>
+            </div>
+            <small class="muted" id="why-not-judge">{move || why_not.get().map(|why| sentence(&why))}</small>
+            <ProblemNotice problem=problem_of(judge)/>
+        </ActionForm>
+    }
+}
+
+/// A reason as a sentence of its own.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
+    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{first}{}{end}", chars.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_reads_as_a_sentence() {
+        assert_eq!(sentence("you wrote part of it"), "You wrote part of it.");
+        assert_eq!(sentence("Ask."), "Ask.");
+    }
+
+    #[test]
+    fn the_typed_name_must_be_the_name() {
+        assert_eq!(literally("web.v2-a"), "web\\.v2-a");
+    }
+}

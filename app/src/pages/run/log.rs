@@ -1,0 +1,408 @@
+//! The log of a run, as it comes.
+//!
+//! Bytes are fetched by offset; the live stream only tells how many there are. So nothing is lost or shown twice when a connection
+//! breaks, and a log that floods costs no event each.
+
+use std::time::Duration;
+
+use api::Problem;
+use api::console::{LogPart, RunState};
+use engine::ids::RunId;
+use leptos::html;
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+
+use super::log_text::{BLOCK, Cutter, Line, earlier};
+use crate::calls;
+use crate::clock::{exact, of_day};
+use crate::live::{Status, use_live};
+use crate::parts::{Icon, ProblemNotice, icon};
+use crate::places;
+
+/// What is fetched at once when looking back.
+const STEP_BACK: i64 = 128 * 1024;
+/// How often a log is looked at while the live stream is away.
+const POLL: Duration = Duration::from_secs(3);
+
+/// A log that is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Log {
+    run: RunId,
+    blocks: RwSignal<Vec<Block>>,
+    cutter: StoredValue<Cutter>,
+    begun: RwSignal<Option<Line>>,
+    next: RwSignal<i64>,
+    first: RwSignal<i64>,
+    complete: RwSignal<bool>,
+    under_way: StoredValue<(bool, bool)>,
+    problem: RwSignal<Option<Problem>>,
+}
+
+/// Lines that are drawn together.
+#[derive(Clone)]
+struct Block {
+    key: i64,
+    lines: ArcRwSignal<Vec<Line>>,
+}
+
+impl Block {
+    fn of(lines: &[Line]) -> Option<Self> {
+        Some(Self { key: lines.first()?.offset, lines: ArcRwSignal::new(lines.to_vec()) })
+    }
+}
+
+impl Log {
+    pub(super) fn new(run: RunId, part: &LogPart) -> Self {
+        let first = part.pieces.first().map_or(part.next, |piece| piece.offset);
+        let log = Self {
+            run,
+            blocks: RwSignal::new(Vec::new()),
+            cutter: StoredValue::new(Cutter::default()),
+            begun: RwSignal::new(None),
+            next: RwSignal::new(first),
+            first: RwSignal::new(first),
+            complete: RwSignal::new(false),
+            under_way: StoredValue::new((false, false)),
+            problem: RwSignal::new(None),
+        };
+        log.take(part);
+        log
+    }
+
+    fn take(self, part: &LogPart) {
+        let mut lines = Vec::new();
+        self.cutter.update_value(|cutter| {
+            lines = cutter.take(part);
+            self.begun.set(cutter.begun());
+        });
+        self.append(&lines);
+        self.next.set(part.next.max(self.next.get_untracked()));
+        if part.complete {
+            self.complete.set(true);
+        }
+    }
+
+    fn append(self, lines: &[Line]) {
+        let mut rest = lines;
+        if let Some(last) = self.blocks.read_untracked().last() {
+            let room = BLOCK.saturating_sub(last.lines.read_untracked().len()).min(rest.len());
+            if room > 0 {
+                last.lines.update(|lines| lines.extend_from_slice(&rest[..room]));
+                rest = &rest[room..];
+            }
+        }
+        if !rest.is_empty() {
+            self.blocks.update(|blocks| blocks.extend(rest.chunks(BLOCK).filter_map(Block::of)));
+        }
+    }
+
+    /// Told how long the log is and how the run stands.
+    pub(super) fn hear(self, bytes: i64, state: RunState) {
+        let ended = !matches!(state, RunState::Queued | RunState::Running);
+        if bytes > self.next.get_untracked() || (ended && !self.complete.get_untracked()) {
+            self.pull();
+        }
+    }
+
+    /// Fetches what came since.
+    pub(super) fn pull(self) {
+        let begin = self.under_way.try_update_value(|(fetching, again)| {
+            *again |= *fetching;
+            !std::mem::replace(fetching, true)
+        });
+        if begin != Some(true) {
+            return;
+        }
+        let from = self.next.get_untracked();
+        spawn_local(async move {
+            let answer = calls::log(self.run, from).await;
+            if self.next.try_get_untracked().is_none() {
+                return;
+            }
+            let mut again = false;
+            self.under_way.try_update_value(|way| again = std::mem::take(way).1);
+            match answer {
+                Ok(part) => {
+                    let grew = part.next > from;
+                    self.problem.set(None);
+                    self.take(&part);
+                    if again || (grew && !part.complete) {
+                        self.pull();
+                    }
+                }
+                Err(failure) => self.problem.set(Some(failure.0)),
+            }
+        });
+    }
+
+    fn pull_earlier(self, view: NodeRef<html::Div>) {
+        let until = self.first.get_untracked();
+        let from = (until - STEP_BACK).max(0);
+        spawn_local(async move {
+            let answer = calls::log(self.run, from).await;
+            let Some(first) = self.first.try_get_untracked() else { return };
+            match answer {
+                Ok(part) if first == until => {
+                    let lines = earlier(&part, until);
+                    let height = view.get_untracked().map(|view| view.scroll_height());
+                    self.first.set(part.pieces.first().map_or(0, |piece| piece.offset.min(until)).min(from));
+                    self.blocks.update(|blocks| {
+                        blocks.splice(0..0, lines.chunks(BLOCK).filter_map(Block::of));
+                    });
+                    keep_place(view, height);
+                }
+                Ok(_) => {}
+                Err(failure) => self.problem.set(Some(failure.0)),
+            }
+        });
+    }
+
+    fn hits(self, wanted: &str) -> Vec<i64> {
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let blocks = self.blocks.read();
+        let in_block = |block: &Block| {
+            let lines = block.lines.read();
+            lines.iter().filter(|line| has(&line.text, wanted)).map(|line| line.offset).collect::<Vec<_>>()
+        };
+        blocks.iter().flat_map(in_block).collect()
+    }
+}
+
+/// Whether a line has a text, whatever its case. `wanted` is in lower case.
+fn has(line: &str, wanted: &str) -> bool {
+    !wanted.is_empty() && line.to_lowercase().contains(wanted)
+}
+
+/// What came in front must not push away what is being read.
+fn keep_place(view: NodeRef<html::Div>, before: Option<i32>) {
+    request_animation_frame(move || {
+        if let Some((view, before)) = view.get_untracked().zip(before) {
+            view.set_scroll_top(view.scroll_top() + view.scroll_height() - before);
+        }
+    });
+}
+
+/// What the reader set.
+#[derive(Clone, Copy)]
+struct Look {
+    follow: RwSignal<bool>,
+    wrap: RwSignal<bool>,
+    wanted: RwSignal<String>,
+    here: RwSignal<Option<i64>>,
+    view: NodeRef<html::Div>,
+}
+
+#[component]
+pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
+    let look = Look {
+        follow: RwSignal::new(is_open.get_untracked()),
+        wrap: RwSignal::new(true),
+        wanted: RwSignal::new(String::new()),
+        here: RwSignal::new(None),
+        view: NodeRef::new(),
+    };
+    follow_the_end(log, look);
+    poll_while_not_live(log, is_open);
+    let blocks = move || log.blocks.get();
+    let block = move |block: Block| {
+        let lines = block.lines;
+        view! { <div class="block"><For each=move || lines.get() key=|line| line.offset children=move |line| line_view(line, look)/></div> }
+    };
+    let is_empty = move || log.blocks.read().is_empty() && log.begun.read().is_none();
+    let front = move || {
+        (log.first.get() > 0).then(|| {
+            view! {
+                <p class="note">
+                    {bytes(log.first.get())} " before this. "
+                    <button class="button small" type="button" on:click=move |_| log.pull_earlier(look.view)>"Show earlier lines"</button>
+                </p>
+            }
+        })
+    };
+    let end = move || match (is_empty(), is_open.get()) {
+        (true, true) => view! { <p class="note">"Nothing yet."</p> }.into_any(),
+        (true, false) => view! { <p class="note">"It wrote nothing."</p> }.into_any(),
+        (false, _) => log.begun.get().map(|line| line_view(line, look)).into_any(),
+    };
+    view! {
+        <section class="card" aria-labelledby="log-title">
+            <header>
+                <h2 id="log-title">"Log"</h2>
+                <span class="muted">{move || bytes(log.next.get())}</span>
+            </header>
+            <div>
+                <Tools log look/>
+                <ProblemNotice problem=log.problem/>
+                <div
+                    class="log"
+                    class:wraps=move || look.wrap.get()
+                    role="log"
+                    aria-live="off"
+                    tabindex="0"
+                    aria-labelledby="log-title"
+                    node_ref=look.view
+                    on:scroll=move |_| note_place(look)
+                >
+                    {front}
+                    <For each=blocks key=|block| block.key children=block/>
+                    {end}
+                </div>
+            </div>
+        </section>
+    }
+}
+
+fn line_view(line: Line, look: Look) -> impl IntoView {
+    let (offset, text) = (line.offset, line.text.clone());
+    view! {
+        <div
+            class="line"
+            class:hit=move || has(&text, &look.wanted.read())
+            class:here=move || look.here.get() == Some(offset)
+            data-offset=offset.to_string()
+        >
+            <time title=exact(line.at)>{of_day(line.at)}</time>
+            <span>{line.text.to_string()}</span>
+        </div>
+    }
+}
+
+#[component]
+fn Tools(log: Log, look: Look) -> impl IntoView {
+    let hits = Memo::new(move |_| log.hits(&look.wanted.read()));
+    let place = move || hits.read().iter().position(|hit| Some(*hit) == look.here.get());
+    let count = move || match (look.wanted.read().is_empty(), place(), hits.read().len()) {
+        (true, ..) => String::new(),
+        (_, _, 0) => "not in what is loaded".into(),
+        (_, Some(at), n) => format!("{} of {n}", at + 1),
+        (_, None, n) => format!("{n} lines"),
+    };
+    let go = move |step: isize| {
+        let hits = hits.read_untracked();
+        let Some(last) = hits.len().checked_sub(1) else { return };
+        let now = hits.iter().position(|hit| Some(*hit) == look.here.get_untracked());
+        let to = match now {
+            None if step > 0 => 0,
+            None => last,
+            Some(at) => at.checked_add_signed(step).filter(|at| *at <= last).unwrap_or(if step > 0 { 0 } else { last }),
+        };
+        look.follow.set(false);
+        look.here.set(Some(hits[to]));
+        show_line(hits[to]);
+    };
+    view! {
+        <div class="log-tools">
+            <label class="unseen" for="log-search">"Search in the log"</label>
+            <input
+                class="input"
+                id="log-search"
+                type="search"
+                placeholder="Search"
+                autocomplete="off"
+                on:input=move |event| {
+                    look.wanted.set(event_target_value(&event).to_lowercase());
+                    look.here.set(None);
+                }
+                on:keydown=move |event| {
+                    if event.key() == "Enter" {
+                        event.prevent_default();
+                        go(if event.shift_key() { -1 } else { 1 });
+                    }
+                }
+            />
+            <button class="button quiet small only-icon" type="button" aria-label="Previous hit" disabled=move || hits.read().is_empty() on:click=move |_| go(-1)>{icon(Icon::Up)}</button>
+            <button class="button quiet small only-icon" type="button" aria-label="Next hit" disabled=move || hits.read().is_empty() on:click=move |_| go(1)>{icon(Icon::Down)}</button>
+            <span class="muted" role="status">{count}</span>
+            <span class="grow"></span>
+            <Toggle on=look.follow shape=Icon::End word="Follow" hint="Stay at the end as lines come"/>
+            <Toggle on=look.wrap shape=Icon::Wrap word="Wrap" hint="Break long lines"/>
+            <a class="button small" href=places::log_file(log.run) download=format!("run-{}.log", log.run) rel="external">{icon(Icon::Download)} "Download"</a>
+        </div>
+    }
+}
+
+#[component]
+fn Toggle(on: RwSignal<bool>, shape: Icon, word: &'static str, hint: &'static str) -> impl IntoView {
+    view! {
+        <button
+            class="button small"
+            type="button"
+            title=hint
+            aria-pressed=move || if on.get() { "true" } else { "false" }
+            on:click=move |_| on.update(|on| *on = !*on)
+        >
+            {icon(shape)}
+            {word}
+        </button>
+    }
+}
+
+fn show_line(offset: i64) {
+    let Ok(Some(line)) = document().query_selector(&format!(".log [data-offset='{offset}']")) else { return };
+    let options = web_sys::ScrollIntoViewOptions::new();
+    options.set_block(web_sys::ScrollLogicalPosition::Center);
+    line.scroll_into_view_with_scroll_into_view_options(&options);
+}
+
+/// Stays at the end while lines come and the reader is there.
+fn follow_the_end(log: Log, look: Look) {
+    Effect::new(move |_| {
+        let _ = (log.next.get(), log.blocks.read().len());
+        if !look.follow.get() {
+            return;
+        }
+        request_animation_frame(move || {
+            if let Some(view) = look.view.try_get_untracked().flatten() {
+                view.set_scroll_top(view.scroll_height());
+            }
+        });
+    });
+}
+
+/// Who scrolls up reads; who comes back to the end follows again.
+fn note_place(look: Look) {
+    let Some(view) = look.view.get_untracked() else { return };
+    let at_end = view.scroll_height() - view.scroll_top() - view.client_height() < 24;
+    if look.follow.get_untracked() != at_end {
+        look.follow.set(at_end);
+    }
+}
+
+fn poll_while_not_live(log: Log, is_open: Memo<bool>) {
+    let live = use_live();
+    Effect::new(move |_| {
+        if !is_open.get() || live.status() == Status::Live {
+            return;
+        }
+        let poll = set_interval_with_handle(move || log.pull(), POLL);
+        on_cleanup(move || {
+            if let Ok(poll) = poll {
+                poll.clear();
+            }
+        });
+    });
+}
+
+/// `512 bytes`, `12 KiB`, `3.4 MiB`.
+fn bytes(n: i64) -> String {
+    match n {
+        ..1024 => format!("{n} bytes"),
+        1024..1_048_576 => format!("{} KiB", n / 1024),
+        _ => format!("{}.{} MiB", n / 1_048_576, n % 1_048_576 * 10 / 1_048_576),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_said_as_people_say_them() {
+        assert_eq!(
+            [bytes(0), bytes(1023), bytes(2048), bytes(3_565_158)],
+            ["0 bytes", "1023 bytes", "2 KiB", "3.3 MiB"]
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! A log as lines. Pieces come as they were written, cut anywhere; lines keep the moment at which they began.
+
+use std::sync::Arc;
+
+use api::At;
+use api::console::{LogPart, LogPiece};
+
+/// Lines that are drawn together: what scrolls out of sight costs a block, not a line.
+pub(super) const BLOCK: usize = 200;
+
+/// A line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    /// The place of its first byte in the log.
+    pub(super) offset: i64,
+    /// When that came.
+    pub(super) at: At,
+    /// What it shows.
+    pub(super) text: Arc<str>,
+}
+
+/// Cuts pieces into lines; the last one may not have ended yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cutter {
+    /// Where the next byte belongs; None: nothing came yet.
+    next: Option<i64>,
+    begun: Option<(i64, At, String)>,
+}
+
+impl Cutter {
+    /// Takes a part and hands back the lines that it ended.
+    pub(super) fn take(&mut self, part: &LogPart) -> Vec<Line> {
+        let mut ended = Vec::new();
+        for piece in &part.pieces {
+            self.take_piece(piece, &mut ended);
+        }
+        if part.complete {
+            ended.extend(self.begun.take().map(finished));
+        }
+        ended
+    }
+
+    fn take_piece(&mut self, piece: &LogPiece, ended: &mut Vec<Line>) {
+        let Some(fresh) = unseen(piece, self.next) else { return };
+        let mut offset = piece.offset + (piece.text.len() - fresh.len()) as i64;
+        for part in fresh.split_inclusive('\n') {
+            let (_, _, text) = self.begun.get_or_insert_with(|| (offset, piece.at, String::new()));
+            text.push_str(part);
+            offset += part.len() as i64;
+            if part.ends_with('\n') {
+                ended.extend(self.begun.take().map(finished));
+            }
+        }
+        self.next = Some(offset);
+    }
+
+    /// The line that has not ended yet.
+    pub(super) fn begun(&self) -> Option<Line> {
+        self.begun.clone().map(finished)
+    }
+}
+
+/// The part of a piece that lies behind what was seen already: a part that was fetched twice shows once.
+fn unseen(piece: &LogPiece, next: Option<i64>) -> Option<&str> {
+    let seen = usize::try_from(next.map_or(0, |next| next - piece.offset)).unwrap_or(0);
+    piece.text.get(seen..).filter(|fresh| !fresh.is_empty())
+}
+
+fn finished((offset, at, text): (i64, At, String)) -> Line {
+    Line { offset, at, text: shown(&text).into() }
+}
+
+/// The lines of an earlier part, up to the place where those that are there begin.
+pub(super) fn earlier(part: &LogPart, until: i64) -> Vec<Line> {
+    let mut before = LogPart { pieces: Vec::new(), next: until, complete: true };
+    for piece in part.pieces.iter().filter(|piece| piece.offset < until) {
+        let room = usize::try_from(until - piece.offset).unwrap_or(0);
+        let text = piece.text.get(..room.min(piece.text.len())).unwrap_or(&piece.text);
+        before.pieces.push(LogPiece { text: text.to_owned(), ..piece.clone() });
+    }
+    Cutter::default().take(&before)
+}
+
+/// A line as a terminal would leave it: without its end, without colours, and of what a carriage return overwrote the last only.
+fn shown(line: &str) -> String {
+    let line = line.trim_end_matches(['\n', '\r']);
+    let line = line.rsplit('\r').next().unwrap_or(line);
+    let mut out = String::with_capacity(line.len());
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            skip_escape(&mut chars);
+        } else if c == '\t' || !c.is_control() {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Skips a control sequence (ECMA-48): `ESC [`, parameters, a final byte; or `ESC` and one character.
+fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    if chars.next_if_eq(&'[').is_none() {
+        chars.next();
+        return;
+    }
+    for c in chars.by_ref() {
+        if ('\u{40}'..='\u{7e}').contains(&c) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(pieces: &[(i64, &str)], complete: bool) -> LogPart {
+        let pieces: Vec<_> = pieces
+            .iter()
+            .map(|(offset, text)| LogPiece { offset: *offset, at: At(*offset), text: (*text).into() })
+            .collect();
+        let next = pieces.last().map_or(0, |last| last.offset + last.text.len() as i64);
+        LogPart { pieces, next, complete }
+    }
+
+    fn texts(lines: &[Line]) -> Vec<&str> {
+        lines.iter().map(|line| &*line.text).collect()
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_were_cut() {
+        let mut cutter = Cutter::default();
+        assert_eq!(texts(&cutter.take(&part(&[(0, "one\ntw")], false))), ["one"]);
+        assert_eq!(cutter.begun().unwrap().text.as_ref(), "tw");
+        let lines = cutter.take(&part(&[(6, "o\n"), (8, "\nthree")], true));
+        assert_eq!(texts(&lines), ["two", "", "three"]);
+        assert_eq!((lines[0].offset, lines[0].at), (4, At(0)), "a line is of when it began");
+        assert_eq!(lines[2].offset, 9);
+        assert!(cutter.begun().is_none());
+    }
+
+    #[test]
+    fn what_comes_twice_shows_once() {
+        let mut cutter = Cutter::default();
+        cutter.take(&part(&[(10, "a\nb\n")], false));
+        assert!(cutter.take(&part(&[(10, "a\nb\n")], false)).is_empty());
+        assert_eq!(texts(&cutter.take(&part(&[(12, "b\nc\n")], false))), ["c"]);
+    }
+
+    #[test]
+    fn an_earlier_part_ends_where_the_later_begins() {
+        let all = part(&[(0, "one\ntwo\n"), (8, "three\nfour\n")], false);
+        assert_eq!(texts(&earlier(&all, 14)), ["one", "two", "three"]);
+        assert!(earlier(&all, 0).is_empty());
+    }
+
+    #[test]
+    fn colours_and_overwritten_text_are_left_out() {
+        assert_eq!(shown("\u{1b}[1;31mred\u{1b}[0m and\tplain\r\n"), "red and\tplain");
+        assert_eq!(shown("10%\r50%\r100%\n"), "100%");
+        assert_eq!(shown("\u{1b}"), "");
+        assert_eq!(shown("bell\u{7}"), "bell");
+    }
+}

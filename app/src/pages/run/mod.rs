@@ -1,0 +1,235 @@
+//! A run: its log as it comes, what it was told, what it handed back.
+
+mod log;
+mod log_text;
+
+use api::console::{LogPart, RunState, RunView};
+use api::live::Topic;
+use engine::ids::RunId;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::use_params_map;
+
+use crate::calls::{self, Cancel};
+use crate::clock::{Moment, Span};
+use crate::failure::{Answer, Failure};
+use crate::live::{Event, use_live};
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::json::DataView;
+use crate::parts::provenance::ProvenanceTable;
+use crate::parts::{Dialog, DialogHandle, Feed, Icon, ProblemNotice, RunPill, icon, load};
+use crate::places;
+use log::{Log, LogView};
+
+/// The end of the log that comes with the page.
+const TAIL: i64 = 64 * 1024;
+
+/// A run, by the number in the address.
+#[component]
+pub fn RunPage() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
+    let run = Resource::new(move || id.get(), by_text);
+    load(run, |(first, part)| view! { <Loaded first part/> })
+}
+
+async fn by_text(id: String) -> Answer<(RunView, LogPart)> {
+    let id = id.parse::<RunId>().map_err(|_| missing())?;
+    let run = calls::run(id).await?;
+    let part = calls::log(id, -TAIL).await?;
+    Ok((run, part))
+}
+
+fn missing() -> Failure {
+    #[cfg(feature = "ssr")]
+    crate::respond::status(404);
+    api::Problem::not_found("Runs have numbers, and this is none.").into()
+}
+
+fn is_open(state: RunState) -> bool {
+    matches!(state, RunState::Queued | RunState::Running)
+}
+
+#[component]
+fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
+    let (id, cursor) = (first.run.id, first.cursor);
+    let title = format!("Run {id}: {} on {}", first.run.role, first.run.fqdn);
+    let log = Log::new(id, &part);
+    let feed = Feed::new(first, move || calls::run(id));
+    let run = feed.value();
+    let hear = move |events: &[Event]| {
+        for event in events {
+            match event {
+                Event::Run { run: which, state, log_bytes, .. } if *which == id => {
+                    log.hear(*log_bytes, *state);
+                    if run.with_untracked(|run| run.run.state != *state) {
+                        feed.soon();
+                    }
+                }
+                Event::Reset => {
+                    log.pull();
+                    feed.now();
+                }
+                _ => {}
+            }
+        }
+    };
+    use_live().hear(vec![Topic::Run(id)], cursor, hear);
+    let open = Memo::new(move |_| is_open(run.read().run.state));
+    view! {
+        <Title text=title/>
+        <Head feed open/>
+        <ProblemNotice problem=feed.problem()/>
+        {move || run.read().run.error.clone().map(|error| view! { <pre class="error" tabindex="0" aria-label="Why it failed">{error}</pre> })}
+        <div class="columns run">
+            <div class="stack">
+                <LogView log is_open=open/>
+                <Documents run/>
+            </div>
+            <div class="stack">
+                <About run/>
+                <Attempts run/>
+            </div>
+        </div>
+    }
+}
+
+#[component]
+fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
+    let run = feed.value();
+    let dialog = DialogHandle::new();
+    let cancel = ServerAction::<Cancel>::new();
+    when_done(cancel, move |()| {
+        dialog.close();
+        feed.now();
+    });
+    let why_not = Memo::new(move |_| run.read().may_cancel.clone().err());
+    let id = run.read_untracked().run.id.to_string();
+    let button = move || {
+        open.get().then(|| {
+            view! {
+                <button class="button danger" type="button" commandfor="cancel-run" command="show-modal" disabled=move || why_not.read().is_some() title=move || why_not.get() on:click=move |_| dialog.open()>
+                    {icon(Icon::Cancelled)}
+                    "Cancel"
+                </button>
+            }
+        })
+    };
+    view! {
+        <div class="head">
+            <div>
+                <div class="muted">"Run " {id.clone()} " · target " {move || run.read().run.target.0}</div>
+                <h1>
+                    <span>
+                        <a href=move || places::noderole(run.read().run.noderole)>{move || run.read().run.role.to_string()}</a>
+                        " on " {move || run.read().run.fqdn.clone()}
+                    </span>
+                    {move || view! { <RunPill state=run.read().run.state/> }}
+                </h1>
+            </div>
+            <div class="buttons">{button}</div>
+        </div>
+        <Dialog id="cancel-run" title="Cancel this run?".to_owned() handle=dialog>
+            <ActionForm action=cancel attr:class="form">
+                <input type="hidden" name="run" value=id/>
+                <div class="body">
+                    <p>"What it started on the node is ended. The step becomes ERROR and can be retried; what it did until now stays done."</p>
+                    <ProblemNotice problem=problem_of(cancel)/>
+                </div>
+                <div class="foot">
+                    <button class="button" type="button" commandfor="cancel-run" command="close" on:click=move |_| dialog.close()>"Let it run"</button>
+                    <button class="button danger" type="submit" disabled=move || cancel.pending().get()>"Cancel the run"</button>
+                </div>
+            </ActionForm>
+        </Dialog>
+    }
+}
+
+#[component]
+fn About(run: RwSignal<RunView>) -> impl IntoView {
+    let facts = move || {
+        let view = run.read();
+        let run = &view.run;
+        let line = |name: &'static str, value: AnyView| view! { <dt>{name}</dt> <dd>{value}</dd> };
+        let mut facts = vec![
+            line(
+                "Deployment",
+                view! { <a href=places::deployment(&run.deployment)>{run.deployment.to_string()}</a> }.into_any(),
+            ),
+            line("Queued", view! { <Moment at=run.queued/> }.into_any()),
+        ];
+        if let Some(started) = run.started {
+            facts.push(line("Waited", view! { <Span from=run.queued to=Some(started)/> }.into_any()));
+            facts.push(line("Took", view! { <Span from=started to=run.ended/> }.into_any()));
+        }
+        facts.extend(run.worker.clone().map(|worker| line("Worker", view! { <code>{worker}</code> }.into_any())));
+        facts.extend(run.cause.clone().map(|cause| line("Because", cause.into_any())));
+        let rests_on = view.submission.map(|id| view! { <a href=places::review(id)>"review " {id.0}</a> }.into_any());
+        facts.push(line("Rests on", rests_on.unwrap_or_else(|| "genesis".into_any())));
+        facts.collect_view()
+    };
+    view! {
+        <section class="card" aria-label="About this run">
+            <header><h2>"About"</h2></header>
+            <dl class="facts inside">{facts}</dl>
+        </section>
+    }
+}
+
+/// What it was told, what it handed back, and the difference.
+#[component]
+fn Documents(run: RwSignal<RunView>) -> impl IntoView {
+    let provenance = Memo::new(move |_| run.read().provenance.clone());
+    let input = Memo::new(move |_| run.read().input.clone());
+    let wall = Memo::new(move |_| run.read().wall.clone());
+    let result = Memo::new(move |_| run.read().result.clone());
+    let or_none = |value: Option<serde_json::Value>, none: &'static str| match value {
+        Some(value) => view! { <DataView value/> }.into_any(),
+        None => view! { <p class="muted">{none}</p> }.into_any(),
+    };
+    view! {
+        <section class="card" aria-label="Data">
+            <details class="fold" open>
+                <summary>{icon(Icon::Right)} "Wall" <span class="muted">"what it added to what it was told"</span></summary>
+                <div class="inside">{move || or_none(wall.get(), "None: only a run that succeeded leaves one.")}</div>
+            </details>
+            <details class="fold">
+                <summary>{icon(Icon::Right)} "Result" <span class="muted">"what it handed back"</span></summary>
+                <div class="inside">{move || or_none(result.get(), "It handed nothing back.")}</div>
+            </details>
+            <details class="fold">
+                <summary>{icon(Icon::Right)} "Input" <span class="muted">"what it was told, with sources"</span></summary>
+                {move || view! { <ProvenanceTable values=provenance.get()/> }}
+            </details>
+            <details class="fold">
+                <summary>{icon(Icon::Right)} "Input as JSON"</summary>
+                <div class="inside">{move || view! { <DataView value=input.get()/> }}</div>
+            </details>
+        </section>
+    }
+}
+
+#[component]
+fn Attempts(run: RwSignal<RunView>) -> impl IntoView {
+    let attempts = Memo::new(move |_| run.read().attempts.clone());
+    let id = run.read_untracked().run.id;
+    let line = move |attempt: api::console::RunSummary| {
+        let from = attempt.started.unwrap_or(attempt.queued);
+        view! {
+            <li>
+                <a href=places::run(attempt.id) aria-current=(attempt.id == id).then_some("page")>
+                    <RunPill state=attempt.state/>
+                    <span>"run " {attempt.id.0}</span>
+                    <span class="muted"><Span from to=attempt.ended/></span>
+                </a>
+            </li>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Attempts at this step">
+            <header><h2>"Attempts"</h2> <span class="muted">{move || attempts.read().len()}</span></header>
+            <ul class="link-list">{move || attempts.get().into_iter().map(line).collect_view()}</ul>
+        </section>
+    }
+}

@@ -1,0 +1,81 @@
+//! The way in: one-time links, and a field for those who have theirs in another window.
+
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::use_query_map;
+
+use crate::parts::icon::drawn;
+use crate::parts::{Icon, icon};
+
+/// Explains one-time sign-ins and takes one. The form is a plain one; the server owns where it goes.
+#[component]
+pub fn SignIn() -> impl IntoView {
+    let query = use_query_map();
+    let next = move || query.read().get("next").filter(|next| is_ours(next));
+    let problem = query.read_untracked().get("problem");
+    #[cfg(feature = "ssr")]
+    if problem.is_some() {
+        crate::respond::status(403);
+    }
+    let notice = problem.map(|word| {
+        let (what, then) = explained(&word);
+        view! {
+            <div class="notice" data-state="error" role="alert">
+                {icon(Icon::Error)}
+                <div><b>{what}</b><p>{then}</p></div>
+            </div>
+        }
+    });
+    view! {
+        <Title text="Sign in"/>
+        <main class="sign-in" id="main">
+            <div class="brand-line">{drawn(Icon::Gantry, "icon large")} <b>"Gantry"</b></div>
+            <h1>"Sign in"</h1>
+            <p class="muted">
+                "Open the link that " <code>"gantry up"</code> " printed when it started. It has two: one to propose changes with, one to review them. Each works once; every start prints new ones."
+            </p>
+            {notice}
+            <form class="form" method="post" action="/sign-in">
+                <div class="field">
+                    <label for="token">"Link or token"</label>
+                    <input class="input mono" id="token" name="token" required autocomplete="off" spellcheck="false" autofocus/>
+                    <span class="hint">"Paste the whole link, or what stands behind the last slash or equals sign."</span>
+                </div>
+                {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
+                <button class="button primary wide" type="submit">"Sign in"</button>
+            </form>
+        </main>
+    }
+}
+
+/// Whether an address leads to a page here: nobody is sent elsewhere by a link to the sign-in.
+fn is_ours(address: &str) -> bool {
+    address.starts_with('/') && !address.starts_with("//") && !address.contains('\\')
+}
+
+fn explained(word: &str) -> (&'static str, &'static str) {
+    match word {
+        "used" => {
+            ("This link was used already", "Each works once. Start Gantry again for new ones, or ask an administrator.")
+        }
+        "expired" => ("This link is too old", "Start Gantry again for new ones, or ask an administrator."),
+        "slow" => ("Too many attempts", "Wait a minute, then try again."),
+        _ => (
+            "This link is not known here",
+            "Look whether all of it was copied, and whether it is of this Gantry's last start.",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_sent_elsewhere() {
+        assert!(is_ours("/runs?state=failed"));
+        for elsewhere in ["https://example.com", "//example.com", "/\\example.com", "javascript:alert(1)", ""] {
+            assert!(!is_ours(elsewhere), "{elsewhere}");
+        }
+    }
+}

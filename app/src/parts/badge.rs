@@ -1,0 +1,103 @@
+//! States as people see them: shape, colour and word together.
+
+use api::console::{RunState, StateCounts, StepState};
+use leptos::prelude::*;
+
+use super::icon::{Icon, drawn, icon};
+
+/// The shape of a step's state.
+pub fn shape(state: StepState) -> Icon {
+    match state {
+        StepState::Proposed => Icon::Proposed,
+        StepState::Blocked => Icon::Blocked,
+        StepState::Todo => Icon::Todo,
+        StepState::Transition => Icon::Transition,
+        StepState::Active => Icon::Active,
+        StepState::Error => Icon::Error,
+    }
+}
+
+/// The mark of a step's state, where its word stands elsewhere.
+pub fn mark(state: StepState) -> impl IntoView {
+    let class = if state == StepState::Transition { "icon mark turning" } else { "icon mark" };
+    drawn(shape(state), class)
+}
+
+/// A step's state.
+#[component]
+pub fn StatePill(
+    /// The state.
+    #[prop(into)]
+    state: Signal<StepState>,
+) -> impl IntoView {
+    view! {
+        <span class="pill" data-state=move || state.get().as_str()>
+            {move || mark(state.get())}
+            {move || state.get().word()}
+        </span>
+    }
+}
+
+/// The colour, shape and word of a run's state.
+pub fn run_look(state: RunState) -> (&'static str, Icon, &'static str) {
+    match state {
+        RunState::Queued => ("todo", Icon::Queued, "queued"),
+        RunState::Running => ("transition", Icon::Transition, "running"),
+        RunState::Succeeded => ("active", Icon::Active, "succeeded"),
+        RunState::Failed => ("error", Icon::Error, "failed"),
+        RunState::Lost => ("warn", Icon::Lost, "lost"),
+        RunState::Cancelled => ("blocked", Icon::Cancelled, "cancelled"),
+        RunState::Unstarted => ("blocked", Icon::Undo, "unstarted"),
+    }
+}
+
+/// All states of runs, in the order in which people filter by them.
+pub const RUN_STATES: [RunState; 7] = [
+    RunState::Queued,
+    RunState::Running,
+    RunState::Succeeded,
+    RunState::Failed,
+    RunState::Lost,
+    RunState::Cancelled,
+    RunState::Unstarted,
+];
+
+/// A run's state.
+#[component]
+pub fn RunPill(
+    /// The state.
+    state: RunState,
+) -> impl IntoView {
+    let (colour, shape, word) = run_look(state);
+    let class = if state == RunState::Running { "icon turning" } else { "icon" };
+    view! { <span class="pill" data-state=colour>{drawn(shape, class)} {word}</span> }
+}
+
+/// Steps by state; states without any are left out.
+#[component]
+pub fn Counts(
+    /// How many.
+    counts: StateCounts,
+) -> impl IntoView {
+    let all = [
+        (StepState::Error, counts.error),
+        (StepState::Transition, counts.transition),
+        (StepState::Todo, counts.todo),
+        (StepState::Blocked, counts.blocked),
+        (StepState::Active, counts.active),
+    ];
+    let some: Vec<_> = all.into_iter().filter(|(_, n)| *n > 0).collect();
+    if some.is_empty() {
+        return view! { <span class="muted">"nothing bound"</span> }.into_any();
+    }
+    let items = some.into_iter().map(|(state, n)| {
+        let word = state.word().to_lowercase();
+        let title = format!("{n} {word}");
+        view! {
+            <li data-state=state.as_str() title=title>
+                {icon(shape(state))} {n} <span class="unseen">{word}</span>
+            </li>
+        }
+    });
+    view! { <ul class="counts">{items.collect_view()}</ul> }.into_any()
+}

@@ -1,0 +1,21 @@
+//! What pages are made of.
+
+pub mod act;
+pub mod badge;
+pub mod dialog;
+pub mod feed;
+pub mod icon;
+pub mod json;
+pub mod load;
+pub mod notice;
+pub mod provenance;
+pub mod rows;
+
+pub use act::act;
+pub use badge::{Counts, RunPill, StatePill, mark};
+pub use dialog::{Dialog, DialogHandle};
+pub use feed::Feed;
+pub use icon::{Icon, icon};
+pub use load::load;
+pub use notice::{Empty, ProblemNotice, problem_page};
+pub use rows::rows;

@@ -1,0 +1,104 @@
+//! What is shown when something went wrong, and when there is nothing.
+
+use api::Problem;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::use_location;
+
+use super::icon::{Icon, icon};
+use crate::places;
+
+/// A problem beside what it concerns.
+#[component]
+pub fn ProblemNotice(
+    /// The problem, if there is one.
+    #[prop(into)]
+    problem: Signal<Option<Problem>>,
+    /// Lets the reader put it away.
+    #[prop(optional, into)]
+    dismiss: Option<Callback<()>>,
+) -> impl IntoView {
+    move || {
+        problem.get().map(|problem| {
+            let findings = problem.errors.iter().map(|finding| {
+                view! { <li>{(!finding.at.is_empty()).then(|| format!("{}: ", finding.at))} {finding.detail.clone()}</li> }
+            });
+            let findings = (!problem.errors.is_empty()).then(|| view! { <ul>{findings.collect_view()}</ul> });
+            view! {
+                <div class="notice" data-state="error" role="alert">
+                    {icon(Icon::Error)}
+                    <div>
+                        <b>{problem.title.clone()}</b>
+                        <p>{problem.detail.clone()}</p>
+                        {findings}
+                    </div>
+                    <div class="buttons">
+                        {(problem.status == 401).then(|| view! { <a class="button small" rel="external" href=sign_in_here()>"Sign in"</a> })}
+                        {dismiss
+                            .map(|dismiss| {
+                                view! {
+                                    <button class="button quiet small only-icon" type="button" aria-label="Put this message away" on:click=move |_| dismiss.run(())>
+                                        {icon(Icon::Cross)}
+                                    </button>
+                                }
+                            })}
+                    </div>
+                </div>
+            }
+        })
+    }
+}
+
+/// The sign-in that leads back to this page.
+fn sign_in_here() -> String {
+    let location = use_location();
+    let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
+    let query = if search.is_empty() { String::new() } else { format!("?{search}") };
+    places::sign_in_for(&format!("{path}{query}"))
+}
+
+/// A page that could not be loaded.
+pub fn problem_page(problem: Problem) -> impl IntoView {
+    let title = problem.title.clone();
+    let is_missing = problem.status == 404;
+    view! {
+        <Title text=title.clone()/>
+        <div class="empty card">
+            {icon(if is_missing { Icon::Search } else { Icon::Warn })}
+            <h1>{title}</h1>
+            <p>{problem.detail.clone()}</p>
+            <div class="buttons">
+                {(problem.status == 401).then(|| view! { <a class="button primary" rel="external" href=sign_in_here()>"Sign in"</a> })}
+                {(problem.status >= 500)
+                    .then(|| {
+                        let location = use_location();
+                        let here = format!("{}?{}", location.pathname.get_untracked(), location.search.get_untracked());
+                        view! { <a class="button" rel="external" href=here>"Try again"</a> }
+                    })}
+                <a class="button" href=places::DEPLOYMENTS>"All deployments"</a>
+            </div>
+        </div>
+    }
+    .into_any()
+}
+
+/// There is nothing, and what can be done about it.
+#[component]
+pub fn Empty(
+    /// What would be here.
+    icon: Icon,
+    /// What there is none of.
+    #[prop(into)]
+    title: String,
+    /// What it means, and what to do.
+    children: Children,
+) -> impl IntoView {
+    view! {
+        <div class="empty">
+            {super::icon(icon)}
+            <b>{title}</b>
+            {children()}
+        </div>
+    }
+    .into_any()
+}

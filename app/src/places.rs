@@ -1,0 +1,61 @@
+//! The addresses of the pages.
+
+use engine::ids::{DeploymentName, NoderoleId, RunId, SubmissionId};
+
+/// Where people sign in.
+pub const SIGN_IN: &str = "/sign-in";
+/// All deployments.
+pub const DEPLOYMENTS: &str = "/deployments";
+/// All nodes.
+pub const NODES: &str = "/nodes";
+/// All submissions.
+pub const REVIEWS: &str = "/reviews";
+/// All runs.
+pub const RUNS: &str = "/runs";
+
+/// A deployment's board.
+pub fn deployment(name: &DeploymentName) -> String {
+    format!("{DEPLOYMENTS}/{name}")
+}
+
+/// A noderole's own page.
+pub fn noderole(id: NoderoleId) -> String {
+    format!("/noderoles/{id}")
+}
+
+/// A submission's page.
+pub fn review(id: SubmissionId) -> String {
+    format!("{REVIEWS}/{id}")
+}
+
+/// A run's page.
+pub fn run(id: RunId) -> String {
+    format!("{RUNS}/{id}")
+}
+
+/// A run's log as a file; the server's own route.
+pub fn log_file(id: RunId) -> String {
+    format!("{RUNS}/{id}/log")
+}
+
+/// The sign-in that leads back to where one was.
+pub fn sign_in_for(next: &str) -> String {
+    format!("{SIGN_IN}?next={}", encoded(next))
+}
+
+/// A text as part of a query (RFC 3986: everything but unreserved characters).
+pub fn encoded(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_one_was_survives_the_sign_in() {
+        assert_eq!(sign_in_for("/runs?state=failed"), "/sign-in?next=%2Fruns%3Fstate%3Dfailed");
+        assert_eq!(encoded("é&"), "%C3%A9%26");
+    }
+}
