@@ -14,6 +14,9 @@
 //! * every refusal is a [`Problem`](api::Problem) with its status, whoever refuses;
 //! * a stream misses nothing: [`feed`].
 
+// A page is one deep type.
+#![recursion_limit = "512"]
+
 mod address;
 mod bound;
 mod feed;

@@ -143,8 +143,9 @@ fn of_status(status: StatusCode) -> Problem {
             Problem::new(405, "method_not_allowed", "Not this way", "This address does not take that method.")
         }
         StatusCode::PAYLOAD_TOO_LARGE => {
-            let most = crate::limits::BODY / 1024;
-            Problem::new(413, "too_large", "Too large", format!("A request's body may have at most {most} KiB here."))
+            let (most, import) = (crate::limits::BODY >> 20, crate::limits::IMPORT_BODY >> 20);
+            let detail = format!("A request's body may have at most {most} MiB, an import of barclamps {import} MiB.");
+            Problem::new(413, "too_large", "Too large", detail)
         }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
             Problem::new(415, "unsupported", "Not in this form", "The body has a type that is not taken here.")
