@@ -1,6 +1,5 @@
 //! When to stop: Ctrl-C, a polite kill, or the end of whoever started this process.
 
-use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Resolves at the first SIGINT or SIGTERM.
@@ -18,7 +17,11 @@ pub async fn stopped() {
 
 /// Resolves when standard input ends: a parent holds its other end, also when that parent is killed.
 pub async fn orphaned() {
-    let mut input = tokio::io::stdin();
-    let mut buffer = [0u8; 64];
-    while let Ok(1..) = input.read(&mut buffer).await {}
+    let (tell, told) = tokio::sync::oneshot::channel();
+    // A thread of its own: it blocks until the end, and the process must not wait for it when it stops for another reason.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = tell.send(());
+    });
+    let _ = told.await;
 }

@@ -26,7 +26,7 @@ mod showing;
 mod words;
 
 pub use genesis::{Demo, DemoDeployment};
-pub use imports::Imported;
+pub use imports::{Imported, read_files};
 
 use std::sync::Arc;
 
