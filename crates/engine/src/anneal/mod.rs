@@ -23,8 +23,8 @@
 //! 2. TODO has `pending = 0`, BLOCKED has `pending > 0`. So a step starts only when its join holds.
 //! 3. ACTIVE means that the result of this very generation is applied.
 //! 4. A destructive step whose result of this generation is applied neither waits to run nor runs.
-//! 5. An instant is ACTIVE exactly when its `pending` is 0: it has no result that could outlive its parents. (Between two calls of
-//!    one batch it may be TODO: see "Batches".)
+//! 5. An instant is ACTIVE only while its `pending` is 0: it has no result that could outlive its parents. (With `pending = 0` it is
+//!    ACTIVE, or TODO between two calls of one batch: see "Batches"; a step that is skipped while it runs ends its run first.)
 //!
 //! What the database also checks by CHECK: 2, 4, `applied <= generation`.
 //!
@@ -54,6 +54,14 @@
 //!   all of its descendants.) TRANSITION runs on; a destructive step with its result applied stays ACTIVE and shields its children.
 //! * A step in **TRANSITION** is never moved by others, apart from its node's death; its `pending` is kept right. When it succeeds
 //!   it is ACTIVE even if a parent has failed meanwhile: it ran on a parent that was well.
+//!
+//! * A **dead node** takes back what was done *on* it: steps that need it alive go to TODO or BLOCKED and their open attempts are
+//!   outdated. Instants, and steps done *for* a node that need not be there (create, power, fence), are not on it and stay.
+//!
+//! **Doubt ends in ERROR.** A destructive step of which nobody knows whether it was done (lost, or its node died during the run) is
+//! ERROR, stays so when its node dies, and starts again only when a person retries it or a review re-runs it; drift and hooks can't.
+//! A cancelled run ends in ERROR too: whoever stops a run wants it stopped, and TODO would start the next one at once. Other steps
+//! that lose their worker go round again at least [`LOSSES`] times, whatever their own retries: that says nothing about the step.
 //!
 //! Ranks rise along edges. Changes are worked off in (rank, id) order, so a step is looked at once, when all its parents have
 //! settled; that is also the order in which rows are locked, and the order of the deltas.
