@@ -29,8 +29,8 @@ pub(super) struct Stream {
     hearers: Vec<Hearer>,
     next: u64,
     open: Option<Open>,
-    /// The last event that came.
-    last: Option<i64>,
+    /// Up to where events came; where the connection began, before any did.
+    last: Option<Place>,
     waiting: Vec<Event>,
     frame_asked: bool,
     settling: bool,
@@ -41,8 +41,18 @@ pub(super) struct Stream {
 struct Hearer {
     id: u64,
     topics: Vec<Topic>,
-    from: i64,
+    /// From where on; None once a connection covers that.
+    from: Option<i64>,
     hear: Hear,
+}
+
+/// A place in the journal: transaction and event. A page's cursor has no event.
+type Place = (i64, i64);
+
+/// The id of an event, `transaction-event`.
+fn place(id: &str) -> Option<Place> {
+    let (transaction, event) = id.split_once('-')?;
+    Some((transaction.parse().ok()?, event.parse().ok()?))
 }
 
 /// An open connection. Its closures live as long as it does.
@@ -83,8 +93,24 @@ impl Stream {
         self.hearers.iter().flat_map(|hearer| hearer.topics.iter().copied()).collect()
     }
 
-    fn after(&self) -> i64 {
-        self.last.or_else(|| self.hearers.iter().map(|hearer| hearer.from).min()).unwrap_or_default()
+    /// Where a connection begins: behind the last event, and no later than whoever joined since.
+    fn begin(&mut self) -> Place {
+        let joined = self.hearers.iter_mut().filter_map(|hearer| hearer.from.take());
+        let place = joined.map(|from| (from, 0)).chain(self.last).min().unwrap_or_default();
+        self.last = Some(place);
+        place
+    }
+
+    /// Whether the open connection carries all of it to everybody: it does not when something came before somebody joined who has
+    /// older data.
+    fn covers(&mut self, topics: &BTreeSet<Topic>) -> bool {
+        let last = self.last.unwrap_or_default();
+        let late = self.hearers.iter().filter_map(|hearer| hearer.from).any(|from| (from, 0) < last);
+        let covers = !late && self.open.as_ref().is_some_and(|open| open.topics == *topics);
+        if covers {
+            self.hearers.iter_mut().for_each(|hearer| hearer.from = None);
+        }
+        covers
     }
 }
 
@@ -94,7 +120,7 @@ pub(super) fn join(shared: Shared, topics: Vec<Topic>, from: i64, hear: Hear) ->
     shared.update_value(|stream| {
         id = stream.next;
         stream.next += 1;
-        stream.hearers.push(Hearer { id, topics, from, hear });
+        stream.hearers.push(Hearer { id, topics, from: Some(from), hear });
         first = !std::mem::replace(&mut stream.watches_tab, true);
     });
     if first {
@@ -123,8 +149,8 @@ fn adjust(shared: Shared) {
     let wanted = shared.try_update_value(|stream| {
         stream.settling = false;
         let topics = stream.topics();
-        let open = stream.open.as_ref().is_some_and(|open| open.topics == topics);
-        (topics, open)
+        let covered = stream.covers(&topics);
+        (topics, covered)
     });
     match wanted {
         Some((topics, _)) if topics.is_empty() => close(shared),
@@ -141,9 +167,12 @@ fn close(shared: Shared) {
 }
 
 fn connect(shared: Shared, topics: BTreeSet<Topic>) {
-    let Some(after) = shared.try_with_value(Stream::after) else { return };
+    let Some((transaction, event)) = shared.try_update_value(Stream::begin) else { return };
     let names: Vec<String> = topics.iter().map(ToString::to_string).collect();
-    let Ok(source) = EventSource::new(&format!("/events?after={after}&topics={}", names.join(","))) else { return };
+    let Ok(source) = EventSource::new(&format!("/events?after={transaction}-{event}&topics={}", names.join(",")))
+    else {
+        return;
+    };
     let message = Closure::<dyn FnMut(_)>::new(move |event: MessageEvent| receive(shared, &event));
     let opened = Closure::<dyn FnMut()>::new(move || {
         shared.try_update_value(|stream| {
@@ -163,7 +192,7 @@ fn receive(shared: Shared, message: &MessageEvent) {
     let Some(event) = message.data().as_string().and_then(|text| serde_json::from_str::<Event>(&text).ok()) else {
         return;
     };
-    let id = message.last_event_id().parse::<i64>().ok();
+    let id = place(&message.last_event_id());
     let ask = shared.try_update_value(|stream| {
         stream.last = id.or(stream.last);
         if stream.waiting.len() >= MOST_WAITING {

@@ -11,6 +11,8 @@ use crate::parts::{Icon, icon};
 #[component]
 pub fn SignIn() -> impl IntoView {
     let query = use_query_map();
+    // Following a link spends nothing, since programs follow links ahead: the button does.
+    let token = query.read_untracked().get("token").unwrap_or_default();
     let next = move || query.read().get("next").filter(|next| is_ours(next));
     let problem = query.read_untracked().get("problem");
     #[cfg(feature = "ssr")]
@@ -38,7 +40,7 @@ pub fn SignIn() -> impl IntoView {
             <form class="form" method="post" action="/sign-in">
                 <div class="field">
                     <label for="token">"Link or token"</label>
-                    <input class="input mono" id="token" name="token" required autocomplete="off" spellcheck="false" autofocus/>
+                    <input class="input mono" id="token" name="token" value=token required autocomplete="off" spellcheck="false" autofocus/>
                     <span class="hint">"Paste the whole link, or what stands behind the last slash or equals sign."</span>
                 </div>
                 {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
@@ -46,6 +48,7 @@ pub fn SignIn() -> impl IntoView {
             </form>
         </main>
     }
+    .into_any()
 }
 
 /// Whether an address leads to a page here: nobody is sent elsewhere by a link to the sign-in.
