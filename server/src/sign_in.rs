@@ -28,7 +28,7 @@ struct SigningIn {
 
 /// `POST /sign-in`: spends a one-time sign-in, begins a session, and goes where they wanted to go.
 ///
-/// A browser that is refused lands on the sign-in page again, with the problem's code in the address.
+/// A browser that is refused lands on the sign-in page again, with a word for the problem in the address.
 pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> Response {
     let browser = wants_page(&request);
     let (parts, body) = request.into_parts();
@@ -40,7 +40,7 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
         Err(rejection) => return Refusal::from(rejection).into_response(),
     };
     let next = own_place(&form.next);
-    match state.people.sign_in(form.token.trim(), &visitor).await {
+    match state.people.sign_in(token_in(&form.token), &visitor).await {
         Ok(session) => {
             let cookies = CookieJar::new().add(session::begin(&state.address, &session));
             (cookies, Redirect::to(next)).into_response()
@@ -51,9 +51,15 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
 }
 
 fn refused(problem: &Problem, next: &str) -> Response {
+    let word = match problem.code.as_str() {
+        "sign_in_used" => "used",
+        "sign_in_expired" => "expired",
+        "too_many_attempts" => "slow",
+        _ => "unknown",
+    };
     let place = match next {
-        "/" => format!("{}?problem={}", places::SIGN_IN, problem.code),
-        next => format!("{}&problem={}", places::sign_in_for(next), problem.code),
+        "/" => format!("{}?problem={word}", places::SIGN_IN),
+        next => format!("{}&problem={word}", places::sign_in_for(next)),
     };
     Redirect::to(&place).into_response()
 }
@@ -76,6 +82,11 @@ pub(crate) async fn sign_out_everywhere(
     Ok((CookieJar::new().add(session::end(&state.address)), Redirect::to(places::SIGN_IN)))
 }
 
+/// The token, also of a whole link that somebody pasted.
+fn token_in(text: &str) -> &str {
+    text.trim().rsplit(['=', '/']).next().unwrap_or_default()
+}
+
 /// A place on this server, or its front page: a link may not use our sign-in to send people elsewhere. Browsers read `\` as `/` and
 /// drop tabs and line ends, so those are taken for what they become.
 fn own_place(next: &str) -> &str {
@@ -89,6 +100,13 @@ fn own_place(next: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pasted_link_will_do() {
+        for text in ["abc", " abc\n", "http://127.0.0.1:7780/sign-in?token=abc", "/sign-in/abc"] {
+            assert_eq!(token_in(text), "abc", "{text:?}");
+        }
+    }
 
     #[test]
     fn nobody_is_sent_elsewhere() {

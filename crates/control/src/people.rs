@@ -9,7 +9,7 @@
 //! A person comes in with a *one-time sign-in*: a link that somebody who may make one hands them. Spending it begins a *session*.
 //! Both are random tokens of 256 bits, shown once, and stored as their SHA-256 (a slow hash protects what people can remember;
 //! nobody guesses these). Invariants:
-//! * a sign-in is spent once, whoever comes first; when it is spent, used up and expired look the same from outside;
+//! * a sign-in is spent once, whoever comes first; only who has it learns whether it was used or has expired;
 //! * a session ends [`SESSION_IDLE`] after the last visit, [`SESSION_ABSOLUTE`] after it began, when it is signed out, and at once when
 //!   its person is disabled: it is looked up anew for every request and kept in no memory;
 //! * a visit is written down at most once in [`NOTE_EVERY`], so that looking costs one read;
@@ -30,7 +30,7 @@ use engine::ids::PersonId;
 use rand::TryRngCore as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use store::people::{self, PersonRow, SessionTimes, TokenHash};
+use store::people::{self, PersonRow, SessionTimes, TokenHash, Unspendable};
 use store::{Store, StoreError};
 
 use crate::problems;
@@ -358,18 +358,20 @@ impl People {
     /// Spends a one-time sign-in and begins a session; hands back the session's token.
     ///
     /// # Errors
-    /// `sign_in_refused` for whatever does not sign in; `too_many_attempts` when it failed too often from that address.
+    /// `sign_in_used`, `sign_in_expired` or `sign_in_unknown` for what does not sign in (401); `too_many_attempts` when it failed too
+    /// often from that address (429).
     pub async fn sign_in(&self, token: &str, visitor: &Visitor) -> Result<Token, Problem> {
         if let Err(wait) = self.attempts.check(visitor.address) {
             return Err(too_many_attempts(wait));
         }
         if token.len() > MAX_TOKEN {
-            return Err(self.refuse(visitor));
+            return Err(self.refuse(visitor, Unspendable::Unknown));
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let spent = people::claim_sign_in(&mut transaction, &hash_of(token)).await.map_err(failed)?;
         let Some(person) = spent else {
-            return Err(self.refuse(visitor));
+            let why = people::unspendable(&mut transaction, &hash_of(token)).await.map_err(failed)?;
+            return Err(self.refuse(visitor, why));
         };
         let session = Token::random()?;
         let origin = visitor.noted();
@@ -382,15 +384,15 @@ impl People {
         Ok(session)
     }
 
-    fn refuse(&self, visitor: &Visitor) -> Problem {
-        tracing::warn!(address = ?visitor.address, "a sign-in was refused");
+    fn refuse(&self, visitor: &Visitor, why: Unspendable) -> Problem {
+        tracing::warn!(address = ?visitor.address, ?why, "a sign-in was refused");
         self.attempts.note_failure(visitor.address);
-        Problem::new(
-            401,
-            "sign_in_refused",
-            "This does not sign you in",
-            "The sign-in was used already, has expired or never was one. Each works once: ask for another.",
-        )
+        let (code, detail) = match why {
+            Unspendable::Used => ("sign_in_used", "This sign-in was used already. Each works once: ask for another."),
+            Unspendable::Expired => ("sign_in_expired", "This sign-in is too old or was taken back: ask for another."),
+            Unspendable::Unknown => ("sign_in_unknown", "There is no such sign-in here. Look whether all of it was copied."),
+        };
+        Problem::new(401, code, "This does not sign you in", detail)
     }
 
     /// Who a session's token stands for; None when it does not hold (any more).
@@ -593,7 +595,7 @@ mod tests {
         for one in tries.collect::<Vec<_>>() {
             match one.await.expect("no panic") {
                 Ok(session) => sessions.push(session),
-                Err(problem) => assert_eq!((problem.status, problem.code.as_str()), (401, "sign_in_refused")),
+                Err(problem) => assert_eq!((problem.status, problem.code.as_str()), (401, "sign_in_used")),
             }
         }
         assert_eq!(sessions.len(), 1);
@@ -618,7 +620,7 @@ mod tests {
         let house = House::new().await;
         let link = house.link().await;
         house.change("UPDATE token SET expires_at = now() - interval '1 second'").await;
-        assert_eq!(house.refused(&link).await.code, "sign_in_refused");
+        assert_eq!(house.refused(&link).await.code, "sign_in_expired");
 
         let session = house.session().await;
         assert!(house.actor(&session).await.is_some());
@@ -667,7 +669,7 @@ mod tests {
         house.people.disable(None, house.ada).await.expect("to disable");
         assert_eq!(house.actor(&session).await, None);
         assert!(!house.people.session_holds(&actor).await.expect("an answer"));
-        assert_eq!(house.refused(&link).await.code, "sign_in_refused");
+        assert_eq!(house.refused(&link).await.code, "sign_in_expired");
         assert_eq!(house.people.actor_by_name("ada").await.expect_err("a refusal").status, 403);
 
         // By hand in the database, too.
@@ -689,7 +691,7 @@ mod tests {
         let actor = house.actor(&two).await.expect("an actor");
         assert_eq!(house.people.sign_out_everywhere(&actor).await, Ok(1));
         assert_eq!(house.actor(&two).await, None);
-        assert_eq!(house.refused(&unused).await.code, "sign_in_refused");
+        assert_eq!(house.refused(&unused).await.code, "sign_in_expired");
         let ends: Vec<_> = house.audit().await.into_iter().filter(|action| action.starts_with("sign_out")).collect();
         assert_eq!(ends, ["sign_out", "sign_out.everywhere"]);
     }
@@ -700,7 +702,7 @@ mod tests {
         let visitor = Visitor { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
         for _ in 0..throttle::MOST_FAILURES {
             let problem = house.people.sign_in("wrong", &visitor).await.expect_err("a refusal");
-            assert_eq!(problem.code, "sign_in_refused");
+            assert_eq!(problem.code, "sign_in_unknown");
         }
         let link = house.link().await;
         let problem = house.people.sign_in(link.reveal(), &visitor).await.expect_err("a refusal");

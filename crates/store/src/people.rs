@@ -68,7 +68,19 @@ pub struct SessionTimes {
     pub note_every: Duration,
 }
 
+/// Why a sign-in can't be spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unspendable {
+    /// There never was one like it.
+    Unknown,
+    /// Somebody spent it.
+    Used,
+    /// It is too old, or was taken back.
+    Expired,
+}
+
 type PersonTuple = (Uuid, String, String, bool, Vec<String>);
+type SessionTuple = (Uuid, String, String, bool, Vec<String>, f64, bool);
 
 fn person_row((id, name, kind, disabled, permissions): PersonTuple) -> PersonRow {
     PersonRow { id: PersonId(id), name, kind, disabled, permissions }
@@ -164,6 +176,20 @@ pub async fn claim_sign_in(db: &mut PgConnection, hash: &TokenHash) -> Result<Op
     Ok(person.map(PersonId))
 }
 
+/// Why [`claim_sign_in`] found nothing to spend. Whoever asks has the token, so the answer tells no stranger anything.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn unspendable(db: &mut PgConnection, hash: &TokenHash) -> Result<Unspendable, StoreError> {
+    let sql = "SELECT used_at IS NOT NULL FROM token WHERE hash = $1 AND kind = 'sign_in'";
+    let used: Option<bool> = sqlx::query_scalar(sql).bind(hash.as_slice()).fetch_optional(db).await?;
+    Ok(match used {
+        None => Unspendable::Unknown,
+        Some(true) => Unspendable::Used,
+        Some(false) => Unspendable::Expired,
+    })
+}
+
 /// Begins a session, and forgets those of the same person that have ended.
 ///
 /// # Errors
@@ -199,7 +225,7 @@ pub async fn insert_session(
 /// # Errors
 /// When the database does not answer.
 pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<Option<SessionRow>, StoreError> {
-    let row: Option<(Uuid, String, String, bool, Vec<String>, f64, bool)> = sqlx::query_as(
+    let row: Option<SessionTuple> = sqlx::query_as(
         "SELECT p.id, p.name, p.kind, p.disabled, p.permissions,
                 extract(epoch FROM now() - s.fresh_at)::float8,
                 s.last_seen_at < now() - make_interval(secs => $2)

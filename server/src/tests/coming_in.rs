@@ -14,6 +14,7 @@ async fn a_link_is_followed_for_free_and_spent_by_its_button() {
     for _ in 0..3 {
         let page = house.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
         assert_eq!((page.status, page.cookie()), (StatusCode::OK, ""));
+        assert!(page.text().contains(&format!("value=\"{}\"", link.reveal())), "filled in: {}", page.text());
     }
     assert_eq!(spent(&house).await, 0);
     let answer = house.ask(house.sign_in(&link)).await;
@@ -23,7 +24,7 @@ async fn a_link_is_followed_for_free_and_spent_by_its_button() {
 
     let again = house.ask(house.sign_in(&link)).await;
     assert_eq!((again.status, again.cookie()), (StatusCode::UNAUTHORIZED, ""));
-    assert_eq!(again.problem()["code"], "sign_in_refused");
+    assert_eq!(again.problem()["code"], "sign_in_used");
 }
 
 #[tokio::test]
@@ -39,9 +40,9 @@ async fn a_browser_that_is_refused_sees_the_page_again() {
     };
     let answer = house.ask(request("/runs?state=failed")).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
-    assert_eq!(answer.header(header::LOCATION), "/sign-in?next=%2Fruns%3Fstate%3Dfailed&problem=sign_in_refused");
+    assert_eq!(answer.header(header::LOCATION), "/sign-in?next=%2Fruns%3Fstate%3Dfailed&problem=unknown");
     let elsewhere = house.ask(request("//evil.example")).await;
-    assert_eq!(elsewhere.header(header::LOCATION), "/sign-in?problem=sign_in_refused");
+    assert_eq!(elsewhere.header(header::LOCATION), "/sign-in?problem=unknown");
     let form = house.post("/sign-in").body(Body::from("{}")).expect("a request");
     assert_eq!(house.ask(form).await.problem()["status"], 400);
 }
