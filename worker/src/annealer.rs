@@ -11,6 +11,7 @@ use engine::anneal::Limits;
 use engine::ids::{RunId, StepId};
 use sqlx::PgPool;
 use store::StoreError;
+use store::housekeeping::keep_house;
 use store::running::{self, OverdueRun};
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -19,6 +20,9 @@ use crate::jig::script::{Left, ScriptJig};
 
 /// Most overdue runs that one look of the janitor ends.
 const OVERDUE: u32 = 100;
+
+/// How often the audit is sealed, room for logs is made and old events are forgotten.
+const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
 /// How long a destructive run that was lost waits for its node to say whether it started, before it counts as started.
 const PROOF: Duration = Duration::from_secs(30);
@@ -42,7 +46,7 @@ impl Annealer {
     pub async fn anneal(self) {
         let mut sweep = tokio::time::interval(self.sweep);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut cleaned = None;
+        let (mut cleaned, mut kept) = (None, None);
         loop {
             let told = tokio::select! {
                 () = self.todo.notified() => true,
@@ -58,6 +62,12 @@ impl Annealer {
                 cleaned = Some(Instant::now());
             }
             self.claim().await;
+            if kept.is_none_or(|at: Instant| at.elapsed() >= HOUSEKEEPING) {
+                kept = Some(Instant::now());
+                if let Err(error) = keep_house(&self.pool).await {
+                    tracing::warn!(%error, "the house could not be kept; trying again");
+                }
+            }
         }
     }
 

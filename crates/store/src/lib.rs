@@ -12,6 +12,7 @@
 
 mod connect;
 mod entity;
+pub mod housekeeping;
 pub mod intent;
 pub mod journal;
 pub mod people;
