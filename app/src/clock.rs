@@ -113,7 +113,7 @@ pub fn Moment(
 ) -> impl IntoView {
     let clock = use_clock();
     let text = Memo::new(move |_| ago(clock.now(), at));
-    view! { <time datetime=machine(at) title=exact(at)>{text}</time> }
+    view! { <time datetime=machine(at) title=exact(at)>{text}</time> }.into_any()
 }
 
 /// How long something took, or takes while it goes on.
@@ -130,7 +130,7 @@ pub fn Span(
         // Tenths that change once a second would only flicker.
         None => span(from, At(from.0 + (clock.now().0 - from.0) / 1000 * 1000)).replace(".0 s", " s"),
     });
-    view! { <span class="nowrap">{text}</span> }
+    view! { <span class="nowrap">{text}</span> }.into_any()
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ pub fn shell(options: LeptosOptions) -> impl IntoView {
             </body>
         </html>
     }
+    .into_any()
 }
 
 /// The console: every page and what is around it.
@@ -91,4 +92,5 @@ pub fn App() -> impl IntoView {
             </Routes>
         </Router>
     }
+    .into_any()
 }

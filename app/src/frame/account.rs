@@ -34,4 +34,5 @@ pub(super) fn Account(me: Me) -> impl IntoView {
             </div>
         </div>
     }
+    .into_any()
 }

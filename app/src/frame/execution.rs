@@ -59,4 +59,5 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
             </ActionForm>
         </Dialog>
     }
+    .into_any()
 }

@@ -42,6 +42,7 @@ pub fn Frame() -> impl IntoView {
             })}
         </Suspense>
     }
+    .into_any()
 }
 
 /// Leads to the sign-in and from there back here.
@@ -58,6 +59,7 @@ fn SignedOut() -> impl IntoView {
         let _ = window().location().replace(&there);
     });
     view! { <main class="page"><p>"You are not signed in. " <a rel="external" href=sign_in>"Sign in"</a></p></main> }
+        .into_any()
 }
 
 #[component]
@@ -91,6 +93,7 @@ fn Framed(first: FrameView, me: Me) -> impl IntoView {
             </main>
         </div>
     }
+    .into_any()
 }
 
 /// Whoever follows a link by keyboard goes on in the new page, not at its very top.
@@ -135,7 +138,7 @@ fn Rail(waiting: Memo<usize>) -> impl IntoView {
             </li>
         }
     });
-    view! { <nav class="rail" aria-label="Pages"><ul>{links.collect_view()}</ul></nav> }
+    view! { <nav class="rail" aria-label="Pages"><ul>{links.collect_view()}</ul></nav> }.into_any()
 }
 
 /// Where one is, out of the address.
@@ -147,6 +150,7 @@ fn Crumbs() -> impl IntoView {
             <ol>{move || crumbs(&path.get()).into_iter().map(crumb).collect_view()}</ol>
         </nav>
     }
+    .into_any()
 }
 
 fn crumb((name, link): (String, Option<String>)) -> impl IntoView {
@@ -195,6 +199,7 @@ fn LiveMark() -> impl IntoView {
             <span class="word">{move || said.read().2.clone()}</span>
         </span>
     }
+    .into_any()
 }
 
 #[cfg(test)]

@@ -64,5 +64,5 @@ pub fn ThemeChoice() -> impl IntoView {
             </button>
         }
     });
-    view! { <div class="segmented" role="group" aria-label="Colours">{buttons.collect_view()}</div> }
+    view! { <div class="segmented" role="group" aria-label="Colours">{buttons.collect_view()}</div> }.into_any()
 }

@@ -19,6 +19,7 @@ pub fn Deployments() -> impl IntoView {
         <div class="head"><h1>"Deployments"</h1></div>
         {load(deployments, |first| view! { <List first/> })}
     }
+    .into_any()
 }
 
 #[component]
@@ -46,6 +47,7 @@ fn List(first: Vec<DeploymentSummary>) -> impl IntoView {
             </table>
         </div>
     }
+    .into_any()
 }
 
 fn row(deployment: Memo<DeploymentSummary>) -> impl IntoView {
@@ -76,4 +78,5 @@ fn row(deployment: Memo<DeploymentSummary>) -> impl IntoView {
             <td data-label="Changed by" class="number muted">"target " {move || deployment.read().target.0}</td>
         </tr>
     }
+    .into_any()
 }

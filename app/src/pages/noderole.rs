@@ -101,6 +101,7 @@ fn Details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
             </div>
         </div>
     }
+    .into_any()
 }
 
 /// Whether an event could change what is shown of a noderole.
@@ -161,6 +162,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
             </div>
         </section>
     }
+    .into_any()
 }
 
 /// Offered when the step failed; otherwise it says nothing.
@@ -217,6 +219,7 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
             <EditOwnData feed edited/>
         </section>
     }
+    .into_any()
 }
 
 /// Edits what a person says for this one noderole, in the open proposal.
@@ -295,6 +298,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
             </div>
         </details>
     }
+    .into_any()
 }
 
 #[component]
@@ -321,6 +325,7 @@ fn Attempts(runs: Memo<Vec<RunSummary>>) -> impl IntoView {
             </div>
         </section>
     }
+    .into_any()
 }
 
 #[component]
@@ -335,6 +340,7 @@ fn Around(title: &'static str, none: &'static str, list: Memo<Vec<NoderoleRef>>)
             </div>
         </section>
     }
+    .into_any()
 }
 
 fn near(noderole: NoderoleRef) -> impl IntoView {
@@ -347,4 +353,5 @@ fn near(noderole: NoderoleRef) -> impl IntoView {
             </a>
         </li>
     }
+    .into_any()
 }

@@ -51,6 +51,7 @@ pub fn Nodes() -> impl IntoView {
         </Form>
         {load(nodes, move |first| view! { <List first wanted=wanted.get_untracked() dialog/> })}
     }
+    .into_any()
 }
 
 #[component]
@@ -107,6 +108,7 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
         </div>
         <AddNodeDialog handle=dialog added=Callback::new(move |()| feed.now())/>
     }
+    .into_any()
 }
 
 fn row(node: Memo<NodeSummary>) -> impl IntoView {
@@ -122,6 +124,7 @@ fn row(node: Memo<NodeSummary>) -> impl IntoView {
             <td data-label="Reached" class="muted">{move || node.read().transport.clone()}</td>
         </tr>
     }
+    .into_any()
 }
 
 fn life(node: &NodeSummary) -> impl IntoView + use<> {
@@ -130,7 +133,7 @@ fn life(node: &NodeSummary) -> impl IntoView + use<> {
         (true, false) => ("warn", Icon::Paused, "unavailable"),
         (false, _) => ("error", Icon::Dead, "dead"),
     };
-    view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
+    view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
 }
 
 #[component]
@@ -183,4 +186,5 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
             </ActionForm>
         </Dialog>
     }
+    .into_any()
 }

@@ -12,5 +12,5 @@ pub fn NotFound() -> impl IntoView {
     crate::respond::status(404);
     let problem =
         Problem::not_found("Nothing is at this address. It may have been mistyped, or what was here is gone.");
-    view! { <main class="page alone">{problem_page(problem)}</main> }
+    view! { <main class="page alone">{problem_page(problem)}</main> }.into_any()
 }

@@ -20,6 +20,7 @@ pub fn Reviews() -> impl IntoView {
         <div class="head"><h1>"Reviews"</h1></div>
         {load(reviews, |first| view! { <List first/> })}
     }
+    .into_any()
 }
 
 #[component]
@@ -58,6 +59,7 @@ fn List(first: Vec<ReviewSummary>) -> impl IntoView {
         <ProblemNotice problem=feed.problem()/>
         <div class="card">{table}</div>
     }
+    .into_any()
 }
 
 fn row(review: Memo<ReviewSummary>) -> impl IntoView {
@@ -76,6 +78,7 @@ fn row(review: Memo<ReviewSummary>) -> impl IntoView {
             <td data-label="Submitted" class="muted">{move || view! { <Moment at=review.read().at/> }}</td>
         </tr>
     }
+    .into_any()
 }
 
 /// Where a submission stands.
@@ -93,5 +96,5 @@ pub fn ReviewPill(
         ReviewState::Committed => ("active", Icon::Active, "committed"),
         ReviewState::Discarded => ("blocked", Icon::Bin, "discarded"),
     };
-    view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
+    view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
 }

@@ -51,6 +51,7 @@ pub fn Runs() -> impl IntoView {
         <nav class="filters" aria-label="Filter by state">{move || filters(&wanted.get())}</nav>
         {load(runs, move |first| view! { <List first wanted=wanted.get_untracked()/> })}
     }
+    .into_any()
 }
 
 fn filters(wanted: &Wanted) -> impl IntoView + use<> {
@@ -114,6 +115,7 @@ fn List(first: RunPage, wanted: Wanted) -> impl IntoView {
                 })}
         </div>
     }
+    .into_any()
 }
 
 fn row(run: Memo<RunSummary>) -> impl IntoView {
@@ -138,6 +140,7 @@ fn row(run: Memo<RunSummary>) -> impl IntoView {
             <td data-label="Queued" class="muted">{move || view! { <Moment at=run.read().queued/> }}</td>
         </tr>
     }
+    .into_any()
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ pub fn StatePill(
             {move || state.get().word()}
         </span>
     }
+    .into_any()
 }
 
 /// The colour, shape and word of a run's state.
@@ -70,7 +71,7 @@ pub fn RunPill(
 ) -> impl IntoView {
     let (colour, shape, word) = run_look(state);
     let class = if state == RunState::Running { "icon turning" } else { "icon" };
-    view! { <span class="pill" data-state=colour>{drawn(shape, class)} {word}</span> }
+    view! { <span class="pill" data-state=colour>{drawn(shape, class)} {word}</span> }.into_any()
 }
 
 /// Steps by state; states without any are left out.

@@ -39,4 +39,5 @@ fn loading() -> impl IntoView {
             <i></i>
         </div>
     }
+    .into_any()
 }

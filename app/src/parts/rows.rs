@@ -25,5 +25,5 @@ where
             now.or_else(|| last.cloned()).unwrap_or_else(|| first.clone())
         }))
     };
-    view! { <For each=move || list.get() key=key children=one/> }
+    view! { <For each=move || list.get() key=key children=one/> }.into_any()
 }

@@ -77,6 +77,7 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
             </form>
         </Dialog>
     }
+    .into_any()
 }
 
 /// Roles that have a text in name, barclamp or description: milestones first, then those whose name begins with it.

@@ -71,6 +71,7 @@ fn Open(desk: Desk) -> impl IntoView {
         <DiscardDialog desk handle=discard/>
         <SubmitDialog desk handle=submit/>
     }
+    .into_any()
 }
 
 /// How many edits, and on demand which.
@@ -93,6 +94,7 @@ fn Edits(desk: Desk) -> impl IntoView {
             <ol class="edits" tabindex="0" aria-label="Edits, oldest first">{move || edits.get().into_iter().map(line).collect_view()}</ol>
         </details>
     }
+    .into_any()
 }
 
 /// Hidden fields that name the proposal and the version that the reader sees.
@@ -103,6 +105,7 @@ fn Which(desk: Desk) -> impl IntoView {
         <input type="hidden" name="proposal" value=move || proposal.read().as_ref().map(|p| p.id.to_string())/>
         <input type="hidden" name="version" value=move || proposal.read().as_ref().map(|p| p.version.to_string())/>
     }
+    .into_any()
 }
 
 #[component]
@@ -129,6 +132,7 @@ fn UndoButton(desk: Desk) -> impl IntoView {
             </button>
         </ActionForm>
     }
+    .into_any()
 }
 
 #[component]
@@ -215,6 +219,7 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
             </ActionForm>
         </Dialog>
     }
+    .into_any()
 }
 
 #[component]
@@ -251,6 +256,7 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
             </ActionForm>
         </Dialog>
     }
+    .into_any()
 }
 
 /// The proposal's own title, or its first edits.

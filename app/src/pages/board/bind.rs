@@ -100,6 +100,7 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
             </form>
         </Dialog>
     }
+    .into_any()
 }
 
 fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, verdict: &Verdict) -> AnyView {
@@ -178,6 +179,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
             </div>
         </Dialog>
     }
+    .into_any()
 }
 
 /// `+` in a row: chooses nodes for one role.
@@ -201,6 +203,7 @@ pub(super) fn NodesFor(desk: Desk) -> impl IntoView {
             {body}
         </Dialog>
     }
+    .into_any()
 }
 
 #[component]
@@ -258,6 +261,7 @@ fn NodeChoice(desk: Desk, handle: DialogHandle, role: RoleName) -> impl IntoView
             </div>
         </form>
     }
+    .into_any()
 }
 
 fn node_choice(node: TrayNode, possible: Option<&LiftRole>, chosen: RwSignal<BTreeSet<NodeId>>) -> AnyView {

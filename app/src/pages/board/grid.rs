@@ -35,6 +35,7 @@ pub(super) fn Grid(desk: Desk, panel: Memo<Option<NoderoleId>>) -> impl IntoView
             }}
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -56,6 +57,7 @@ fn Group(desk: Desk, group: Memo<BoardGroup>, panel: Memo<Option<NoderoleId>>) -
             {rows(roles.into(), |role| role.role.clone(), move |role| view! { <Row desk role panel/> })}
         </section>
     }
+    .into_any()
 }
 
 #[component]
@@ -124,6 +126,7 @@ fn Row(desk: Desk, role: Memo<BoardRole>, panel: Memo<Option<NoderoleId>>) -> im
             </div>
         </div>
     }
+    .into_any()
 }
 
 fn is_milestone(role: &BoardRole) -> bool {
@@ -167,6 +170,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
             </button>
         </div>
     }
+    .into_any()
 }
 
 fn drag_over(desk: Desk, name: StoredValue<RoleName>, bindable: bool, verdict: &Option<Verdict>, event: &DragEvent) {
@@ -222,6 +226,7 @@ fn node_chip(desk: Desk, chip: Memo<Chip>, panel: Memo<Option<NoderoleId>>) -> i
             </a>
         </li>
     }
+    .into_any()
 }
 
 /// What a chip says on hover.

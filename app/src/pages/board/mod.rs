@@ -70,6 +70,7 @@ fn Loaded(first: Board) -> impl IntoView {
         <role::RoleAgain desk/>
         <div class="unseen" role="status" aria-live="assertive">{move || desk.said().get()}</div>
     }
+    .into_any()
 }
 
 #[derive(Clone, Copy)]
@@ -140,6 +141,7 @@ fn Head(desk: Desk, add_role: DialogHandle) -> impl IntoView {
         </div>
         <ProblemNotice problem=problem_of(propose)/>
     }
+    .into_any()
 }
 
 /// The panel beside the board. Focus goes into it when it opens; closing it leads back to the chip.
@@ -163,6 +165,7 @@ fn SidePanel(id: NoderoleId, desk: Desk) -> impl IntoView {
             <NoderolePanel id edited=Callback::new(move |()| desk.feed().now())/>
         </aside>
     }
+    .into_any()
 }
 
 fn focus_chip(id: NoderoleId) {

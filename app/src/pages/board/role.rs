@@ -25,6 +25,7 @@ pub(super) fn RoleData(desk: Desk) -> impl IntoView {
             {body}
         </Dialog>
     }
+    .into_any()
 }
 
 #[component]
@@ -56,6 +57,7 @@ fn Editor(desk: Desk, role: BoardRole) -> impl IntoView {
             </div>
         </form>
     }
+    .into_any()
 }
 
 #[component]
@@ -111,4 +113,5 @@ pub(super) fn RoleAgain(desk: Desk) -> impl IntoView {
             </form>
         </Dialog>
     }
+    .into_any()
 }

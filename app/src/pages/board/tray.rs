@@ -73,6 +73,7 @@ pub(super) fn Tray(desk: Desk, bind: DialogHandle) -> impl IntoView {
             <div class="chip ghost" node_ref=floor.ghost aria-hidden="true"></div>
         </section>
     }
+    .into_any()
 }
 
 /// What the chips of the tray share.

@@ -142,6 +142,7 @@ fn role_rows(role: RoleDifference) -> impl IntoView {
         {row(role.mark, about, content)}
         {role.data.into_iter().map(value_row).collect_view()}
     }
+    .into_any()
 }
 
 fn node_card(group: Group, names: &Names) -> AnyView {

@@ -41,6 +41,7 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
             {acts}
         </section>
     }
+    .into_any()
 }
 
 fn rule(state: RuleState) -> impl IntoView {
@@ -50,7 +51,7 @@ fn rule(state: RuleState) -> impl IntoView {
         (false, Rule::Approvals) => ("wait", Icon::Todo, "waits: "),
         (false, _) => ("no", Icon::Cross, "broken: "),
     };
-    view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{state.text}</span></li> }
+    view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{state.text}</span></li> }.into_any()
 }
 
 /// What became of it.
@@ -73,7 +74,7 @@ fn Outcome(review: RwSignal<ReviewView>) -> impl IntoView {
             _ => view! { <p>"Its proposal was discarded."</p> }.into_any(),
         }
     };
-    view! { <div class="inside acts">{said}</div> }
+    view! { <div class="inside acts">{said}</div> }.into_any()
 }
 
 #[component]
@@ -104,6 +105,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
             <ProblemNotice problem=problem_of(commit)/>
         </ActionForm>
     }
+    .into_any()
 }
 
 /// A regular expression that a text alone fits.
@@ -137,6 +139,7 @@ fn VerdictForm(feed: Feed<ReviewView>) -> impl IntoView {
             <ProblemNotice problem=problem_of(judge)/>
         </ActionForm>
     }
+    .into_any()
 }
 
 /// A reason as a sentence of its own.

@@ -95,6 +95,7 @@ fn Loaded(first: ReviewView) -> impl IntoView {
             </div>
         </div>
     }
+    .into_any()
 }
 
 fn tab_link(which: Tab, tab: Memo<Tab>, review: RwSignal<ReviewView>) -> impl IntoView {
@@ -116,6 +117,7 @@ fn tab_link(which: Tab, tab: Memo<Tab>, review: RwSignal<ReviewView>) -> impl In
             {label}
         </a>
     }
+    .into_any()
 }
 
 #[component]
@@ -153,6 +155,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
             </div>
         })}
     }
+    .into_any()
 }
 
 fn risk_pill(risk: Risk) -> impl IntoView {
@@ -163,7 +166,7 @@ fn risk_pill(risk: Risk) -> impl IntoView {
         Risk::Move => "moves nodes",
     };
     let colour = if risk == Risk::Rerun { "todo" } else { "warn" };
-    view! { <span class="pill" data-state=colour>{icon(if risk == Risk::Rerun { Icon::Again } else { Icon::Warn })} {word}</span> }
+    view! { <span class="pill" data-state=colour>{icon(if risk == Risk::Rerun { Icon::Again } else { Icon::Warn })} {word}</span> }.into_any()
 }
 
 /// What runs after what.
@@ -181,6 +184,7 @@ fn Order(waves: Memo<Vec<WaveView>>) -> impl IntoView {
             <ol class="waves">{list}</ol>
         </section>
     }
+    .into_any()
 }
 
 fn wave_line(wave: WaveView, most: usize) -> impl IntoView {
@@ -194,6 +198,7 @@ fn wave_line(wave: WaveView, most: usize) -> impl IntoView {
             </div>
         </li>
     }
+    .into_any()
 }
 
 #[component]
@@ -222,4 +227,5 @@ fn Verdicts(verdicts: Memo<Vec<VerdictView>>) -> impl IntoView {
             <ul class="verdicts">{move || verdicts.get().into_iter().map(line).collect_view()}</ul>
         </section>
     }
+    .into_any()
 }

@@ -252,6 +252,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
             </div>
         </section>
     }
+    .into_any()
 }
 
 fn line_view(line: Line, look: Look) -> impl IntoView {
@@ -267,6 +268,7 @@ fn line_view(line: Line, look: Look) -> impl IntoView {
             <span>{line.text.to_string()}</span>
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -321,6 +323,7 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
             <a class="button small" href=places::log_file(log.run) download=format!("run-{}.log", log.run) rel="external">{icon(Icon::Download)} "Download"</a>
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -337,6 +340,7 @@ fn Toggle(on: RwSignal<bool>, shape: Icon, word: &'static str, hint: &'static st
             {word}
         </button>
     }
+    .into_any()
 }
 
 fn show_line(offset: i64) {

@@ -93,6 +93,7 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
             </div>
         </div>
     }
+    .into_any()
 }
 
 #[component]
@@ -144,6 +145,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
             </ActionForm>
         </Dialog>
     }
+    .into_any()
 }
 
 #[component]
@@ -175,6 +177,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
             <dl class="facts inside">{facts}</dl>
         </section>
     }
+    .into_any()
 }
 
 /// What it was told, what it handed back, and the difference.
@@ -208,6 +211,7 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
             </details>
         </section>
     }
+    .into_any()
 }
 
 #[component]
@@ -232,4 +236,5 @@ fn Attempts(run: RwSignal<RunView>) -> impl IntoView {
             <ul class="link-list">{move || attempts.get().into_iter().map(line).collect_view()}</ul>
         </section>
     }
+    .into_any()
 }

@@ -1,0 +1,680 @@
+//! A console in memory: a small cluster in which something of everything is going on.
+//!
+//! It decides nothing that the real one decides; it says what a test told it to say, so that pages can be looked at in states that
+//! are hard to bring about.
+
+use std::sync::{Arc, Mutex};
+
+use api::console::*;
+use api::{At, Problem};
+use app::console::Console;
+use async_trait::async_trait;
+use engine::blueprint::difference::{
+    DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
+};
+use engine::cluster::NoderoleKey;
+use engine::data::{Change, ChangeKind};
+use engine::gate::{GateState, Risk, Rule, RuleState, VerdictKind};
+use engine::ids::*;
+use engine::plan::{Edit, Refusal};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// 2026-11-21 08:15:02 UTC.
+pub const NOW: At = At(1_795_248_902_000);
+
+fn ago(seconds: i64) -> At {
+    At(now().0 - seconds * 1000)
+}
+
+fn now() -> At {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    At(i64::try_from(since.as_millis()).expect("this age"))
+}
+
+pub fn role(name: &str) -> RoleName {
+    RoleName::parse(name).expect("a role's name")
+}
+
+pub fn deployment(name: &str) -> DeploymentName {
+    DeploymentName::parse(name).expect("a deployment's name")
+}
+
+pub fn deployment_id(n: u128) -> DeploymentId {
+    DeploymentId(Uuid::from_u128(0x1000 + n))
+}
+
+pub fn node(n: u128) -> NodeId {
+    NodeId(Uuid::from_u128(0x2000 + n))
+}
+
+pub fn noderole(n: u128, name: &str) -> NoderoleId {
+    NoderoleId::of(node(n), &role(name), 0)
+}
+
+fn fqdn(n: u128) -> String {
+    format!("web-{n}.rack1.example.com")
+}
+
+/// What the fake says; tests change it before they look.
+#[derive(Clone)]
+pub struct World {
+    pub signed_in: bool,
+    pub board: Board,
+    pub lift: Lift,
+    pub reviews: Vec<ReviewSummary>,
+    pub review: ReviewView,
+    pub deployments: Vec<DeploymentSummary>,
+    pub nodes: Vec<NodeSummary>,
+    pub runs: Vec<RunSummary>,
+    pub run: RunView,
+    pub log: String,
+    pub noderole: NoderoleView,
+    /// What every read answers instead.
+    pub problem: Option<Problem>,
+    /// Commands that were given.
+    pub told: Vec<String>,
+}
+
+#[derive(Clone)]
+pub struct Fake(pub Arc<Mutex<World>>);
+
+impl Fake {
+    pub fn new(change: impl FnOnce(&mut World)) -> Self {
+        let mut world = World::default();
+        change(&mut world);
+        Self(Arc::new(Mutex::new(world)))
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&World) -> T) -> Result<T, Problem> {
+        let world = self.0.lock().expect("no test died here");
+        match (&world.problem, world.signed_in) {
+            (Some(problem), _) => Err(problem.clone()),
+            (None, false) => Err(Problem::signed_out()),
+            (None, true) => Ok(read(&world)),
+        }
+    }
+
+    fn told(&self, what: impl Into<String>) {
+        self.0.lock().expect("no test died here").told.push(what.into());
+    }
+}
+
+fn chip(n: u128, name: &str, state: StepState) -> Chip {
+    Chip {
+        noderole: noderole(n, name),
+        node: node(n),
+        fqdn: fqdn(n),
+        short: format!("web-{n}"),
+        state,
+        brought_by: (state == StepState::Proposed && name != "app").then(|| "app".into()),
+        touched: false,
+        alive: true,
+        error: (state == StepState::Error).then(|| "exit 1 in 20-realm.sh: realm not found".into()),
+    }
+}
+
+fn board_role(name: &str, traits: &[&str], chips: Vec<Chip>) -> BoardRole {
+    BoardRole {
+        role: role(name),
+        description: format!("What {name} is for"),
+        traits: traits.iter().map(|word| (*word).to_owned()).collect(),
+        bindable: true,
+        proposed: false,
+        data: json!({ name: {"port": 8080, "workers": 4} }),
+        attribs: vec![AttribView {
+            name: format!("{name}-port"),
+            path: format!("/{name}/port"),
+            description: "Where it listens".into(),
+            schema: Some(json!({"type": "integer", "minimum": 1, "maximum": 65535})),
+        }],
+        chips,
+        more: 0,
+    }
+}
+
+pub fn proposal(texts: &[&str]) -> ProposalView {
+    let edits = texts.iter().zip(1..).map(|(text, seq)| EditView {
+        seq,
+        text: (*text).into(),
+        actor: "ada".into(),
+        at: ago(90),
+        undone: false,
+    });
+    ProposalView {
+        id: ProposalId(7),
+        version: 3,
+        title: String::new(),
+        authors: vec!["ada".into()],
+        edits: edits.collect(),
+        undo: texts.last().map(|text| (*text).into()),
+        redo: None,
+        added: 14,
+        removed: 0,
+        reruns: 1,
+        refused: Vec::new(),
+        submission: None,
+    }
+}
+
+fn tray(n: u128) -> TrayNode {
+    TrayNode {
+        node: node(n),
+        fqdn: fqdn(n),
+        short: format!("web-{n}"),
+        deployment: deployment(if n % 2 == 0 { "system" } else { "web" }),
+        alive: n != 9,
+        noderoles: 2,
+    }
+}
+
+fn board() -> Board {
+    use StepState::*;
+    let own = vec![
+        BoardRole {
+            bindable: true,
+            ..board_role("app-ready", &["milestone", "noop"], vec![chip(1, "app-ready", Active)])
+        },
+        board_role(
+            "app",
+            &["script", "one by one"],
+            vec![chip(1, "app", Active), chip(2, "app", Transition), chip(3, "app", Todo)],
+        ),
+        board_role(
+            "store",
+            &["script", "parallel 2", "destructive"],
+            vec![chip(1, "store", Active), chip(2, "store", Active)],
+        ),
+        board_role(
+            "runtime",
+            &["implicit", "script"],
+            vec![chip(1, "runtime", Active), chip(2, "runtime", Active), chip(3, "runtime", Active)],
+        ),
+        board_role("gateway", &["script"], vec![chip(4, "gateway", Error), chip(5, "gateway", Blocked)]),
+    ];
+    let network = ["dns-client", "ntp-client"].map(|name| BoardRole {
+        bindable: false,
+        more: 41,
+        ..board_role(name, &["implicit", "script"], (1..6).map(|n| chip(n, name, Active)).collect())
+    });
+    Board {
+        id: deployment_id(1),
+        name: deployment("web"),
+        above: vec![deployment("system")],
+        system: false,
+        held_by: None,
+        target: TargetNo(127),
+        proposal: None,
+        groups: vec![
+            BoardGroup { barclamp: BarclampName::parse("demo").expect("name"), of_ancestor: None, roles: own },
+            BoardGroup {
+                barclamp: BarclampName::parse("network").expect("name"),
+                of_ancestor: Some(deployment("system")),
+                roles: network.into(),
+            },
+        ],
+        tray: (6..16).map(tray).collect(),
+        tray_more: 2,
+        choices: vec![RoleChoice {
+            role: role("cache"),
+            barclamp: BarclampName::parse("demo").expect("name"),
+            description: "Keeps what is asked for often".into(),
+            milestone: false,
+        }],
+        may_propose: Ok(()),
+        cursor: 900,
+    }
+}
+
+/// The board of a deployment that is PROPOSED.
+pub fn proposed_board() -> Board {
+    let mut board = board();
+    board.proposal = Some(proposal(&["add role cache to web", "bind web-5 to app", "bind web-6 to app"]));
+    let roles = &mut board.groups[0].roles;
+    roles[1].chips.push(chip(6, "app", StepState::Proposed));
+    roles[3].chips.push(chip(6, "runtime", StepState::Proposed));
+    roles[2].chips[0].touched = true;
+    let cache = BoardRole { proposed: true, ..board_role("cache", &["script"], Vec::new()) };
+    roles.push(cache);
+    board
+}
+
+fn lift() -> Lift {
+    let of = |name: &str, legal: Vec<NodeId>, illegal: Vec<IllegalNode>| LiftRole {
+        role: role(name),
+        legal,
+        illegal,
+        brings: vec!["runtime on web-7".into(), "dns-client on web-7 (implicit)".into()],
+        added: 3,
+        wave: Some((3, 4)),
+    };
+    let no = |reason: &str| vec![IllegalNode { node: node(7), short: "web-7".into(), reason: reason.into() }];
+    Lift {
+        roles: vec![
+            of("app-ready", vec![node(7)], vec![]),
+            of("app", vec![node(7)], vec![]),
+            of("store", vec![node(7)], no("it carries gateway, which conflicts with store on one node")),
+            of("runtime", vec![node(7)], vec![]),
+            of("gateway", vec![], no("full: at most 2 in this deployment")),
+            of("cache", vec![node(7)], vec![]),
+        ],
+    }
+}
+
+fn run(id: i64, name: &str, n: u128, state: RunState) -> RunSummary {
+    let open = matches!(state, RunState::Queued | RunState::Running);
+    RunSummary {
+        id: RunId(id),
+        noderole: noderole(n, name),
+        role: role(name),
+        fqdn: fqdn(n),
+        deployment: deployment("web"),
+        state,
+        cause: (id % 3 == 0).then(|| "data changed".into()),
+        target: TargetNo(127),
+        worker: (state != RunState::Queued).then(|| "w-2".into()),
+        queued: ago(400 - id),
+        started: (state != RunState::Queued).then(|| ago(380 - id)),
+        ended: (!open).then(|| ago(300 - id)),
+        error: (state == RunState::Failed).then(|| "exit 1 in 20-realm.sh: realm not found".into()),
+    }
+}
+
+fn provenance() -> Vec<Provenance> {
+    let of = |path: &str, value: &str, source: &str| Provenance {
+        path: path.into(),
+        value: value.into(),
+        source: source.into(),
+    };
+    vec![
+        of("/app/port", "8080", "deployment role"),
+        of("/app/workers", "4", "role template"),
+        of("/app/key", "(secret)", "user"),
+    ]
+}
+
+fn difference() -> Difference {
+    let added = |n: u128, name: &str, data: Vec<Change>| NoderoleDifference {
+        id: noderole(n, name),
+        noderole: NoderoleKey::first(role(name)),
+        deployment: deployment_id(1),
+        mark: Mark::Added,
+        content: false,
+        rerun: false,
+        rewired: false,
+        data,
+    };
+    let on = |n: u128| NodeDifference {
+        id: node(n),
+        fqdn: Fqdn::parse(&fqdn(n)).expect("a name"),
+        mark: Mark::Changed,
+        moved: Some((Some(deployment_id(0)), Some(deployment_id(1)))),
+        noderoles: vec![added(n, "app", vec![]), added(n, "runtime", vec![]), added(n, "dns-client", vec![])],
+        unchanged: 2,
+    };
+    let again = NodeDifference {
+        moved: None,
+        noderoles: vec![NoderoleDifference { mark: Mark::Changed, rerun: true, ..added(1, "store", vec![]) }],
+        unchanged: 42,
+        ..on(1)
+    };
+    let value = |path: &str, old: Value, new: Value| Change {
+        path: path.into(),
+        kind: ChangeKind::Changed,
+        old: Some(old),
+        new: Some(new),
+        secret: false,
+    };
+    let secret = Change { path: "/app/key".into(), kind: ChangeKind::Changed, old: None, new: None, secret: true };
+    Difference {
+        deployments: vec![DeploymentDifference {
+            id: deployment_id(1),
+            name: deployment("web"),
+            mark: Mark::Changed,
+            barclamps: vec![],
+            roles: vec![
+                RoleDifference {
+                    role: role("app"),
+                    mark: Mark::Changed,
+                    content: false,
+                    data: vec![value("/app/network", json!("10.0.0.0/24"), json!("10.8.0.0/22")), secret],
+                },
+                RoleDifference { role: role("cache"), mark: Mark::Added, content: true, data: vec![] },
+            ],
+        }],
+        nodes: vec![again, on(6), on(7), on(8)],
+        unchanged: 58,
+    }
+}
+
+pub fn gate(approvals: u32, needed: u32) -> GateState {
+    let rule = |rule, holds, text: &str| RuleState { rule, holds, text: text.into() };
+    GateState {
+        rules: vec![
+            rule(Rule::Newest, true, "Newest version of an open proposal"),
+            rule(Rule::Resolved, true, "Every edit takes effect"),
+            rule(Rule::Base, true, "Base unchanged since planning"),
+            rule(Rule::Epoch, true, "Made in this life of the database"),
+            rule(Rule::Policy, true, "Policy 12"),
+            rule(Rule::Approvals, approvals >= needed, &format!("{approvals} of {needed} approvals. Can act: bo, dee")),
+            rule(Rule::Objections, true, "Nobody objects"),
+        ],
+        approvals,
+        needed,
+        can_approve: vec!["bo".into(), "dee".into()],
+    }
+}
+
+fn review() -> ReviewView {
+    ReviewView {
+        submission: SubmissionId(128),
+        proposal: ProposalId(7),
+        version: 3,
+        title: "Three more application nodes, and a cache".into(),
+        deployment: deployment("web"),
+        state: ReviewState::Waiting,
+        change_hash: "9f3c1a7e00112233445566778899aabbccddeeff00112233445566778899aabb".into(),
+        effects_hash: "e7".repeat(32),
+        parent: TargetNo(127),
+        target: None,
+        at: ago(240),
+        authors: vec!["ada".into()],
+        summary: vec![
+            "Wipes the data of store on web-1 and fills it again.".into(),
+            "Adds app, runtime and dns-client on 3 nodes (web-6, web-7, web-8), one by one.".into(),
+            "Nothing is removed. 4 noderoles downstream wait meanwhile.".into(),
+        ],
+        risks: vec![Risk::Destructive, Risk::Rerun],
+        difference: difference(),
+        brought: [6, 7, 8].into_iter().map(|n| (noderole(n, "runtime"), "brought by app".to_owned())).collect(),
+        deployments: [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))].into(),
+        waves: vec![
+            WaveView { number: 1, items: vec!["dns-client on 3 nodes".into()], noderoles: 3 },
+            WaveView { number: 2, items: vec!["runtime on 3 nodes".into(), "store on web-1".into()], noderoles: 4 },
+            WaveView { number: 3, items: vec!["app on 3 nodes, one by one".into()], noderoles: 3 },
+        ],
+        gate: gate(1, 2),
+        verdicts: vec![
+            VerdictView {
+                person: "cy".into(),
+                kind: VerdictKind::Approve,
+                reason: "Looked at the network with the site.".into(),
+                at: ago(60),
+                counts: true,
+            },
+            VerdictView {
+                person: "cy".into(),
+                kind: VerdictKind::RequestChanges,
+                reason: "Which network?".into(),
+                at: ago(200),
+                counts: false,
+            },
+        ],
+        may_judge: Err("you wrote part of this change, so somebody else has to review it".into()),
+        may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let summary = |n: u128, name: &str, depth, steps| DeploymentSummary {
+            id: deployment_id(n),
+            name: deployment(name),
+            depth,
+            nodes: 12,
+            steps,
+            proposal: (n == 1).then_some(ProposalId(7)),
+            submission: (n == 2).then_some(SubmissionId(128)),
+            target: TargetNo(120 + i64::try_from(n).expect("small")),
+        };
+        let some = StateCounts { blocked: 1, todo: 1, transition: 1, active: 18, error: 1 };
+        let all_active = StateCounts { active: 24, ..StateCounts::default() };
+        let states = [
+            RunState::Running,
+            RunState::Queued,
+            RunState::Failed,
+            RunState::Succeeded,
+            RunState::Lost,
+            RunState::Cancelled,
+        ];
+        let runs: Vec<_> = states.into_iter().zip(0..).map(|(state, n)| run(1006 - n, "app", 2, state)).collect();
+        let noderole_ref =
+            |n: u128, name: &str, state| NoderoleRef { id: noderole(n, name), role: role(name), fqdn: fqdn(n), state };
+        Self {
+            signed_in: true,
+            board: board(),
+            lift: lift(),
+            reviews: vec![
+                ReviewSummary {
+                    submission: SubmissionId(128),
+                    title: "Three more application nodes, and a cache".into(),
+                    deployment: deployment("web"),
+                    authors: vec!["ada".into()],
+                    at: ago(240),
+                    summary: "9 added, 1 changed, 1 run again".into(),
+                    state: ReviewState::Waiting,
+                    approvals: (1, 2),
+                },
+                ReviewSummary {
+                    submission: SubmissionId(121),
+                    title: "Gateways".into(),
+                    deployment: deployment("storage"),
+                    authors: vec!["cy".into()],
+                    at: ago(90_000),
+                    summary: "2 added".into(),
+                    state: ReviewState::Committed,
+                    approvals: (1, 1),
+                },
+            ],
+            review: review(),
+            deployments: vec![
+                summary(0, "system", 0, all_active),
+                summary(1, "web", 1, some),
+                summary(2, "storage", 1, StateCounts::default()),
+            ],
+            nodes: (1..8)
+                .map(|n| NodeSummary {
+                    id: node(n),
+                    fqdn: fqdn(n),
+                    deployment: deployment("web"),
+                    alive: n != 5,
+                    available: n != 4,
+                    transport: "local".into(),
+                    steps: some,
+                })
+                .collect(),
+            run: RunView {
+                run: runs[0].clone(),
+                input: json!({"app": {"port": 8080, "workers": 4, "key": {"$secret": "app/key", "version": 4}}}),
+                provenance: provenance(),
+                result: None,
+                wall: Some(json!({"app": {"pid": 4242}})),
+                attempts: runs[..2].to_vec(),
+                submission: Some(SubmissionId(121)),
+                may_cancel: Ok(()),
+                log_bytes: 60,
+                cursor: 900,
+            },
+            log: (1..60).map(|n| format!("step {n} of 60: writing /etc/app/{n}.conf\n")).collect(),
+            runs,
+            noderole: NoderoleView {
+                id: noderole(4, "gateway"),
+                role: role("gateway"),
+                description: "Lets the outside in".into(),
+                node: node(4),
+                fqdn: fqdn(4),
+                deployment: deployment("web"),
+                deployment_id: deployment_id(1),
+                state: StepState::Error,
+                since: ago(840),
+                why: vec!["Its last run failed. Retry it, or change its data in a proposal.".into()],
+                error: Some("exit 1 in 20-realm.sh: realm not found".into()),
+                generation: TargetNo(127),
+                applied: Some(TargetNo(120)),
+                role_hash: "4be1c0de".into(),
+                layers: vec![
+                    DataLayer { source: "role template".into(), value: json!({"app": {"workers": 4}}) },
+                    DataLayer { source: "deployment role".into(), value: json!({"app": {"port": 8080}}) },
+                ],
+                merged: json!({"app": {"port": 8080, "workers": 4}}),
+                provenance: provenance(),
+                wall: json!({}),
+                attribs: vec![AttribView {
+                    name: "app-port".into(),
+                    path: "/app/port".into(),
+                    description: "Where it listens".into(),
+                    schema: Some(json!({"type": "integer", "minimum": 1, "maximum": 65535})),
+                }],
+                parents: vec![noderole_ref(4, "runtime", StepState::Active)],
+                children: vec![noderole_ref(5, "gateway", StepState::Blocked)],
+                runs: vec![run(1004, "gateway", 4, RunState::Failed)],
+                may_retry: Ok(()),
+                may_edit: Ok(NoderoleDraft { proposal: ProposalId(7), version: 3, data: json!({}), rerun: false }),
+            },
+            problem: None,
+            told: Vec::new(),
+        }
+    }
+}
+
+/// A refusal of one of the edits of [`proposal`].
+pub fn refusal() -> Refusal {
+    Refusal {
+        edit: 2,
+        code: "sibling".into(),
+        reason: "web-5 belongs to storage, which stands beside web: move it first".into(),
+    }
+}
+
+#[async_trait]
+impl Console for Fake {
+    async fn frame(&self) -> Result<Frame, Problem> {
+        let world = self.0.lock().expect("no test died here");
+        let me = Me { id: PersonId(Uuid::from_u128(1)), name: "ada".into(), permissions: vec!["operator".into()] };
+        Ok(Frame { me: world.signed_in.then_some(me), reviews_waiting: 2, execution: true, cursor: 900 })
+    }
+    async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem> {
+        self.read(|world| world.deployments.clone())
+    }
+    async fn board(&self, name: &str) -> Result<Board, Problem> {
+        let board = self.read(|world| world.board.clone())?;
+        match board.name.as_str() == name {
+            true => Ok(board),
+            false => Err(Problem::not_found(format!("There is no deployment {name}."))),
+        }
+    }
+    async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
+        self.told(format!("lift {}", nodes.len()));
+        self.read(|world| world.lift.clone())
+    }
+    async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem> {
+        self.read(|world| NoderoleView { id, ..world.noderole.clone() })
+    }
+    async fn nodes(&self, filter: String, _: Option<String>) -> Result<NodePage, Problem> {
+        let fits = |node: &&NodeSummary| node.fqdn.contains(&filter);
+        self.read(|world| NodePage { nodes: world.nodes.iter().filter(fits).cloned().collect(), next: None })
+    }
+    async fn runs(&self, state: String, _: Option<RunId>) -> Result<RunPage, Problem> {
+        let word =
+            |run: &RunSummary| serde_json::to_value(run.state).expect("a word").as_str().expect("a word").to_owned();
+        let fits = |run: &&RunSummary| state.is_empty() || word(run) == state;
+        self.read(|world| RunPage { runs: world.runs.iter().filter(fits).cloned().collect(), next: Some(RunId(1000)) })
+    }
+    async fn run(&self, _: RunId) -> Result<RunView, Problem> {
+        self.read(|world| world.run.clone())
+    }
+    async fn log(&self, _: RunId, offset: i64) -> Result<LogPart, Problem> {
+        self.read(|world| {
+            let end = i64::try_from(world.log.len()).expect("small");
+            let offset = if offset < 0 { (end + offset).max(0) } else { offset.min(end) };
+            let text = world.log[usize::try_from(offset).expect("small")..].to_owned();
+            let pieces = if text.is_empty() { vec![] } else { vec![LogPiece { offset, at: ago(100), text }] };
+            LogPart { pieces, next: end, complete: world.run.run.ended.is_some() }
+        })
+    }
+    async fn reviews(&self) -> Result<Vec<ReviewSummary>, Problem> {
+        self.read(|world| world.reviews.clone())
+    }
+    async fn review(&self, _: SubmissionId) -> Result<ReviewView, Problem> {
+        self.read(|world| world.review.clone())
+    }
+
+    async fn propose(&self, _: DeploymentId) -> Result<ProposalId, Problem> {
+        self.told("propose");
+        self.0.lock().expect("no test died here").board = proposed_board();
+        Ok(ProposalId(7))
+    }
+    async fn edit(&self, _: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
+        self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
+        let mut world = self.0.lock().expect("no test died here");
+        for edit in edits {
+            let Edit::Bind { node, role, .. } = edit else { continue };
+            let bound = world.board.tray.iter().find(|tray| tray.node == node).cloned();
+            let roles = &mut world.board.groups[0].roles;
+            if let (Some(bound), Some(row)) = (bound, roles.iter_mut().find(|row| row.role == role)) {
+                let id = NoderoleId::of(node, &role, 0);
+                let like = chip(6, role.as_str(), StepState::Proposed);
+                row.chips.push(Chip { noderole: id, node, fqdn: bound.fqdn, short: bound.short.clone(), ..like });
+                let text = format!("bind {} to {role}", bound.short);
+                if let Some(proposal) = &mut world.board.proposal {
+                    let seq = u32::try_from(proposal.edits.len() + 1).expect("few");
+                    proposal.edits.push(EditView {
+                        seq,
+                        text: text.clone(),
+                        actor: "ada".into(),
+                        at: now(),
+                        undone: false,
+                    });
+                    proposal.undo = Some(text);
+                    proposal.version = version + 1;
+                }
+            }
+        }
+        Ok(version + 1)
+    }
+    async fn undo(&self, _: ProposalId, version: i32) -> Result<i32, Problem> {
+        self.told("undo");
+        Ok(version + 1)
+    }
+    async fn redo(&self, _: ProposalId, version: i32) -> Result<i32, Problem> {
+        self.told("redo");
+        Ok(version + 1)
+    }
+    async fn discard(&self, _: ProposalId, _: i32) -> Result<(), Problem> {
+        self.told("discard");
+        self.0.lock().expect("no test died here").board = board();
+        Ok(())
+    }
+    async fn submit(&self, _: ProposalId, _: i32, title: String) -> Result<SubmissionId, Problem> {
+        self.told(format!("submit {title}"));
+        Ok(SubmissionId(128))
+    }
+    async fn judge(&self, _: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem> {
+        self.told(format!("judge {} {reason}", kind.as_str()));
+        Err(Problem::forbidden("You wrote part of this change, so somebody else has to review it."))
+    }
+    async fn commit(&self, _: SubmissionId) -> Result<TargetNo, Problem> {
+        self.told("commit");
+        Ok(TargetNo(128))
+    }
+    async fn retry(&self, _: NoderoleId, reason: String) -> Result<(), Problem> {
+        self.told(format!("retry {reason}"));
+        Ok(())
+    }
+    async fn cancel(&self, _: RunId) -> Result<(), Problem> {
+        self.told("cancel");
+        Ok(())
+    }
+    async fn add_node(&self, fqdn: String, root: String) -> Result<NodeId, Problem> {
+        self.told(format!("add {fqdn} {root}"));
+        Err(Problem::conflict("duplicate_node", format!("{fqdn} is here already: choose another name.")))
+    }
+    async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {
+        self.told(format!("switch {enabled} {reason}"));
+        Ok(TargetNo(129))
+    }
+    async fn sign_out(&self) -> Result<(), Problem> {
+        self.told("sign out");
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! The pages as the server renders them, with a console in memory behind them: what they say, in which states, with which status.
+
+mod fake;
+mod serve;
+
+use api::Problem;
+use api::console::*;
+use engine::ids::*;
+use fake::Fake;
+use serve::{get, post};
+
+#[tokio::test]
+async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
+    let fake = Fake::new(|world| world.signed_in = false);
+    let page = get(&fake, "/runs?state=failed").await;
+    assert_eq!((page.status, page.location.as_deref()), (302, Some("/sign-in?next=%2Fruns%3Fstate%3Dfailed")));
+
+    let sign_in = get(&fake, "/sign-in?next=%2Fruns%3Fstate%3Dfailed").await;
+    assert_eq!(sign_in.status, 200);
+    sign_in.says(&[
+        "gantry up",
+        "method=\"post\"",
+        "action=\"/sign-in\"",
+        "name=\"token\"",
+        "value=\"/runs?state=failed\"",
+    ]);
+    get(&fake, "/sign-in?next=https://example.com").await.says_not(&["example.com"]);
+
+    let refused = get(&fake, "/sign-in?problem=used").await;
+    assert_eq!(refused.status, 403);
+    refused.says(&["This link was used already"]);
+}
+
+#[tokio::test]
+async fn the_first_page_is_the_deployments() {
+    let fake = Fake::new(|_| {});
+    assert_eq!(get(&fake, "/").await.location.as_deref(), Some("/deployments"));
+    let page = get(&fake, "/deployments").await;
+    assert_eq!(page.status, 200);
+    page.says(&[
+        "<title>Deployments · Gantry</title>",
+        "href=\"/deployments/web\"",
+        "PROPOSED",
+        "in review",
+        "nothing bound",
+        "data-state=\"error\" title=\"1 error\"",
+        "2 you can act on",
+        "execution on",
+        "aria-current=\"page\"",
+    ]);
+}
+
+#[tokio::test]
+async fn a_committed_board_is_read_only_and_offers_one_button() {
+    let page = get(&Fake::new(|_| {}), "/deployments/web").await;
+    page.says(&["COMMITTED", "Propose changes", "web-4", "exit 1 in 20-realm.sh", "milestone", "+41", "4 roles"].map(
+        |text| {
+            if text == "4 roles" { "5 roles" } else { text }
+        },
+    ));
+    page.says_not(&["draggable", "Add role</button>", "Review changes", "Open proposal"]);
+}
+
+#[tokio::test]
+async fn who_may_not_propose_reads_why() {
+    let fake = Fake::new(|world| world.board.may_propose = Err("Nobody proposes changes on system by hand.".into()));
+    let page = get(&fake, "/deployments/web").await;
+    page.says(&["Nobody proposes changes on system by hand.", "disabled"]);
+}
+
+#[tokio::test]
+async fn a_proposed_board_counts_names_and_explains() {
+    let fake = Fake::new(|world| {
+        world.board = fake::proposed_board();
+        let proposal = world.board.proposal.as_mut().expect("a proposal");
+        proposal.refused = vec![fake::refusal()];
+        proposal.redo = Some("bind web-9 to store".into());
+        proposal.submission = Some(SubmissionId(128));
+    });
+    let page = get(&fake, "/deployments/web").await;
+    page.says(&[
+        "draggable=\"true\"",
+        "Undo “bind web-6 to app”",
+        "Redo “bind web-9 to store”",
+        "can't take effect",
+        "web-5 belongs to storage, which stands beside web: move it first",
+        "brought by app",
+        "added by this proposal",
+        "/reviews/128",
+        "Bind nodes to app",
+    ]);
+    page.says_not(&["Bind nodes to dns-client", "COMMITTED"]);
+}
+
+#[tokio::test]
+async fn an_empty_board_says_what_to_do() {
+    let fake = Fake::new(|world| {
+        world.board.groups.clear();
+        world.board.tray.clear();
+        world.board.tray_more = 0;
+    });
+    let page = get(&fake, "/deployments/web").await;
+    page.says(&["No roles yet", "Propose changes, add roles", "No node can be bound here"]);
+}
+
+#[tokio::test]
+async fn what_is_missing_is_a_404_with_a_way_on() {
+    let fake = Fake::new(|_| {});
+    for path in ["/deployments/nowhere", "/reviews/x", "/runs/x", "/noderoles/x", "/elsewhere"] {
+        let page = get(&fake, path).await;
+        assert_eq!(page.status, 404, "{path}");
+        page.says(&["Not found", "All deployments"]);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_can_not_answer_says_so_on_every_page() {
+    let fake = Fake::new(|world| {
+        world.problem = Some(Problem::unavailable("The database does not answer. Work goes on by itself when it does."))
+    });
+    for path in ["/deployments", "/deployments/web", "/reviews", "/reviews/128", "/runs", "/runs/1", "/nodes"] {
+        let page = get(&fake, path).await;
+        assert_eq!(page.status, 503, "{path}");
+        page.says(&["Not available at the moment", "Work goes on by itself", "Try again"]);
+    }
+}
+
+#[tokio::test]
+async fn the_panel_is_part_of_the_address() {
+    let id = fake::noderole(4, "gateway");
+    let page = get(&Fake::new(|_| {}), &format!("/deployments/web?noderole={id}")).await;
+    page.says(&[
+        "panel-title",
+        "exit 1 in 20-realm.sh",
+        "deployment role",
+        "(secret)",
+        "Retry",
+        "run 1004".split(' ').next().unwrap_or_default(),
+    ]);
+    let alone = get(&Fake::new(|_| {}), &format!("/noderoles/{id}")).await;
+    alone.says(&["<title>gateway on web-4.rack1.example.com · Gantry</title>", "Edit in the proposal", "Waits for it"]);
+}
+
+#[tokio::test]
+async fn a_noderole_that_can_not_be_changed_says_why() {
+    let fake = Fake::new(|world| {
+        world.noderole.may_edit = Err("Propose changes on web first.".into());
+        world.noderole.may_retry = Err("Your account may not retry.".into());
+    });
+    let page = get(&fake, &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
+    page.says(&["Propose changes on web first.", "Your account may not retry."]);
+}
+
+#[tokio::test]
+async fn the_author_reads_why_approving_is_off() {
+    let page = get(&Fake::new(|_| {}), "/reviews/128").await;
+    page.says(&[
+        "Wipes the data of store",
+        "You wrote part of this change, so somebody else has to review it.",
+        "1 of 2 approvals. Can act: bo, dee",
+        "waits for review",
+        "destructive",
+        "10.0.0.0/24",
+        "10.8.0.0/22",
+        "secret, ",
+        "brought by app",
+        "moves from ",
+        "more in the same way",
+        "other documents stay as they are",
+    ]);
+    page.says_not(&["app/key\",\"version"]);
+}
+
+#[tokio::test]
+async fn a_destructive_change_is_committed_by_its_name() {
+    let fake = Fake::new(|world| {
+        world.review.may_commit = Ok(());
+        world.review.may_judge = Ok(());
+        world.review.gate = fake::gate(2, 2);
+        world.review.state = ReviewState::Open;
+    });
+    let page = get(&fake, "/reviews/128").await;
+    page.says(&["pattern=\"web\"", "Type ", "may be committed"]);
+    page.says_not(&["You wrote part"]);
+}
+
+#[tokio::test]
+async fn what_was_committed_leads_to_where_it_runs() {
+    let fake = Fake::new(|world| {
+        world.review.state = ReviewState::Committed;
+        world.review.target = Some(TargetNo(128));
+    });
+    let page = get(&fake, "/reviews/128?tab=verdicts").await;
+    page.says(&["Watch it run", "Looked at the network with the site.", "does not count"]);
+    page.says_not(&["name=\"kind\""]);
+}
+
+#[tokio::test]
+async fn lists_say_when_they_are_empty() {
+    let fake = Fake::new(|world| {
+        world.reviews.clear();
+        world.runs.clear();
+        world.nodes.clear();
+    });
+    get(&fake, "/reviews").await.says(&["Nothing was submitted yet"]);
+    get(&fake, "/runs").await.says(&["No runs"]);
+    get(&fake, "/nodes").await.says(&["No nodes yet", "Add node"]);
+    get(&fake, "/nodes?filter=x").await.says(&["No node has that in its name"]);
+}
+
+#[tokio::test]
+async fn a_run_can_be_read_without_scripts() {
+    let page = get(&Fake::new(|_| {}), "/runs/1006").await;
+    page.says(&["step 59 of 60", "/runs/1006/log", "Cancel", "running", "4242", "deployment role", "review "]);
+    let failed = Fake::new(|world| {
+        world.run.run.state = RunState::Failed;
+        world.run.run.error = Some("exit 1 in 20-realm.sh".into());
+        world.run.run.ended = Some(fake::NOW);
+        world.log = String::new();
+    });
+    get(&failed, "/runs/1006").await.says(&["It wrote nothing.", "exit 1 in 20-realm.sh", "failed"]);
+}
+
+#[tokio::test]
+async fn forms_work_without_scripts() {
+    let fake = Fake::new(|_| {});
+    let answer = post(&fake, "/call/propose", &format!("deployment={}", fake::deployment_id(1))).await;
+    assert_eq!((answer.status, answer.location.as_deref()), (302, Some("/from-here")));
+    let submitted = post(&fake, "/call/submit", "proposal=7&version=3&title=More+nodes").await;
+    assert_eq!((submitted.status, submitted.location.as_deref()), (302, Some("/reviews/128")));
+    let refused = post(&fake, "/call/judge", "submission=128&kind=approve&reason=").await;
+    assert_eq!(refused.status, 302, "a problem leads back to the page, which shows it");
+    let back = refused.location.expect("a way back");
+    assert!(back.starts_with("/from-here?"), "{back}");
+    let told = fake.0.lock().expect("no test died").told.clone();
+    assert_eq!(told, ["propose", "submit More nodes", "judge approve "]);
+
+    let query = back.split_once('?').map(|(_, query)| query.to_owned()).expect("a query");
+    let page = get(&fake, &format!("/reviews/128?{query}")).await;
+    page.says(&["You may not do this"]);
+}
+
+#[tokio::test]
+async fn nothing_that_the_content_policy_forbids_is_rendered() {
+    let fake = Fake::new(|world| world.board = fake::proposed_board());
+    let id = fake::noderole(4, "gateway");
+    for path in [
+        "/deployments",
+        &format!("/deployments/web?noderole={id}"),
+        "/reviews/128",
+        "/runs/1006",
+        "/runs",
+        "/nodes",
+        "/sign-in",
+    ] {
+        let page = get(&fake, path).await;
+        page.says_not(&[" style=", " onclick=", "javascript:"]);
+        for script in page.body.split("<script").skip(1) {
+            let tag = script.split('>').next().unwrap_or_default();
+            assert!(tag.contains("nonce=") || tag.contains("src="), "{path}: <script{tag}>");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_readers_colours_are_in_the_page_before_it_is_drawn() {
+    let fake = Fake::new(|_| {});
+    serve::get_with(&fake, "/deployments", &[("cookie", "a=b; gantry_theme=dark")])
+        .await
+        .says(&["<html lang=\"en\" data-theme=\"dark\">"]);
+    serve::get_with(&fake, "/deployments", &[("cookie", "gantry_theme=x")]).await.says(&["<html lang=\"en\">"]);
+}

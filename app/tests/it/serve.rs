@@ -1,0 +1,78 @@
+//! Serves the pages with a console behind them, without a socket.
+
+use std::sync::Arc;
+
+use app::console::Console;
+use axum::Router;
+use axum::body::Body;
+use http::{Request, header};
+use leptos::config::LeptosOptions;
+use leptos::prelude::provide_context;
+use leptos_axum::{LeptosRoutes, generate_route_list};
+use tower::ServiceExt;
+
+use crate::fake::Fake;
+
+/// What came back.
+pub struct Page {
+    pub status: u16,
+    pub location: Option<String>,
+    pub body: String,
+}
+
+impl Page {
+    /// Fails unless all of these are in the page.
+    pub fn says(&self, wanted: &[&str]) {
+        let missing: Vec<_> = wanted.iter().filter(|text| !self.body.contains(**text)).collect();
+        assert!(missing.is_empty(), "missing {missing:?} in {} {}", self.status, self.body);
+    }
+
+    /// Fails when one of these is in the page.
+    pub fn says_not(&self, unwanted: &[&str]) {
+        let found: Vec<_> = unwanted.iter().filter(|text| self.body.contains(**text)).collect();
+        assert!(found.is_empty(), "found {found:?} in {}", self.body);
+    }
+}
+
+pub fn router(fake: &Fake) -> Router {
+    let options = LeptosOptions::builder().output_name("gantry").site_root("target/site").build();
+    let console: Arc<dyn Console> = Arc::new(fake.clone());
+    let provide = move || provide_context(console.clone());
+    let shell_options = options.clone();
+    let missing = leptos_axum::file_and_error_handler_with_context(provide.clone(), app::shell);
+    Router::new()
+        .leptos_routes_with_context(&options, generate_route_list(app::App), provide, move || {
+            app::shell(shell_options.clone())
+        })
+        .fallback(missing)
+        .with_state(options)
+}
+
+pub async fn get(fake: &Fake, path: &str) -> Page {
+    get_with(fake, path, &[]).await
+}
+
+pub async fn get_with(fake: &Fake, path: &str, headers: &[(&str, &str)]) -> Page {
+    let request = Request::get(path).header(header::ACCEPT, "text/html");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    answer(fake, request.body(Body::empty()).expect("a request")).await
+}
+
+/// Posts a form as a browser without scripts does.
+pub async fn post(fake: &Fake, path: &str, form: &str) -> Page {
+    let request = Request::post(path)
+        .header(header::ACCEPT, "text/html")
+        .header(header::REFERER, "/from-here")
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(form.to_owned()))
+        .expect("a request");
+    answer(fake, request).await
+}
+
+async fn answer(fake: &Fake, request: Request<Body>) -> Page {
+    let response = router(fake).oneshot(request).await.expect("the router never fails");
+    let location = response.headers().get(header::LOCATION).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let status = response.status().as_u16();
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("a body");
+    Page { status, location, body: String::from_utf8(body.into()).expect("text") }
+}
