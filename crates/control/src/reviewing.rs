@@ -95,10 +95,11 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let case = self.case(&mut connection, &present, id, false).await?;
-        let difference = shown(&mut connection, &case.documents).await?;
+        let mut difference = shown(&mut connection, &case.documents).await?;
+        difference.unchanged = unchanged(&present, &case.documents);
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
         let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
-        let gate = evaluate(&case.facts);
+        let gate = evaluate(&as_it_passed(&case));
         let parent = match case.row.target {
             Some(target) => TargetNo(target.0 - 1),
             None => base.values().max().copied().unwrap_or(TargetNo(0)),
@@ -255,6 +256,32 @@ fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<Strin
         }
     });
     moved.collect()
+}
+
+/// A committed change is shown as it passed: that its own target is newer than its base is no news.
+fn as_it_passed(case: &Case) -> Facts {
+    let facts = case.facts.clone();
+    if case.row.target.is_none() {
+        return facts;
+    }
+    Facts {
+        newest: true,
+        moved_base: Vec::new(),
+        moved_documents: Vec::new(),
+        same_epoch: true,
+        policy: (facts.policy.0, facts.policy.0),
+        ..facts
+    }
+}
+
+/// Documents that are there and that the change leaves alone.
+fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
+    let all = present.blueprint.deployments.len() + present.blueprint.nodes.len();
+    let touched = documents.iter().filter(|change| match change {
+        DocumentChange::Deployment { id, .. } => present.blueprint.deployments.contains_key(id),
+        DocumentChange::Node { id, .. } => present.blueprint.nodes.contains_key(id),
+    });
+    all - touched.count()
 }
 
 /// The difference as it was submitted, from the documents themselves.

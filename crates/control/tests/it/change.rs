@@ -54,7 +54,10 @@ async fn from_a_drop_to_steps_that_wait_to_run() {
         steps.iter().map(|(r, _, s, g)| (r.as_str(), s.as_str(), *g)).collect::<Vec<_>>(),
         expected.map(|(r, s)| (r, s, 2))
     );
-    assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Committed);
+    let review = house.control.review(&house.ada, id).await.unwrap();
+    assert_eq!((review.state, review.gate.closed_by()), (ReviewState::Committed, None), "shown as it passed");
+    assert!(review.may_judge.is_err() && review.may_commit.is_err());
+    assert_eq!(review.difference.unchanged, 5, "system, edge and the three phantoms");
     assert!(house.board("web").await.proposal.is_none());
     let view = house.control.noderole(&house.ada, house.noderole(1, "runtime").await).await.unwrap();
     assert_eq!(view.why, ["Waits for base on n1.house.example.com, which is TODO."]);
