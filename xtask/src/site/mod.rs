@@ -15,7 +15,7 @@ mod pack;
 mod style;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -27,6 +27,7 @@ use crate::tree::Tree;
 /// # Errors
 /// When a tool is missing (set-up says which), a source is wrong, or the disk is.
 pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
+    let _alone = alone(tree)?;
     let packages = PathBuf::from(tree.script("npm-packages", &["xtask"])?);
     let module = module::build(tree, &packages)?;
 
@@ -47,6 +48,15 @@ pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
         println!("  {name:<12} {}", pack::sizes(&tree.site().join("pkg").join(name))?);
     }
     Ok(())
+}
+
+/// Two builds of one site would write over each other's files: the second waits.
+fn alone(tree: &Tree) -> anyhow::Result<File> {
+    let folder = tree.target().join("site-build");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let lock = File::create(folder.join("lock"))?;
+    lock.lock().context("waiting for another build of the site")?;
+    Ok(lock)
 }
 
 /// Puts `next` in the place of `site`, unless they hold the same.
