@@ -77,7 +77,9 @@ impl PublicAddress {
     pub fn is_own_origin(&self, origin: &str, host: Option<&str>) -> bool {
         match self.secure {
             true => origin.eq_ignore_ascii_case(&self.to_string()),
-            false => host.is_some_and(|host| self.is_host(host) && origin.eq_ignore_ascii_case(&format!("http://{host}"))),
+            false => {
+                host.is_some_and(|host| self.is_host(host) && origin.eq_ignore_ascii_case(&format!("http://{host}")))
+            }
         }
     }
 }
@@ -136,7 +138,9 @@ mod tests {
         for text in ["http://10.0.0.1:7700", "http://gantry.example.com", "http://127.0.0.1.evil.example"] {
             assert!(matches!(text.parse::<PublicAddress>(), Err(AddressError::Plain(_))), "{text}");
         }
-        for text in ["", "gantry", "ftp://localhost", "https://a.example/b", "https://u:p@a.example", "https://a.example/?x"] {
+        for text in
+            ["", "gantry", "ftp://localhost", "https://a.example/b", "https://u:p@a.example", "https://a.example/?x"]
+        {
             assert!(matches!(text.parse::<PublicAddress>(), Err(AddressError::Form(_))), "{text}");
         }
     }
@@ -160,7 +164,9 @@ mod tests {
         assert!(!near.is_own_origin("http://evil.example:7700", Some("evil.example:7700")));
 
         let far = address("https://Gantry.example.com:443");
-        assert!(far.is_host("gantry.example.com") && far.is_host("gantry.example.com:8443") && !far.is_host("localhost"));
+        assert!(
+            far.is_host("gantry.example.com") && far.is_host("gantry.example.com:8443") && !far.is_host("localhost")
+        );
         assert!(far.is_own_origin("https://gantry.example.com", None));
         assert!(!far.is_own_origin("http://gantry.example.com", Some("gantry.example.com")));
         assert!(address("https://g.example:8443").is_own_origin("https://g.example:8443", None));

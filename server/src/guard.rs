@@ -110,8 +110,7 @@ fn is_own(headers: &HeaderMap, host: Option<&str>, address: &PublicAddress) -> b
     let site = headers.get(FETCH_SITE);
     let origin = headers.get(header::ORIGIN);
     let same_site = site.map(|site| site == "same-origin");
-    let same_origin =
-        origin.map(|origin| origin.to_str().is_ok_and(|origin| address.is_own_origin(origin, host)));
+    let same_origin = origin.map(|origin| origin.to_str().is_ok_and(|origin| address.is_own_origin(origin, host)));
     match (same_site, same_origin) {
         (Some(false), _) | (_, Some(false)) => false,
         (Some(true), _) | (_, Some(true)) => true,

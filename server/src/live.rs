@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -108,22 +109,15 @@ impl Topics {
             .collect::<Result<_, NotATopic>>()
             .map_err(|error| Problem::invalid(format!("`topics`: {error}.")))?;
         match topics.len() > MAX_TOPICS {
-            true => Err(Problem::invalid(format!("A stream takes at most {MAX_TOPICS} topics; open another or name none."))),
+            true => {
+                Err(Problem::invalid(format!("A stream takes at most {MAX_TOPICS} topics; open another or name none.")))
+            }
             false => Ok(Self(topics)),
         }
     }
 
-    /// An event belongs to the topic that it was journalled under, and to the list of what it is about.
     fn want(&self, entry: &Entry) -> bool {
-        let list = match entry.live {
-            Live::Run { .. } => Some(Topic::Runs),
-            Live::Node { .. } => Some(Topic::Nodes),
-            Live::Target { .. } => Some(Topic::Targets),
-            Live::Submission { .. } => Some(Topic::Reviews),
-            Live::Step { .. } | Live::Proposal { .. } | Live::Reset => None,
-        };
-        let own = entry.topic.parse().ok();
-        self.0.is_empty() || own.iter().chain(&list).any(|topic| self.0.contains(topic))
+        self.0.is_empty() || entry.topic.parse().is_ok_and(|topic| self.0.contains(&topic))
     }
 
     fn runs(&self) -> Vec<RunId> {
@@ -148,6 +142,16 @@ impl Logs {
             }
         }
         now
+    }
+
+    /// A run that is queued later than its page was opened is known by its first event.
+    fn learn(&mut self, told: &Told) {
+        if let Told::Entry(entry) = told
+            && let Live::Run { run, noderole, .. } = entry.live
+            && self.runs.contains(&run)
+        {
+            self.noderoles.insert(run, noderole);
+        }
     }
 
     async fn news(&mut self, state: &AppState, grown: Grown) -> Vec<Live> {
@@ -177,6 +181,7 @@ fn stream(
             yield Ok(message(&told));
         }
         let mut logs = Logs { runs: topics.runs(), ..Logs::default() };
+        let mut sieve = Sieve { topics, last: None };
         for live in logs.news(&state, Grown::Unsure).await {
             yield Ok(unplaced(&live));
         }
@@ -195,7 +200,8 @@ fn stream(
                 Turn::StillSignedIn => {}
                 Turn::Heartbeat => yield Ok(beat(events.place())),
                 Turn::Told(Ok(Some(told))) => {
-                    for told in told.iter().filter(|told| wanted(&topics, told)) {
+                    for told in told.iter().filter(|told| sieve.lets_through(told)) {
+                        logs.learn(told);
                         yield Ok(message(told));
                     }
                 }
@@ -225,10 +231,26 @@ enum Turn {
     Grown(Grown),
 }
 
-fn wanted(topics: &Topics, told: &Told) -> bool {
-    match told {
-        Told::Entry(entry) => topics.want(entry),
-        Told::Reset(_) => true,
+/// What is told, out of what happened.
+#[derive(Debug)]
+struct Sieve {
+    topics: Topics,
+    /// The last event that came through: one that several topics hear is journalled once for each of them.
+    last: Option<Arc<Entry>>,
+}
+
+impl Sieve {
+    fn lets_through(&mut self, told: &Told) -> bool {
+        let Told::Entry(entry) = told else {
+            return true;
+        };
+        let again =
+            self.last.as_ref().is_some_and(|last| last.position.xid == entry.position.xid && last.live == entry.live);
+        if again || !self.topics.want(entry) {
+            return false;
+        }
+        self.last = Some(Arc::clone(entry));
+        true
     }
 }
 
@@ -256,15 +278,26 @@ mod tests {
     use super::*;
     use engine::ids::TargetNo;
 
+    fn entry(topic: &str, xid: i64, target: i64) -> Told {
+        let live = Live::Target { target: TargetNo(target) };
+        Told::Entry(Arc::new(Entry { position: Position { xid, id: 1 }, topic: topic.into(), live }))
+    }
+
     #[test]
-    fn events_belong_to_their_topic_and_to_their_list() {
-        let entry = |topic: &str, live| Entry { position: Position { xid: 1, id: 1 }, topic: topic.into(), live };
-        let target = entry("deployment:00000000-0000-0000-0000-000000000001", Live::Target { target: TargetNo(1) });
-        let want = |topics: &str, entry: &Entry| Topics::parse(topics).expect("topics").want(entry);
-        assert!(want("", &target) && want("targets,run:1", &target));
-        assert!(want("deployment:00000000-0000-0000-0000-000000000001", &target));
-        assert!(!want("deployment:00000000-0000-0000-0000-000000000002, nodes,", &target));
-        assert!(want("nodes", &entry("of another version", Live::Node { fqdn: "a.b.c".into() })));
+    fn what_several_topics_hear_is_told_once() {
+        let deployment = "deployment:00000000-0000-0000-0000-000000000001";
+        let through = |topics: &str, told: &[Told]| {
+            let mut sieve = Sieve { topics: Topics::parse(topics).expect("topics"), last: None };
+            told.iter().map(|told| sieve.lets_through(told)).collect::<Vec<_>>()
+        };
+        let happened =
+            [entry("targets", 1, 1), entry(deployment, 1, 1), entry(deployment, 1, 2), entry("targets", 2, 2)];
+        assert_eq!(through("", &happened), [true, false, true, true]);
+        assert_eq!(through("targets", &happened), [true, false, false, true]);
+        assert_eq!(through(deployment, &happened), [false, true, true, false]);
+        assert_eq!(through("nodes,", &happened), [false; 4]);
+        assert_eq!(through("nodes", &[Told::Reset(Position::of_cursor(1))]), [true]);
+        assert_eq!(through("nodes", &[entry("of another version", 1, 1)]), [false]);
         for wrong in ["x", "run:1,run:y", &(0..=MAX_TOPICS).map(|n| format!("run:{n},")).collect::<String>()] {
             assert_eq!(Topics::parse(wrong).map_err(|problem| problem.status), Err(400), "{wrong}");
         }

@@ -251,10 +251,8 @@ mod tests {
             r#"{"edits":[]} and more"#,
             r#"{"edits":[{"version":999}]}"#,
         ];
-        let problems: Vec<_> = cases
-            .iter()
-            .map(|text| read_json::<Wanted>(text.as_bytes()).expect_err("a refusal").0)
-            .collect();
+        let problems: Vec<_> =
+            cases.iter().map(|text| read_json::<Wanted>(text.as_bytes()).expect_err("a refusal").0).collect();
         insta::assert_yaml_snapshot!(problems);
         let deep = "[".repeat(100_000);
         assert_eq!(read_json::<serde_json::Value>(deep.as_bytes()).expect_err("a refusal").0.status, 400);

@@ -95,9 +95,9 @@ async fn named(state: &AppState, actor: &control::people::Actor, name: &str) -> 
     let all = state.control.deployments(actor).await?;
     let found = all.into_iter().find(|deployment| deployment.name.as_str() == name);
     let shown: String = name.chars().take(96).collect();
-    found
-        .map(|deployment| deployment.id)
-        .ok_or_else(|| Problem::not_found(format!("There is no deployment {shown}. GET /api/v1/deployments lists them.")))
+    found.map(|deployment| deployment.id).ok_or_else(|| {
+        Problem::not_found(format!("There is no deployment {shown}. GET /api/v1/deployments lists them."))
+    })
 }
 
 #[derive(Debug, Deserialize)]
@@ -204,11 +204,7 @@ struct Committed {
     target: TargetNo,
 }
 
-async fn commit(
-    state: State<AppState>,
-    SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
-) -> Made<Committed> {
+async fn commit(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Made<Committed> {
     let target = state.control.commit(&actor, id).await?;
     Ok((StatusCode::CREATED, Json(Committed { target })))
 }
@@ -245,11 +241,7 @@ struct RunsWanted {
     before: Option<RunId>,
 }
 
-async fn runs(
-    state: State<AppState>,
-    SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<RunsWanted>,
-) -> Answer<RunPage> {
+async fn runs(state: State<AppState>, SignedIn(actor): SignedIn, Asked(wanted): Asked<RunsWanted>) -> Answer<RunPage> {
     Ok(Json(state.control.runs(&actor, wanted.state, wanted.before).await?))
 }
 

@@ -113,7 +113,9 @@ mod tests {
         for next in ["/deployments/web?tab=1", "/"] {
             assert_eq!(own_place(next), next);
         }
-        for next in ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\nb", "/\t/evil.example", "/sign-in"] {
+        for next in
+            ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\nb", "/\t/evil.example", "/sign-in"]
+        {
             assert_eq!(own_place(next), "/", "{next:?}");
         }
     }

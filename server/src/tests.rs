@@ -3,6 +3,7 @@
 mod coming_in;
 mod refusing;
 mod streaming;
+mod the_way;
 
 use std::time::Duration;
 
@@ -56,12 +57,20 @@ impl House {
     }
 
     async fn link(&self) -> Token {
-        self.people.one_time_sign_in(None, self.ada, Duration::from_secs(60)).await.expect("a sign-in")
+        self.link_of(self.ada).await
+    }
+
+    async fn link_of(&self, person: PersonId) -> Token {
+        self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.expect("a sign-in")
     }
 
     /// A cookie of a session.
     async fn cookie(&self) -> String {
-        let answer = self.ask(self.sign_in(&self.link().await)).await;
+        self.cookie_of(self.ada).await
+    }
+
+    async fn cookie_of(&self, person: PersonId) -> String {
+        let answer = self.ask(self.sign_in(&self.link_of(person).await)).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
         answer.cookie().split(';').next().expect("a pair").to_owned()
     }
@@ -139,6 +148,11 @@ impl Answer {
 
     fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("text")
+    }
+
+    fn json(&self) -> Value {
+        assert!(self.status.is_success(), "{} {}", self.status, self.text());
+        serde_json::from_slice(&self.body).expect("JSON")
     }
 
     fn problem(&self) -> Value {

@@ -62,7 +62,11 @@ async fn cookies_are_as_strict_as_the_way_there_allows() {
     assert_eq!(flags, "HttpOnly; SameSite=Lax; Secure; Path=/; Max-Age=604800");
     assert_eq!(answer.header(header::STRICT_TRANSPORT_SECURITY), "max-age=31536000");
     let pair = pair.replace("__Host-gantry", "gantry_session");
-    assert_eq!(far.ask_get("/api/v1/runs", &pair).await.status, StatusCode::UNAUTHORIZED, "the weak name counts for nothing");
+    assert_eq!(
+        far.ask_get("/api/v1/runs", &pair).await.status,
+        StatusCode::UNAUTHORIZED,
+        "the weak name counts for nothing"
+    );
 }
 
 #[tokio::test]
@@ -75,7 +79,10 @@ async fn without_a_session_pages_lead_to_the_sign_in_and_programs_are_refused() 
         assert_eq!((page.status, page.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/sign-in?next=%2F%3Fa%3Db"));
         for path in ["/api/v1/deployments", "/events", "/runs/1/log"] {
             let answer = house.ask_get(path, cookie).await;
-            assert_eq!((answer.status, answer.problem()["code"].as_str()), (StatusCode::UNAUTHORIZED, Some("signed_out")));
+            assert_eq!(
+                (answer.status, answer.problem()["code"].as_str()),
+                (StatusCode::UNAUTHORIZED, Some("signed_out"))
+            );
         }
     }
 }
@@ -133,10 +140,8 @@ async fn secrets_never_reach_the_log() {
 
     let kept = Kept::default();
     let writer = kept.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
     let house = House::new().await;
     let (link, other) = (house.link().await, house.link().await);
     let guard = tracing::subscriber::set_default(subscriber);

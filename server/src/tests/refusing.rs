@@ -134,7 +134,12 @@ async fn a_pages_scripts_carry_the_nonce_of_its_policy_and_of_no_other() {
         assert!(nonce.len() >= 22, "128 bits: {nonce}");
         let scripts = page.text().matches("<script").count();
         assert!(scripts > 0);
-        assert_eq!(page.text().matches(&format!("nonce=\"{nonce}\"")).count(), scripts + preloads(page.text()), "{}", page.text());
+        assert_eq!(
+            page.text().matches(&format!("nonce=\"{nonce}\"")).count(),
+            scripts + preloads(page.text()),
+            "{}",
+            page.text()
+        );
         assert!(!page.text().contains(" style=\""));
         nonces.insert(nonce.to_owned());
     }
@@ -143,13 +148,17 @@ async fn a_pages_scripts_carry_the_nonce_of_its_policy_and_of_no_other() {
 
 /// Links of the head that carry the nonce as well.
 fn preloads(page: &str) -> usize {
-    page.split("<link").skip(1).filter(|link| link.split('>').next().is_some_and(|tag| tag.contains(" nonce=\""))).count()
+    page.split("<link")
+        .skip(1)
+        .filter(|link| link.split('>').next().is_some_and(|tag| tag.contains(" nonce=\"")))
+        .count()
 }
 
 #[tokio::test]
 async fn the_sites_files_come_packed_and_without_a_session() {
     let house = House::new().await;
-    let packed = house.get("/pkg/gantry.js").header(header::ACCEPT_ENCODING, "br").body(Body::empty()).expect("a request");
+    let packed =
+        house.get("/pkg/gantry.js").header(header::ACCEPT_ENCODING, "br").body(Body::empty()).expect("a request");
     let packed = house.ask(packed).await;
     assert_eq!((packed.status, packed.text(), packed.header("content-encoding")), (StatusCode::OK, "packed", "br"));
     assert_eq!(packed.header(header::CACHE_CONTROL), "public, no-cache");

@@ -15,7 +15,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Message {
+pub(super) struct Message {
     id: String,
     event: String,
     data: String,
@@ -32,14 +32,14 @@ impl Message {
 }
 
 /// What a browser does with a stream.
-struct Tab {
+pub(super) struct Tab {
     body: BodyDataStream,
     text: String,
     last: String,
 }
 
 impl Tab {
-    async fn open(house: &House, cookie: &str, query: &str, last: &str) -> Self {
+    pub(super) async fn open(house: &House, cookie: &str, query: &str, last: &str) -> Self {
         let mut request = house.get(&format!("/events?{query}")).header(header::COOKIE, cookie);
         if !last.is_empty() {
             request = request.header("last-event-id", last);
@@ -67,7 +67,7 @@ impl Tab {
         }
     }
 
-    async fn next_live(&mut self) -> Live {
+    pub(super) async fn next_live(&mut self) -> Live {
         loop {
             let message = self.next().await.expect("a message");
             if !message.is_beat() {

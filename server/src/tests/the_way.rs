@@ -1,0 +1,190 @@
+//! The way of a change by REST, from the proposal to the run's log.
+
+use api::console::RunState;
+use api::live::Live;
+use control::Demo;
+use control::DemoDeployment;
+use engine::anneal::Limits;
+use engine::gate::Policy;
+use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId};
+use serde_json::json;
+use store::running::{self, Hello, RunEnd, WorkerId};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::streaming::Tab;
+use super::*;
+
+const LONG: Duration = Duration::from_secs(600);
+const BARCLAMP: &str = "
+barclamp: {name: house, version: '1', description: For tests}
+roles:
+  - {name: app, jig: noop}
+";
+
+impl House {
+    /// A deployment `web` that may bind `app`, one node, a reviewer; gives the reviewer.
+    async fn furnish(&self) -> PersonId {
+        let control = Control::new(Store::over(self.db.app().clone()));
+        let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
+        control.import_barclamps(None, &files).await.expect("a barclamp");
+        let web = DemoDeployment {
+            name: DeploymentName::parse("web").expect("a name"),
+            roles: vec![RoleName::parse("app").expect("a name")],
+        };
+        let node = (Fqdn::parse("n1.house.example.com").expect("a name"), "/srv/n1".to_owned());
+        let policy = Policy { approvals: 1, by_risk: Default::default() };
+        let demo = Demo { deployments: vec![web], nodes: vec![node] };
+        control.ensure_genesis(&policy, &demo).await.expect("genesis");
+        let bo = NewPerson::human("bo", [Permission::Reviewer]);
+        self.people.create_person(None, &bo).await.expect("a person")
+    }
+
+    async fn tell(&self, path: &str, cookie: &str, body: Value) -> Answer {
+        self.ask(self.post_json(path, cookie, body.to_string())).await
+    }
+}
+
+#[tokio::test]
+async fn a_change_goes_its_way_by_rest() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+
+    let nodes = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json();
+    let node = &nodes["nodes"][0]["id"];
+    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let refused = house.tell("/api/v1/deployments/web/proposals", &bo, json!({})).await;
+    assert_eq!(refused.problem()["code"], "forbidden");
+    let proposal = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
+    assert_eq!(proposal.status, StatusCode::CREATED);
+    let proposal = proposal.json()["proposal"].as_i64().expect("an id");
+    let at = |what: &str| format!("/api/v1/proposals/{proposal}/{what}");
+
+    let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
+    let version = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"].clone();
+    let edits = json!({"version": version, "edits": [bind]});
+    let version = house.tell(&at("edits"), &ada, edits.clone()).await.json()["version"].clone();
+    assert_eq!(house.tell(&at("edits"), &ada, edits).await.status, StatusCode::CONFLICT, "made for an older version");
+    let version = house.tell(&at("undo"), &ada, json!({"version": version})).await.json()["version"].clone();
+    let version = house.tell(&at("redo"), &ada, json!({"version": version})).await.json()["version"].clone();
+    let submit = json!({"version": version, "title": "app on n1"});
+    let submission = house.tell(&at("submit"), &ada, submit).await.json()["submission"].as_i64().expect("an id");
+
+    let of = |what: &str| format!("/api/v1/submissions/{submission}{what}");
+    let approve = json!({"kind": "approve", "reason": "fine"});
+    assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.status, StatusCode::CONFLICT, "not approved yet");
+    assert_eq!(house.tell(&of("/verdicts"), &ada, approve.clone()).await.problem()["code"], "author");
+    house.tell(&of("/verdicts"), &bo, approve).await.json();
+    assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.json(), json!({"target": 2}));
+    assert_eq!(house.ask_get(&of(""), &bo).await.json()["state"], "committed");
+
+    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let noderole = board["groups"][0]["roles"][0]["chips"][0]["noderole"].as_str().expect("an id").to_owned();
+    let path = format!("/api/v1/noderoles/{noderole}");
+    assert_eq!(house.ask_get(&path, &ada).await.json()["role"], "app");
+    let retry = house.tell(&format!("{path}/retry"), &ada, json!({"reason": "why not"})).await;
+    assert_eq!(retry.status, StatusCode::CONFLICT, "{}", retry.text());
+    assert_eq!(
+        house.tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "a pause"})).await.json(),
+        json!({"target": 3})
+    );
+    let added = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
+    assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
+    let again = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
+    assert_eq!(again.status, StatusCode::CONFLICT);
+}
+
+/// A committed step, claimed and leased: a run under way, and its worker.
+async fn under_way(house: &House) -> (RunId, WorkerId) {
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let node = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+    let proposal = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"].clone();
+    let version = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"].clone();
+    let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
+    let edits = json!({"version": version, "edits": [bind]});
+    let version =
+        house.tell(&format!("/api/v1/proposals/{proposal}/edits"), &ada, edits).await.json()["version"].clone();
+    let submit = json!({"version": version, "title": "app"});
+    let submission =
+        house.tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit).await.json()["submission"].clone();
+    house.tell(&format!("/api/v1/submissions/{submission}/verdicts"), &bo, json!({"kind": "approve"})).await.json();
+    house.tell(&format!("/api/v1/submissions/{submission}/commit"), &ada, json!({})).await.json();
+
+    let pool = house.db.app();
+    let worker = WorkerId(Uuid::new_v4());
+    let hello = Hello {
+        id: worker,
+        name: "w".into(),
+        capacity: 10,
+        jigs: vec!["noop".into()],
+        host: "here".into(),
+        pid: 1,
+        version: "0".into(),
+    };
+    running::ensure_worker(pool, &hello, LONG).await.expect("a worker");
+    running::confirm_worker(pool, worker).await.expect("a worker");
+    let node: NodeId = node.as_str().expect("an id").parse().expect("an id");
+    running::set_node_alive(pool, node, true).await.expect("a node");
+    let claimed = running::claim_runs(pool, Limits::default()).await.expect("a claim");
+    let leased = running::lease_runs(pool, worker, &["noop"], 10, LONG).await.expect("a lease");
+    assert_eq!((claimed.runs.len(), leased.len()), (1, 1));
+    (claimed.runs[0], worker)
+}
+
+#[tokio::test]
+async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
+    let house = House::new().await;
+    let (run, worker) = under_way(&house).await;
+    let cookie = house.cookie().await;
+    let mut tab = Tab::open(&house, &cookie, &format!("topics=run:{run}"), "").await;
+    let length = |live: Live| match live {
+        Live::Run { run: told, state, log_bytes, .. } if told == run => (state, log_bytes),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(length(tab.next_live().await), (RunState::Running, 0), "what it is when the stream begins");
+
+    // Pieces that end within a character, and bytes that are none.
+    let mut log: Vec<u8> = "größer 世界\n".repeat(30_000).into_bytes();
+    log.extend([0xff, 0x00, b'\n']);
+    let mut offset = 0;
+    for piece in log.chunks(65_521) {
+        running::append_log(house.db.app(), run, offset, OffsetDateTime::now_utc(), piece).await.expect("to append");
+        offset += piece.len() as u64;
+    }
+    while length(tab.next_live().await) != (RunState::Running, log.len() as i64) {}
+
+    let file = house.ask_get(&format!("/runs/{run}/log"), &cookie).await;
+    assert_eq!(file.header(header::CONTENT_DISPOSITION), format!("attachment; filename=\"run-{run}.log\""));
+    assert!(file.body == log, "{} of {} bytes", file.body.len(), log.len());
+    assert!(file.header(header::CONTENT_TYPE).starts_with("text/plain"));
+    let part = house.ask_get(&format!("/api/v1/runs/{run}/log?offset=-100"), &cookie).await.json();
+    assert_eq!((part["next"].as_i64(), part["complete"].as_bool()), (Some(log.len() as i64), Some(false)));
+
+    let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
+    running::finish_run(house.db.app(), run, worker, &end).await.expect("to finish");
+    loop {
+        if let (RunState::Succeeded, bytes) = length(tab.next_live().await) {
+            assert_eq!(bytes, log.len() as i64);
+            break;
+        }
+    }
+    let runs = house.ask_get("/api/v1/runs?state=succeeded", &cookie).await.json();
+    assert_eq!(runs["runs"][0]["id"], run.0);
+    assert_eq!(house.ask_get(&format!("/runs/{}/log", run.0 + 1), &cookie).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn cancelling_is_for_those_who_may() {
+    let house = House::new().await;
+    let (run, _) = under_way(&house).await;
+    let eve = NewPerson::human("eve", [Permission::Viewer]);
+    let eve = house.people.create_person(None, &eve).await.expect("a person");
+    let (ada, eve) = (house.cookie().await, house.cookie_of(eve).await);
+    let path = format!("/api/v1/runs/{run}/cancel");
+    assert_eq!(house.tell(&path, &eve, json!({})).await.problem()["code"], "forbidden");
+    house.tell(&path, &ada, json!({})).await.json();
+    assert_eq!(house.ask_get(&format!("/api/v1/runs/{run}"), &eve).await.json()["run"]["id"], run.0);
+}
