@@ -11,7 +11,7 @@ use std::time::Duration;
 use engine::ids::RunId;
 use sqlx::PgPool;
 use store::StoreError;
-use store::running::{self, Hello};
+use store::running::{self, Hello, Phase};
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -45,22 +45,25 @@ impl Heartbeat {
         // Looked at more often than beaten: a lease must not end unseen while a statement hangs.
         let mut clock = tokio::time::interval((self.lease / 12).max(Duration::from_millis(20)));
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut beating = None;
+        // One renewal at a time, and never one broken off: half a hello is worse than a late one.
+        let mut beating = Box::pin(self.renew());
+        let mut resting = false;
+        let mut again = false;
         loop {
             tokio::select! {
-                _ = ticks.tick() => {
-                    beating.get_or_insert_with(|| Box::pin(self.renew()));
-                }
-                () = self.cancelled.notified() => {
-                    beating = Some(Box::pin(self.renew()));
-                }
+                _ = ticks.tick() => again = true,
+                () = self.cancelled.notified() => again = true,
                 _ = clock.tick() => self.stop_outdated(),
-                done = async { match beating.as_mut() { Some(beat) => beat.await, None => std::future::pending().await } } => {
-                    beating = None;
+                done = &mut beating, if !resting => {
+                    resting = true;
                     if let Err(error) = done {
                         tracing::warn!(%error, "leases could not be renewed; trying again");
                     }
                 }
+            }
+            if resting && again {
+                (resting, again) = (false, false);
+                beating.set(self.renew());
             }
         }
     }
@@ -73,9 +76,13 @@ impl Heartbeat {
 
     async fn renew(&self) -> Result<(), StoreError> {
         let since = Instant::now();
-        if !running::renew_worker(&self.pool, self.hello.id, self.lease).await? {
-            running::ensure_worker(&self.pool, &self.hello, self.lease).await?;
-            running::confirm_worker(&self.pool, self.hello.id).await?;
+        match running::renew_worker(&self.pool, self.hello.id, self.lease).await? {
+            Some(Phase::Confirmed) => {}
+            Some(Phase::Other) => running::confirm_worker(&self.pool, self.hello.id).await?,
+            None => {
+                running::ensure_worker(&self.pool, &self.hello, self.lease).await?;
+                running::confirm_worker(&self.pool, self.hello.id).await?;
+            }
         }
         let ours = self.held.ids();
         if ours.is_empty() {

@@ -210,7 +210,7 @@ impl Cluster {
         let mut deployment = DeploymentDoc::clone(&new.deployments[&self.system].doc);
         for bind in binds {
             let at = &self.nodes[bind.node];
-            let doc = nodes.entry(bind.node).or_insert_with(|| match new.nodes.get(&at.id) {
+            nodes.entry(bind.node).or_insert_with(|| match new.nodes.get(&at.id) {
                 Some(stored) => NodeDoc::clone(&stored.doc),
                 None => NodeDoc {
                     id: at.id,
@@ -356,10 +356,25 @@ impl Cluster {
             if Instant::now() > deadline {
                 let error = self.error(node, role).await;
                 let runs = self.runs(node, role).await;
-                panic!("{role} on n{node} is {state}, not {wanted}; error {error:?}; runs {runs:?}");
+                let activity = self.activity().await;
+                panic!("{role} on n{node} is {state}, not {wanted}; error {error:?}; runs {runs:?}\n{activity}");
             }
             sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// What the database and the workers are at, for tests that fail.
+    async fn activity(&self) -> String {
+        let lines: Vec<String> = sqlx::query_scalar(
+            "SELECT concat_ws(' | ', pid, state, wait_event_type, wait_event, now() - state_change, left(query, 100))
+             FROM pg_stat_activity WHERE datname = current_database()
+             UNION ALL
+             SELECT concat_ws(' | ', name, phase, capacity, lease_until - now(), reason) FROM worker",
+        )
+        .fetch_all(self.pool())
+        .await
+        .expect("the activity");
+        lines.join("\n")
     }
 
     /// A step's runs, oldest first.

@@ -2,4 +2,6 @@
 
 mod cluster;
 mod process;
+mod queue;
 mod running;
+mod scripts;

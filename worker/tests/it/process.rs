@@ -52,14 +52,32 @@ const URL: &str = "GANTRY_TEST_WORKER_URL";
 const FOLDER: &str = "GANTRY_TEST_WORKER_FOLDER";
 
 /// A worker as a process of its own: this very test program, with only the test below.
-pub fn spawn(url: &str, folder: &Path) -> Child {
-    Command::new(std::env::current_exe().expect("this program has a path"))
+pub fn spawn(url: &str, folder: &Path) -> Process {
+    let child = Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", "process::worker_process", "--ignored", "--nocapture"])
         .env(URL, url)
         .env(FOLDER, folder)
         .stdout(Stdio::null())
-        .spawn()
-        .expect("this program can be started")
+        .stderr(Stdio::null())
+        .spawn();
+    Process(child.expect("this program can be started"))
+}
+
+/// A worker process; killed with -9 when it is dropped.
+pub struct Process(Child);
+
+impl Process {
+    pub fn kill(&mut self) {
+        self.0.kill().expect("it is ours");
+        self.0.wait().expect("it is ours");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,4 +31,4 @@ pub use transition::{
     ChangeError, Finished, OverdueRun, RunEnd, cancel_run, commit_steps, end_overdue_run, end_overdue_runs, finish_run,
     overdue_runs, rerun_step, retry_step, set_node_alive, settle_leftovers,
 };
-pub use worker::{Hello, WorkerId, bye, confirm_worker, ensure_worker, renew_worker};
+pub use worker::{Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, renew_worker};

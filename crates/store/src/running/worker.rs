@@ -76,17 +76,28 @@ pub async fn confirm_worker(pool: &PgPool, worker: WorkerId) -> Result<(), Store
     Ok(())
 }
 
-/// Renews the worker's own lease. False when its row is gone.
+/// How far a worker has joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Its capacity counts.
+    Confirmed,
+    /// It does not yet, or no more.
+    Other,
+}
+
+/// Renews the worker's own lease; gives its phase. None: its row is gone.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn renew_worker(pool: &PgPool, worker: WorkerId, lease: Duration) -> Result<bool, StoreError> {
-    let renewed = sqlx::query("UPDATE worker SET lease_until = now() + make_interval(secs => $2) WHERE id = $1")
-        .bind(worker.0)
-        .bind(lease.as_secs_f64())
-        .execute(pool)
-        .await?;
-    Ok(renewed.rows_affected() == 1)
+pub async fn renew_worker(pool: &PgPool, worker: WorkerId, lease: Duration) -> Result<Option<Phase>, StoreError> {
+    let phase: Option<String> = sqlx::query_scalar(
+        "UPDATE worker SET lease_until = now() + make_interval(secs => $2) WHERE id = $1 RETURNING phase",
+    )
+    .bind(worker.0)
+    .bind(lease.as_secs_f64())
+    .fetch_optional(pool)
+    .await?;
+    Ok(phase.map(|phase| if phase == "confirmed" { Phase::Confirmed } else { Phase::Other }))
 }
 
 /// Ends a worker: its capacity counts no more from now on.

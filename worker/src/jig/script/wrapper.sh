@@ -30,6 +30,9 @@ set -u
 umask 077
 LC_ALL=C
 export LC_ALL
+# Whoever listened may be gone; what has to be cleaned up still has to be. (Ignoring the signal would be passed on to scripts, a
+# handler is not.)
+trap ':' PIPE
 
 REFUSED=71 MISSING=72 LOCKED=73 UNUSABLE=74
 
