@@ -63,6 +63,25 @@ export async function visit(page, path) {
   return response;
 }
 
+/**
+ * Signs a person in with one of a Gantry's one-time links, by role or name; the page then shows the start page. Where the
+ * link was used before, it stays at the sign-in and the answer's status says so.
+ */
+export async function signIn(page, gantry, who) {
+  await page.goto(gantry.signIn(who));
+  let status;
+  const note = (response) => {
+    if (response.request().isNavigationRequest()) status = response.status();
+  };
+  page.on('response', note);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  // Wherever it leads, the link's token is in the address no more.
+  await page.waitForURL((url) => !url.searchParams.has('token'));
+  page.off('response', note);
+  await hydrated(page);
+  return status;
+}
+
 /** Nothing went wrong in the page unseen; `expected` names (as a pattern) what may. */
 export function assertQuiet(page, expected = /(?!)/) {
   assert.deepEqual(page.problems.filter((problem) => !expected.test(problem)), []);
