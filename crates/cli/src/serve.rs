@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use control::{Control, Demo};
 use engine::gate::Policy;
+use server::PublicAddress;
 use store::{Connecting, Store};
 use tokio::net::TcpListener;
 
@@ -20,6 +21,9 @@ pub struct Arguments {
     /// Where to listen
     #[arg(long, env = "GANTRY_LISTEN", default_value = "127.0.0.1:7780")]
     listen: SocketAddr,
+    /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
+    #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
+    public_address: Option<PublicAddress>,
     /// The page's scripts, styles and fonts
     #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
     site: PathBuf,
@@ -35,18 +39,29 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         .context("the database can't be used; has it been migrated?")?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
-    println!("http://{}", listener.local_addr()?);
-    serve(listener, arguments.site, control, signals::stopped()).await
+    let address = public_address(arguments.public_address, &listener)?;
+    println!("{address}");
+    serve(listener, address, arguments.site, control, signals::stopped()).await
+}
+
+/// Under which address people come: what was said, or this machine.
+pub fn public_address(said: Option<PublicAddress>, listener: &TcpListener) -> Result<PublicAddress> {
+    match said {
+        Some(address) => Ok(address),
+        None => PublicAddress::of_listener(listener.local_addr()?)
+            .context("say under which address people come with --public-address"),
+    }
 }
 
 /// Serves until told to stop.
 pub async fn serve(
     listener: TcpListener,
+    address: PublicAddress,
     site: PathBuf,
     control: Control,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
-    server::serve(listener, server::Config { site, ..server::Config::default() }, control, shutdown)
+    server::serve(listener, server::Config { address: Some(address), site }, control, shutdown)
         .await
         .context("the server ended")
 }

@@ -45,6 +45,9 @@ pub struct Arguments {
     /// Take any free port when the wanted one is taken
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     any_port: bool,
+    /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
+    #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
+    public_address: Option<server::PublicAddress>,
     /// The page's scripts, styles and fonts
     #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
     site: PathBuf,
@@ -89,14 +92,14 @@ async fn run_on(
     }
 
     let listener = listen(arguments.listen, arguments.any_port).await?;
-    let address = listener.local_addr()?;
+    let address = serve::public_address(arguments.public_address.clone(), &listener)?;
     let site = arguments.site.canonicalize().unwrap_or_else(|_| arguments.site.clone());
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
-    let server = tokio::spawn(serve::serve(listener, site, control.clone(), async {
+    let server = tokio::spawn(serve::serve(listener, address.clone(), site, control.clone(), async {
         let _ = server_stops.await;
     }));
     let mut worker = Worker::start(&database.app_url, data)?;
-    announce(arguments.json, &format!("http://{address}"), &people).await?;
+    announce(arguments.json, &address.to_string(), &people).await?;
 
     let ended = look_after(database, &mut worker, stop, &server).await;
     tracing::info!("stopping");
