@@ -100,9 +100,12 @@ test('the author is refused, the reviewer is not, and it runs to ACTIVE while th
 
 test('a run shows its log and what it added', async () => {
   await visit(ada, '/runs');
-  await ada.getByRole('link', { name: /runtime/ }).first().click();
+  await ada.getByRole('row').filter({ hasText: 'runtime' }).getByRole('link').first().click();
+  await ada.waitForURL(/\/runs\/\d+/);
   await ada.getByText('unpacking, which takes 1 s').waitFor();
-  await ada.getByText('usr/lib/demo/control').first().waitFor();
+  await ada.getByText('"version": "1"').first().waitFor(); // its wall
+  await visit(ada, new URL(ada.url()).pathname); // and when it is asked for by its address
+  await ada.getByText('unpacking, which takes 1 s').waitFor();
   assertQuiet(ada);
 });
 

@@ -244,8 +244,8 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                 <div class="body">
                     <p>{summary} " Somebody else has to approve it before anything happens. You can go on editing; that makes another submission."</p>
                     <div class="field">
-                        <label for="submit-title">"Title"</label>
-                        <input class="input" id="submit-title" name="title" required maxlength="200" autocomplete="off" value=suggestion/>
+                        <label for="proposal-title">"Title"</label>
+                        <input class="input" id="proposal-title" name="title" required maxlength="200" autocomplete="off" value=suggestion/>
                         <span class="hint">"What it is for, in a line."</span>
                     </div>
                     <ProblemNotice problem=problem_of(submit)/>
