@@ -1,7 +1,9 @@
 //! Workers on a real PostgreSQL.
 
+mod admission;
 mod cluster;
 mod process;
 mod queue;
 mod running;
 mod scripts;
+mod wrapper;

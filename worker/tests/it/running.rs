@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, bind, role};
 use crate::process::{Running, quick};
+use crate::scripts::appears;
 
 #[tokio::test]
 async fn steps_run_one_after_the_other_and_walls_are_news() {
@@ -69,4 +70,119 @@ async fn at_most_so_many_run_at_once() {
     }
     worker.stop().await;
     assert_eq!(most, 3);
+}
+
+#[tokio::test]
+async fn what_nobody_was_told_of_is_found_anyway() {
+    let mut cluster = Cluster::of(2).await;
+    cluster.add_role(role("bad", JigClass::Test)).await;
+    cluster.add_role(role("noop", JigClass::Noop)).await;
+    let told = json!({"test": {"fail": true}});
+    cluster.commit(&[bind(0, "bad").data(told), bind(1, "noop")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "bad", "error").await;
+    cluster.reaches(1, "noop", "active").await;
+
+    // A step becomes TODO, and a run is queued, without a word.
+    cluster.sql("UPDATE step SET state = 'todo', since = now() WHERE state = 'error'").await;
+    cluster
+        .sql(
+            "WITH moved AS (UPDATE step SET state = 'transition', applied_generation = 0 WHERE state = 'active' RETURNING *)
+             INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive, lease_until)
+             SELECT m.id, m.node_id, m.lane_id, m.generation, m.content_hash, h.number, h.epoch, m.exclusive,
+               now() + interval '1 min' FROM moved m, head h",
+        )
+        .await;
+    cluster.reaches(1, "noop", "active").await;
+    cluster.reaches(0, "bad", "error").await;
+    assert_eq!(cluster.runs(0, "bad").await.len(), 2);
+    assert_eq!(cluster.runs(1, "noop").await.len(), 2);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn connections_that_break_are_made_again() {
+    let mut cluster = Cluster::of(6).await;
+    cluster.add_role(role("slow", JigClass::Test)).await;
+    let told = json!({"test": {"seconds": 0.3}});
+    let binds: Vec<_> = (0..6).map(|node| bind(node, "slow").data(told.clone())).collect();
+    let config = worker::Config { max_running: 1, ..quick(&cluster.folder()) };
+    let worker = Running::start(config, cluster.pool());
+    cluster.commit(&binds).await;
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_millis(350)).await;
+        cluster.db.cut_connections().await.expect("the cluster obeys");
+    }
+    for node in 0..6 {
+        cluster.reaches(node, "slow", "active").await;
+        assert_eq!(cluster.runs(node, "slow").await.len(), 1, "no run was lost");
+    }
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_gone_for_a_while_only_delays() {
+    let mut cluster = Cluster::of(2).await;
+    let short = "#!/bin/sh\necho x >>starts\necho before\nsleep 1\necho after\n";
+    cluster.add_script_role("short", short, |_| ()).await;
+    let long = "#!/bin/sh\necho $$ >>starts\n[ $(wc -l <starts) -ge 2 ] || sleep 300\n";
+    cluster.add_script_role("long", long, |role| role.run.backoff = 0).await;
+    cluster.commit(&[bind(0, "short"), bind(1, "long")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    let long = appears(&cluster.nodes[1].root.join("starts")).await;
+    appears(&cluster.nodes[0].root.join("starts")).await;
+
+    cluster.db.allow_connections(false).await.expect("the cluster obeys");
+    // Longer than a lease: the worker has to end what it can't renew, before anybody else may start it.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(!std::path::Path::new(&format!("/proc/{}", long.trim())).exists(), "it outlived its lease");
+    cluster.db.allow_connections(true).await.expect("the cluster obeys");
+
+    cluster.reaches(0, "short", "active").await;
+    cluster.reaches(1, "long", "active").await;
+    worker.stop().await;
+    let starts = |node: usize| std::fs::read_to_string(cluster.nodes[node].root.join("starts")).expect("it ran");
+    assert_eq!(starts(1).lines().count(), 2);
+    let run = cluster.runs(0, "short").await[0].clone();
+    let log = cluster.log(engine::ids::RunId(run.id)).await;
+    assert_eq!(log, "before\nafter\n", "what was printed meanwhile is there too");
+}
+
+#[tokio::test]
+async fn a_run_that_is_not_what_was_approved_is_refused() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
+    cluster.add_script_role("wrong", "#!/bin/sh\necho y >ran\n", |_| ()).await;
+    cluster.commit(&[bind(0, "right"), bind(1, "right"), bind(1, "wrong"), bind(2, "right")]).await;
+    // As somebody would who owns the database: another role's content, and an approval that never was.
+    for statement in [
+        "ALTER TABLE noderole DISABLE TRIGGER guard_intent",
+        "UPDATE noderole SET role_hash = (SELECT role_hash FROM noderole WHERE role = 'wrong')
+         WHERE role = 'right' AND node_id = (SELECT id FROM node WHERE fqdn = 'n0.test.gantry')",
+        "ALTER TABLE step DISABLE TRIGGER guard_intent",
+        "UPDATE step SET content_hash = sha256('other') WHERE node_id = (SELECT id FROM node WHERE fqdn = 'n2.test.gantry')",
+    ] {
+        sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
+    }
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "right", "error").await;
+    cluster.reaches(1, "right", "active").await;
+    cluster.reaches(2, "right", "error").await;
+    for (node, reason) in [(0, "the noderole's row says"), (2, "is neither that of generation")] {
+        let error = cluster.error(node, "right").await.expect("a reason");
+        assert!(error.contains("not what was approved") && error.contains(reason), "{error}");
+        assert!(!cluster.nodes[node].root.join("ran").exists());
+        let run = engine::ids::RunId(cluster.runs(node, "right").await[0].id);
+        assert!(cluster.log(run).await.contains(reason), "its log says so too");
+    }
+
+    for statement in ["ALTER TABLE verdict DISABLE TRIGGER guard_append_only", "UPDATE verdict SET kind = 'reject'"] {
+        sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
+    }
+    let step = cluster.step(1, "right");
+    store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift).await.expect("a re-run");
+    cluster.reaches(1, "right", "error").await;
+    let error = cluster.error(1, "right").await.expect("a reason");
+    assert!(error.contains("0 of 1 approvals"), "{error}");
+    worker.stop().await;
 }

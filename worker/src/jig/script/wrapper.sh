@@ -135,8 +135,12 @@ else
             sleep 0.1
         done
         echo $$ >"$HOME_DIR/lock.d/pid"
+        trap 'rm -rf "$HOME_DIR/lock.d"' EXIT
     }
-    unlock() { rm -rf "$HOME_DIR/lock.d"; }
+    unlock() {
+        trap - EXIT
+        rm -rf "$HOME_DIR/lock.d"
+    }
 fi
 
 # ---- the ledger -----------------------------------------------------------------------------------------------------------
@@ -257,6 +261,7 @@ command_run() {
     trap 'why=cancelled' TERM INT HUP
     trap 'why=timeout' USR1
     [ -z "$(missing_scripts "$@")" ] || exit $MISSING
+    command -v setsid >/dev/null 2>&1 || fail $UNUSABLE "gantry: this node has no setsid (package util-linux)"
     folder=$HOME_DIR/run/$ATTEMPT
 
     lock
@@ -273,15 +278,10 @@ command_run() {
     l_epoch=$EPOCH l_attempt=$ATTEMPT l_started=$ATTEMPT l_generation=$GENERATION l_content=$CONTENT l_state=started
     write_ledger "$STEP"
 
-    if command -v setsid >/dev/null 2>&1; then
-        setsid sh "$SELF" "$ROOT" launch "$ATTEMPT" "$NODE" "$ROLE" "$@" </dev/null &
-    else
-        set -m
-        sh "$SELF" "$ROOT" launch "$ATTEMPT" "$NODE" "$ROLE" "$@" </dev/null &
-        set +m
-    fi
+    setsid sh "$SELF" "$ROOT" launch "$ATTEMPT" "$NODE" "$ROLE" "$@" </dev/null &
     child=$!
-    if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
+    # The started process gives the lock back.
+    if command -v flock >/dev/null 2>&1; then exec 9>&-; else trap - EXIT; fi
     watch_clock &
     clock=$!
     code=

@@ -1,0 +1,310 @@
+//! The claim's statement against the engine's admission, over random states of a cluster.
+//!
+//! What they must share: every step that a claim takes is admissible beside those it took before, and when a claim has taken all it
+//! can, the engine would take none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::anneal::{
+    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Limits, Moment, NodeView, OpenRun,
+    StepView, Taken, admit,
+};
+use engine::catalog::{JigClass, Lane, LaneMode, Needs, OnError, Role};
+use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, RunId, StepId};
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Row};
+use uuid::Uuid;
+
+use crate::cluster::{Cluster, bind, role};
+use crate::queue::confirmed;
+
+/// Cases to try.
+const CASES: u64 = 200;
+
+/// A small generator of numbers (splitmix64): the same case for the same seed, everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.roll(100) < percent
+    }
+}
+
+fn lane(name: &str, max_running: u32, mode: LaneMode) -> Option<Lane> {
+    Some(Lane { name: LaneName::parse(name).expect("a name"), max_running, mode })
+}
+
+fn roles() -> Vec<(&'static str, Role)> {
+    let with = |name: &'static str, class, change: &dyn Fn(&mut Role)| {
+        let mut role = role(name, class);
+        change(&mut role);
+        (name, role)
+    };
+    vec![
+        with("plain", JigClass::Noop, &|_| ()),
+        with("shared", JigClass::Test, &|role| role.run.exclusive = false),
+        with("two", JigClass::Noop, &|role| role.run.lane = lane("two", 2, LaneMode::Rolling)),
+        with("two-shared", JigClass::Noop, &|role| {
+            role.run.exclusive = false;
+            role.run.lane = lane("two", 2, LaneMode::Rolling);
+        }),
+        with("chunk", JigClass::Noop, &|role| {
+            role.run.exclusive = false;
+            role.run.lane = lane("chunk", 2, LaneMode::Chunk);
+        }),
+        with("any", JigClass::Test, &|role| role.run.needs = Needs::Any),
+        with("dead", JigClass::Noop, &|role| role.run.needs = Needs::Dead),
+        with("wipe", JigClass::Noop, &|role| role.flags.destructive = true),
+        with("freezes", JigClass::Noop, &|role| role.run.on_error = OnError::Node),
+    ]
+}
+
+async fn own(cluster: &Cluster, statement: String) {
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(cluster.db.owner()).await.expect("the owner may");
+}
+
+/// One random state: of nodes, steps, runs, jigs, holds, budgets.
+async fn shake(cluster: &Cluster, dice: &mut Dice) {
+    let mut sql = String::from(
+        "UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE ended_at IS NULL;
+         DELETE FROM budget;",
+    );
+    for node in &cluster.nodes {
+        let joined = if dice.chance(92) { "confirmed" } else { "welcomed" };
+        let (alive, available) = (dice.chance(85), dice.chance(90));
+        sql += &format!(
+            "UPDATE node SET alive = {alive}, available = {available}, joined = '{joined}' WHERE id = '{}';",
+            node.id
+        );
+    }
+    let held = if dice.chance(5) { "(SELECT id FROM person LIMIT 1), held_at = now()" } else { "NULL, held_at = NULL" };
+    sql += &format!("UPDATE deployment SET held_by = {held};");
+    sql += &format!("UPDATE jig SET active = {} WHERE name = 'test';", dice.chance(80));
+    let budgets = dice.roll(3);
+    for budget in 0..budgets {
+        sql += &format!(
+            "INSERT INTO budget (deployment_id, name, max_down) VALUES ('{}', 'b{budget}', {});",
+            cluster.system,
+            1 + dice.roll(3)
+        );
+    }
+    for (at, node) in cluster.nodes.iter().enumerate() {
+        let mut taken = false;
+        for (name, role) in roles() {
+            let may_run = !(role.run.exclusive && taken);
+            let state = match dice.roll(100) {
+                0..70 => "todo",
+                70..78 => "blocked",
+                78..86 => "active",
+                86..88 => "error",
+                _ if may_run => "transition",
+                _ => "todo",
+            };
+            let step = cluster.step(at, name);
+            let applied = state == "active" || (dice.chance(10) && !role.flags.destructive);
+            let cause = if applied && dice.chance(70) { "'drift'" } else { "NULL" };
+            let drawn: Vec<String> = (0..budgets)
+                .filter(|_| dice.chance(40))
+                .map(|b| format!("(SELECT id FROM budget WHERE name = 'b{b}')"))
+                .collect();
+            sql += &format!(
+                "UPDATE step SET state = '{state}', pending = {}, applied_generation = {}, cause = {cause}, failures = {},
+                   priority = {}, since = now() - interval '{} s', not_before = now() + interval '{} s',
+                   budget_ids = ARRAY[{}]::bigint[], node_up = (SELECT alive FROM node WHERE id = step.node_id)
+                 WHERE id = '{step}';",
+                u8::from(state == "blocked"),
+                if applied { "generation" } else { "0" },
+                u8::from(dice.chance(12)),
+                dice.roll(3),
+                dice.roll(4),
+                if dice.chance(10) { 60 } else { -60 },
+                drawn.join(", "),
+            );
+            if state == "transition" {
+                taken |= role.run.exclusive;
+                sql += &format!(
+                    "INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive,
+                       lease_until) SELECT id, node_id, lane_id, generation, content_hash, 1, 1, exclusive,
+                       now() + interval '1 h' FROM step WHERE id = '{step}';"
+                );
+            }
+        }
+        let _ = node;
+    }
+    own(cluster, sql).await;
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(row: &PgRow, column: &str) -> T {
+    let word: String = row.get(column);
+    serde_json::from_value(word.into()).expect("a word of ours")
+}
+
+/// The view that the engine gets of what is in the database.
+async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
+    let pool = cluster.db.owner();
+    let all = |query: &'static str| async move { sqlx::query(query).fetch_all(pool).await.expect("rows") };
+    let uuid = |row: &PgRow, column: &str| row.get::<Uuid, _>(column);
+    let lane_of = |row: &PgRow| LaneKey {
+        deployment: DeploymentId(uuid(row, "deployment_id")),
+        name: LaneName::parse(row.get("lane")).expect("a name"),
+    };
+    let deployments = all("SELECT id, name, parent, held_by::text AS held FROM deployment").await;
+    let lanes = all("SELECT deployment_id, name AS lane, max_running, mode FROM lane").await;
+    let budgets = all("SELECT id, name, max_down FROM budget").await;
+    let nodes = all("SELECT id, fqdn, phantom, alive, available, joined FROM node").await;
+    let jigs = all("SELECT name, active FROM jig").await;
+    let steps =
+        all("SELECT s.*, l.deployment_id, l.name AS lane, (extract(epoch FROM since) * 1000000)::bigint AS since_us,
+           (extract(epoch FROM greatest(not_before, 'epoch')) * 1000000)::bigint AS not_before_us,
+           s.instant OR skipped IS NOT NULL
+             OR (applied_generation = generation AND (destructive OR cause IS NULL)) AS rests
+         FROM step s JOIN lane l ON l.id = s.lane_id")
+        .await;
+    let open = all("SELECT r.step_id, r.node_id, r.exclusive, l.deployment_id, l.name AS lane
+         FROM run r JOIN lane l ON l.id = r.lane_id WHERE r.ended_at IS NULL")
+    .await;
+    let now: i64 = sqlx::query_scalar("SELECT (extract(epoch FROM now()) * 1000000)::bigint")
+        .fetch_one(pool)
+        .await
+        .expect("the time");
+    AdmissionView {
+        now: Moment(now),
+        enabled: true,
+        capacity,
+        deployments: deployments
+            .iter()
+            .map(|row| {
+                let view = DeploymentView {
+                    name: DeploymentName::parse(row.get("name")).expect("a name"),
+                    parent: row.get::<Option<Uuid>, _>("parent").map(DeploymentId),
+                    held_by: row.get("held"),
+                };
+                (DeploymentId(uuid(row, "id")), view)
+            })
+            .collect(),
+        lanes: lanes
+            .iter()
+            .map(|row| {
+                let max_running = row.get::<Option<i32>, _>("max_running").map(i32::unsigned_abs);
+                (lane_of(row), LaneView { max_running, mode: parsed(row, "mode") })
+            })
+            .collect(),
+        budgets: budgets
+            .iter()
+            .map(|row| {
+                let max_down = row.get::<i32, _>("max_down").unsigned_abs();
+                (BudgetId(row.get("id")), BudgetView { name: row.get("name"), max_down })
+            })
+            .collect(),
+        nodes: nodes
+            .iter()
+            .map(|row| {
+                let view = NodeView {
+                    name: row.get("fqdn"),
+                    phantom: row.get("phantom"),
+                    alive: row.get("alive"),
+                    available: row.get("available"),
+                    confirmed: row.get::<String, _>("joined") == "confirmed",
+                };
+                (NodeId(uuid(row, "id")), view)
+            })
+            .collect(),
+        jigs: jigs
+            .iter()
+            .map(|row| (JigName::parse(row.get("name")).expect("a name"), row.get("active")))
+            .collect::<BTreeMap<_, _>>(),
+        steps: steps
+            .iter()
+            .map(|row| {
+                let view = StepView {
+                    node: NodeId(uuid(row, "node_id")),
+                    lane: lane_of(row),
+                    jig: JigName::parse(row.get("jig")).expect("a name"),
+                    state: parsed(row, "state"),
+                    pending: row.get::<i32, _>("pending").unsigned_abs(),
+                    priority: row.get("priority"),
+                    ready_since: Moment(row.get("since_us")),
+                    rank: row.get::<i32, _>("rank").unsigned_abs(),
+                    not_before: Moment(row.get("not_before_us")),
+                    failures: row.get::<i32, _>("failures").unsigned_abs(),
+                    needs: parsed(row, "needs"),
+                    exclusive: row.get("exclusive"),
+                    on_error: if row.get("freezes_node") { OnError::Node } else { OnError::Descendants },
+                    budgets: row.get::<Vec<i64>, _>("budget_ids").into_iter().map(BudgetId).collect::<BTreeSet<_>>(),
+                    rests: row.get("rests"),
+                };
+                (StepId(uuid(row, "id")), view)
+            })
+            .collect(),
+        open: open
+            .iter()
+            .map(|row| OpenRun {
+                step: StepId(uuid(row, "step_id")),
+                node: NodeId(uuid(row, "node_id")),
+                lane: lane_of(row),
+                exclusive: row.get("exclusive"),
+            })
+            .collect(),
+    }
+}
+
+async fn steps_of(cluster: &Cluster, runs: &[RunId]) -> Vec<StepId> {
+    let ids: Vec<i64> = runs.iter().map(|run| run.0).collect();
+    let steps: Vec<Uuid> = sqlx::query_scalar("SELECT step_id FROM run WHERE id = ANY($1) ORDER BY id")
+        .bind(ids)
+        .fetch_all(cluster.pool())
+        .await
+        .expect("the runs");
+    steps.into_iter().map(StepId).collect()
+}
+
+#[tokio::test]
+async fn a_claim_agrees_with_the_engine() {
+    let mut cluster = Cluster::of(5).await;
+    let mut binds = Vec::new();
+    for (name, role) in roles() {
+        cluster.add_role(role).await;
+        binds.extend((0..5).map(|node| bind(node, name)));
+    }
+    cluster.commit(&binds).await;
+    let open = ["step", "budget"].map(|table| format!("ALTER TABLE {table} DISABLE TRIGGER guard_intent;"));
+    own(&cluster, open.concat()).await;
+    confirmed(&cluster, 0).await;
+    let mut claimed_at_all = 0;
+    for seed in 0..CASES {
+        let mut dice = Dice(seed);
+        shake(&cluster, &mut dice).await;
+        let capacity = u32::try_from(1 + dice.roll(14)).expect("small");
+        own(&cluster, format!("UPDATE worker SET capacity = {capacity}")).await;
+        let limits = Limits {
+            running: u32::try_from(1 + dice.roll(14)).expect("small"),
+            batch: u32::try_from(1 + dice.roll(6)).expect("small"),
+        };
+        let before = view(&cluster, capacity).await;
+        let expected = admit(&before, limits);
+        let claimed = store::running::claim_runs(cluster.pool(), limits).await.expect("a claim");
+        let picks = steps_of(&cluster, &claimed.runs).await;
+        claimed_at_all += picks.len();
+        assert_eq!(picks.is_empty(), expected.is_empty(), "seed {seed}: {picks:?} against {expected:?}");
+
+        // A claim goes on in rounds; within one, a chunk's first step does not keep out its others.
+        for round in picks.chunk_by(|_, _| true) {
+            let mut taken = Taken::new(&before, limits);
+            for step in round {
+                let reasons = taken.take(*step);
+                assert!(reasons.is_ok(), "seed {seed}: {step} was taken, but {:?}", reasons.err());
+            }
+        }
+        let left = admit(&view(&cluster, capacity).await, limits);
+        assert_eq!(left, [], "seed {seed}: these could have been taken too");
+    }
+    assert!(claimed_at_all > 200, "the cases are too tame: {claimed_at_all}");
+}

@@ -1,0 +1,168 @@
+//! The queue's statements by themselves.
+
+use std::time::Duration;
+
+use engine::anneal::Limits;
+use engine::catalog::JigClass;
+use engine::ids::RunId;
+use serde_json::json;
+use store::running::{self, Finished, Hello, RunEnd, WorkerId};
+use uuid::Uuid;
+
+use crate::cluster::{Bind, Cluster, bind, role};
+
+const LONG: Duration = Duration::from_secs(60);
+const JIGS: [&str; 3] = ["noop", "test", "script"];
+
+/// A worker's row, confirmed, with a lease of a minute.
+pub async fn confirmed(cluster: &Cluster, capacity: u32) -> WorkerId {
+    let id = WorkerId(Uuid::new_v4());
+    let hello = Hello {
+        id,
+        name: id.to_string(),
+        capacity,
+        jigs: JIGS.map(str::to_owned).to_vec(),
+        host: "here".to_owned(),
+        pid: 1,
+        version: "1".to_owned(),
+    };
+    running::ensure_worker(cluster.pool(), &hello, LONG).await.expect("a worker");
+    running::confirm_worker(cluster.pool(), id).await.expect("a worker");
+    id
+}
+
+fn limits(running: u32) -> Limits {
+    Limits { running, batch: 1_000 }
+}
+
+async fn noops(nodes: usize) -> Cluster {
+    let mut cluster = Cluster::of(nodes).await;
+    cluster.add_role(role("noop", JigClass::Noop)).await;
+    let binds: Vec<Bind> = (0..nodes).map(|node| bind(node, "noop")).collect();
+    cluster.commit(&binds).await;
+    cluster
+}
+
+async fn lease(cluster: &Cluster, worker: WorkerId, limit: u32) -> Vec<RunId> {
+    let leased = running::lease_runs(cluster.pool(), worker, &JIGS, limit, LONG).await.expect("leases");
+    leased.into_iter().map(|leased| leased.run).collect()
+}
+
+fn succeeded() -> RunEnd {
+    RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) }
+}
+
+#[tokio::test]
+async fn two_claimers_at_once_never_overshoot() {
+    let cluster = noops(30).await;
+    confirmed(&cluster, 100).await;
+    let claims = (0..8).map(|_| running::claim_runs(cluster.pool(), limits(10)));
+    let claimed = futures::future::join_all(claims).await;
+    let queued: usize = claimed.iter().map(|claimed| claimed.as_ref().expect("a claim").runs.len()).sum();
+    assert_eq!(queued, 10);
+    assert_eq!(cluster.count("run WHERE ended_at IS NULL").await, 10);
+    assert_eq!(cluster.count("step WHERE state = 'transition'").await, 10);
+}
+
+#[tokio::test]
+async fn without_a_worker_or_with_execution_off_nothing_is_claimed() {
+    let cluster = noops(2).await;
+    let claimed = running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    assert!(claimed.runs.is_empty() && !claimed.busy);
+    let worker = confirmed(&cluster, 1).await;
+    let claimed = running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    assert_eq!(claimed.runs.len(), 1, "as many as the workers carry");
+    running::bye(cluster.pool(), worker, "test").await.expect("a bye");
+    assert!(lease(&cluster, worker, 5).await.is_empty(), "who has gone leases nothing");
+}
+
+#[tokio::test]
+async fn a_run_is_leased_once_finished_once_and_late_after_that() {
+    let cluster = noops(1).await;
+    let (first, second) = (confirmed(&cluster, 5).await, confirmed(&cluster, 5).await);
+    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    let leases = futures::join!(lease(&cluster, first, 5), lease(&cluster, second, 5));
+    assert_eq!(leases.0.len() + leases.1.len(), 1);
+    let (owner, other) = if leases.0.is_empty() { (second, first) } else { (first, second) };
+    let run = *leases.0.first().or(leases.1.first()).expect("one of them has it");
+
+    let finish = |worker| running::finish_run(cluster.pool(), run, worker, &SUCCEEDED);
+    assert_eq!(finish(other).await.expect("an answer"), Finished::Late, "it is not the other one's");
+    assert_eq!(cluster.state(0, "noop").await, "transition");
+    assert_eq!(finish(owner).await.expect("an answer"), Finished::Applied);
+    assert_eq!(cluster.state(0, "noop").await, "active");
+    assert_eq!(finish(owner).await.expect("an answer"), Finished::Late);
+    assert_eq!(cluster.runs(0, "noop").await[0].outcome.as_deref(), Some("succeeded"));
+}
+
+static SUCCEEDED: std::sync::LazyLock<RunEnd> = std::sync::LazyLock::new(succeeded);
+
+#[tokio::test]
+async fn the_janitor_ends_what_was_lost_and_late_results_are_kept_not_applied() {
+    let cluster = noops(2).await;
+    let worker = confirmed(&cluster, 5).await;
+    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    let run = lease(&cluster, worker, 1).await[0];
+    assert!(running::end_overdue_runs(cluster.pool()).await.expect("a look").is_empty());
+    cluster.sql("UPDATE run SET lease_until = now() - interval '1 s'").await;
+    let ended = running::end_overdue_runs(cluster.pool()).await.expect("a look");
+    assert_eq!(ended.len(), 2);
+    assert_eq!(cluster.count("step WHERE state = 'todo'").await, 2);
+    assert_eq!(cluster.count("step WHERE failures = 1").await, 1, "what was never started has not failed");
+    assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
+    assert!(running::renew_runs(cluster.pool(), worker, &[run], LONG).await.expect("an answer").is_empty());
+
+    let result = serde_json::Map::from_iter([("found".to_owned(), json!(1))]);
+    let end = RunEnd::Succeeded { result, wall: json!({"found": 1}) };
+    assert_eq!(running::finish_run(cluster.pool(), run, worker, &end).await.expect("an answer"), Finished::Late);
+    assert_eq!(cluster.count("run WHERE outcome = 'late' AND result = '{\"found\": 1}'").await, 1);
+    assert_eq!(cluster.count("step WHERE wall IS NOT NULL OR state = 'active'").await, 0);
+}
+
+#[tokio::test]
+async fn a_queued_run_that_may_not_start_any_more_goes_back() {
+    let cluster = noops(1).await;
+    let worker = confirmed(&cluster, 5).await;
+    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    cluster.sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()").await;
+    assert!(lease(&cluster, worker, 5).await.is_empty());
+    assert_eq!(cluster.state(0, "noop").await, "todo");
+    assert!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty());
+    cluster.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
+    assert_eq!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(), 1);
+}
+
+#[tokio::test]
+async fn a_node_that_dies_takes_its_runs_with_it_and_comes_back() {
+    let mut cluster = Cluster::of(1).await;
+    for name in ["done", "going"] {
+        cluster.add_role(role(name, JigClass::Noop)).await;
+    }
+    cluster.commit(&[bind(0, "done"), bind(0, "going").after(0, "done")]).await;
+    let worker = confirmed(&cluster, 5).await;
+    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    let run = lease(&cluster, worker, 1).await[0];
+    running::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end");
+    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    let run = lease(&cluster, worker, 1).await[0];
+
+    let node = cluster.nodes[0].id;
+    assert!(running::set_node_alive(cluster.pool(), node, false).await.expect("an answer"));
+    assert!(!running::set_node_alive(cluster.pool(), node, false).await.expect("an answer"), "it is dead already");
+    assert_eq!(cluster.state(0, "done").await, "todo");
+    assert_eq!(cluster.state(0, "going").await, "blocked");
+    assert!(running::renew_runs(cluster.pool(), worker, &[run], LONG).await.expect("an answer").is_empty());
+    assert!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty());
+    assert_eq!(running::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end"), Finished::Late);
+    assert_eq!(cluster.state(0, "going").await, "blocked");
+
+    assert!(running::set_node_alive(cluster.pool(), node, true).await.expect("an answer"));
+    assert_eq!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(), 1);
+}
+
+#[tokio::test]
+async fn retrying_is_for_errors_only_and_says_what_else_to_do() {
+    let cluster = noops(1).await;
+    let refused = running::retry_step(cluster.pool(), cluster.step(0, "noop")).await.expect_err("it is TODO");
+    assert!(refused.to_string().contains("waits to be claimed"), "{refused}");
+}

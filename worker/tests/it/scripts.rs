@@ -1,0 +1,338 @@
+//! Scripts on nodes: the contract, and what may go wrong with it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::ids::RunId;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::cluster::{Cluster, bind};
+use crate::process::{Running, quick, spawn};
+
+/// Waits until a file is there, and gives what is in it.
+pub async fn appears(path: &Path) -> String {
+    for _ in 0..1_500 {
+        if let Ok(text) = std::fs::read_to_string(path)
+            && !text.is_empty()
+        {
+            return text;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{} does not appear", path.display());
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    stat.is_ok_and(|stat| !matches!(stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]), Some("Z" | "X")))
+}
+
+async fn dies(pid: &str) {
+    for _ in 0..500 {
+        if !is_alive(pid) {
+            return;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    panic!("process {pid} is still alive");
+}
+
+#[tokio::test]
+async fn a_script_finds_what_it_was_promised_and_returns_a_wall() {
+    let mut cluster = Cluster::of(1).await;
+    let script = r#"#!/bin/sh
+set -eu
+[ "$PWD" = "$GANTRY_ROOT" ]
+[ -z "${DATABASE_URL:-}" ]
+echo "$GANTRY_NODE $GANTRY_ROLE $GANTRY_DATA_DEMO_PORT $GANTRY_DATA_THE_NAME"
+echo "to standard error" >&2
+grep -q '"port":8080' "$GANTRY_INPUT"
+echo "$GANTRY_RUN" >ran
+printf '{"seen": "%s", "demo": {"port": 8080}}' "$GANTRY_DATA_DEMO_PORT" >"$GANTRY_OUTPUT"
+"#;
+    cluster.add_script_role("demo", script, |_| ()).await;
+    cluster.commit(&[bind(0, "demo").data(json!({"demo": {"port": 8080}, "the-name": "it's"}))]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "demo", "active").await;
+    worker.stop().await;
+
+    let run = cluster.runs(0, "demo").await[0].clone();
+    assert_eq!(cluster.wall(0, "demo").await, Some(json!({"seen": "8080"})));
+    assert_eq!(run.result, Some(json!({"seen": "8080", "demo": {"port": 8080}})));
+    let log = cluster.log(RunId(run.id)).await;
+    assert!(log.contains("n0.test.gantry demo 8080 it's\n"), "{log}");
+    assert!(log.contains("to standard error\n"), "{log}");
+    assert_eq!(cluster.count("run WHERE log_bytes = (SELECT sum(length(body)) FROM run_log)").await, 1);
+    let root = &cluster.nodes[0].root;
+    assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran").trim(), run.id.to_string());
+    let left = std::fs::read_dir(root.join(".gantry/run")).expect("the folder").count();
+    assert_eq!(left, 0, "the input does not stay on the node");
+}
+
+#[tokio::test]
+async fn what_a_script_does_wrong_is_said_in_one_line() {
+    let mut cluster = Cluster::of(4).await;
+    let failing = "#!/bin/sh\necho first >&2\necho 'no such disk: sdx' >&2\necho >&2\nexit 3\n";
+    cluster.add_script_role("failing", failing, |_| ()).await;
+    let silent = "#!/bin/sh\nexit 7\n";
+    cluster.add_script_role("silent", silent, |_| ()).await;
+    let no_json = "#!/bin/sh\necho all fine >\"$GANTRY_OUTPUT\"\n";
+    cluster.add_script_role("no-json", no_json, |_| ()).await;
+    let list = "#!/bin/sh\necho '[1]' >\"$GANTRY_OUTPUT\"\n";
+    cluster.add_script_role("list", list, |_| ()).await;
+    cluster.commit(&[bind(0, "failing"), bind(1, "silent"), bind(2, "no-json"), bind(3, "list")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    for (node, role, reason) in [
+        (0, "failing", "no such disk: sdx"),
+        (1, "silent", "silent.sh ended with exit code 7"),
+        (2, "no-json", "begins with: all fine"),
+        (3, "list", "no object; it begins with: [1]"),
+    ] {
+        cluster.reaches(node, role, "error").await;
+        let error = cluster.error(node, role).await.expect("a reason");
+        assert!(error.contains(reason), "{role}: {error}");
+    }
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn scripts_of_a_role_run_in_order_and_the_first_failure_ends_them() {
+    let mut cluster = Cluster::of(1).await;
+    let one = "#!/bin/sh\necho one >>order\n";
+    let two = "#!/bin/sh\necho two >>order\n[ -e may-go-on ]\n";
+    let mut last = None;
+    cluster.add_script_role("two", two, |role| last = Some(role.scripts[0].clone())).await;
+    let two = last.take().expect("the script");
+    cluster
+        .add_script_role("both", one, |role| {
+            role.scripts = vec![role.scripts[0].clone(), two.clone(), role.scripts[0].clone()]
+        })
+        .await;
+    cluster.commit(&[bind(0, "both")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "both", "error").await;
+    let root = cluster.nodes[0].root.clone();
+    assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\n");
+    std::fs::write(root.join("may-go-on"), "").expect("the folder is ours");
+    store::running::retry_step(cluster.pool(), cluster.step(0, "both")).await.expect("a retry");
+    cluster.reaches(0, "both", "active").await;
+    assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\none\ntwo\none\n");
+    worker.stop().await;
+}
+
+/// Writes its process and that of a child to files, and sleeps.
+const LONG: &str = r#"#!/bin/sh
+sleep 300 &
+echo $! >child
+setsid sh -c 'echo $$ >service; exec sleep 300' >/dev/null 2>&1 &
+while [ ! -s service ]; do sleep 0.02; done
+echo $$ >leader
+echo started
+sleep 300
+"#;
+
+fn end_service(root: &Path) {
+    let pid = std::fs::read_to_string(root.join("service")).expect("it was started");
+    assert!(is_alive(&pid), "a service outlives its run");
+    let pid = nix::unistd::Pid::from_raw(pid.trim().parse().expect("a number"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
+}
+
+#[tokio::test]
+async fn a_script_that_takes_too_long_is_ended_with_all_it_started() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("long", LONG, |role| role.run.timeout = 1).await;
+    cluster.commit(&[bind(0, "long")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "long", "error").await;
+    worker.stop().await;
+    let error = cluster.error(0, "long").await.expect("a reason");
+    assert!(error.contains("longer than 1 seconds"), "{error}");
+    let root = &cluster.nodes[0].root;
+    dies(&std::fs::read_to_string(root.join("leader")).expect("it ran")).await;
+    dies(&std::fs::read_to_string(root.join("child")).expect("it ran")).await;
+    end_service(root);
+}
+
+#[tokio::test]
+async fn a_cancelled_run_ends_and_its_step_says_who() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("long", LONG, |_| ()).await;
+    cluster.commit(&[bind(0, "long")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    let root = cluster.nodes[0].root.clone();
+    let leader = appears(&root.join("leader")).await;
+    let run = cluster.running(0, "long").await;
+    store::running::cancel_run(cluster.pool(), run, "bo").await.expect("it is open");
+    cluster.reaches(0, "long", "error").await;
+    assert_eq!(cluster.error(0, "long").await.as_deref(), Some("cancelled by bo"));
+    assert!(!is_alive(&leader), "the run was ended before the step was");
+    let row = cluster.runs(0, "long").await[0].clone();
+    assert_eq!(row.outcome.as_deref(), Some("cancelled"));
+    assert_eq!(row.error.as_deref(), Some("cancelled by bo"));
+    assert!(store::running::cancel_run(cluster.pool(), run, "bo").await.is_err(), "it has ended");
+    end_service(&root);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_stops_gives_its_runs_time_and_then_hands_them_back() {
+    let mut cluster = Cluster::of(2).await;
+    let quick_one = "#!/bin/sh\necho $$ >leader\nsleep 0.6\n";
+    cluster.add_script_role("quick", quick_one, |_| ()).await;
+    let long = "#!/bin/sh\necho $$ >>leader\n[ $(wc -l <leader) = 2 ] || sleep 300\n";
+    cluster.add_script_role("long", long, |role| role.run.backoff = 0).await;
+    cluster.commit(&[bind(0, "quick"), bind(1, "long")]).await;
+    let config = worker::Config { grace: Duration::from_secs(2), ..quick(&cluster.folder()) };
+    let worker = Running::start(config, cluster.pool());
+    appears(&cluster.nodes[0].root.join("leader")).await;
+    let leader = appears(&cluster.nodes[1].root.join("leader")).await;
+    worker.stop().await;
+    assert_eq!(cluster.state(0, "quick").await, "active", "it ended within the grace period");
+    assert_eq!(cluster.state(1, "long").await, "todo");
+    assert!(!is_alive(&leader));
+    assert_eq!(cluster.count("run WHERE ended_at IS NULL").await, 0);
+
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(1, "long", "active").await;
+    worker.stop().await;
+}
+
+/// Fails when it runs twice at once: the first to make the file owns it.
+const ALONE: &str = r#"#!/bin/sh
+set -C
+if ! (echo $$ >alone) 2>/dev/null; then
+    case $(sed 's/.*) //' "/proc/$(cat alone)/stat" 2>/dev/null) in
+    '' | Z* | X*) ;;
+    *)
+        echo "runs twice" >>twice
+        exit 1
+        ;;
+    esac
+    set +C
+    echo $$ >alone
+fi
+echo $$ >>starts
+trap '' TERM
+[ "$(wc -l <starts)" -ge 3 ] && exit 0
+sleep 300 & wait
+"#;
+
+#[tokio::test]
+async fn workers_are_killed_in_the_middle_and_the_step_gets_there_once_at_a_time() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("alone", ALONE, |role| role.run.backoff = 0).await;
+    cluster.commit(&[bind(0, "alone")]).await;
+    let root = cluster.nodes[0].root.clone();
+    for lives in 1..=2 {
+        let mut worker = spawn(cluster.db.app_url(), &cluster.folder());
+        for tries in 0.. {
+            let starts = std::fs::read_to_string(root.join("starts")).unwrap_or_default();
+            if starts.lines().count() == lives {
+                break;
+            }
+            assert!(tries < 1_500, "start {lives} does not come: {:?}", cluster.runs(0, "alone").await);
+            sleep(Duration::from_millis(20)).await;
+        }
+        worker.kill();
+        let starts = std::fs::read_to_string(root.join("starts")).expect("it started");
+        let last = starts.lines().last().expect("a line");
+        assert!(is_alive(last), "its script goes on without it");
+    }
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "alone", "active").await;
+    worker.stop().await;
+    assert!(!root.join("twice").exists());
+    let starts = std::fs::read_to_string(root.join("starts")).expect("it started");
+    assert_eq!(starts.lines().count(), 3);
+    let outcomes: Vec<_> = cluster.runs(0, "alone").await.into_iter().filter_map(|run| run.outcome).collect();
+    assert_eq!(outcomes, ["lost", "lost", "succeeded"]);
+}
+
+#[tokio::test]
+async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started() {
+    let mut cluster = Cluster::of(2).await;
+    let script = "#!/bin/sh\necho $$ >>starts\nsleep 300\n";
+    cluster.add_script_role("wipe", script, |role| role.flags.destructive = true).await;
+    cluster.commit(&[bind(0, "wipe")]).await;
+    let root = cluster.nodes[0].root.clone();
+    let mut first = spawn(cluster.db.app_url(), &cluster.folder());
+    let leader = appears(&root.join("starts")).await;
+    first.kill();
+    let second = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "wipe", "error").await;
+    dies(&leader).await;
+    second.stop().await;
+    let error = cluster.error(0, "wipe").await.expect("a reason");
+    assert!(error.contains("destructive"), "{error}");
+    assert_eq!(std::fs::read_to_string(root.join("starts")).expect("it started").lines().count(), 1);
+
+    // On the other node a worker leases the run and dies before it reaches the node.
+    cluster.commit(&[bind(1, "wipe")]).await;
+    let limits = engine::anneal::Limits::default();
+    let dead = crate::queue::confirmed(&cluster, 1).await;
+    let claimed = store::running::claim_runs(cluster.pool(), limits).await.expect("a claim");
+    assert_eq!(claimed.runs.len(), 1);
+    let second_long = Duration::from_secs(1);
+    let leased = store::running::lease_runs(cluster.pool(), dead, &["script"], 1, second_long).await.expect("a lease");
+    assert_eq!(leased.len(), 1);
+    let third = Running::start(quick(&cluster.folder()), cluster.pool());
+    appears(&cluster.nodes[1].root.join("starts")).await;
+    let runs = cluster.runs(1, "wipe").await;
+    assert_eq!(runs[0].outcome.as_deref(), Some("unstarted"), "its ledger has proven it");
+    third.stop().await;
+}
+
+#[tokio::test]
+async fn scripts_are_staged_once_and_never_trusted() {
+    let mut cluster = Cluster::of(1).await;
+    let script = "#!/bin/sh\necho right >>ran\n";
+    cluster.add_script_role("right", script, |_| ()).await;
+    cluster.commit(&[bind(0, "right")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "right", "active").await;
+    let root = cluster.nodes[0].root.clone();
+    for folder in [".gantry/scripts", ".gantry/bin"] {
+        for entry in std::fs::read_dir(root.join(folder)).expect("the folder") {
+            let path = entry.expect("an entry").path();
+            std::fs::write(&path, "#!/bin/sh\necho wrong >>ran\n").expect("the file is ours");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
+        }
+    }
+    store::running::rerun_step(cluster.pool(), cluster.step(0, "right"), engine::anneal::Why::Drift)
+        .await
+        .expect("a re-run");
+    cluster.reaches(0, "right", "active").await;
+    worker.stop().await;
+    assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran"), "right\nright\n");
+}
+
+#[tokio::test]
+async fn secrets_reach_the_script_and_nothing_else() {
+    let mut cluster = Cluster::of(1).await;
+    let script = r#"#!/bin/sh
+printf 'half of it: %s' "${GANTRY_DATA_DB_PASSWORD%????}"; sleep 0.3; echo "${GANTRY_DATA_DB_PASSWORD#????????}"
+echo "$GANTRY_DATA_DB_PASSWORD" >seen
+printf '{"url": "db://u:%s@h", "db": {"password": "%s"}}' "$GANTRY_DATA_DB_PASSWORD" "$GANTRY_DATA_DB_PASSWORD" >"$GANTRY_OUTPUT"
+"#;
+    cluster.add_script_role("db", script, |_| ()).await;
+    let folder = cluster.folder().join("secrets/db/admin");
+    std::fs::create_dir_all(&folder).expect("the folder is ours");
+    std::fs::write(folder.join("3"), "hunter22wxyz\n").expect("the folder is ours");
+    let data = json!({"db": {"password": {"$secret": "db/admin", "version": 3}}});
+    cluster.commit(&[bind(0, "db").data(data.clone())]).await;
+    let config = worker::Config { secrets: Some(cluster.folder().join("secrets")), ..quick(&cluster.folder()) };
+    let worker = Running::start(config, cluster.pool());
+    cluster.reaches(0, "db", "active").await;
+    worker.stop().await;
+    let seen = std::fs::read_to_string(cluster.nodes[0].root.join("seen")).expect("it ran");
+    assert_eq!(seen, "hunter22wxyz\n");
+    let run = cluster.runs(0, "db").await[0].clone();
+    let log = cluster.log(RunId(run.id)).await;
+    assert_eq!(log, "half of it: (secret)\n");
+    assert_eq!(run.input.expect("kept")["data"], data);
+    assert_eq!(cluster.wall(0, "db").await, Some(json!({"url": "db://u:(secret)@h"})));
+    assert_eq!(run.result.expect("kept")["db"]["password"], "(secret)");
+}

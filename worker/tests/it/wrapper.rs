@@ -1,0 +1,281 @@
+//! The node-side wrapper: what a node refuses, and what it does where tools are missing.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Hash;
+use engine::catalog::{JigClass, Script};
+use engine::ids::{Fqdn, NodeId, RunId, StepId, TargetNo};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::json;
+use uuid::Uuid;
+use worker::jig::script::{Left, ScriptJig};
+use worker::jig::{Ended, Jig, Job, Scripts, StopReason, Stopper};
+use worker::log::{Chunk, Log, LogStore};
+use worker::secrets::Secrets;
+
+use crate::cluster::role;
+use crate::scripts::appears;
+
+struct OneScript(&'static str);
+
+impl Scripts for OneScript {
+    fn script(&self, hash: Hash) -> BoxFuture<'_, Result<Vec<u8>, String>> {
+        async move {
+            let body = self.0.as_bytes().to_vec();
+            if Hash::of_bytes(&body) == hash { Ok(body) } else { Err(format!("there is no script {hash}")) }
+        }
+        .boxed()
+    }
+}
+
+struct Nowhere;
+
+impl LogStore for Nowhere {
+    fn append<'a>(&'a self, _: u64, _: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
+        async { Ok(()) }.boxed()
+    }
+}
+
+/// A node, and a jig that knows one script.
+struct Bench {
+    folder: tempfile::TempDir,
+    jig: ScriptJig,
+    script: &'static str,
+    step: StepId,
+}
+
+impl Bench {
+    fn with(script: &'static str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let jig = ScriptJig::new(Arc::new(OneScript(script)), folder.path().join("on-behalf"));
+        Self { folder, jig, script, step: StepId(Uuid::new_v4()) }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("node")
+    }
+
+    fn job(&self, run: i64, generation: i64, content: &str) -> Job {
+        let mut role = role("bench", JigClass::Script);
+        role.scripts = vec![Script { name: "it.sh".to_owned(), hash: Hash::of_bytes(self.script.as_bytes()) }];
+        role.run.timeout = 60;
+        Job {
+            run: RunId(run),
+            step: self.step,
+            epoch: 1,
+            generation: TargetNo(generation),
+            content: Hash::of_bytes(content.as_bytes()),
+            node: NodeId(Uuid::nil()),
+            fqdn: Fqdn::parse("n.test.gantry").expect("a name"),
+            connection: json!({"transport": "local", "root": self.root()}),
+            phantom: false,
+            role: Arc::new(role),
+            exclusive: true,
+            input: json!({}),
+        }
+    }
+
+    async fn run(&self, job: &Job) -> Ended {
+        let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
+        let (_stopper, stop) = Stopper::new();
+        self.jig.run(job, &log, stop).await
+    }
+
+    fn ran(&self) -> usize {
+        std::fs::read_to_string(self.root().join("ran")).unwrap_or_default().lines().count()
+    }
+}
+
+const COUNTS: &str = "#!/bin/sh\necho x >>ran\n";
+
+fn refused(ended: Ended, because: &str) {
+    match ended {
+        Ended::Refused(reason) => assert!(reason.contains(because), "{reason}"),
+        other => panic!("{other:?} instead of a refusal because of {because:?}"),
+    }
+}
+
+fn went_well(ended: &Ended) {
+    assert!(matches!(ended, Ended::Returned(_)), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_node_refuses_what_is_outdated_or_contradicts_it() {
+    let bench = Bench::with(COUNTS);
+    went_well(&bench.run(&bench.job(10, 5, "a")).await);
+    refused(bench.run(&bench.job(9, 5, "a")).await, "attempt 9 of this step is outdated");
+    refused(bench.run(&bench.job(10, 5, "a")).await, "attempt 10 of this step is outdated");
+    refused(bench.run(&bench.job(11, 4, "a")).await, "generation 4 of this step is outdated");
+    refused(bench.run(&bench.job(12, 5, "b")).await, "other content");
+    assert_eq!(bench.ran(), 1);
+    went_well(&bench.run(&bench.job(13, 5, "a")).await);
+    went_well(&bench.run(&bench.job(14, 6, "b")).await);
+    refused(bench.run(&bench.job(15, 5, "a")).await, "generation 5");
+
+    let other_step = Job { step: StepId(Uuid::new_v4()), ..bench.job(13, 1, "c") };
+    refused(bench.run(&other_step).await, "attempt 13 is outdated: this node has started attempt 14");
+    let shared = Job { exclusive: false, ..other_step };
+    went_well(&bench.run(&shared).await);
+    let restored = Job { epoch: 2, ..bench.job(3, 2, "z") };
+    went_well(&bench.run(&restored).await);
+    refused(bench.run(&bench.job(99, 9, "z")).await, "epoch 1 is over");
+    assert_eq!(bench.ran(), 5);
+}
+
+#[tokio::test]
+async fn a_damaged_ledger_stops_the_step_and_says_where_it_lies() {
+    let bench = Bench::with(COUNTS);
+    went_well(&bench.run(&bench.job(1, 1, "a")).await);
+    let ledger = bench.root().join(".gantry/ledger").join(bench.step.to_string());
+    std::fs::write(&ledger, "epoch=1\nattempt=zero\n").expect("the file is ours");
+    match bench.run(&bench.job(2, 1, "a")).await {
+        Ended::Failed(reason) => assert!(reason.contains("damaged") && reason.contains(".gantry/ledger"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(bench.ran(), 1);
+}
+
+#[tokio::test]
+async fn a_newer_attempt_ends_the_older_before_it_starts() {
+    let alone =
+        "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n";
+    let bench = Bench::with(alone);
+    let slow = Bench::with("#!/bin/sh\necho $$ >ran\ntrap '' TERM\nwhile :; do sleep 1; done\n");
+    let first = slow.job(1, 1, "a");
+    let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
+    let (_stopper, stop) = Stopper::new();
+    let running = slow.jig.run(&first, &log, stop);
+    let second = async {
+        let pid = appears(&slow.root().join("ran")).await;
+        // Another step of the same node: it has the node for itself, so what had it before must be gone.
+        let job = Job { step: StepId(Uuid::new_v4()), connection: first.connection.clone(), ..bench.job(2, 1, "b") };
+        (pid, bench.run(&job).await)
+    };
+    let (older, (_, newer)) = tokio::join!(running, second);
+    went_well(&newer);
+    refused(older, "ended by a newer one");
+}
+
+#[tokio::test]
+async fn a_run_that_was_ended_before_it_started_never_starts() {
+    let bench = Bench::with(COUNTS);
+    let job = bench.job(7, 1, "a");
+    let left = bench.jig.end_lost(&job.connection, job.step, 1, job.run).await.expect("an answer");
+    assert_eq!(left, Left::NeverStarted);
+    refused(bench.run(&job).await, "outdated");
+    went_well(&bench.run(&bench.job(8, 1, "a")).await);
+    let left = bench.jig.end_lost(&job.connection, job.step, 1, RunId(8)).await.expect("an answer");
+    assert_eq!(left, Left::Started);
+    assert_eq!(bench.ran(), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_leaves_nothing_behind() {
+    let bench = Bench::with("#!/bin/sh\necho $$ >ran\nsleep 300\n");
+    let job = bench.job(1, 1, "a");
+    let pid = tokio::select! {
+        ended = bench.run(&job) => panic!("{ended:?}"),
+        pid = async { appears(&bench.root().join("ran")).await } => pid,
+    };
+    for _ in 0..500 {
+        if !Path::new(&format!("/proc/{}", pid.trim())).exists() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("process {pid} is still there");
+}
+
+#[tokio::test]
+async fn a_run_that_is_stopped_says_whether_it_started() {
+    let bench = Bench::with("#!/bin/sh\necho $$ >ran\nsleep 300\n");
+    let job = bench.job(1, 1, "a");
+    let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
+    let (stopper, stop) = Stopper::new();
+    let stopping = async {
+        appears(&bench.root().join("ran")).await;
+        stopper.stop(StopReason::WorkerEnds);
+    };
+    let (ended, ()) = tokio::join!(bench.jig.run(&job, &log, stop), stopping);
+    assert_eq!(ended, Ended::Stopped { why: StopReason::WorkerEnds, started: Some(true) });
+}
+
+#[tokio::test]
+async fn an_unknown_way_to_a_node_is_named() {
+    let bench = Bench::with(COUNTS);
+    let job = Job { connection: json!({"transport": "pigeon"}), ..bench.job(1, 1, "a") };
+    match bench.run(&job).await {
+        Ended::Failed(reason) => assert!(reason.contains("pigeon"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Where there is no flock, the wrapper still locks.
+#[test]
+fn a_node_without_flock_will_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tools = folder.path().join("bin");
+    std::fs::create_dir(&tools).expect("the folder is ours");
+    for tool in [
+        "sh",
+        "mkdir",
+        "cat",
+        "sed",
+        "cut",
+        "tr",
+        "ps",
+        "grep",
+        "rm",
+        "mv",
+        "sync",
+        "sleep",
+        "head",
+        "tail",
+        "sha256sum",
+        "chmod",
+        "setsid",
+    ] {
+        let found = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(tool));
+        let found = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{tool} is not installed"));
+        std::os::unix::fs::symlink(found, tools.join(tool)).expect("the folder is ours");
+    }
+    let wrapper = folder.path().join("wrapper");
+    std::fs::write(&wrapper, worker::jig::script::transport::WRAPPER).expect("the folder is ours");
+    let root = folder.path().join("node");
+    std::fs::create_dir(&root).expect("the folder is ours");
+    let call = |words: &[&str], input: &str| -> Output {
+        use std::io::Write;
+        let mut child = Command::new("/bin/sh")
+            .arg(&wrapper)
+            .arg(&root)
+            .args(words)
+            .env_clear()
+            .env("PATH", &tools)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
+        child.wait_with_output().expect("it ends")
+    };
+    let script = "#!/bin/sh\nsleep 300 &\necho $! >child\necho out\nsleep 300\n";
+    let hash = Hash::of_bytes(script.as_bytes()).to_string();
+    assert!(call(&["put", &hash], script).status.success());
+    let named = format!("{hash}:long.sh");
+    let ran = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n");
+    assert!(ran.status.success(), "{ran:?}");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "out\n");
+    let how = String::from_utf8_lossy(&call(&["take", "1", "100"], "").stdout).into_owned();
+    assert!(how.contains("why=timeout"), "{how}");
+    let child = std::fs::read_to_string(root.join("child")).expect("it ran");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
+    let again = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n");
+    assert_eq!(again.status.code(), Some(71));
+    assert!(!root.join(".gantry/lock.d").exists(), "the lock is free");
+}
