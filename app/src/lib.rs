@@ -16,6 +16,9 @@
 // The macros of leptos make deep types.
 #![recursion_limit = "512"]
 
+#[cfg(not(erase_components))]
+compile_error!("compile with `--cfg erase_components`, as .cargo/config.toml does: is RUSTFLAGS set?");
+
 pub mod calls;
 pub mod check;
 pub mod clock;
@@ -29,6 +32,7 @@ pub mod parts;
 pub mod places;
 #[cfg(feature = "ssr")]
 mod respond;
+mod wire;
 
 use leptos::prelude::*;
 use leptos_meta::{MetaTags, Title, provide_meta_context};
