@@ -15,9 +15,9 @@ use engine::gate::VerdictKind;
 use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::Edit;
 use leptos::prelude::*;
-use leptos::server_fn::codec::Json;
 
 use crate::failure::Answer;
+use crate::wire::AsJson;
 
 #[cfg(feature = "ssr")]
 mod server {
@@ -46,103 +46,103 @@ mod server {
 use server::{answer, console};
 
 /// What is around every page.
-#[server(name = ReadFrame, prefix = "/call", endpoint = "frame", input = Json)]
+#[server(name = ReadFrame, prefix = "/call", endpoint = "frame", input = AsJson, output = AsJson)]
 pub async fn frame() -> Answer<Frame> {
     answer(console()?.frame().await)
 }
 
 /// All deployments.
-#[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = Json)]
+#[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = AsJson, output = AsJson)]
 pub async fn deployments() -> Answer<Vec<DeploymentSummary>> {
     answer(console()?.deployments().await)
 }
 
 /// A deployment's board.
-#[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = Json)]
+#[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
 pub async fn board(deployment: String) -> Answer<Board> {
     answer(console()?.board(&deployment).await)
 }
 
 /// What lifting nodes would allow.
-#[server(name = ReadLift, prefix = "/call", endpoint = "lift", input = Json)]
+#[server(name = ReadLift, prefix = "/call", endpoint = "lift", input = AsJson, output = AsJson)]
 pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> Answer<Lift> {
     answer(console()?.lift(deployment, nodes).await)
 }
 
 /// A noderole.
-#[server(name = ReadNoderole, prefix = "/call", endpoint = "noderole", input = Json)]
+#[server(name = ReadNoderole, prefix = "/call", endpoint = "noderole", input = AsJson, output = AsJson)]
 pub async fn noderole(id: NoderoleId) -> Answer<NoderoleView> {
     answer(console()?.noderole(id).await)
 }
 
 /// A page of nodes.
-#[server(name = ReadNodes, prefix = "/call", endpoint = "nodes", input = Json)]
+#[server(name = ReadNodes, prefix = "/call", endpoint = "nodes", input = AsJson, output = AsJson)]
 pub async fn nodes(filter: String, after: Option<String>) -> Answer<NodePage> {
     answer(console()?.nodes(filter, after).await)
 }
 
 /// A page of runs.
-#[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = Json)]
+#[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = AsJson, output = AsJson)]
 pub async fn runs(state: String, before: Option<RunId>) -> Answer<RunPage> {
     answer(console()?.runs(state, before).await)
 }
 
 /// A run.
-#[server(name = ReadRun, prefix = "/call", endpoint = "run", input = Json)]
+#[server(name = ReadRun, prefix = "/call", endpoint = "run", input = AsJson, output = AsJson)]
 pub async fn run(id: RunId) -> Answer<RunView> {
     answer(console()?.run(id).await)
 }
 
 /// A part of a run's log.
-#[server(name = ReadLog, prefix = "/call", endpoint = "log", input = Json)]
+#[server(name = ReadLog, prefix = "/call", endpoint = "log", input = AsJson, output = AsJson)]
 pub async fn log(id: RunId, offset: i64) -> Answer<LogPart> {
     answer(console()?.log(id, offset).await)
 }
 
 /// All submissions.
-#[server(name = ReadReviews, prefix = "/call", endpoint = "reviews", input = Json)]
+#[server(name = ReadReviews, prefix = "/call", endpoint = "reviews", input = AsJson, output = AsJson)]
 pub async fn reviews() -> Answer<Vec<ReviewSummary>> {
     answer(console()?.reviews().await)
 }
 
 /// A submission.
-#[server(name = ReadReview, prefix = "/call", endpoint = "review", input = Json)]
+#[server(name = ReadReview, prefix = "/call", endpoint = "review", input = AsJson, output = AsJson)]
 pub async fn review(id: SubmissionId) -> Answer<ReviewView> {
     answer(console()?.review(id).await)
 }
 
 /// Opens a proposal.
-#[server(name = Propose, prefix = "/call", endpoint = "propose")]
+#[server(name = Propose, prefix = "/call", endpoint = "propose", output = AsJson)]
 pub async fn propose(deployment: DeploymentId) -> Answer<ProposalId> {
     answer(console()?.propose(deployment).await)
 }
 
 /// Appends edits, all or none.
-#[server(name = AppendEdits, prefix = "/call", endpoint = "edit", input = Json)]
+#[server(name = AppendEdits, prefix = "/call", endpoint = "edit", input = AsJson, output = AsJson)]
 pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Answer<i32> {
     answer(console()?.edit(proposal, version, edits).await)
 }
 
 /// Takes the last edit back.
-#[server(name = Undo, prefix = "/call", endpoint = "undo")]
+#[server(name = Undo, prefix = "/call", endpoint = "undo", output = AsJson)]
 pub async fn undo(proposal: ProposalId, version: i32) -> Answer<i32> {
     answer(console()?.undo(proposal, version).await)
 }
 
 /// Brings the last undone edit back.
-#[server(name = Redo, prefix = "/call", endpoint = "redo")]
+#[server(name = Redo, prefix = "/call", endpoint = "redo", output = AsJson)]
 pub async fn redo(proposal: ProposalId, version: i32) -> Answer<i32> {
     answer(console()?.redo(proposal, version).await)
 }
 
 /// Closes a proposal without effect.
-#[server(name = Discard, prefix = "/call", endpoint = "discard")]
+#[server(name = Discard, prefix = "/call", endpoint = "discard", output = AsJson)]
 pub async fn discard(proposal: ProposalId, version: i32) -> Answer<()> {
     answer(console()?.discard(proposal, version).await)
 }
 
 /// Submits a proposal; leads to the review.
-#[server(name = Submit, prefix = "/call", endpoint = "submit")]
+#[server(name = Submit, prefix = "/call", endpoint = "submit", output = AsJson)]
 pub async fn submit(proposal: ProposalId, version: i32, title: String) -> Answer<SubmissionId> {
     let submission = answer(console()?.submit(proposal, version, title).await)?;
     leptos_axum::redirect(&crate::places::review(submission));
@@ -150,43 +150,43 @@ pub async fn submit(proposal: ProposalId, version: i32, title: String) -> Answer
 }
 
 /// Gives a verdict.
-#[server(name = Judge, prefix = "/call", endpoint = "judge")]
+#[server(name = Judge, prefix = "/call", endpoint = "judge", output = AsJson)]
 pub async fn judge(submission: SubmissionId, kind: VerdictKind, reason: String) -> Answer<()> {
     answer(console()?.judge(submission, kind, reason).await)
 }
 
 /// Makes a submission the next target.
-#[server(name = Commit, prefix = "/call", endpoint = "commit")]
+#[server(name = Commit, prefix = "/call", endpoint = "commit", output = AsJson)]
 pub async fn commit(submission: SubmissionId) -> Answer<TargetNo> {
     answer(console()?.commit(submission).await)
 }
 
 /// Lets a step in ERROR try again.
-#[server(name = Retry, prefix = "/call", endpoint = "retry")]
+#[server(name = Retry, prefix = "/call", endpoint = "retry", output = AsJson)]
 pub async fn retry(noderole: NoderoleId, reason: String) -> Answer<()> {
     answer(console()?.retry(noderole, reason).await)
 }
 
 /// Stops a run.
-#[server(name = Cancel, prefix = "/call", endpoint = "cancel")]
+#[server(name = Cancel, prefix = "/call", endpoint = "cancel", output = AsJson)]
 pub async fn cancel(run: RunId) -> Answer<()> {
     answer(console()?.cancel(run).await)
 }
 
 /// Adds a node.
-#[server(name = AddNode, prefix = "/call", endpoint = "add-node")]
+#[server(name = AddNode, prefix = "/call", endpoint = "add-node", output = AsJson)]
 pub async fn add_node(fqdn: String, root: String) -> Answer<NodeId> {
     answer(console()?.add_node(fqdn, root).await)
 }
 
 /// Switches execution on or off.
-#[server(name = Switch, prefix = "/call", endpoint = "switch")]
+#[server(name = Switch, prefix = "/call", endpoint = "switch", output = AsJson)]
 pub async fn switch(enabled: bool, reason: String) -> Answer<TargetNo> {
     answer(console()?.switch(enabled, reason).await)
 }
 
 /// Ends this session; leads to the sign-in.
-#[server(name = SignOut, prefix = "/call", endpoint = "sign-out")]
+#[server(name = SignOut, prefix = "/call", endpoint = "sign-out", output = AsJson)]
 pub async fn sign_out() -> Answer<()> {
     answer(console()?.sign_out().await)?;
     leptos_axum::redirect(crate::places::SIGN_IN);

@@ -4,9 +4,10 @@
 //! expects) becomes a problem too, so that pages have one thing to show and one place to decide what the reader can do about it.
 
 use api::Problem;
-use leptos::server_fn::codec::JsonEncoding;
 use leptos::server_fn::error::{FromServerFnError, ServerFnErrorErr};
 use serde::{Deserialize, Serialize};
+
+use crate::wire::JsonText;
 
 /// A problem as the answer of a server function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +23,7 @@ pub const UNREACHABLE: &str = "unreachable";
 pub const OTHER_VERSION: &str = "other_version";
 
 impl FromServerFnError for Failure {
-    type Encoder = JsonEncoding;
+    type Encoder = JsonText;
 
     fn from_server_fn_error(error: ServerFnErrorErr) -> Self {
         use ServerFnErrorErr as E;

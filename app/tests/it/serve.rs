@@ -1,6 +1,6 @@
 //! Serves the pages with a console behind them, without a socket.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use app::console::Console;
 use axum::Router;
@@ -8,7 +8,7 @@ use axum::body::Body;
 use http::{Request, header};
 use leptos::config::LeptosOptions;
 use leptos::prelude::provide_context;
-use leptos_axum::{LeptosRoutes, generate_route_list};
+use leptos_axum::{AxumRouteListing, LeptosRoutes, generate_route_list};
 use tower::ServiceExt;
 
 use crate::fake::Fake;
@@ -34,6 +34,9 @@ impl Page {
     }
 }
 
+/// Once: while routes are listed no resource is loaded, in no thread of the process.
+static ROUTES: LazyLock<Vec<AxumRouteListing>> = LazyLock::new(|| generate_route_list(app::App));
+
 pub fn router(fake: &Fake) -> Router {
     let options = LeptosOptions::builder().output_name("gantry").site_root("target/site").build();
     let console: Arc<dyn Console> = Arc::new(fake.clone());
@@ -41,9 +44,7 @@ pub fn router(fake: &Fake) -> Router {
     let shell_options = options.clone();
     let missing = leptos_axum::file_and_error_handler_with_context(provide.clone(), app::shell);
     Router::new()
-        .leptos_routes_with_context(&options, generate_route_list(app::App), provide, move || {
-            app::shell(shell_options.clone())
-        })
+        .leptos_routes_with_context(&options, ROUTES.clone(), provide, move || app::shell(shell_options.clone()))
         .fallback(missing)
         .with_state(options)
 }
@@ -58,11 +59,14 @@ pub async fn get_with(fake: &Fake, path: &str, headers: &[(&str, &str)]) -> Page
     answer(fake, request.body(Body::empty()).expect("a request")).await
 }
 
+/// The page that forms are posted from.
+pub const HERE: &str = "http://localhost/from-here";
+
 /// Posts a form as a browser without scripts does.
 pub async fn post(fake: &Fake, path: &str, form: &str) -> Page {
     let request = Request::post(path)
         .header(header::ACCEPT, "text/html")
-        .header(header::REFERER, "/from-here")
+        .header(header::REFERER, HERE)
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(Body::from(form.to_owned()))
         .expect("a request");
