@@ -7,7 +7,7 @@ use engine::ids::RunId;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::event::{CHANNEL_RUN, append_events, notify, run_events, step_event};
+use super::event::{CHANNEL_RUN, append_events, run_events, step_event};
 use super::locks::{share_apply, try_claim};
 use crate::StoreError;
 
@@ -25,6 +25,7 @@ pub struct Claimed {
 
 #[derive(sqlx::FromRow)]
 struct Started {
+    room: i32,
     run: i64,
     noderole: Uuid,
     deployment: Uuid,
@@ -41,15 +42,21 @@ pub async fn claim_runs(pool: &PgPool, limits: Limits) -> Result<Claimed, StoreE
             claimed.busy = true;
             return Ok(claimed);
         };
-        if round.is_empty() {
+        claimed.runs.extend(round.runs);
+        if !round.more {
             return Ok(claimed);
         }
-        claimed.runs.extend(round);
     }
 }
 
+struct Round {
+    runs: Vec<RunId>,
+    /// Whether another round may find something: this one did, and left room.
+    more: bool,
+}
+
 /// None: somebody else is claiming.
-async fn claim_round(pool: &PgPool, limits: Limits) -> Result<Option<Vec<RunId>>, StoreError> {
+async fn claim_round(pool: &PgPool, limits: Limits) -> Result<Option<Round>, StoreError> {
     let mut transaction = pool.begin().await?;
     if !try_claim(&mut transaction).await? {
         return Ok(None);
@@ -66,10 +73,10 @@ async fn claim_round(pool: &PgPool, limits: Limits) -> Result<Option<Vec<RunId>>
         events.push(step_event(row.deployment, row.noderole, "transition"));
         events.extend(run_events(row.run, row.noderole, row.deployment, "queued", 0));
     }
-    append_events(&mut transaction, &events).await?;
-    if let Some(last) = started.last() {
-        notify(&mut transaction, CHANNEL_RUN, &last.run.to_string()).await?;
-    }
+    let queued: &[&str] = if started.is_empty() { &[] } else { &[CHANNEL_RUN] };
+    append_events(&mut transaction, &events, queued).await?;
     transaction.commit().await?;
-    Ok(Some(started.into_iter().map(|row| RunId(row.run)).collect()))
+    let room = started.first().map_or(0, |row| usize::try_from(row.room).unwrap_or_default());
+    let more = started.len() < room;
+    Ok(Some(Round { runs: started.into_iter().map(|row| RunId(row.run)).collect(), more }))
 }

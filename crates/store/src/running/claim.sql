@@ -9,12 +9,15 @@ WITH RECURSIVE held AS (
 running AS MATERIALIZED (
   SELECT node_id, lane_id, exclusive FROM run WHERE ended_at IS NULL
 ),
-room AS MATERIALIZED (
+slots AS MATERIALIZED (
   SELECT h.number, h.epoch,
-    least($2, greatest(0, least($1, (
+    greatest(0, least($1, (
       SELECT coalesce(sum(capacity), 0) FROM worker WHERE phase = 'confirmed' AND lease_until > now()
-    )) - (SELECT count(*) FROM running)))::int AS free
+    )) - (SELECT count(*) FROM running))::int AS everywhere
   FROM head h WHERE h.enabled
+),
+room AS MATERIALIZED (
+  SELECT *, least($2, everywhere)::int AS free FROM slots
 ),
 in_lane AS MATERIALIZED (
   SELECT lane_id, count(*)::int AS n FROM running GROUP BY lane_id
@@ -107,6 +110,6 @@ started AS (
   FROM moved m CROSS JOIN room ORDER BY m.priority DESC, m.rank, m.id
   RETURNING id, step_id
 )
-SELECT r.id AS run, m.noderole_id AS noderole, n.deployment_id AS deployment
-FROM started r JOIN moved m ON m.id = r.step_id JOIN noderole n ON n.id = m.noderole_id
+SELECT room.everywhere AS room, r.id AS run, m.noderole_id AS noderole, n.deployment_id AS deployment
+FROM room CROSS JOIN started r JOIN moved m ON m.id = r.step_id JOIN noderole n ON n.id = m.noderole_id
 ORDER BY r.id

@@ -33,9 +33,16 @@ pub(super) struct Event {
     pub body: Value,
 }
 
-/// Journals events and tells that there are some.
-pub(super) async fn append_events(transaction: &mut PgConnection, events: &[Event]) -> Result<(), StoreError> {
-    if events.is_empty() {
+/// Journals events and tells that there are some, and whoever listens to these channels too: one statement, because every run pays
+/// for it.
+pub(super) async fn append_events(
+    transaction: &mut PgConnection,
+    events: &[Event],
+    channels: &[&str],
+) -> Result<(), StoreError> {
+    let journal = if events.is_empty() { None } else { Some(CHANNEL_EVENT) };
+    let channels: Vec<&str> = channels.iter().copied().chain(journal).collect();
+    if channels.is_empty() {
         return Ok(());
     }
     let topics: Vec<&str> = events.iter().map(|e| e.topic.as_str()).collect();
@@ -43,16 +50,19 @@ pub(super) async fn append_events(transaction: &mut PgConnection, events: &[Even
     let kinds: Vec<&str> = events.iter().map(|e| e.kind).collect();
     let bodies: Vec<&Value> = events.iter().map(|e| &e.body).collect();
     sqlx::query(
-        "INSERT INTO event (topic, subject, kind, body)
-         SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[])",
+        "WITH told AS (
+           INSERT INTO event (topic, subject, kind, body)
+           SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[]))
+         SELECT pg_notify(channel, '') FROM unnest($5::text[]) AS c (channel)",
     )
     .bind(topics)
     .bind(subjects)
     .bind(kinds)
     .bind(bodies)
-    .execute(&mut *transaction)
+    .bind(channels)
+    .execute(transaction)
     .await?;
-    notify(transaction, CHANNEL_EVENT, "").await
+    Ok(())
 }
 
 /// Sends a notification when the transaction commits.

@@ -154,7 +154,8 @@ pub struct Approval {
     pub objecting: i64,
 }
 
-/// The chain from a target to its verdicts. None: there is no such target.
+/// The chain from a target to its verdicts. No verdict comes in once the proposal is committed, so all of them count, whatever the
+/// clocks said when they came. None: there is no such target.
 ///
 /// # Errors
 /// What the database refused.
@@ -163,7 +164,7 @@ pub async fn approval(pool: &PgPool, target: TargetNo) -> Result<Option<Approval
         "WITH last AS (
            SELECT DISTINCT ON (v.person_id) v.person_id, v.kind
            FROM target t JOIN verdict v ON v.submission_id = t.submission_id
-           WHERE t.number = $1 AND v.person_id IS NOT NULL AND v.at <= t.committed_at
+           WHERE t.number = $1 AND v.person_id IS NOT NULL
              AND NOT EXISTS (SELECT FROM submission_author a
                              WHERE a.submission_id = v.submission_id AND a.person_id = v.person_id)
            ORDER BY v.person_id, v.id DESC)
@@ -275,7 +276,7 @@ pub async fn record_input(pool: &PgPool, run: &RunFacts, worker: WorkerId, input
         .await?;
     if kept.rows_affected() == 1 {
         let events = run_events(run.run.0, run.noderole.0, run.deployment.0, "running", 0);
-        append_events(&mut transaction, &events).await?;
+        append_events(&mut transaction, &events, &[]).await?;
     }
     transaction.commit().await?;
     Ok(kept.rows_affected() == 1)

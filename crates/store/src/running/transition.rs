@@ -178,8 +178,7 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
         keep_result(&mut transaction, step, &outcome, result, wall).await?;
     }
     events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
-    append_events(&mut transaction, &events).await?;
-    notify(&mut transaction, CHANNEL_TODO, "").await?;
+    append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
     settle(pool, outcome.more).await?;
     Ok(Finished::Applied)
@@ -292,8 +291,7 @@ async fn apply_change(
 ) -> Result<Outcome, ChangeError> {
     let outcome = decide(transaction, change, ahead).await?;
     let events = write(transaction, &outcome).await?;
-    append_events(transaction, &events).await?;
-    notify(transaction, CHANNEL_TODO, "").await?;
+    append_events(transaction, &events, &[CHANNEL_TODO]).await?;
     Ok(outcome)
 }
 
@@ -421,7 +419,7 @@ pub async fn overdue_runs(pool: &PgPool, limit: u32) -> Result<Vec<OverdueRun>, 
            jsonb_build_object('transport', n.transport) || n.connection AS connection
          FROM run r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig JOIN node n ON n.id = r.node_id
          WHERE r.ended_at IS NULL AND r.lease_until < now()
-         ORDER BY r.lease_until LIMIT $1 FOR UPDATE OF r SKIP LOCKED",
+         ORDER BY r.lease_until LIMIT $1",
     )
     .bind(i64::from(limit))
     .fetch_all(pool)
@@ -491,7 +489,7 @@ pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<
     .execute(&mut *transaction)
     .await?;
     end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
-    append_events(&mut transaction, &[node_event(&fqdn)]).await?;
+    append_events(&mut transaction, &[node_event(&fqdn)], &[]).await?;
     transaction.commit().await?;
     settle(pool, outcome.more).await?;
     Ok(true)
@@ -535,6 +533,6 @@ async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Ve
     .await?;
     let told = |row: &DeadRow| run_events(row.id, row.noderole_id, row.deployment_id, outcome, row.log_bytes);
     let events: Vec<_> = rows.iter().flat_map(told).collect();
-    append_events(transaction, &events).await?;
+    append_events(transaction, &events, &[]).await?;
     Ok(rows.into_iter().map(|row| StepId(row.step_id)).collect())
 }

@@ -105,7 +105,7 @@ pub(super) async fn decide(
             }
             Err(Stop::Missing(missing)) => {
                 round.rollback().await.map_err(StoreError::from)?;
-                wanted.add(missing);
+                wanted.add(transaction, missing).await?;
             }
             Err(Stop::Refused(refused)) => return Err(refused.into()),
             Err(Stop::Broken(broken)) => return Err(StoreError::corrupt("step", broken).into()),
@@ -114,70 +114,75 @@ pub(super) async fn decide(
     Err(StoreError::corrupt("edge", "a change reaches further than any graph is deep").into())
 }
 
+/// What is locked in a round. Edges are read once: they change only in a commit, which APPLY keeps out.
 #[derive(Default)]
 struct Wanted {
     steps: BTreeSet<Uuid>,
-    children_of: BTreeSet<Uuid>,
-    nodes: BTreeSet<Uuid>,
+    children: BTreeMap<StepId, Vec<Child>>,
+    nodes: BTreeMap<NodeId, Vec<StepId>>,
 }
 
 impl Wanted {
-    /// These steps, their children, and what is reached through instants: edges change only in a commit.
+    /// These steps, their children, and what is reached through instants.
     async fn ahead(on: &mut PgConnection, steps: &[StepId]) -> Result<Self, StoreError> {
+        let mut wanted = Self::default();
         let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
-        let parents: Vec<(Uuid,)> = sqlx::query_as(
+        let edges = sqlx::query_as(
             "WITH RECURSIVE passed AS (
                SELECT id FROM unnest($1::uuid[]) AS s (id)
                UNION
                SELECT s.id FROM passed p JOIN edge e ON e.parent = p.id JOIN step s ON s.id = e.child
                WHERE s.instant OR s.skipped IS NOT NULL)
-             SELECT id FROM passed",
+             SELECT p.id, e.child, e.kind FROM passed p LEFT JOIN edge e ON e.parent = p.id",
         )
         .bind(&ids)
-        .fetch_all(&mut *on)
+        .fetch_all(on)
         .await?;
-        let children_of: BTreeSet<Uuid> = parents.into_iter().map(|(id,)| id).collect();
-        let list: Vec<Uuid> = children_of.iter().copied().collect();
-        let children: Vec<(Uuid,)> =
-            sqlx::query_as("SELECT DISTINCT child FROM edge WHERE parent = ANY($1)").bind(list).fetch_all(on).await?;
-        let mut steps: BTreeSet<Uuid> = children.into_iter().map(|(id,)| id).collect();
-        steps.extend(&children_of);
-        Ok(Self { steps, children_of, nodes: BTreeSet::new() })
+        wanted.know(edges);
+        Ok(wanted)
     }
 
-    fn add(&mut self, missing: Missing) {
-        self.steps.extend(missing.steps.iter().map(|step| step.0));
-        // Whoever needs a list of children needs those children next.
-        self.children_of.extend(missing.children_of.iter().map(|step| step.0));
-        self.nodes.extend(missing.on_nodes.iter().map(|node| node.0));
-    }
-
-    async fn lock(&mut self, on: &mut PgConnection) -> Result<World, StoreError> {
-        let mut world = World::default();
-        for node in &self.nodes {
-            let steps: Vec<(Uuid,)> =
-                sqlx::query_as("SELECT id FROM step WHERE node_id = $1").bind(node).fetch_all(&mut *on).await?;
-            self.steps.extend(steps.iter().map(|(id,)| *id));
-            world.on_node.insert(NodeId(*node), steps.into_iter().map(|(id,)| StepId(id)).collect());
-        }
-        let of: Vec<Uuid> = self.children_of.iter().copied().collect();
-        let edges: Vec<(Uuid, Uuid, String)> =
-            sqlx::query_as("SELECT parent, child, kind FROM edge WHERE parent = ANY($1)")
-                .bind(of)
-                .fetch_all(&mut *on)
-                .await?;
-        for parent in &self.children_of {
-            world.children.insert(StepId(*parent), Vec::new());
-        }
+    /// Takes in parents, each with one child; or with none, when it has none.
+    fn know(&mut self, edges: Vec<(Uuid, Option<Uuid>, Option<String>)>) {
         for (parent, child, kind) in edges {
-            let kind = match kind.as_str() {
-                "soft" => EdgeKind::Soft,
-                "order_only" => EdgeKind::OrderOnly,
-                _ => EdgeKind::Hard,
-            };
-            self.steps.insert(child);
-            world.children.entry(StepId(parent)).or_default().push(Child { step: StepId(child), kind });
+            self.steps.insert(parent);
+            let children = self.children.entry(StepId(parent)).or_default();
+            if let Some(child) = child {
+                let kind = match kind.as_deref() {
+                    Some("soft") => EdgeKind::Soft,
+                    Some("order_only") => EdgeKind::OrderOnly,
+                    _ => EdgeKind::Hard,
+                };
+                self.steps.insert(child);
+                children.push(Child { step: StepId(child), kind });
+            }
         }
+    }
+
+    /// Takes in what a change lacked.
+    async fn add(&mut self, on: &mut PgConnection, missing: Missing) -> Result<(), StoreError> {
+        self.steps.extend(missing.steps.iter().map(|step| step.0));
+        let of: Vec<Uuid> = missing.children_of.iter().map(|step| step.0).collect();
+        if !of.is_empty() {
+            let edges = sqlx::query_as(
+                "SELECT p.id, e.child, e.kind FROM unnest($1::uuid[]) AS p (id) LEFT JOIN edge e ON e.parent = p.id",
+            )
+            .bind(of)
+            .fetch_all(&mut *on)
+            .await?;
+            self.know(edges);
+        }
+        for node in missing.on_nodes {
+            let steps: Vec<(Uuid,)> =
+                sqlx::query_as("SELECT id FROM step WHERE node_id = $1").bind(node.0).fetch_all(&mut *on).await?;
+            self.steps.extend(steps.iter().map(|(id,)| *id));
+            self.nodes.insert(node, steps.into_iter().map(|(id,)| StepId(id)).collect());
+        }
+        Ok(())
+    }
+
+    async fn lock(&self, on: &mut PgConnection) -> Result<World, StoreError> {
+        let mut world = World { steps: BTreeMap::new(), children: self.children.clone(), on_node: self.nodes.clone() };
         let ids: Vec<Uuid> = self.steps.iter().copied().collect();
         let rows: Vec<StepRow> = sqlx::query_as(
             "SELECT id, node_id, rank, destructive, instant, skipped IS NOT NULL AS skipped, needs, retries, backoff_s,
