@@ -140,9 +140,10 @@ BEGIN
   END IF;
 
   -- Whoever edits what is committed is an author, listed or not.
-  SELECT string_agg(DISTINCT a.name, ', ') INTO named FROM edit e JOIN person a ON a.id = e.actor
-  WHERE e.proposal_id = p.id AND NOT e.undone
-    AND NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = e.actor);
+  SELECT string_agg(DISTINCT a.name, ', ') INTO named FROM edit e
+  JOIN person a ON a.id = e.actor AND NOT e.undone OR a.id = ANY (e.touched_by)
+  WHERE e.proposal_id = p.id
+    AND NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = a.id);
   IF named IS NOT NULL OR NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id) THEN
     RAISE EXCEPTION 'submission % does not list its authors (%)', s.id, coalesce(named, 'none listed')
       USING ERRCODE = 'GY009', HINT = 'Submit it again.';
@@ -289,7 +290,9 @@ BEGIN
     RAISE EXCEPTION 'the head moves only to a target that this transaction has inserted' USING ERRCODE = 'GY002';
   END IF;
   IF NEW.policy_number <> OLD.policy_number AND NOT (
-    committing() AND EXISTS (SELECT FROM policy p WHERE p.number = NEW.policy_number)) THEN
+    EXISTS (SELECT FROM policy p JOIN target t ON t.xid = pg_current_xact_id() AND t.epoch = NEW.epoch
+            LEFT JOIN submission s ON s.id = t.submission_id
+            WHERE p.number = NEW.policy_number AND (t.kind = 'genesis' OR s.new_policy_hash = p.hash))) THEN
     RAISE EXCEPTION 'policy % does not come into force outside a commit that brings it', NEW.policy_number
       USING ERRCODE = 'GY002';
   END IF;
@@ -417,7 +420,8 @@ BEGIN
   END IF;
   SELECT * INTO who FROM person WHERE id = NEW.person_id;
   IF EXISTS (SELECT FROM submission_author a WHERE a.submission_id = s.id AND a.person_id = who.id)
-     OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id AND e.actor = who.id AND NOT e.undone) THEN
+     OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id
+                  AND (e.actor = who.id AND NOT e.undone OR who.id = ANY (e.touched_by))) THEN
     RAISE EXCEPTION '% wrote part of submission %', who.name, s.id
       USING ERRCODE = 'GY011', HINT = 'Somebody else has to review it.';
   END IF;
@@ -679,7 +683,7 @@ BEGIN
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
     'UPDATE (title, state, version, updated_at, closed_at) ON proposal',
     'INSERT (proposal_id, seq, actor, body, undone) ON edit',
-    'UPDATE (undone) ON edit',
+    'UPDATE (undone, touched_by) ON edit',
     'INSERT (proposal_id, version, title, change_hash, effects_hash, policy_number, new_policy_hash, approvals_needed,
              epoch, root_hash, summary, risk, created_by) ON submission',
     'INSERT ON submission_base',

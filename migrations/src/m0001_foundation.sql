@@ -220,6 +220,8 @@ CREATE TABLE edit (
   at           timestamptz NOT NULL DEFAULT now(),
   body         jsonb NOT NULL,
   undone       boolean NOT NULL DEFAULT false,
+  -- Whoever took it back or brought it again shaped the change as much as its author.
+  touched_by   uuid[] NOT NULL DEFAULT '{}',
   PRIMARY KEY (proposal_id, seq)
 );
 

@@ -10,11 +10,10 @@ use std::time::Duration;
 use engine::anneal::Limits;
 use engine::ids::{RunId, StepId};
 use sqlx::PgPool;
-use store::StoreError;
 use store::housekeeping::keep_house;
 use store::running::{self, OverdueRun};
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::jig::script::{Left, ScriptJig};
 
@@ -42,26 +41,28 @@ pub struct Annealer {
 }
 
 impl Annealer {
-    /// Anneals until it is dropped.
+    /// Anneals until it is dropped. Claiming never waits for the janitor, who may have to wait for nodes.
     pub async fn anneal(self) {
-        let mut sweep = tokio::time::interval(self.sweep);
-        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut cleaned, mut kept) = (None, None);
+        tokio::join!(self.keep_claiming(), self.keep_clean());
+    }
+
+    async fn keep_claiming(&self) {
+        let mut sweep = self.sweeps();
         loop {
-            let told = tokio::select! {
-                () = self.todo.notified() => true,
-                _ = sweep.tick() => false,
-            };
-            let due = cleaned.is_none_or(|at: Instant| at.elapsed() >= self.sweep);
-            if (!told || due)
-                && let Err(error) = self.clean_up().await
-            {
-                tracing::warn!(%error, "the janitor could not look; trying again");
-            }
-            if due {
-                cleaned = Some(Instant::now());
+            tokio::select! {
+                () = self.todo.notified() => {}
+                _ = sweep.tick() => {}
             }
             self.claim().await;
+        }
+    }
+
+    async fn keep_clean(&self) {
+        let mut sweep = self.sweeps();
+        let mut kept = None;
+        loop {
+            sweep.tick().await;
+            self.clean_up().await;
             if kept.is_none_or(|at: Instant| at.elapsed() >= HOUSEKEEPING) {
                 kept = Some(Instant::now());
                 if let Err(error) = keep_house(&self.pool).await {
@@ -69,6 +70,12 @@ impl Annealer {
                 }
             }
         }
+    }
+
+    fn sweeps(&self) -> Interval {
+        let mut sweep = tokio::time::interval(self.sweep);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        sweep
     }
 
     async fn claim(&self) {
@@ -79,16 +86,27 @@ impl Annealer {
         }
     }
 
-    /// Ends runs whose leases are over, and settles what a crash left between two batches.
-    async fn clean_up(&self) -> Result<(), StoreError> {
-        running::settle_leftovers(&self.pool).await?;
-        for overdue in running::overdue_runs(&self.pool, OVERDUE).await? {
+    /// Ends runs whose leases are over, and settles what a crash left between two batches. What can't be done is told and left: one
+    /// broken row must not keep all others waiting.
+    async fn clean_up(&self) {
+        match running::settle_leftovers(&self.pool).await {
+            Ok(0) => {}
+            // What was freed may be claimed; whoever comes round next would see it, this is sooner.
+            Ok(_) => self.todo.notify_one(),
+            Err(error) => tracing::warn!(%error, "what a crash left could not be settled; trying again"),
+        }
+        let overdue = running::overdue_runs(&self.pool, OVERDUE).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the janitor could not look for lost runs; trying again");
+            Vec::new()
+        });
+        for overdue in overdue {
             let run = RunId(overdue.run);
             let never_started = !overdue.leased || self.proves_unstarted(&overdue).await;
-            running::end_overdue_run(&self.pool, run, never_started).await?;
-            tracing::warn!(%run, never_started, "a lost run was ended");
+            match running::end_overdue_run(&self.pool, run, never_started).await {
+                Ok(_) => tracing::warn!(%run, never_started, "a lost run was ended"),
+                Err(error) => tracing::error!(%run, %error, "a lost run could not be ended; trying again"),
+            }
         }
-        Ok(())
     }
 
     /// Only a run that loses data is worth asking its node: all others are repeated anyway.

@@ -80,6 +80,11 @@ impl Problem {
 
     /// Something failed that is nobody's input (500). The log has the cause; the answer never does.
     pub fn internal() -> Self {
-        Self::new(500, "internal", "Something went wrong here", "The server's log has the cause. Try again, and report it if it stays.")
+        Self::new(
+            500,
+            "internal",
+            "Something went wrong here",
+            "The server's log has the cause. Try again, and report it if it stays.",
+        )
     }
 }

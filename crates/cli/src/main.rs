@@ -5,6 +5,7 @@
 //! should, 1 it could not, 2 it was called wrongly.
 
 mod catalog;
+mod home;
 mod logging;
 mod migrate;
 mod serve;

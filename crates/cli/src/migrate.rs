@@ -43,6 +43,12 @@ pub fn owner_url(given: Option<String>) -> Result<String> {
     })
 }
 
+/// The role that a URL connects as.
+pub fn role_of(url: &str) -> Result<String> {
+    let options: sqlx::postgres::PgConnectOptions = url.parse().context("DATABASE_URL can't be used")?;
+    Ok(options.get_username().to_owned())
+}
+
 pub async fn migrate(url: &str, app_role: &str) -> Result<()> {
     migrations::migrate_url(url, app_role).await.context("the database could not be brought up to date")
 }
@@ -52,4 +58,15 @@ async fn raise_epoch(url: &str) -> Result<i64> {
     let (epoch,): (i64,) = sqlx::query_as("SELECT raise_epoch()").fetch_one(&pool).await?;
     pool.close().await;
     Ok(epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_role_is_taken_from_the_url() {
+        assert_eq!(role_of("postgres://shop_app:secret@db.example.com/shop").unwrap(), "shop_app");
+        assert!(role_of("http://db.example.com").is_err());
+    }
 }

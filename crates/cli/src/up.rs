@@ -1,14 +1,14 @@
 //! `gantry up`: everything on one machine, as one process tree.
 //!
 //! This process is the server and the supervisor. Below it run the private PostgreSQL (unless `DATABASE_URL` names another one) and
-//! one worker, each as a process of its own, so that either may die and is started again while the rest goes on. Children hold the
-//! other end of a pipe to this process: when it is killed, they stop by themselves.
+//! one worker, each as a process of its own, so that either may die and is started again while the rest goes on. The worker holds the
+//! other end of a pipe to this process and stops by itself when this one is killed; PostgreSQL and the demo's services then run on
+//! until the next start, which takes them over.
 //!
 //! Stopping goes backwards: no new requests; the worker gives its runs their time; the services that ran on the demo's nodes end,
 //! as when a machine is switched off; PostgreSQL last. Starting boots those nodes again.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -27,10 +27,12 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use worker::boot::{LocalNode, boot, halt};
 
-use crate::{migrate, serve, shipped, signals};
+use crate::{home, migrate, serve, shipped, signals};
 
 /// How long the worker may take to stop: its grace for running jobs, and some.
 const WORKER_STOPS: Duration = Duration::from_secs(20);
+/// How long open requests may take when it stops.
+const SERVER_STOPS: Duration = Duration::from_secs(10);
 /// How often the children are looked after.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -68,7 +70,7 @@ pub struct Arguments {
 pub async fn run(arguments: Arguments) -> Result<()> {
     // Heard from the first moment on, so that Ctrl-C during a long start stops cleanly too.
     let stop = tokio::spawn(signals::stopped());
-    let data = data_folder(arguments.data.clone())?;
+    let data = home::data_folder(arguments.data.clone())?;
     let mut database = Database::start(&arguments, &data).await?;
     let result = run_on(&arguments, &data, &mut database, stop).await;
     database.stop().await?;
@@ -81,38 +83,51 @@ async fn run_on(
     database: &mut Database,
     stop: tokio::task::JoinHandle<()>,
 ) -> Result<()> {
-    migrate::migrate(&database.owner_url, migrations::APP_ROLE).await?;
+    migrate::migrate(&database.owner_url, &database.app_role).await?;
     let store = Store::open(&Connecting::to(&database.app_url)).context("DATABASE_URL can't be used")?;
     let control = Control::new(store.clone());
     let people = People::over(store.clone());
     seed(arguments, data, &control, &people).await?;
+    let listener = listen(arguments.listen, arguments.any_port).await?;
+    let address = serve::public_address(arguments.public_address.clone(), &listener)?;
     let nodes = demo_nodes(&store, data).await?;
     for trouble in boot(&nodes).await {
         tracing::warn!(%trouble, "a demo node did not start all of its services");
     }
+    // From here on something runs on the nodes: however this goes on, it ends with them.
+    let ended = serve_and_work(arguments, data, database, (listener, address), &control, &people, stop).await;
+    for trouble in halt(&nodes).await {
+        tracing::warn!(%trouble, "a demo node did not stop all of its services");
+    }
+    ended
+}
 
-    let listener = listen(arguments.listen, arguments.any_port).await?;
-    let address = serve::public_address(arguments.public_address.clone(), &listener)?;
+async fn serve_and_work(
+    arguments: &Arguments,
+    data: &Path,
+    database: &mut Database,
+    (listener, address): (TcpListener, server::PublicAddress),
+    control: &Control,
+    people: &People,
+    stop: tokio::task::JoinHandle<()>,
+) -> Result<()> {
+    let mut worker = Worker::start(&database.app_url, data)?;
     let site = arguments.site.canonicalize().unwrap_or_else(|_| arguments.site.clone());
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
     let server = tokio::spawn(serve::serve(listener, address.clone(), site, control.clone(), async {
         let _ = server_stops.await;
     }));
-    let mut worker = Worker::start(&database.app_url, data)?;
-    announce(arguments.json, &address.to_string(), &people).await?;
-
-    let ended = look_after(database, &mut worker, stop, &server).await;
+    let ended = match announce(arguments.json, &address.to_string(), people).await {
+        Ok(()) => look_after(database, &mut worker, stop, &server).await,
+        Err(error) => Err(error),
+    };
     tracing::info!("stopping");
     let _ = stop_server.send(());
     worker.stop().await;
-    for trouble in halt(&nodes).await {
-        tracing::warn!(%trouble, "a demo node did not stop all of its services");
+    match tokio::time::timeout(SERVER_STOPS, server).await {
+        Ok(Ok(Err(error))) => Err(error),
+        _ => ended,
     }
-    let server = tokio::time::timeout(Duration::from_secs(10), server).await;
-    if let Ok(Ok(Err(error))) = server {
-        return Err(error);
-    }
-    ended
 }
 
 /// Until somebody stops this, or it can't go on.
@@ -124,43 +139,27 @@ async fn look_after(
 ) -> Result<()> {
     let mut look = tokio::time::interval(LOOK);
     loop {
+        // Stopping is heard also while PostgreSQL is being started again.
+        let looked = async {
+            look.tick().await;
+            database.look_after().await;
+        };
         tokio::select! {
             _ = &mut stop => return Ok(()),
-            _ = look.tick() => {
-                if server.is_finished() {
-                    bail!("the server ended by itself; its log says why");
-                }
-                database.look_after().await;
-                worker.look_after();
-            }
+            () = looked => {}
         }
+        if server.is_finished() {
+            bail!("the server ended by itself; its log says why");
+        }
+        worker.look_after();
     }
-}
-
-/// Where everything is kept. PostgreSQL may run as another account, so the folder must be one that it can reach.
-fn data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
-    let root = nix::unistd::Uid::effective().is_root();
-    let folder = match given {
-        Some(folder) => folder,
-        None if root => PathBuf::from("/var/lib/gantry"),
-        None => match (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")) {
-            (Some(data), _) if !data.is_empty() => PathBuf::from(data).join("gantry"),
-            (_, Some(home)) if !home.is_empty() => PathBuf::from(home).join(".local/share/gantry"),
-            _ => bail!("there is no HOME to keep data below: name a folder with --data"),
-        },
-    };
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("the data folder {} can't be made: name another one with --data", folder.display()))?;
-    if root {
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
-    }
-    folder.canonicalize().with_context(|| format!("the data folder {} can't be used", folder.display()))
 }
 
 /// The database: a private one, or one that somebody else runs.
 struct Database {
     private: Option<PrivatePostgres>,
     app_url: String,
+    app_role: String,
     owner_url: String,
 }
 
@@ -168,11 +167,12 @@ impl Database {
     async fn start(arguments: &Arguments, data: &Path) -> Result<Self> {
         if let Some(app_url) = arguments.database_url.clone() {
             let owner_url = migrate::owner_url(arguments.owner_url.clone())?;
-            return Ok(Self { private: None, app_url, owner_url });
+            let app_role = migrate::role_of(&app_url)?;
+            return Ok(Self { private: None, app_url, app_role, owner_url });
         }
         let private = PrivatePostgres::start(Settings::durable(data.join("postgres"))).await?;
         let (app_url, owner_url) = (private.app_url(DATABASE), private.owner_url(DATABASE));
-        Ok(Self { private: Some(private), app_url, owner_url })
+        Ok(Self { private: Some(private), app_url, app_role: migrations::APP_ROLE.to_owned(), owner_url })
     }
 
     async fn look_after(&mut self) {
@@ -282,7 +282,7 @@ async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &Pe
     }
     let everything = [Permission::Operator, Permission::Reviewer];
     for name in ["ada", "bo"] {
-        if people.actor_by_name(name).await.is_err() {
+        if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
             people.create_person(None, &NewPerson::human(name, everything)).await.context("a person can't be made")?;
         }
     }

@@ -4,7 +4,7 @@
 //! caller may. So a rule that holds here holds everywhere, and a surface can't be the way round it.
 //!
 //! Methods do three things: look (through `store`), let the engine decide, write (through `store`, in one transaction that ends
-//! with audit and events). What they refuse is a [`Problem`](api::Problem) that says what to do.
+//! with audit and events; what only moves progress is audited before it is done). What they refuse is a [`Problem`](api::Problem) that says what to do.
 //!
 //! Invariants:
 //! * nothing is checked in one transaction and done in another, apart from planning, whose result is checked again by hash;
@@ -63,9 +63,16 @@ impl Control {
         self.store.pool().begin().await.map_err(|e| problems::from_store(e.into()))
     }
 
+    /// The present as one moment saw it: a commit between two reads would pair an old plan with new base numbers.
     async fn present(&self) -> Result<Present, Problem> {
-        let mut connection = self.connection().await?;
-        self.kept.present(&mut connection).await
+        let mut transaction = self.begin().await?;
+        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            .execute(&mut *transaction)
+            .await
+            .map_err(|e| problems::from_store(e.into()))?;
+        let present = self.kept.present(&mut transaction).await?;
+        done(transaction).await?;
+        Ok(present)
     }
 }
 

@@ -52,6 +52,7 @@ impl Control {
         let root = root.trim();
         check_root(root)?;
         let present = self.present().await?;
+        self.check_free(root).await?;
         let new = NewNode {
             id: NodeId(Uuid::new_v4()),
             fqdn,
@@ -80,6 +81,25 @@ impl Control {
         intent::append_live(&mut transaction, &[Topic::Nodes], &event).await.map_err(from_store)?;
         done(transaction).await?;
         Ok(new.id)
+    }
+}
+
+impl Control {
+    /// Nodes that share a folder would share locks, ledgers and services.
+    async fn check_free(&self, root: &str) -> Result<(), Problem> {
+        let mut connection = self.connection().await?;
+        for (fqdn, known) in reading::local_nodes(&mut connection).await.map_err(from_store)? {
+            let known = known.get("root").and_then(|r| r.as_str()).unwrap_or_default();
+            if Path::new(root).starts_with(known) || Path::new(known).starts_with(root) {
+                return Err(Problem::conflict(
+                    "root_taken",
+                    format!(
+                        "{root:?} and the folder of {fqdn}, {known:?}, lie in one another: give this node a folder of its own."
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 }
 

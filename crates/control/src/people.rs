@@ -390,7 +390,9 @@ impl People {
         let (code, detail) = match why {
             Unspendable::Used => ("sign_in_used", "This sign-in was used already. Each works once: ask for another."),
             Unspendable::Expired => ("sign_in_expired", "This sign-in is too old or was taken back: ask for another."),
-            Unspendable::Unknown => ("sign_in_unknown", "There is no such sign-in here. Look whether all of it was copied."),
+            Unspendable::Unknown => {
+                ("sign_in_unknown", "There is no such sign-in here. Look whether all of it was copied.")
+            }
         };
         Problem::new(401, code, "This does not sign you in", detail)
     }
@@ -484,6 +486,8 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let changed = people::set_disabled(&mut transaction, person, true).await.map_err(failed)?;
         if !changed {
+            // The answer needs another connection; this one goes back first.
+            drop(transaction);
             let there = people::person(self.store.pool(), person).await.map_err(failed)?;
             return match there {
                 Some(_) => Ok(()),

@@ -76,9 +76,7 @@ impl Kept {
     pub async fn present(&self, on: &mut PgConnection) -> Result<Present, Problem> {
         let head = intent::head(on).await.map_err(from_store)?;
         let root = head.root.ok_or_else(|| {
-            Problem::unavailable(
-                "This database has no genesis yet: start it with `gantry up`, or seed it with `gantry migrate`.",
-            )
+            Problem::unavailable("This database has no genesis yet: start `gantry server` or `gantry up` on it once.")
         })?;
         let blueprint = self.blueprint(on, root).await.map_err(from_store)?;
         let catalog = self.catalog(on).await.map_err(from_store)?;

@@ -9,7 +9,7 @@ use api::Problem;
 use api::console::{IllegalNode, Lift, LiftRole, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use engine::blueprint::projection::StepChange;
+use engine::blueprint::projection::{StepChange, StepIntent};
 use engine::blueprint::{Projection, change_hash, project};
 use engine::catalog::Role;
 use engine::gate::{Policy, Risk};
@@ -22,7 +22,7 @@ use engine::plan::materialise::Materialised;
 use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::intent::{self, EditRow, NewSubmission, ProposalRow};
+use store::intent::{self, EditRow, NewSubmission, ProposalRow, Stepped};
 
 use crate::people::{Actor, Permission};
 use crate::present::Present;
@@ -203,12 +203,16 @@ impl Control {
         let (_, row, _) = self.at_version(proposal, version).await?;
         let mut transaction = self.begin().await?;
         let (action, moved) = if back {
-            ("proposal.undo", intent::undo_edit(&mut transaction, proposal, version).await)
+            ("proposal.undo", intent::undo_edit(&mut transaction, proposal, version, actor.person).await)
         } else {
-            ("proposal.redo", intent::redo_edit(&mut transaction, proposal, version).await)
+            ("proposal.redo", intent::redo_edit(&mut transaction, proposal, version, actor.person).await)
         };
         let nothing = if back { "There is no edit to take back." } else { "There is no edit to bring back." };
-        let version = moved.map_err(from_store)?.ok_or_else(|| Problem::conflict("nothing_to_do", nothing))?;
+        let version = match moved.map_err(from_store)? {
+            Stepped::To(version) => version,
+            Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
+            Stepped::MovedOn => return Err(moved_on()),
+        };
         intent::append_audit(&mut transaction, Some(actor.person), action, &proposal.to_string(), &json!({}))
             .await
             .map_err(from_store)?;
@@ -282,8 +286,12 @@ impl Control {
             risks: planned.risks.clone(),
             by: actor.person,
             base,
-            // Whoever ever edited it knows it too well to judge it, and so does whoever submits it.
-            authors: rows.iter().map(|e| e.actor).chain([actor.person]).collect(),
+            // Whoever ever edited it, took an edit back or brought one again shaped it; so does whoever submits it.
+            authors: rows
+                .iter()
+                .flat_map(|e| e.touched_by.iter().copied().chain([e.actor]))
+                .chain([actor.person])
+                .collect(),
             documents: planned.materialised.changes.clone(),
         };
         let locked = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
@@ -481,8 +489,13 @@ fn lines(names: &Names<'_>, planned: &Planned) -> Vec<String> {
     let effects = &planned.effects;
     let mut lines = Vec::new();
     let running: Vec<_> = planned.projection.steps.iter().filter(|s| s.change != StepChange::Keep).collect();
-    let destructive: Vec<String> =
-        running.iter().filter(|s| s.destructive).map(|s| format!("{} on {}", s.key, names.node(s.node))).collect();
+    let named = |which: &dyn Fn(&StepIntent) -> bool| {
+        let of = running.iter().filter(|s| which(s)).map(|s| format!("{} on {}", s.key, names.node(s.node)));
+        let mut named: Vec<String> = of.collect();
+        named.sort();
+        named
+    };
+    let destructive = named(&|s| s.destructive);
     if !destructive.is_empty() {
         lines.push(format!("Can’t be undone: {}.", words::some_of(&destructive)));
     }
@@ -511,11 +524,7 @@ fn lines(names: &Names<'_>, planned: &Planned) -> Vec<String> {
         let (from, to) = (names.deployment(moved.from), names.deployment(moved.to));
         lines.push(format!("{} moves from {from} to {to}.", names.node(moved.node)));
     }
-    let reruns: Vec<String> = running
-        .iter()
-        .filter(|s| matches!(s.change, StepChange::Rerun(_)))
-        .map(|s| format!("{} on {}", s.key, names.node(s.node)))
-        .collect();
+    let reruns = named(&|s| matches!(s.change, StepChange::Rerun(_)));
     if !reruns.is_empty() {
         lines.push(format!("Runs again: {}.", words::some_of(&reruns)));
     }

@@ -154,6 +154,8 @@ impl Control {
         let present = self.kept.present(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_judge(&case.facts, actor.person) {
+            // The audit needs another connection; this one goes back first.
+            drop(transaction);
             self.note_refusal(actor, id, no).await?;
             return Err(match no {
                 NoVerdict::Author => Problem { code: "author".into(), ..Problem::forbidden(no.to_string()) },

@@ -3,7 +3,7 @@
 use api::Problem;
 use api::live::{Live, Topic};
 use engine::ids::{ActionName, NoderoleId, RunId, StepId, TargetNo};
-use serde_json::json;
+use serde_json::{Value, json};
 use store::intent;
 use store::running::{self, ChangeError};
 
@@ -41,22 +41,21 @@ impl Control {
         if store::reading::noderole(&self.store, noderole).await.map_err(from_store)?.is_none() {
             return Err(Problem::not_found("There is no such noderole. It may have been removed."));
         }
-        running::retry_step(self.store.pool(), step).await.map_err(from_change)?;
-        let mut connection = self.connection().await?;
-        let detail = json!({"reason": reason});
-        intent::append_audit(&mut connection, Some(actor.person), "step.retry", &noderole.to_string(), &detail)
-            .await
-            .map_err(from_store)
+        // Written down first: what was done is never without a name, and a refused attempt is worth knowing too.
+        self.note(actor, "step.retry", &noderole.to_string(), &json!({"reason": reason})).await?;
+        running::retry_step(self.store.pool(), step).await.map_err(from_change)
     }
 
     /// Stops a run.
     pub async fn cancel(&self, actor: &Actor, run: RunId) -> Result<(), Problem> {
         actor.require(Permission::Operator)?;
-        running::cancel_run(self.store.pool(), run, &actor.name).await.map_err(from_change)?;
+        self.note(actor, "run.cancel", &run.to_string(), &json!({})).await?;
+        running::cancel_run(self.store.pool(), run, &actor.name).await.map_err(from_change)
+    }
+
+    async fn note(&self, actor: &Actor, action: &str, subject: &str, detail: &Value) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
-        intent::append_audit(&mut connection, Some(actor.person), "run.cancel", &run.to_string(), &json!({}))
-            .await
-            .map_err(from_store)
+        intent::append_audit(&mut connection, Some(actor.person), action, subject, detail).await.map_err(from_store)
     }
 
     /// Switches execution on or off for everything.

@@ -43,6 +43,11 @@ impl Control {
         store::journal::cursor(on).await.map_err(from_store)
     }
 
+    async fn cursor_now(&self) -> Result<i64, Problem> {
+        let mut connection = self.connection().await?;
+        self.cursor(&mut connection).await
+    }
+
     /// What every page has around it.
     pub async fn frame(&self, actor: Option<&Actor>) -> Result<Frame, Problem> {
         let mut connection = self.connection().await?;
@@ -249,14 +254,15 @@ impl Control {
     /// A run.
     pub async fn run(&self, actor: &Actor, id: RunId) -> Result<RunView, Problem> {
         actor.require(Permission::Viewer)?;
-        let mut connection = self.connection().await?;
-        let cursor = self.cursor(&mut connection).await?;
+        // Read first, so that what comes later is told by the live stream.
+        let cursor = self.cursor_now().await?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
+        let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id)).await.map_err(from_store)?;
+        let mut connection = self.connection().await?;
         let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;
         let (input, result, wall, submission) = documents.unwrap_or_default();
         let input = input.unwrap_or_else(|| json!({}));
-        let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id)).await.map_err(from_store)?;
         let summary = to_run(&row)?;
         let open = matches!(summary.state, RunState::Queued | RunState::Running);
         let may_cancel = match (open, row.run.cancel_requested) {
@@ -397,7 +403,7 @@ fn waits(waiting: &WaitingRow, fqdn: &str) -> Vec<String> {
         why.push("Execution is switched off. Switch it on at the top of the page.".to_owned());
     }
     if let Some(who) = &waiting.held_by {
-        why.push(format!("{who} holds the deployment."));
+        why.push(format!("{who} holds the deployment, or one above it."));
     }
     if !waiting.node_fits {
         let state = if waiting.alive { "not available" } else { "not alive" };

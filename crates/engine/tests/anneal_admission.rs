@@ -177,7 +177,10 @@ fn every_rule_holds_and_is_told() {
             },
             "waits for budget quorum: 1 of 1 nodes are down already",
         ),
-        (|v| v.lanes.clear(), "lane web/app is not known, so nothing says that it may start: run `gantry verify`"),
+        (
+            |v| v.lanes.clear(),
+            "lane web/app is not known, so nothing says that it may start: restore it from a backup, or report it",
+        ),
     ];
     assert_eq!(admit(&view([step(1, 1)]), LIMITS), [step_id(1)]);
     for (spoil, words) in rules {
@@ -224,7 +227,7 @@ fn what_a_rule_does_not_mean() {
     assert_eq!(
         told(&error, 7),
         [
-            "step 00000000-0000-0000-0000-000000000007 is not known, so nothing says that it may start: run `gantry verify`"
+            "step 00000000-0000-0000-0000-000000000007 is not known, so nothing says that it may start: restore it from a backup, or report it"
         ]
     );
 }

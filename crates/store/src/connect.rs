@@ -35,7 +35,7 @@ pub enum StoreError {
     #[error("the database did not answer: {0}")]
     Orm(#[from] sea_orm::DbErr),
     /// A row holds what no statement of ours writes.
-    #[error("row {what} is not what it should be ({reason}): run `gantry verify`")]
+    #[error("row {what} is not what it should be ({reason}): restore it from a backup, or report it")]
     Corrupt {
         /// Table and key.
         what: String,

@@ -267,7 +267,9 @@ fn a_node_without_flock_will_do() {
     let hash = Hash::of_bytes(script.as_bytes()).to_string();
     assert!(call(&["put", &hash], script).status.success());
     let named = format!("{hash}:long.sh");
-    let ran = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n");
+    let broken = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\nexport A=");
+    assert!(!broken.status.success() && !root.join("child").exists(), "half an input starts nothing: {broken:?}");
+    let ran = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n# whole\n");
     assert!(ran.status.success(), "{ran:?}");
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "out\n");
     let how = String::from_utf8_lossy(&call(&["take", "1", "100"], "").stdout).into_owned();
@@ -275,7 +277,7 @@ fn a_node_without_flock_will_do() {
     let child = std::fs::read_to_string(root.join("child")).expect("it ran");
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
-    let again = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n");
+    let again = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n# whole\n");
     assert_eq!(again.status.code(), Some(71));
     assert!(!root.join(".gantry/lock.d").exists(), "the lock is free");
 }

@@ -118,6 +118,11 @@ async fn nodes_need_a_real_name_of_their_own_and_a_safe_folder() {
         assert!(problem.detail.contains(part), "{name} {folder}: {problem:?}");
     }
     assert_eq!(house.traces().await, before);
+    for folder in ["/srv/nodes/n1", "/srv/nodes", "/srv/nodes/n1/inner"] {
+        let problem =
+            house.control.add_node(&house.ada, "n8.house.example.com".into(), folder.into()).await.unwrap_err();
+        assert_eq!(problem.code, "root_taken", "{folder}");
+    }
     house.control.add_node(&house.ada, " n9.house.example.com ".into(), "/srv/nodes/n9".into()).await.unwrap();
 }
 

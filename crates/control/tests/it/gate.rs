@@ -165,3 +165,22 @@ async fn a_policy_without_review_does_not_begin() {
     let policy = Policy { approvals: 0, by_risk: Default::default() };
     assert!(control.ensure_genesis(&policy, &control::Demo::default()).await.is_err());
 }
+
+#[tokio::test]
+async fn who_takes_an_edit_back_or_brings_it_again_shaped_the_change() {
+    let house = House::new().await;
+    let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
+    let (proposal, version) = house.propose(&house.ada, "web", edits).await;
+    let version = house.control.undo(&house.bo, proposal, version).await.unwrap();
+    let id = house.control.submit(&house.ada, proposal, version, "without n2".into()).await.unwrap();
+    let refused = house.control.judge(&house.bo, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    assert_eq!(refused.code, "author");
+    let past_control = sqlx::query("INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')")
+        .bind(id.0)
+        .bind(house.bo.person.0)
+        .execute(house.database.app())
+        .await;
+    assert!(past_control.is_err(), "the database refuses it too");
+    house.approve(&house.cy, id).await;
+    house.control.commit(&house.ada, id).await.unwrap();
+}

@@ -345,7 +345,10 @@ impl fmt::Display for Reason {
                 write!(f, "waits for budget {budget}: {down} of {max_down} nodes are down already")
             }
             Self::Unknown { what } => {
-                write!(f, "{what} is not known, so nothing says that it may start: run `gantry verify`")
+                write!(
+                    f,
+                    "{what} is not known, so nothing says that it may start: restore it from a backup, or report it"
+                )
             }
         }
     }

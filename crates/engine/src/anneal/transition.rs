@@ -194,11 +194,11 @@ fn hint(event: &str, state: StepState) -> &'static str {
     }
 }
 
-/// An invariant that does not hold in what was loaded. `gantry verify` finds and counts again.
+/// An invariant that does not hold in what was loaded. Nothing of ours writes such rows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// Ranks rise along edges.
-    #[error("the ranks of step {parent} and its child {child} do not rise: `gantry verify` rebuilds the projection")]
+    #[error("the ranks of step {parent} and its child {child} do not rise: report it, with the server's log")]
     Rank {
         /// The parent.
         parent: StepId,
@@ -206,7 +206,7 @@ pub enum Broken {
         child: StepId,
     },
     /// `pending` (or `satisfied`) is what a recount gives.
-    #[error("step {step} has fewer pending parents counted than it has: `gantry verify` rebuilds the projection")]
+    #[error("step {step} has fewer pending parents counted than it has: report it, with the server's log")]
     Count {
         /// The step.
         step: StepId,

@@ -209,7 +209,7 @@ pub enum BlueprintError {
         reason: String,
     },
     /// Stored bytes are not the document that they should be.
-    #[error("object {hash} is not a {kind} document: {reason}; restore it from a backup, or run `gantry verify`")]
+    #[error("object {hash} is not a {kind} document: {reason}; restore it from a backup")]
     Unreadable {
         /// Which kind.
         kind: &'static str,

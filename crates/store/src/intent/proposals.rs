@@ -43,6 +43,8 @@ pub struct EditRow {
     pub at: OffsetDateTime,
     /// Whether it was taken back.
     pub undone: bool,
+    /// Whoever took it back or brought it again.
+    pub touched_by: Vec<PersonId>,
 }
 
 type Row = (i64, Uuid, String, String, i32);
@@ -110,19 +112,27 @@ pub async fn ensure_proposal(
 
 /// Its edits in their order, undone ones included.
 pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>, StoreError> {
-    let rows: Vec<(i32, Uuid, String, OffsetDateTime, Value, bool)> = sqlx::query_as(
-        "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone FROM edit e JOIN person p ON p.id = e.actor \
+    type Row = (i32, Uuid, String, OffsetDateTime, Value, bool, Vec<Uuid>);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone, e.touched_by FROM edit e JOIN person p ON p.id = e.actor \
          WHERE e.proposal_id = $1 ORDER BY e.seq LIMIT $2",
     )
     .bind(id.0)
     .bind(MAX_EDITS)
     .fetch_all(on)
     .await?;
-    let row = |(seq, actor, actor_name, at, body, undone): (i32, Uuid, String, OffsetDateTime, Value, bool)| {
+    let row = |(seq, actor, actor_name, at, body, undone, touched_by): Row| {
         let corrupt = |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {id}"), reason);
         let edit: Edit = serde_json::from_value(body).map_err(|e| corrupt(e.to_string()))?;
         let seq = u32::try_from(seq).map_err(|e| corrupt(e.to_string()))?;
-        Ok(EditRow { edit: NumberedEdit { seq, edit }, actor: PersonId(actor), actor_name, at, undone })
+        Ok(EditRow {
+            edit: NumberedEdit { seq, edit },
+            actor: PersonId(actor),
+            actor_name,
+            at,
+            undone,
+            touched_by: touched_by.into_iter().map(PersonId).collect(),
+        })
     };
     rows.into_iter().map(row).collect()
 }
@@ -164,30 +174,53 @@ pub async fn append_edits(
     Ok(Some(version))
 }
 
-/// Takes the last edit back; the new version, or None when there is none or the version is another.
-pub async fn undo_edit(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<Option<i32>, StoreError> {
-    let Some(version) = raise_version(on, id, version).await? else { return Ok(None) };
+/// What undo or redo came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stepped {
+    /// Done; the new version.
+    To(i32),
+    /// There is no edit that way.
+    Nothing,
+    /// The proposal is not open at this version.
+    MovedOn,
+}
+
+/// Takes the last edit back. Whoever does that shapes the change, so it is noted with the edit.
+pub async fn undo_edit(
+    on: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+    by: PersonId,
+) -> Result<Stepped, StoreError> {
+    let Some(version) = raise_version(on, id, version).await? else { return Ok(Stepped::MovedOn) };
     let done = sqlx::query(
-        "UPDATE edit SET undone = true WHERE proposal_id = $1 \
+        "UPDATE edit SET undone = true, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 \
          AND seq = (SELECT max(seq) FROM edit WHERE proposal_id = $1 AND NOT undone)",
     )
     .bind(id.0)
+    .bind(by.0)
     .execute(on)
     .await?;
-    Ok((done.rows_affected() == 1).then_some(version))
+    Ok(if done.rows_affected() == 1 { Stepped::To(version) } else { Stepped::Nothing })
 }
 
-/// Brings the first undone edit behind the last one that counts back; the new version, or None as above.
-pub async fn redo_edit(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<Option<i32>, StoreError> {
-    let Some(version) = raise_version(on, id, version).await? else { return Ok(None) };
+/// Brings the first undone edit behind the last one that counts back; noted as above.
+pub async fn redo_edit(
+    on: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+    by: PersonId,
+) -> Result<Stepped, StoreError> {
+    let Some(version) = raise_version(on, id, version).await? else { return Ok(Stepped::MovedOn) };
     let done = sqlx::query(
-        "UPDATE edit SET undone = false WHERE proposal_id = $1 AND seq = (SELECT min(seq) FROM edit \
+        "UPDATE edit SET undone = false, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 AND seq = (SELECT min(seq) FROM edit \
          WHERE proposal_id = $1 AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone))",
     )
     .bind(id.0)
+    .bind(by.0)
     .execute(on)
     .await?;
-    Ok((done.rows_affected() == 1).then_some(version))
+    Ok(if done.rows_affected() == 1 { Stepped::To(version) } else { Stepped::Nothing })
 }
 
 /// Closes a proposal without effect; false: it is not open at this version.

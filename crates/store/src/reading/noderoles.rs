@@ -139,7 +139,12 @@ pub struct WaitingRow {
 /// Why a TODO step does not start.
 pub async fn waiting_for(on: &mut PgConnection, step: StepId) -> Result<Option<WaitingRow>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT h.enabled, p.name AS held_by, s.node_fits, n.alive, j.active AS jig_active, s.jig, l.name AS lane, l.max_running, \
+        "WITH RECURSIVE above AS ( \
+           SELECT d.id, d.parent, d.held_by FROM step s JOIN lane l ON l.id = s.lane_id JOIN deployment d ON d.id = l.deployment_id \
+           WHERE s.id = $1 \
+           UNION ALL SELECT d.id, d.parent, d.held_by FROM above a JOIN deployment d ON d.id = a.parent) \
+         SELECT h.enabled, \
+         (SELECT p.name FROM above a JOIN person p ON p.id = a.held_by LIMIT 1) AS held_by, s.node_fits, n.alive, j.active AS jig_active, s.jig, l.name AS lane, l.max_running, \
          (SELECT count(*) FROM run r WHERE r.lane_id = l.id AND r.ended_at IS NULL) AS lane_running, \
          (SELECT r.id FROM run r WHERE r.node_id = s.node_id AND r.exclusive AND r.ended_at IS NULL AND s.exclusive) AS exclusive_run, \
          (SELECT nr.role FROM step f JOIN noderole nr ON nr.id = f.noderole_id \
@@ -147,8 +152,7 @@ pub async fn waiting_for(on: &mut PgConnection, step: StepId) -> Result<Option<W
          CASE WHEN s.not_before > now() AND isfinite(s.not_before) THEN s.not_before END AS not_before, \
          (SELECT count(*) FROM worker w WHERE w.phase = 'confirmed' AND w.lease_until > now()) AS workers, \
          (SELECT count(*) FROM run r WHERE r.ended_at IS NULL) AS running \
-         FROM step s JOIN lane l ON l.id = s.lane_id JOIN deployment d ON d.id = l.deployment_id \
-         LEFT JOIN person p ON p.id = d.held_by JOIN node n ON n.id = s.node_id JOIN jig j ON j.name = s.jig CROSS JOIN head h \
+         FROM step s JOIN lane l ON l.id = s.lane_id JOIN node n ON n.id = s.node_id JOIN jig j ON j.name = s.jig CROSS JOIN head h \
          WHERE s.id = $1",
     )
     .bind(step.0)

@@ -65,13 +65,14 @@ pub async fn run(store: &Store, id: RunId) -> Result<Option<RunRow>, StoreError>
     Ok(name_all(store, found).await?.pop())
 }
 
-/// What a run was told and handed back, and what its step's wall is.
+/// What a run was told and handed back; its step's wall, if this is the run that left it; the submission that it rests on.
 pub async fn run_documents(
     on: &mut PgConnection,
     id: RunId,
 ) -> Result<Option<(Option<Value>, Option<Value>, Option<Value>, Option<i64>)>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT r.input, r.result, CASE WHEN r.outcome = 'succeeded' THEN s.wall END, t.submission_id FROM run r \
+        "SELECT r.input, r.result, CASE WHEN r.outcome = 'succeeded' AND r.id = (SELECT max(o.id) FROM run o \
+         WHERE o.step_id = r.step_id AND o.outcome = 'succeeded') THEN s.wall END, t.submission_id FROM run r \
          JOIN step s ON s.id = r.step_id LEFT JOIN target t ON t.number = r.generation WHERE r.id = $1",
     )
     .bind(id.0)

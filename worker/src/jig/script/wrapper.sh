@@ -270,6 +270,7 @@ command_run() {
     rm -rf "$folder"
     mkdir -p "$folder" || fail $UNUSABLE "gantry: can't create $folder"
     cat >"$folder/stdin" || fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
+    [ "$(tail -n 1 "$folder/stdin")" = "# whole" ] || fail $UNUSABLE "gantry: the input broke off, so nothing was started"
     head -n 1 "$folder/stdin" >"$folder/input.json" && tail -n +2 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" ||
         fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
     echo "$STEP $EXCLUSIVE" >"$folder/of"

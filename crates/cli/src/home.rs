@@ -1,0 +1,41 @@
+//! Where Gantry keeps what it keeps on this machine.
+
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Where everything is kept. PostgreSQL may run as another account, so the folder must be one that it can reach.
+pub fn data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
+    let root = nix::unistd::Uid::effective().is_root();
+    let folder = match given {
+        Some(folder) => folder,
+        None if root => PathBuf::from("/var/lib/gantry"),
+        None => match (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")) {
+            (Some(data), _) if !data.is_empty() => PathBuf::from(data).join("gantry"),
+            (_, Some(home)) if !home.is_empty() => PathBuf::from(home).join(".local/share/gantry"),
+            _ => bail!("there is no HOME to keep data below: name a folder with --data"),
+        },
+    };
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("the data folder {} can't be made: name another one with --data", folder.display()))?;
+    if root {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
+    }
+    folder.canonicalize().with_context(|| format!("the data folder {} can't be used", folder.display()))
+}
+
+/// Makes a folder that nobody else may enter. Programs are staged and run in it, so one that somebody else owns is refused.
+pub fn make_private(folder: &Path) -> Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(|| format!("{} can't be made: name another folder with --folder", folder.display()))?;
+    let owner = std::fs::metadata(folder)?.uid();
+    if owner != nix::unistd::Uid::effective().as_raw() {
+        bail!("{} belongs to another account: name another folder with --folder", folder.display());
+    }
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
+        .with_context(|| format!("{} can't be closed to others", folder.display()))
+}
