@@ -29,7 +29,7 @@ open_lane AS MATERIALIZED (
   WHERE room.free > 0
     AND l.deployment_id NOT IN (SELECT id FROM held)
     AND (l.max_running IS NULL OR l.max_running > coalesce(u.n, 0))
-    AND (l.mode = 'rolling' OR true)
+    AND (l.mode = 'rolling' OR u.n IS NULL)
 ),
 -- A node is down for a budget when one of its steps there is at work, has failed, or has its node dead.
 down AS MATERIALIZED (
