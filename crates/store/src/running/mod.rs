@@ -4,7 +4,7 @@
 //! attempt's fencing token. Nothing about running lives anywhere else, so a worker, a server or all of them may die at any moment.
 //!
 //! Invariants:
-//! * claims are serialised by the advisory lock CLAIM ([`claim`]): limits count what runs, and two that count at once overshoot;
+//! * claims are serialised by the advisory lock CLAIM ([`claim_runs`]): limits count what runs, and two that count at once overshoot;
 //! * every transaction here takes APPLY shared before it locks a row, and rows in the order run, steps by (rank, id), so commits
 //!   (which take APPLY exclusively) never meet half a transition and nobody waits in a circle;
 //! * a run ends exactly once, in the transaction that moves its step and everything that follows from it; whoever comes later is
