@@ -244,7 +244,8 @@ fn lift() -> Lift {
         role: role(name),
         legal,
         illegal,
-        brings: vec!["runtime on web-7".into(), "dns-client on web-7 (implicit)".into()],
+        brings: vec![Brought { role: role("runtime"), nodes: vec!["web-7".into()], why: "brought by app".into() }],
+        moves: vec!["web-7 moves from system to web".into()],
         added: 3,
         wave: Some((3, 4)),
     };

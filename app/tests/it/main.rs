@@ -87,7 +87,7 @@ async fn a_proposed_board_counts_names_and_explains() {
         "can't take effect",
         "web-5 belongs to storage, which stands beside web: move it first",
         "brought by app",
-        "added by this proposal",
+        "script · new",
         "/reviews/128",
         "Bind nodes to app",
     ]);

@@ -308,12 +308,25 @@ pub struct LiftRole {
     pub legal: Vec<NodeId>,
     /// Nodes that can't, and why.
     pub illegal: Vec<IllegalNode>,
-    /// What would come along, in words: `dns-client on web-1 (implicit)`.
-    pub brings: Vec<String>,
+    /// What would come along, in the order in which it was decided.
+    pub brings: Vec<Brought>,
+    /// Nodes that would change their deployment, in words: `web-1 moves from system to web`.
+    pub moves: Vec<String>,
     /// Noderoles that would be added in all.
     pub added: usize,
     /// The place of the role in the order it all would run in, and how many places there are.
     pub wave: Option<(u32, u32)>,
+}
+
+/// A role that comes along.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brought {
+    /// Which.
+    pub role: RoleName,
+    /// Short names of the nodes that it comes to.
+    pub nodes: Vec<String>,
+    /// Why: `brought by runtime, implicit`.
+    pub why: String,
 }
 
 /// A node that can't be bound to a role.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{IllegalNode, Lift, LiftRole, WaveView};
+use api::console::{Brought, IllegalNode, Lift, LiftRole, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::projection::{StepChange, StepIntent};
@@ -449,17 +449,24 @@ fn lift_role(
     }
     let new: Vec<&Bound> = effects.bound.iter().filter(|b| b.why.edit() >= first).collect();
     let why = words::brought(&effects);
-    let mut brings: Vec<String> = new
-        .iter()
-        .filter_map(|b| Some(format!("{} on {} ({})", b.noderole, names.node(b.node), why.get(&b.id)?)))
+    let mut brings: Vec<Brought> = Vec::new();
+    for bound in &new {
+        let (Some(why), node) = (why.get(&bound.id), names.node(bound.node)) else { continue };
+        match brings.iter_mut().find(|b| b.role == bound.noderole.role && b.why == *why) {
+            Some(known) => known.nodes.push(node),
+            None => brings.push(Brought { role: bound.noderole.role.clone(), nodes: vec![node], why: why.clone() }),
+        }
+    }
+    let moved = effects.moved.iter().filter(|m| m.why.edit() >= first);
+    let moves = moved
+        .map(|m| {
+            format!("{} moves from {} to {}", names.node(m.node), names.deployment(m.from), names.deployment(m.to))
+        })
         .collect();
-    brings.extend(effects.moved.iter().filter(|m| m.why.edit() >= first).map(|m| {
-        format!("{} moves from {} to {}", names.node(m.node), names.deployment(m.from), names.deployment(m.to))
-    }));
     let levels = levels(new.iter().map(|b| (b.id, b.parents.iter().map(|p| p.parent).collect())));
     let own = new.iter().filter(|b| b.noderole.role == role).filter_map(|b| levels.get(&b.id)).max();
     let wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
-    LiftRole { role, legal, illegal, brings, added: new.len(), wave }
+    LiftRole { role, legal, illegal, brings, moves, added: new.len(), wave }
 }
 
 /// How many of a set each waits for in a row; parents come before children in the iterator.

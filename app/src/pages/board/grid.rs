@@ -67,7 +67,7 @@ fn Row(desk: Desk, role: Memo<BoardRole>, panel: Memo<Option<NoderoleId>>) -> im
     let editable = Memo::new(move |_| bindable.get() && desk.proposal().read().is_some());
     let verdict = Memo::new(move |_| bindable.get().then(|| name.with_value(|name| desk.verdict(name))).flatten());
     let over = Memo::new(move |_| bindable.get() && name.with_value(|name| desk.over().read().as_ref() == Some(name)));
-    let said = move || verdict.read().as_ref().map(|verdict| verdict.said(over.get()));
+    let said = move || verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()));
     let chips = Memo::new(move |_| role.read().chips.clone());
     let more = move || {
         let more = role.read().more;
@@ -122,7 +122,7 @@ fn Row(desk: Desk, role: Memo<BoardRole>, panel: Memo<Option<NoderoleId>>) -> im
                 </ul>
                 {more}
                 {add}
-                {move || said().map(|said| view! { <span class="said">{said}</span> })}
+                {move || said().map(|(said, reasons)| view! { <span class="said" title=reasons>{said}</span> })}
             </div>
         </div>
     }
@@ -134,7 +134,7 @@ fn is_milestone(role: &BoardRole) -> bool {
 }
 
 fn about(role: &BoardRole) -> String {
-    let added = role.proposed.then(|| "added by this proposal".to_owned());
+    let added = role.proposed.then(|| "new".to_owned());
     role.traits.iter().cloned().chain(added).collect::<Vec<_>>().join(" · ")
 }
 

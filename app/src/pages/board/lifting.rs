@@ -1,6 +1,6 @@
 //! What lifting nodes means for a row, in words. Pure: the server decides, this says it.
 
-use api::console::{Lift, LiftRole};
+use api::console::{Brought, Lift, LiftRole};
 use engine::ids::{NodeId, RoleName};
 
 /// Names that are said before the rest becomes a count.
@@ -13,6 +13,8 @@ pub(super) enum Verdict {
     Legal {
         /// What comes along and when it runs.
         promise: String,
+        /// The same, each with its reason.
+        reasons: String,
     },
     /// Some can.
     Mixed {
@@ -20,6 +22,8 @@ pub(super) enum Verdict {
         said: String,
         /// What comes along for these.
         promise: String,
+        /// The same, each with its reason.
+        reasons: String,
     },
     /// None can.
     Illegal {
@@ -37,10 +41,11 @@ impl Verdict {
         match (found.legal.len(), found.illegal.len()) {
             (0, 0) => Self::None,
             (0, _) => Self::Illegal { why: why_not(found) },
-            (_, 0) => Self::Legal { promise: promise(found) },
+            (_, 0) => Self::Legal { promise: promise(found), reasons: reasons(found) },
             (legal, illegal) => Self::Mixed {
                 said: format!("{legal} of {} can be bound. Not {}", legal + illegal, why_not(found)),
                 promise: promise(found),
+                reasons: reasons(found),
             },
         }
     }
@@ -59,9 +64,9 @@ impl Verdict {
     pub(super) fn said(&self, over: bool) -> String {
         match (self, over) {
             (Self::Legal { .. }, false) => "allowed".into(),
-            (Self::Legal { promise }, true) => promise.clone(),
+            (Self::Legal { promise, .. }, true) => promise.clone(),
             (Self::Mixed { said, .. }, false) => said.split(". ").next().unwrap_or(said).to_owned(),
-            (Self::Mixed { said, promise }, true) => format!("{said}. {promise}"),
+            (Self::Mixed { said, promise, .. }, true) => format!("{said}. {promise}"),
             (Self::Illegal { why }, _) => why.clone(),
             (Self::None, _) => String::new(),
         }
@@ -70,10 +75,20 @@ impl Verdict {
     /// What is announced when the row is reached by keyboard.
     pub(super) fn announced(&self, role: &RoleName) -> String {
         match self {
-            Self::Legal { promise } => format!("{role}: allowed. {promise}. Enter drops."),
-            Self::Mixed { said, promise } => format!("{role}: {said}. {promise}. Enter asks."),
+            Self::Legal { promise, .. } => format!("{role}: allowed. {promise}. Enter drops."),
+            Self::Mixed { said, promise, .. } => format!("{role}: {said}. {promise}. Enter asks."),
             Self::Illegal { why } => format!("{role}: not possible. {why}"),
             Self::None => format!("{role}: no target."),
+        }
+    }
+
+    /// Why what comes along does, for who points at it.
+    pub(super) fn reasons(&self) -> Option<String> {
+        match self {
+            Self::Legal { reasons, .. } | Self::Mixed { reasons, .. } => {
+                Some(reasons.clone()).filter(|r| !r.is_empty())
+            }
+            Self::Illegal { .. } | Self::None => None,
         }
     }
 
@@ -83,20 +98,34 @@ impl Verdict {
     }
 }
 
-/// What would come along: `+ 3 noderoles: brings dns-client on web-1 (implicit), runtime on web-1; wave 3 of 4`.
+/// What would come along: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; wave 3 of 4`.
 fn promise(role: &LiftRole) -> String {
     let mut said = format!("+ {}", counted(role.added, "noderole"));
     if !role.brings.is_empty() {
-        let mut brought: Vec<String> = role.brings.iter().take(NAMED).cloned().collect();
-        if role.brings.len() > NAMED {
-            brought.push(format!("{} more", role.brings.len() - NAMED));
-        }
-        said.push_str(&format!(": brings {}", brought.join(", ")));
+        let mut roles: Vec<&str> = role.brings.iter().map(|brought| brought.role.as_str()).collect();
+        roles.dedup();
+        said.push_str(&format!(": brings {}", named(&roles)));
     }
-    if let Some((place, places)) = role.wave {
-        said.push_str(&format!("; wave {place} of {places}"));
-    }
+    said.extend(some_of(&role.moves).map(|moves| format!("; {moves}")));
+    said.extend(role.wave.map(|(place, places)| format!("; wave {place} of {places}")));
     said
+}
+
+/// The same, each with its reason, for who wants to know more.
+fn reasons(role: &LiftRole) -> String {
+    let line = |brought: &Brought| {
+        let nodes: Vec<&str> = brought.nodes.iter().map(String::as_str).collect();
+        format!("{} on {}: {}", brought.role, named(&nodes), brought.why)
+    };
+    role.brings.iter().map(line).chain(role.moves.iter().cloned()).collect::<Vec<_>>().join("\n")
+}
+
+fn some_of(sentences: &[String]) -> Option<String> {
+    match sentences {
+        [] => None,
+        [one] => Some(one.clone()),
+        [first, rest @ ..] => Some(format!("{first} and {} more move", rest.len())),
+    }
 }
 
 /// Why nodes can't be bound: one reason when they share it, else each with its own.
@@ -149,7 +178,14 @@ mod tests {
                 .iter()
                 .map(|(short, reason)| IllegalNode { node, short: (*short).into(), reason: (*reason).into() })
                 .collect(),
-            brings: (1..=6).map(|n| format!("dns-client on web-{n} (implicit)")).collect(),
+            brings: ["dns-client", "runtime"]
+                .map(|name| Brought {
+                    role: RoleName::parse(name).unwrap(),
+                    nodes: vec!["web-1".into(), "web-2".into()],
+                    why: "brought by app".into(),
+                })
+                .into(),
+            moves: vec!["web-1 moves from system to web".into(), "web-2 moves from system to web".into()],
             added: 12,
             wave: Some((3, 4)),
         }
@@ -164,9 +200,12 @@ mod tests {
     fn what_comes_along_is_said_before_dropping() {
         let legal = verdict(role(2, &[]));
         assert_eq!(legal.said(false), "allowed");
-        let said = legal.said(true);
-        assert!(said.starts_with("+ 12 noderoles: brings dns-client on web-1 (implicit),"), "{said}");
-        assert!(said.ends_with("2 more; wave 3 of 4"), "{said}");
+        assert_eq!(
+            legal.said(true),
+            "+ 12 noderoles: brings dns-client, runtime; web-1 moves from system to web and 1 more move; wave 3 of 4"
+        );
+        let reasons = legal.reasons().unwrap();
+        assert!(reasons.starts_with("dns-client on web-1, web-2: brought by app\n"), "{reasons}");
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn Head(desk: Desk, add_role: DialogHandle) -> impl IntoView {
     view! {
         <div class="head">
             <div>
-                <div class="muted">{above} "changed by target " {move || board.read().target.0}</div>
+                <div class="muted">{above} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
                 <h1>{move || board.read().name.to_string()} {state} {held}</h1>
             </div>
             <div class="buttons">{act}</div>

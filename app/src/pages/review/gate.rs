@@ -1,11 +1,13 @@
 //! The gate as one person sees it: every rule, what they may do, and if not, why not and who can.
 
 use api::console::{ReviewState, ReviewView};
-use engine::gate::{Risk, Rule, RuleState};
+use engine::gate::{Risk, Rule, RuleState, VerdictKind};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use crate::calls::{Commit, Judge};
+use crate::clock::Moment;
+use crate::frame::SignedIn;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, icon};
 use crate::places;
@@ -14,15 +16,21 @@ use crate::places;
 pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     let review = feed.value();
     let rules = move || review.read().gate.rules.iter().cloned().map(rule).collect_view();
-    let is_open = move || review.read().gate.is_open();
+    let gate_open = Memo::new(move |_| review.read().gate.is_open());
     let closed = Memo::new(move |_| {
         matches!(review.read().state, ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced)
     });
     let acts = move || match closed.get() {
         true => view! { <Outcome review/> }.into_any(),
-        false => view! {
+        // What is to be done now stands first.
+        false if gate_open.get() => view! {
             <CommitForm feed/>
             <VerdictForm feed/>
+        }
+        .into_any(),
+        false => view! {
+            <VerdictForm feed/>
+            <CommitForm feed/>
         }
         .into_any(),
     };
@@ -31,7 +39,7 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
             <header>
                 <h2 id="gate-title">"Gate"</h2>
                 <span class="grow"></span>
-                {move || match (closed.get(), is_open()) {
+                {move || match (closed.get(), gate_open.get()) {
                     (true, _) => view! { <span class="pill flat">"closed"</span> }.into_any(),
                     (false, true) => view! { <span class="pill" data-state="active">{icon(Icon::Check)} "open"</span> }.into_any(),
                     (false, false) => view! { <span class="pill" data-state="blocked">{icon(Icon::Blocked)} "shut"</span> }.into_any(),
@@ -120,6 +128,22 @@ fn VerdictForm(feed: Feed<ReviewView>) -> impl IntoView {
     when_done(judge, move |()| feed.now());
     let why_not = Memo::new(move |_| review.read().may_judge.clone().err());
     let off = move || why_not.read().is_some() || judge.pending().get();
+    let me = use_context::<SignedIn>().map(|me| me.0.name);
+    let mine = Memo::new(move |_| {
+        let review = review.read();
+        review.verdicts.iter().find(|verdict| verdict.counts && Some(&verdict.person) == me.as_ref()).cloned()
+    });
+    let is_next = move || !off() && mine.read().is_none();
+    let said = move || {
+        mine.get().map(|verdict| {
+            let said = match verdict.kind {
+                VerdictKind::Approve => "You approved this ",
+                VerdictKind::RequestChanges => "You asked for changes ",
+                VerdictKind::Reject => "You rejected this ",
+            };
+            view! { <p>{said} <Moment at=verdict.at/> ". Your last word counts."</p> }
+        })
+    };
     view! {
         <ActionForm action=judge attr:class="inside acts">
             <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
@@ -127,7 +151,8 @@ fn VerdictForm(feed: Feed<ReviewView>) -> impl IntoView {
                 <label for="verdict-reason">"Your verdict"</label>
                 <textarea class="area" id="verdict-reason" name="reason" required maxlength="2000" disabled=off placeholder="Why; may be left out to approve"></textarea>
             </div>
-            <button class="button wide approve" type="submit" name="kind" value="approve" formnovalidate disabled=off aria-describedby="why-not-judge">
+            {said}
+            <button class="button wide" class:primary=is_next type="submit" name="kind" value="approve" formnovalidate disabled=off aria-describedby="why-not-judge">
                 {icon(Icon::Check)}
                 "Approve"
             </button>

@@ -17,10 +17,15 @@ async fn from_a_drop_to_steps_that_wait_to_run() {
     let lift = house.control.lift(&house.ada, web, vec![n1]).await.unwrap();
     let app = lift.roles.iter().find(|r| r.role == role("app")).unwrap();
     assert_eq!((app.legal.as_slice(), app.added, app.wave), ([n1].as_slice(), 3, Some((3, 3))));
+    let brings: Vec<_> = app.brings.iter().map(|b| (b.role.as_str(), b.nodes.as_slice(), b.why.as_str())).collect();
     assert_eq!(
-        app.brings,
-        ["base on n1 (brought by runtime, implicit)", "runtime on n1 (brought by app)", "n1 moves from system to web"]
+        brings,
+        [
+            ("base", ["n1".to_owned()].as_slice(), "brought by runtime, implicit"),
+            ("runtime", &["n1".to_owned()], "brought by app")
+        ]
     );
+    assert_eq!(app.moves, ["n1 moves from system to web"]);
 
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
