@@ -1,8 +1,8 @@
 //! What a script finds in its environment: scalars of its input as `GANTRY_DATA_<PATH>`.
 //!
 //! The whole input is in the file `GANTRY_INPUT`; the variables are a convenience for shell scripts. So they may leave things out:
-//! values that are no scalars, texts over [`MAX_VALUE`] bytes (Linux bounds one variable at 128 KiB), and whatever comes after
-//! [`MAX_ALL`] bytes. Of two paths that give one name (`a.b` and `a_b`) the first in the input's order counts.
+//! values that are no scalars, texts over `MAX_VALUE` bytes (Linux bounds one variable at 128 KiB), and whatever comes after
+//! `MAX_ALL` bytes. Of two paths that give one name (`a.b` and `a_b`) the first in the input's order counts.
 
 use std::collections::BTreeMap;
 

@@ -307,6 +307,8 @@ command_run() {
     echo "code=$code why=${why:-exit} script=$name" >"$folder/ended"
     if [ -z "$why" ] && [ "$code" = 0 ]; then state=succeeded; else state=failed; fi
     close_ledger "$STEP" "$ATTEMPT" "$state"
+    # Closing took the lock, so whoever ended this attempt has also cleared it away by now.
+    [ -d "$folder" ] || fail $REFUSED "gantry: attempt $ATTEMPT was ended by a newer one"
     exit 0
 }
 
