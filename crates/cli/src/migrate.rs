@@ -45,6 +45,9 @@ pub fn owner_url(given: Option<String>) -> Result<String> {
 
 /// The role that a URL connects as.
 pub fn role_of(url: &str) -> Result<String> {
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        anyhow::bail!("DATABASE_URL is no address of a PostgreSQL database: it begins with postgres://");
+    }
     let options: sqlx::postgres::PgConnectOptions = url.parse().context("DATABASE_URL can't be used")?;
     Ok(options.get_username().to_owned())
 }
