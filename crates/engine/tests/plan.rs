@@ -1,5 +1,7 @@
 //! Planning: what edits come to, and that it is the same wherever it is worked out.
 
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

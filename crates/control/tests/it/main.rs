@@ -1,5 +1,7 @@
 //! The use cases on a real PostgreSQL.
 
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
 mod bad_input;
 mod change;
 mod gate;

@@ -65,7 +65,7 @@ fn differing<'m, K: Ord + Copy>(
     new: &'m BTreeMap<K, Hash>,
 ) -> impl Iterator<Item = (K, Option<Hash>, Option<Hash>)> + 'm {
     let (mut left, mut right) = (old.iter().peekable(), new.iter().peekable());
-    let mut next = move || {
+    let next = move || {
         let (l, r) = (left.peek().map(|(k, _)| **k), right.peek().map(|(k, _)| **k));
         let key = l.into_iter().chain(r).min()?;
         let take = |side: Option<K>| side == Some(key);
@@ -73,7 +73,7 @@ fn differing<'m, K: Ord + Copy>(
         let is = if take(r) { right.next().map(|(_, hash)| *hash) } else { None };
         Some((key, was, is))
     };
-    std::iter::from_fn(move || next()).filter(|(_, was, is)| was != is)
+    std::iter::from_fn(next).filter(|(_, was, is)| was != is)
 }
 
 #[cfg(test)]
