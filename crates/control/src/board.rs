@@ -255,8 +255,8 @@ impl Scene<'_> {
     }
 
     fn role_data(&self, role: &RoleName) -> Value {
-        let draft = self.planned.into_iter().flat_map(|p| &p.effects.role_data);
-        let draft = draft.filter(|d| d.deployment == self.deployment && d.role == *role).next_back();
+        let mut drafts = self.planned.into_iter().flat_map(|p| &p.effects.role_data);
+        let draft = drafts.rfind(|d| d.deployment == self.deployment && d.role == *role);
         let known = self.present.blueprint.deployments.get(&self.deployment).and_then(|d| d.doc.roles.get(role));
         draft.map(|d| &d.data).or(known.map(|k| &k.data)).cloned().unwrap_or_else(|| json!({}))
     }

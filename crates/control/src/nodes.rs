@@ -13,13 +13,13 @@ use uuid::Uuid;
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::{Control, done};
+use crate::{Control, done, words};
 
 impl Control {
     /// Nodes in the order of their names, behind `after`, whose names contain `filter`.
     pub async fn nodes(&self, actor: &Actor, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
-        let filter: String = filter.trim().to_ascii_lowercase().chars().take(253).collect();
+        let filter: String = words::plain(&filter)?.to_ascii_lowercase().chars().take(253).collect();
         let mut rows = reading::nodes(&self.store, &filter, after.as_deref()).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
@@ -49,6 +49,9 @@ impl Control {
     pub async fn add_node(&self, actor: &Actor, fqdn: String, root: String) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
         let fqdn = Fqdn::parse(fqdn.trim()).map_err(|error| Problem::invalid(error.to_string()))?;
+        if fqdn.as_str().ends_with(".phantom.gantry.internal") {
+            return Err(Problem::invalid("Names below phantom.gantry.internal stand for deployments: choose another."));
+        }
         let root = root.trim();
         check_root(root)?;
         let present = self.present().await?;

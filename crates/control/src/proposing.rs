@@ -251,7 +251,7 @@ impl Control {
         title: String,
     ) -> Result<SubmissionId, Problem> {
         actor.require(Permission::Operator)?;
-        let title = title.trim();
+        let title = words::plain(&title)?;
         if title.is_empty() || title.chars().count() > 200 {
             return Err(Problem::invalid(
                 "Give the change a title of 1 to 200 characters: reviewers see it in their list.",
@@ -405,6 +405,12 @@ fn submittable(planned: &Planned) -> Result<(), Problem> {
         let finding = |r: &engine::plan::Refusal| Finding { at: format!("edit {}", r.edit), detail: r.reason.clone() };
         problem.errors = planned.effects.refused.iter().map(finding).collect();
         return Err(problem);
+    }
+    if !planned.projection.removed.is_empty() {
+        return Err(Problem::conflict(
+            "removal",
+            "The change would remove noderoles, and this version can't carry that out.",
+        ));
     }
     if planned.effects.is_empty() || planned.materialised.changes.is_empty() {
         return Err(Problem::conflict("empty", "There is nothing to review: the proposal changes nothing."));

@@ -18,7 +18,7 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::Summary;
-use crate::words::at;
+use crate::words::{self, at};
 use crate::{Control, done};
 
 /// Longest reason of a verdict, in characters.
@@ -139,7 +139,7 @@ impl Control {
         reason: String,
     ) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
-        let reason = reason.trim();
+        let reason = words::plain(&reason)?;
         if kind != VerdictKind::Approve && reason.is_empty() {
             return Err(Problem::invalid("Say what should be different: the author reads it."));
         }

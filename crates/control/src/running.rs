@@ -9,13 +9,13 @@ use store::running::{self, ChangeError};
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::{Control, done};
+use crate::{Control, done, words};
 
 /// Longest reason, in characters.
 const MAX_REASON: usize = 1_000;
 
 fn checked(reason: &str) -> Result<&str, Problem> {
-    let reason = reason.trim();
+    let reason = words::plain(reason)?;
     if reason.is_empty() || reason.chars().count() > MAX_REASON {
         return Err(Problem::invalid(format!(
             "Give a reason of 1 to {MAX_REASON} characters: it is kept in the audit."

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::At;
+use api::{At, Problem};
 use engine::ids::{DeploymentId, NodeId, NoderoleId};
 use engine::plan::effects::Why;
 use engine::plan::{Edit, Effects};
@@ -67,6 +67,21 @@ pub(crate) fn brought(effects: &Effects) -> BTreeMap<NoderoleId, String> {
     effects.bound.iter().filter_map(|bound| Some((bound.id, text(&bound.why)?))).collect()
 }
 
+/// A text that people wrote, trimmed. What can't be stored, and what makes a text read as another one than it is (controls, marks
+/// that turn its direction, characters without width), is refused; lines and tabs are fine.
+pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
+    let turns =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    let odd = text.chars().find(|c| turns(*c) || (c.is_control() && !matches!(c, '\n' | '\r' | '\t')));
+    match odd {
+        None => Ok(text.trim()),
+        Some(c) => Err(Problem::invalid(format!(
+            "The text has the character U+{:04X}, which can't be seen or makes it read as another: leave it out.",
+            u32::from(c)
+        ))),
+    }
+}
+
 /// `one node`, `3 nodes`.
 pub(crate) fn count(n: usize, one: &str) -> String {
     match n {
@@ -89,6 +104,14 @@ pub(crate) fn some_of(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_that_deceive_are_refused() {
+        for text in ["a\0b", "\u{202e}gnp.exe", "a\u{200b}b", "\u{1b}[31m"] {
+            assert!(plain(text).is_err(), "{text:?}");
+        }
+        assert_eq!(plain(" zwei\nZeilen, é 漢 ").ok(), Some("zwei\nZeilen, é 漢"));
+    }
 
     #[test]
     fn counts_and_lists_read_well() {

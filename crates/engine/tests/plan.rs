@@ -238,6 +238,16 @@ fn a_new_deployment_can_be_filled_at_once() {
         name: DeploymentName::parse("edge").unwrap(),
         parent: WEB,
     };
+    let over_a_machine = Edit::CreateDeployment {
+        id: DeploymentId(Uuid::from_u128(11)),
+        phantom: node(2),
+        name: DeploymentName::parse("green").unwrap(),
+        parent: WEB,
+    };
+    let effects = world.effects(&[over_a_machine]);
+    assert_eq!((effects.refused[0].code.as_str(), effects.is_empty()), ("phantom_taken", true));
+    let nul = Edit::SetRoleData { deployment: WEB, role: name("app"), data: json!({"a": ["x\0y"]}) };
+    assert_eq!(world.effects(&[Edit::AddRole { deployment: WEB, role: name("app") }, nul]).refused[0].code, "data");
     let effects = world.effects(&[create.clone(), bind(id, 1, "app"), again]);
     assert_eq!((bound(&effects), effects.refused[0].code.as_str()), (vec!["app@1".to_owned()], "deployment_exists"));
     let skeleton = world.skeleton();

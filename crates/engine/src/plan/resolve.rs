@@ -82,6 +82,9 @@ pub enum EditError {
     /// The name is taken.
     #[error("a deployment {0} exists already: choose another name")]
     DeploymentExists(String),
+    /// The id for the phantom is another node's.
+    #[error("node {0} is there already, so it can't stand for a new deployment: mint another id for its phantom")]
+    PhantomTaken(NodeId),
     /// A barclamp's content and name differ.
     #[error("object {version} is barclamp {found}, not {asked}")]
     OtherBarclamp {
@@ -234,6 +237,7 @@ impl EditError {
             Self::UnresolvedRequire { .. } => "unresolved_require",
             Self::NotARoleHere { .. } => "not_a_role_here",
             Self::DeploymentExists(_) => "deployment_exists",
+            Self::PhantomTaken(_) => "phantom_taken",
             Self::OtherBarclamp { .. } => "other_barclamp",
             Self::RoleExists { .. } => "role_exists",
             Self::AlreadyBound { .. } => "already_bound",
@@ -310,6 +314,10 @@ impl<'a> Draft<'a> {
                 self.deployment(*parent)?;
                 if self.deployment(*id).is_ok() || self.deployment_names().any(|taken| taken == name.as_str()) {
                     return Err(EditError::DeploymentExists(name.to_string()));
+                }
+                // An id that is a machine's would turn that machine into a phantom behind the reviewer's back.
+                if self.node(*phantom).is_ok() {
+                    return Err(EditError::PhantomTaken(*phantom));
                 }
                 let new = NewDeployment {
                     id: *id,
@@ -792,7 +800,23 @@ fn check_object(data: &Value) -> Result<(), DataError> {
         };
         return Err(DataError::NotAnObject { what: "data of a role".into(), found });
     }
-    data::check(data)
+    data::check(data)?;
+    match has_nul(data) {
+        true => Err(DataError::NotCanonical {
+            reason: "a text in it has the character U+0000, which PostgreSQL can't keep".into(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// To be asked behind the check of depth only.
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(list) => list.iter().any(has_nul),
+        Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
+        _ => false,
+    }
 }
 
 fn excludes(role: &Role, other: &Role) -> bool {
