@@ -122,12 +122,10 @@ fn Rail(waiting: Memo<usize>) -> impl IntoView {
     ];
     let links = places.into_iter().map(|(place, shape, word)| {
         let is_here = move || path.with(|path| path == place || path.starts_with(&format!("{place}/")));
-        let count = (place == places::REVIEWS).then(|| {
-            move || {
+        let count = (place == places::REVIEWS).then_some(move || {
                 let n = waiting.get();
                 (n > 0).then(|| view! { <span class="count" title=format!("{n} you can act on")>{n} <span class="unseen">" you can act on"</span></span> })
-            }
-        });
+            });
         view! {
             <li>
                 <a href=place title=word aria-current=move || is_here().then_some("page")>
