@@ -162,7 +162,7 @@ fn tray(n: u128) -> TrayNode {
         node: node(n),
         fqdn: fqdn(n),
         short: format!("web-{n}"),
-        deployment: deployment(if n % 2 == 0 { "system" } else { "web" }),
+        deployment: deployment(if n.is_multiple_of(2) { "system" } else { "web" }),
         alive: n != 9,
         noderoles: 2,
     }
