@@ -77,7 +77,9 @@ group_alive() {
     fi
 }
 
+# The leader is meant by its number too: it leads a group only once it has called setsid.
 signal_group() {
+    kill "-$1" "$2" 2>/dev/null
     kill "-$1" -- "-$2" 2>/dev/null
     for pid in $(session_of "$2"); do
         kill "-$1" "$pid" 2>/dev/null
@@ -257,9 +259,9 @@ command_run() {
     shift 8
     NODE=$1 ROLE=$2
     shift 2
-    why=
-    trap 'why=cancelled' TERM INT HUP
-    trap 'why=timeout' USR1
+    why= child=
+    trap 'why=cancelled; end_aside' TERM INT HUP
+    trap 'why=timeout; end_aside' USR1
     [ -z "$(missing_scripts "$@")" ] || exit $MISSING
     command -v setsid >/dev/null 2>&1 || fail $UNUSABLE "gantry: this node has no setsid (package util-linux)"
     folder=$HOME_DIR/run/$ATTEMPT
@@ -310,6 +312,12 @@ command_run() {
     # Closing took the lock, so whoever ended this attempt has also cleared it away by now.
     [ -d "$folder" ] || fail $REFUSED "gantry: attempt $ATTEMPT was ended by a newer one"
     exit 0
+}
+
+# A signal may come just before `wait`, which then would not notice it: so the signal itself sees to the end, and `wait` to nothing
+# but waiting.
+end_aside() {
+    [ -z "$child" ] || end_group "$child" "$GRACE" &
 }
 
 # Wakes the wrapper when the time is over; leaves no sleeper behind.
