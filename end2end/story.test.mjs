@@ -1,135 +1,293 @@
-// The main job from end to end, as two people do it: drag a node onto a role, review, commit, watch it run; then break it and
-// mend it by a reviewed change.
+// The story that everything is for: say what should run where, let somebody else look at it, see it run, see it fail, mend it.
+//
+// One Gantry, two people, each in a browser of their own. No page is reloaded while it is watched.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertQuiet, openBrowser, openPage, signIn, visit } from './lib/browser.mjs';
+import { assertQuiet, hydrated, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
+import { chip, commit, propose, putRoleData, row, signIn, submit, waitForState } from './lib/console.mjs';
 
-let browser, gantry, ada, bo;
+let browser;
+let gantry;
 before(async () => {
-  [browser, gantry] = await Promise.all([openBrowser(), start({ name: 'story' })]);
-  ada = await openPage(browser, gantry);
-  bo = await openPage(browser, gantry);
-  await signIn(ada, gantry, 'author');
-  await signIn(bo, gantry, 'reviewer');
+  browser = await openBrowser();
+  gantry = await start({ name: 'story' });
 });
 after(async () => {
-  await browser?.close();
-  await gantry?.stop();
+  await browser.close();
+  await gantry.stop();
 });
 
-const row = (page, role) => page.locator(`[data-role="${role}"]`);
-const chip = (page, role, node) => row(page, role).locator('[data-noderole]').filter({ hasText: node });
-const tray = (page, node) => page.locator('[data-tray]').filter({ hasText: node });
+test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t) => {
+  const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
+  const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+  let review;
 
-/** Waits until a role's chip on a node has a state, without a reload. */
-const becomes = (page, role, node, state, timeout = 60_000) =>
-  row(page, role).locator(`[data-noderole][data-state="${state}"]`).filter({ hasText: node }).waitFor({ timeout });
+  await t.test('the author opens the first sibling, which nobody works on', async () => {
+    const siblings = ada.locator('td.name:not([data-depth="0"])');
+    assert.ok((await siblings.count()) >= 2, 'two siblings');
+    await ada.getByRole('row').filter({ hasText: 'in review' }).first().waitFor();
+    await ada.getByRole('row').filter({ has: ada.locator('td[data-depth="1"]') }).filter({ hasNotText: 'in review' })
+      .getByRole('link').first().click();
+    await ada.getByRole('button', { name: 'Propose changes' }).waitFor();
+    await ada.evaluate(() => (window.neverReloaded = true));
+    assert.equal(await ada.locator('[draggable=true]').count(), 0, 'nothing can be dragged yet');
+  });
 
-/** Submits the open proposal; gives the review's address. */
-async function submit(page, title) {
-  await page.getByRole('button', { name: 'Review changes' }).click();
-  await page.getByLabel('Title').fill(title);
-  await page.getByRole('button', { name: 'Submit for review' }).click();
-  await page.waitForURL(/\/reviews\/\d+/);
-  return new URL(page.url()).pathname;
-}
+  await t.test('drag: legal roles light up, say what comes along, and take the node', async () => {
+    await propose(ada);
+    const node = ada.getByRole('button', { name: 'n1', exact: true });
+    const from = await center(node);
+    await ada.mouse.move(from.x, from.y);
+    await ada.mouse.down();
+    await ada.mouse.move(from.x - 30, from.y + 10, { steps: 3 });
+    const target = row(ada, 'app-check');
+    await target.and(ada.locator('[data-lift=legal]')).waitFor();
+    await ada.locator('[data-bindable]:not([data-lift])').first().waitFor({ state: 'detached' });
+    const to = await center(target);
+    await ada.mouse.move(to.x, to.y, { steps: 8 });
+    const said = target.locator('.said');
+    await said.filter({ hasText: 'brings' }).waitFor();
+    const promise = await said.textContent();
+    for (const part of ['noderoles', 'runtime', 'app', 'n1 moves from system to web', 'wave']) {
+      assert.ok(promise.includes(part), `"${promise}" says ${part}`);
+    }
+    await ada.mouse.move(to.x + 1, to.y);
+    await ada.mouse.up();
 
-/** bo reads and approves, ada commits. */
-async function pass(review) {
-  await visit(bo, review);
-  await bo.getByRole('button', { name: 'Approve' }).click();
-  await bo.getByText('1 of 1 approvals').waitFor();
-  const commit = ada.getByRole('button', { name: 'Commit', exact: true });
-  await ada.locator('button:not([disabled])', { hasText: /^Commit$/ }).waitFor(); // it opens live
-  await commit.click();
-  await ada.getByText(/It is target/).waitFor();
-}
+    await chip(ada, 'app-check', 'n1').and(ada.locator('[data-state=proposed]')).waitFor();
+    await chip(ada, 'runtime', 'n1').and(ada.locator('[data-state=proposed]')).waitFor();
+    const bar = ada.getByRole('region', { name: 'Open proposal' });
+    await bar.getByText('1 edit').waitFor();
+    assert.match(await bar.innerText(), /\+7 noderoles/);
+  });
 
-test('a node is dragged onto a role, and what comes along is told before it is dropped', async () => {
-  await visit(ada, '/deployments/web');
-  await ada.getByRole('button', { name: 'Propose changes' }).click();
-  await ada.getByRole('region', { name: 'Open proposal' }).waitFor();
-  await tray(ada, 'n1').hover();
-  await ada.mouse.down();
-  await row(ada, 'app-check').hover();
-  await row(ada, 'app-check').hover();
-  await row(ada, 'app-check').getByText(/brought by|brings/i).first().waitFor();
-  await ada.mouse.up();
-  await chip(ada, 'app-check', 'n1').waitFor();
-  assert.equal(await chip(ada, 'app-check', 'n1').getAttribute('data-state'), 'proposed');
-  assert.match(await ada.getByRole('region', { name: 'Open proposal' }).innerText(), /\+7 noderoles/);
-  assertQuiet(ada);
-});
+  await t.test('what is there already refuses, with the reason', async () => {
+    const from = await center(ada.locator('.tray').getByRole('button', { name: 'n1', exact: true }));
+    await ada.mouse.move(from.x, from.y);
+    await ada.mouse.down();
+    await ada.mouse.move(from.x - 30, from.y + 10, { steps: 3 });
+    const refusing = row(ada, 'app-check').and(ada.locator('[data-lift=illegal]'));
+    await refusing.waitFor();
+    assert.match(await refusing.locator('.said').textContent(), /n1.*already/);
+    const to = await center(refusing);
+    await ada.mouse.move(to.x, to.y, { steps: 5 });
+    await ada.mouse.up();
+    await ada.locator('[data-lift]').first().waitFor({ state: 'detached' });
+    assert.match(await ada.getByRole('region', { name: 'Open proposal' }).innerText(), /\b1 edit\b/);
+  });
 
-test('by the keyboard and by the menu, the same', async () => {
-  await tray(ada, 'n1').focus();
-  await ada.keyboard.press('Space');
-  for (let i = 0; i < 12; i++) {
-    if (await row(ada, 'proxy').evaluate((found) => found.className.includes('over') || found.hasAttribute('data-over'))) break;
-    await ada.keyboard.press('ArrowDown');
-  }
-  await ada.keyboard.press('Enter');
-  await chip(ada, 'proxy', 'n1').waitFor();
-  await row(ada, 'web-ready').getByRole('button', { name: 'Bind nodes to web-ready' }).click();
-  const dialog = ada.locator('dialog[open]');
-  await dialog.getByText('n1', { exact: false }).first().click();
-  await dialog.getByRole('button', { name: /bind/i }).last().click();
-  await chip(ada, 'web-ready', 'n1').waitFor();
-  assertQuiet(ada);
-});
+  await t.test('undo names what it takes back, redo brings it again', async () => {
+    const undo = ada.getByRole('button', { name: /^Undo “bind n1 to app-check”/ });
+    await undo.waitFor();
+    await ada.locator('h1').click();
+    await ada.keyboard.press('Control+z');
+    await chip(ada, 'app-check', 'n1').waitFor({ state: 'detached' });
+    await ada.getByRole('button', { name: /^Redo “bind n1 to app-check”/ }).waitFor();
+    await ada.keyboard.press('Control+Shift+Z');
+    await chip(ada, 'app-check', 'n1').waitFor();
+  });
 
-test('the author is refused, the reviewer is not, and it runs to ACTIVE while the board is watched', async () => {
-  const review = await submit(ada, 'The web on n1');
-  assert.ok(await ada.getByRole('button', { name: 'Approve' }).isDisabled());
-  await ada.getByText('You wrote part of this change, so somebody else has to review it.').waitFor();
-  assert.ok(await ada.getByRole('button', { name: 'Commit', exact: true }).isDisabled());
+  await t.test('the author submits, and may not approve what they wrote', async () => {
+    review = await submit(ada, 'A first application');
+    await ada.getByText('You wrote part of this change, so somebody else has to review it.').waitFor();
+    assert.ok(await ada.getByRole('button', { name: 'Approve' }).isDisabled());
+    assert.ok(await ada.getByRole('button', { name: 'Commit' }).isDisabled());
+    // Whoever goes round the button meets the same answer.
+    const answer = await ada.evaluate(async (submission) => {
+      const body = new URLSearchParams({ submission, kind: 'approve', reason: '' });
+      const response = await fetch('/call/judge', { method: 'POST', body, headers: { accept: 'application/json' } });
+      return { status: response.status, problem: await response.json() };
+    }, review);
+    assert.equal(answer.status, 403);
+    assert.match(answer.problem.detail, /wrote part of this change/i);
+  });
 
-  await visit(bo, review);
-  await bo.getByText('brought by runtime, implicit').first().waitFor();
-  await pass(review);
+  await t.test('the reviewer reads what changes, approves and commits', async () => {
+    await visit(bo, '/reviews');
+    await bo.getByRole('link', { name: 'A first application' }).click();
+    await bo.getByRole('heading', { name: 'A first application' }).waitFor();
+    for (const part of ['Adds app-check on n1', 'n1.demo.gantry.internal', 'brought by', 'joins web']) {
+      await bo.getByText(part).first().waitFor();
+    }
+    await bo.getByRole('link', { name: /^Order/ }).click();
+    await bo.getByText(/app-check on/).first().waitFor();
+    assert.match(bo.url(), /tab=order/);
 
-  await visit(bo, '/deployments/web');
-  await visit(ada, '/deployments/web');
-  await becomes(ada, 'web-ready', 'n1', 'active');
-  await becomes(bo, 'web-ready', 'n1', 'active');
-  assertQuiet(ada);
+    // The author's page is open meanwhile: it follows.
+    await bo.getByRole('button', { name: 'Approve' }).click();
+    await bo.getByText('1 of 1 approvals').waitFor();
+    await ada.getByText('1 of 1 approvals').waitFor();
+    await screenshot(bo, 'story-review');
+
+    await ada.getByRole('link', { name: 'web', exact: true }).first().click();
+    await ada.locator('[data-noderole]').first().waitFor();
+    await watchStates(ada);
+    await bo.getByRole('button', { name: 'Commit' }).click();
+    await bo.getByRole('link', { name: 'Watch it run' }).waitFor();
+  });
+
+  await t.test('the board moves by itself until all is ACTIVE', async () => {
+    for (const role of ['base-files', 'runtime', 'app', 'app-check']) await waitForState(ada, role, 'n1', 'active');
+    await ada.getByText('COMMITTED').waitFor();
+    assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
+    const seen = await ada.evaluate(() => window.seenStates);
+    for (const state of ['blocked', 'transition', 'active']) assert.ok(seen.includes(state), `${state} among ${seen}`);
+    assertQuiet(ada);
+  });
+
+  await t.test('a run shows its log and its wall', async () => {
+    await chip(ada, 'app', 'n1').click();
+    const panel = ada.getByRole('complementary', { name: 'app on n1' });
+    await panel.getByText('ACTIVE').first().waitFor();
+    assert.match(ada.url(), /noderole=/);
+    await panel.getByRole('link', { name: /^succeeded run/ }).first().click();
+    await ada.getByText('app started as').waitFor();
+    await ada.getByText('"pid":').first().waitFor();
+    await ada.getByRole('link', { name: /^review / }).waitFor();
+    const download = ada.waitForEvent('download');
+    await ada.getByRole('link', { name: 'Download' }).click();
+    assert.match((await download).suggestedFilename(), /^run-\d+\.log$/);
+    await ada.getByRole('searchbox', { name: 'Search in the log' }).fill('STARTED');
+    await ada.getByText('1 lines').or(ada.getByText('1 of 1')).waitFor();
+  });
+
+  await t.test('the failing role fails: ERROR with its reason, and what waits for it is BLOCKED', async () => {
+    await visit(ada, '/deployments/web');
+    await propose(ada);
+    await putRoleData(ada, 'app-check', { check: { fail: true } });
+    // A child that is not applied yet: n1 gets the proxy, by the row's own button.
+    await ada.getByRole('button', { name: 'Bind nodes to proxy' }).click();
+    await ada.getByRole('checkbox', { name: /^n1/ }).check();
+    await ada.getByRole('dialog').getByText(/\+ 1 noderole/).waitFor();
+    await ada.getByRole('button', { name: 'Bind 1 node' }).click();
+    await chip(ada, 'proxy', 'n1').waitFor();
+    review = await submit(ada, 'See it fail');
+    await commit(bo, review, ['/check/fail', 'true']);
+
+    await visit(ada, '/deployments/web');
+    await waitForState(ada, 'app-check', 'n1', 'error');
+    await waitForState(ada, 'proxy', 'n1', 'blocked');
+    await chip(ada, 'app-check', 'n1').click();
+    const panel = ada.getByRole('complementary', { name: 'app-check on n1' });
+    await panel.getByText('told to fail').first().waitFor();
+    await screenshot(ada, 'story-error');
+    await panel.getByLabel('Try again').fill('Perhaps it was the weather');
+    await panel.getByRole('button', { name: 'Retry' }).click();
+    await panel.getByRole('link', { name: /^failed run/ }).nth(1).waitFor();
+    await ada.keyboard.press('Escape');
+    await panel.waitFor({ state: 'detached' });
+    await chip(ada, 'proxy', 'n1').click();
+    await ada.getByRole('complementary').getByText(/app-check/).first().waitFor();
+    await ada.getByRole('link', { name: 'Close' }).click();
+  });
+
+  await t.test('a reviewed change of data mends it', async () => {
+    await propose(ada);
+    await putRoleData(ada, 'app-check', { check: { fail: false } });
+    review = await submit(ada, 'Mend it');
+    await commit(bo, review, ['/check/fail', 'false']);
+    await visit(ada, '/deployments/web');
+    await waitForState(ada, 'app-check', 'n1', 'active');
+    await waitForState(ada, 'proxy', 'n1', 'active');
+  });
+
+  assertQuiet(ada, /403/);
   assertQuiet(bo);
 });
 
-test('a run shows its log and what it added', async () => {
-  await visit(ada, '/runs');
-  await ada.getByRole('row').filter({ hasText: 'runtime' }).getByRole('link').first().click();
-  await ada.waitForURL(/\/runs\/\d+/);
-  await ada.getByText('unpacking, which takes 1 s').waitFor();
-  await ada.getByText('"version": "1"').first().waitFor(); // its wall
-  await visit(ada, new URL(ada.url()).pathname); // and when it is asked for by its address
-  await ada.getByText('unpacking, which takes 1 s').waitFor();
-  assertQuiet(ada);
+test('the keyboard alone binds, and says what happens', { timeout: 120_000 }, async () => {
+  const page = await asSignedIn();
+  await visit(page, '/deployments/web');
+  await propose(page);
+  const heard = () => page.locator('[aria-live=assertive]').innerText();
+  const hear = async (words) => page.locator('[aria-live=assertive]').filter({ hasText: words }).waitFor({ state: 'attached' });
+
+  await page.locator('[data-tray]').first().focus();
+  await page.keyboard.press('ArrowRight');
+  const name = await page.evaluate(() => document.activeElement.innerText.trim());
+  await page.keyboard.press('Space');
+  await hear('Enter');
+  await page.keyboard.press('Escape');
+  await hear('Put back');
+  await page.locator('[data-lift]').first().waitFor({ state: 'detached' });
+
+  await page.keyboard.press('Space');
+  await hear('Enter');
+  await page.keyboard.press('End');
+  await page.keyboard.press('Home');
+  await page.keyboard.press('m'); // by its first letter
+  await hear('metrics: allowed');
+  assert.match(await heard(), /noderoles/);
+  await page.locator('[data-over]').and(row(page, 'metrics')).waitFor();
+  await page.keyboard.press('Enter');
+  await hear(`${name} bound to metrics`);
+  await chip(page, 'metrics', name).waitFor();
+
+  await page.keyboard.press('Control+z');
+  await hear(`Taken back: bind ${name} to metrics`);
+  await chip(page, 'metrics', name).waitFor({ state: 'detached' });
+  assertQuiet(page);
+  await page.context().close();
 });
 
-test('a role that fails says why and blocks what depends on it; a reviewed change mends it', async () => {
-  const setCheck = async (fail, title) => {
-    await visit(ada, '/deployments/web');
-    await ada.getByRole('button', { name: 'Propose changes' }).click();
-    await ada.getByRole('button', { name: 'Data of app-check' }).click();
-    const dialog = ada.locator('dialog[open]');
-    await dialog.getByLabel('As JSON').fill(JSON.stringify({ check: { fail } }));
-    await dialog.getByRole('button', { name: 'Put into the proposal' }).click();
-    await ada.getByText('1 edit', { exact: false }).first().waitFor();
-    await pass(await submit(ada, title));
-    await visit(ada, '/deployments/web');
-  };
-  await setCheck(true, 'Let the check fail');
-  await becomes(ada, 'app-check', 'n1', 'error');
-  await becomes(ada, 'proxy', 'n1', 'blocked');
-  await becomes(ada, 'web-ready', 'n1', 'blocked');
-  await chip(ada, 'app-check', 'n1').click();
-  await ada.getByText(/check\.fail|on purpose|fail/).first().waitFor();
+test('Bind to… takes a selection, and offers the valid ones of it', { timeout: 120_000 }, async () => {
+  const page = await asSignedIn();
+  await visit(page, '/deployments/web');
+  await propose(page);
+  for (const name of ['n1', 'n3', 'n4']) await page.locator('.tray').getByRole('button', { name, exact: true }).click();
+  await page.getByRole('button', { name: 'Bind 3 nodes to…' }).waitFor();
+  await page.locator('h1').click();
+  await page.keyboard.press('b');
+  const dialog = page.getByRole('dialog', { name: 'Bind 3 nodes to' });
+  await dialog.getByLabel('Role', { exact: true }).fill('app');
+  await dialog.getByRole('radio', { name: /^app / }).check();
+  await dialog.getByText(/2 of 3 can be bound\. Not n1/).first().waitFor();
+  await dialog.getByRole('button', { name: 'Bind the valid 2 of 3' }).click();
+  await chip(page, 'app', 'n3').waitFor();
+  await chip(page, 'app', 'n4').waitFor();
 
-  await setCheck(false, 'Let the check pass');
-  await becomes(ada, 'app-check', 'n1', 'active');
-  await becomes(ada, 'web-ready', 'n1', 'active');
-  assertQuiet(ada);
+  // The same by dropping: the question comes with every reason.
+  for (const name of ['n3', 'n5', 'n6']) {
+    const node = page.locator('.tray').getByRole('button', { name, exact: true });
+    if (await node.count()) await node.click();
+  }
+  await page.locator('.tray').getByRole('button', { name: 'n6', exact: true }).dragTo(row(page, 'app').locator('.cell'));
+  const question = page.getByRole('dialog', { name: /Bind the valid \d of \d to app\?/ });
+  await question.getByText(/n3/).waitFor();
+  await question.getByRole('button', { name: 'Put all back' }).click();
+  await question.waitFor({ state: 'hidden' });
+  await page.locator('[data-lift]').first().waitFor({ state: 'detached' });
+
+  await page.getByRole('button', { name: 'Discard' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Discard' }).click();
+  await page.getByRole('button', { name: 'Propose changes' }).waitFor();
+  await chip(page, 'app', 'n3').waitFor({ state: 'detached' });
+  assertQuiet(page);
+  await page.context().close();
 });
+
+/** Another window of whoever signed in first. */
+async function asSignedIn() {
+  const [first] = browser.contexts();
+  const page = await openPage(browser, gantry);
+  await page.context().addCookies(await first.cookies());
+  return page;
+}
+
+async function center(locator) {
+  await locator.scrollIntoViewIfNeeded();
+  const box = await locator.boundingBox();
+  return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+}
+
+/** Notes every state that a chip of the board is in from now on. */
+async function watchStates(page) {
+  await page.evaluate(() => {
+    window.seenStates = [];
+    const note = (element) => element.dataset?.noderole && window.seenStates.push(element.dataset.state);
+    new MutationObserver((changes) => changes.forEach(({ target }) => note(target)))
+      .observe(document.body, { subtree: true, attributes: true, attributeFilter: ['data-state'] });
+  });
+}

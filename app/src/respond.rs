@@ -5,12 +5,15 @@ use http::request::Parts;
 use leptos::prelude::*;
 use leptos_axum::ResponseOptions;
 
-/// Sets the status, once: the first problem decides.
+/// Sets the status.
 ///
-/// Not for a form that was posted without scripts: its answer is a redirect back to the page, which shows the problem.
+/// Not for a form that was posted without scripts: its answer is a redirect back to the page, which shows the problem. And not of a page
+/// whose reader has to sign in first: its frame leads them there.
 pub(crate) fn status(status: u16) {
     let Some(options) = use_context::<ResponseOptions>() else { return };
-    if posted_without_scripts() {
+    let Some(request) = use_context::<Parts>() else { return };
+    let is_call = request.uri.path().starts_with("/call/");
+    if (is_call && wants_page(&request)) || (!is_call && status == 401) {
         return;
     }
     if let Ok(status) = StatusCode::from_u16(status) {
@@ -18,11 +21,9 @@ pub(crate) fn status(status: u16) {
     }
 }
 
-fn posted_without_scripts() -> bool {
-    use_context::<Parts>().is_some_and(|request| {
-        let wants_page = request.headers.get(http::header::ACCEPT).and_then(|v| v.to_str().ok());
-        request.uri.path().starts_with("/call/") && wants_page.is_some_and(|accept| accept.contains("text/html"))
-    })
+fn wants_page(request: &Parts) -> bool {
+    let accept = request.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
 }
 
 /// A cookie of the request.

@@ -24,7 +24,7 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
             data-state=colour
             commandfor="execution"
             command="show-modal"
-            on:click=move |_| dialog.open()
+            on:click=dialog.on_click()
             title="Whether steps are started at all"
         >
             {shape}

@@ -15,34 +15,103 @@ use crate::calls;
 use crate::clock::{of_day, use_clock};
 use crate::live::{Status, use_live};
 use crate::parts::icon::drawn;
-use crate::parts::{Feed, Icon, icon, problem_page};
+use crate::parts::{Feed, Icon, icon};
 use crate::places;
 
 /// Seconds after which a lost connection is said to make the page stale.
 const STALE: i64 = 15;
 
-/// Who is signed in, for pages.
-#[derive(Clone)]
-pub struct SignedIn(pub Me);
+/// What is known of the frame, for pages and for its own parts.
+#[derive(Clone, Copy)]
+pub struct FrameState(Feed<Option<FrameView>>);
 
-/// Loads the frame, sends away who is not signed in, and shows the page inside.
+impl FrameState {
+    /// Who is signed in, once that is known.
+    pub fn me(self) -> Option<Me> {
+        self.0.value().read().as_ref().and_then(|frame| frame.me.clone())
+    }
+
+    fn waiting(self) -> usize {
+        self.0.value().read().as_ref().map_or(0, |frame| frame.reviews_waiting)
+    }
+
+    fn execution(self) -> bool {
+        self.0.value().read().as_ref().is_none_or(|frame| frame.execution)
+    }
+}
+
+/// The frame and the page in it.
+///
+/// The page stands outside of what waits for the frame's own data: a page makes its resources as it is built, and what is built while
+/// something is waited for is built more than once.
 #[component]
 pub fn Frame() -> impl IntoView {
     let frame = Resource::new(|| (), |()| calls::frame());
+    let state = FrameState(Feed::new(None, || async { calls::frame().await.map(Some) }));
+    provide_context(state);
+    let main = NodeRef::<html::Main>::new();
+    focus_after_navigation(main);
+    let known = move |show: fn(FrameState, FrameView) -> AnyView| {
+        move || {
+            Suspend::new(async move {
+                let first = frame.await.ok()?;
+                state.0.value().set(Some(first.clone()));
+                Some(show(state, first))
+            })
+        }
+    };
     view! {
-        <Suspense>
-            {move || Suspend::new(async move {
-                match frame.await {
-                    Ok(first) => match first.me.clone() {
-                        Some(me) => view! { <Framed first me/> }.into_any(),
-                        None => view! { <SignedOut/> }.into_any(),
-                    },
-                    Err(failure) => view! { <main class="page">{problem_page(failure.0)}</main> }.into_any(),
-                }
-            })}
-        </Suspense>
+        <a class="button skip" href="#main">"Skip to the page"</a>
+        <div class="frame">
+            <a class="brand" href=places::DEPLOYMENTS>
+                {drawn(Icon::Gantry, "icon large")}
+                <span>"Gantry"</span>
+            </a>
+            <header class="top">
+                <Crumbs/>
+                <Suspense>{known(top)}</Suspense>
+            </header>
+            <Rail>
+                <Suspense>{known(waiting)}</Suspense>
+            </Rail>
+            <main class="page" id="main" tabindex="-1" node_ref=main>
+                <Outlet/>
+            </main>
+        </div>
     }
     .into_any()
+}
+
+/// The right end of the top bar; for who is not signed in, the way to the sign-in.
+fn top(state: FrameState, first: FrameView) -> AnyView {
+    match first.me {
+        Some(me) => view! { <Top state me from=first.cursor/> }.into_any(),
+        None => view! { <SignedOut/> }.into_any(),
+    }
+}
+
+#[component]
+fn Top(state: FrameState, me: Me, from: i64) -> impl IntoView {
+    use_live().hear(vec![Topic::Reviews, Topic::Targets], from, move |_| state.0.soon());
+    let on = Memo::new(move |_| state.execution());
+    view! {
+        <LiveMark/>
+        <execution::Execution on changed=Callback::new(move |()| state.0.now())/>
+        <account::Account me/>
+    }
+    .into_any()
+}
+
+/// How many reviews wait for the reader.
+fn waiting(state: FrameState, _: FrameView) -> AnyView {
+    let count = Memo::new(move |_| state.waiting());
+    let badge = move || {
+        let n = count.get();
+        let title = format!("{n} you can act on");
+        (n > 0)
+            .then(|| view! { <span class="count" title=title>{n} <span class="unseen">" you can act on"</span></span> })
+    };
+    badge.into_any()
 }
 
 /// Leads to the sign-in and from there back here.
@@ -58,42 +127,7 @@ fn SignedOut() -> impl IntoView {
     Effect::new(move |_| {
         let _ = window().location().replace(&there);
     });
-    view! { <main class="page"><p>"You are not signed in. " <a rel="external" href=sign_in>"Sign in"</a></p></main> }
-        .into_any()
-}
-
-#[component]
-fn Framed(first: FrameView, me: Me) -> impl IntoView {
-    let from = first.cursor;
-    let feed = Feed::new(first, calls::frame);
-    use_live().hear(vec![Topic::Reviews, Topic::Targets], from, move |_| feed.soon());
-    provide_context(SignedIn(me.clone()));
-
-    let frame = feed.value();
-    let waiting = Memo::new(move |_| frame.read().reviews_waiting);
-    let execution = Memo::new(move |_| frame.read().execution);
-    let main = NodeRef::<html::Main>::new();
-    focus_after_navigation(main);
-    view! {
-        <a class="button skip" href="#main">"Skip to the page"</a>
-        <div class="frame">
-            <a class="brand" href=places::DEPLOYMENTS>
-                {drawn(Icon::Gantry, "icon large")}
-                <span>"Gantry"</span>
-            </a>
-            <header class="top">
-                <Crumbs/>
-                <LiveMark/>
-                <execution::Execution on=execution changed=Callback::new(move |()| feed.now())/>
-                <account::Account me/>
-            </header>
-            <Rail waiting/>
-            <main class="page" id="main" tabindex="-1" node_ref=main>
-                <Outlet/>
-            </main>
-        </div>
-    }
-    .into_any()
+    view! { <a class="button small" rel="external" href=sign_in>"Sign in"</a> }.into_any()
 }
 
 /// Whoever follows a link by keyboard goes on in the new page, not at its very top.
@@ -110,33 +144,35 @@ fn focus_after_navigation(main: NodeRef<html::Main>) {
     });
 }
 
-/// The pages that exist.
+/// The pages that exist. Its children stand with the reviews.
 #[component]
-fn Rail(waiting: Memo<usize>) -> impl IntoView {
+fn Rail(children: Children) -> impl IntoView {
+    view! {
+        <nav class="rail" aria-label="Pages">
+            <ul>
+                {place(places::DEPLOYMENTS, Icon::Deployments, "Deployments", None)}
+                {place(places::NODES, Icon::Node, "Nodes", None)}
+                {place(places::REVIEWS, Icon::Review, "Reviews", Some(children))}
+                {place(places::RUNS, Icon::Run, "Runs", None)}
+            </ul>
+        </nav>
+    }
+    .into_any()
+}
+
+fn place(place: &'static str, shape: Icon, word: &'static str, beside: Option<Children>) -> impl IntoView {
     let path = use_location().pathname;
-    let places = [
-        (places::DEPLOYMENTS, Icon::Deployments, "Deployments"),
-        (places::NODES, Icon::Node, "Nodes"),
-        (places::REVIEWS, Icon::Review, "Reviews"),
-        (places::RUNS, Icon::Run, "Runs"),
-    ];
-    let links = places.into_iter().map(|(place, shape, word)| {
-        let is_here = move || path.with(|path| path == place || path.starts_with(&format!("{place}/")));
-        let count = (place == places::REVIEWS).then_some(move || {
-                let n = waiting.get();
-                (n > 0).then(|| view! { <span class="count" title=format!("{n} you can act on")>{n} <span class="unseen">" you can act on"</span></span> })
-            });
-        view! {
-            <li>
-                <a href=place title=word aria-current=move || is_here().then_some("page")>
-                    {icon(shape)}
-                    <span class="word">{word}</span>
-                    {count}
-                </a>
-            </li>
-        }
-    });
-    view! { <nav class="rail" aria-label="Pages"><ul>{links.collect_view()}</ul></nav> }.into_any()
+    let is_here = move || path.with(|path| path == place || path.starts_with(&format!("{place}/")));
+    view! {
+        <li>
+            <a href=place title=word aria-current=move || is_here().then_some("page")>
+                {icon(shape)}
+                <span class="word">{word}</span>
+                {beside.map(|beside| beside())}
+            </a>
+        </li>
+    }
+    .into_any()
 }
 
 /// Where one is, out of the address.

@@ -53,30 +53,14 @@ fn missing() -> Failure {
     api::Problem::not_found("No noderole has this id. It may have been copied in part.").into()
 }
 
-/// A noderole beside a board.
+/// Everything about a noderole.
 #[component]
-pub fn NoderolePanel(
-    /// Which.
-    id: NoderoleId,
+pub fn Details(
+    /// As it was loaded.
+    first: NoderoleView,
     /// Called when something about it was put into the proposal.
     edited: Callback<()>,
 ) -> impl IntoView {
-    let noderole = Resource::new(move || id, calls::noderole);
-    let show = move |first: NoderoleView| {
-        view! {
-            <div class="inside panel-name">
-                <b>{first.role.to_string()}</b>
-                " on "
-                <span>{first.fqdn.clone()}</span>
-            </div>
-            <Details first edited/>
-        }
-    };
-    load(noderole, show)
-}
-
-#[component]
-fn Details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
     let (id, deployment) = (first.id, first.deployment_id);
     let feed = Feed::new(first, move || calls::noderole(id));
     let noderole = feed.value();
@@ -140,7 +124,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
         <section class="card" aria-label="State">
             <header>
                 <StatePill state/>
-                <span class="muted">"since " {move || view! { <Moment at=noderole.read().since/> }}</span>
+                <span class="muted">"for " {move || view! { <Span from=noderole.read().since to=None/> }}</span>
             </header>
             <div class="inside">
                 {error}
@@ -151,6 +135,8 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                     <dd>"as of target " {move || noderole.read().generation.0}</dd>
                     <dt>"Has applied"</dt>
                     <dd>{applied}</dd>
+                    <dt>"Node"</dt>
+                    <dd>{move || noderole.read().fqdn.clone()}</dd>
                     <dt>"Deployment"</dt>
                     <dd>{move || {
                         let name = noderole.read().deployment.clone();

@@ -36,7 +36,7 @@ pub fn Nodes() -> impl IntoView {
         <div class="head">
             <h1>"Nodes"</h1>
             <div class="buttons">
-                <button class="button" type="button" commandfor="add-node" command="show-modal" on:click=move |_| dialog.open()>
+                <button class="button" type="button" commandfor="add-node" command="show-modal" on:click=dialog.on_click()>
                     {icon(Icon::Plus)}
                     "Add node"
                 </button>

@@ -41,7 +41,7 @@ pub fn SignIn() -> impl IntoView {
                 <div class="field">
                     <label for="token">"Link or token"</label>
                     <input class="input mono" id="token" name="token" value=token required autocomplete="off" spellcheck="false" autofocus/>
-                    <span class="hint">"Paste the whole link, or what stands behind the last slash or equals sign."</span>
+                    <span class="hint">"The link fills it in. Or paste the whole link here."</span>
                 </div>
                 {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
                 <button class="button primary wide" type="submit">"Sign in"</button>

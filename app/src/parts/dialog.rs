@@ -2,8 +2,10 @@
 //!
 //! A button opens one by `commandfor`, which works without scripts; code opens one by its handle.
 
+use leptos::ev::MouseEvent;
 use leptos::html;
 use leptos::prelude::*;
+use wasm_bindgen::JsCast;
 
 use super::icon::{Icon, icon};
 
@@ -11,8 +13,6 @@ use super::icon::{Icon, icon};
 #[derive(Clone, Copy)]
 pub struct DialogHandle {
     node: NodeRef<html::Dialog>,
-    /// Rises each time it is opened by code or by a button.
-    opened: RwSignal<u32>,
 }
 
 impl Default for DialogHandle {
@@ -24,17 +24,35 @@ impl Default for DialogHandle {
 impl DialogHandle {
     /// A handle for one dialog.
     pub fn new() -> Self {
-        Self { node: NodeRef::new(), opened: RwSignal::new(0) }
+        Self { node: NodeRef::new() }
     }
 
     /// Opens it above the page.
     pub fn open(self) {
-        if let Some(dialog) = self.node.get_untracked() {
-            if !dialog.open() {
-                // Fails only for a dialog that is not in the page.
-                let _ = dialog.show_modal();
+        let Some(dialog) = self.node.get_untracked().filter(|dialog| !dialog.open()) else { return };
+        // Fails only for a dialog that is not in the page.
+        let _ = dialog.show_modal();
+        // What is in it may be drawn only now.
+        request_animation_frame(move || {
+            if let Ok(Some(first)) = dialog.query_selector("[autofocus]") {
+                let _ = first.unchecked_into::<web_sys::HtmlElement>().focus();
             }
-            self.opened.update(|n| *n += 1);
+        });
+    }
+
+    /// What a button does that also opens it by `commandfor`: the same, in any browser.
+    pub fn on_click(self) -> impl Fn(MouseEvent) + 'static {
+        move |event| {
+            event.prevent_default();
+            self.open();
+        }
+    }
+
+    /// The same to close it.
+    pub fn on_click_close(self) -> impl Fn(MouseEvent) + 'static {
+        move |event| {
+            event.prevent_default();
+            self.close();
         }
     }
 
@@ -43,11 +61,6 @@ impl DialogHandle {
         if let Some(dialog) = self.node.get_untracked() {
             dialog.close();
         }
-    }
-
-    /// Whether it is open.
-    pub fn is_open(self) -> bool {
-        self.node.get_untracked().is_some_and(|dialog| dialog.open())
     }
 }
 
@@ -85,7 +98,7 @@ pub fn Dialog(
         >
             <header>
                 <h2 id=heading_id class="grow">{move || title.get()}</h2>
-                <button class="button quiet small only-icon" type="button" commandfor=id command="close" aria-label="Close" on:click=move |_| handle.close()>
+                <button class="button quiet small only-icon" type="button" commandfor=id command="close" aria-label="Close" on:click=handle.on_click_close()>
                     {icon(Icon::Cross)}
                 </button>
             </header>

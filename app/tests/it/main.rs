@@ -197,6 +197,27 @@ async fn what_was_committed_leads_to_where_it_runs() {
     page.says_not(&["name=\"kind\""]);
 }
 
+/// A resource that is made while something else is waited for is made again each time that is looked at; then server and browser
+/// number them differently, and the browser can't take the page over.
+#[tokio::test]
+async fn every_page_loads_once_what_it_shows() {
+    let id = fake::noderole(4, "gateway");
+    for (path, resources) in [
+        ("/deployments".to_owned(), 2),
+        ("/deployments/web".into(), 3),
+        (format!("/deployments/web?noderole={id}"), 3),
+        (format!("/noderoles/{id}"), 2),
+        ("/reviews".into(), 2),
+        ("/reviews/128".into(), 2),
+        ("/runs".into(), 2),
+        ("/runs/1006".into(), 2),
+        ("/nodes".into(), 2),
+    ] {
+        let page = get(&Fake::new(|_| {}), &path).await;
+        assert_eq!(page.body.matches("__RESOLVED_RESOURCES[").count(), resources, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn lists_say_when_they_are_empty() {
     let fake = Fake::new(|world| {

@@ -49,7 +49,7 @@ fn Open(desk: Desk) -> impl IntoView {
                 <div class="buttons">
                     <UndoButton desk/>
                     <RedoButton desk/>
-                    <button class="button quiet" type="button" commandfor="discard" command="show-modal" on:click=move |_| discard.open()>
+                    <button class="button quiet" type="button" commandfor="discard" command="show-modal" on:click=discard.on_click()>
                         {icon(Icon::Bin)}
                         "Discard"
                     </button>
@@ -60,7 +60,7 @@ fn Open(desk: Desk) -> impl IntoView {
                         command="show-modal"
                         disabled=nothing
                         title=move || nothing().then_some("There is nothing to review yet")
-                        on:click=move |_| submit.open()
+                        on:click=submit.on_click()
                     >
                         "Review changes"
                     </button>
@@ -213,7 +213,7 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                     <ProblemNotice problem=problem_of(discard)/>
                 </div>
                 <div class="foot">
-                    <button class="button" type="button" commandfor="discard" command="close" on:click=move |_| handle.close()>"Keep it"</button>
+                    <button class="button" type="button" commandfor="discard" command="close" on:click=handle.on_click_close()>"Keep it"</button>
                     <button class="button danger" type="submit" disabled=move || discard.pending().get()>"Discard"</button>
                 </div>
             </ActionForm>

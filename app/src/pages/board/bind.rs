@@ -86,6 +86,7 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         <input
                             class="input"
                             id="bind-filter"
+                            autofocus
                             placeholder="Filter"
                             autocomplete="off"
                             prop:value=move || filter.get()
@@ -245,6 +246,7 @@ fn NodeChoice(desk: Desk, handle: DialogHandle, role: RoleName) -> impl IntoView
                     <input
                         class="input"
                         id="nodes-for-filter"
+                            autofocus
                         placeholder="Filter"
                         autocomplete="off"
                         prop:value=move || filter.get()

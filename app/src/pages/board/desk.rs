@@ -201,6 +201,17 @@ impl Desk {
         }
     }
 
+    /// `app on web-1`, for a noderole that the board shows.
+    pub(super) fn title_of(self, id: NoderoleId) -> String {
+        let board = self.board.read_untracked();
+        let roles = board.groups.iter().flat_map(|group| &group.roles);
+        let of = |role: &BoardRole| {
+            let chip = role.chips.iter().find(|chip| chip.noderole == id)?;
+            Some(format!("{} on {}", role.role, chip.short))
+        };
+        roles.filter_map(of).next().unwrap_or_else(|| "Noderole".into())
+    }
+
     // --- selection ------------------------------------------------------------------------------------------------
 
     /// The selected nodes, in the order of the tray.
@@ -334,7 +345,9 @@ impl Desk {
     /// Goes from row to row with lifted nodes.
     pub(super) fn walk(self, walk: Walk) {
         let Some(lift) = self.lift.get_untracked() else { return };
-        let rows: Vec<RoleName> = lift.roles.iter().map(|role| role.role.clone()).collect();
+        let board = self.board.read_untracked();
+        let shown = board.groups.iter().flat_map(|group| &group.roles).filter(|role| role.bindable);
+        let rows: Vec<RoleName> = shown.map(|role| role.role.clone()).collect();
         let now = self.over.read_untracked().as_ref().and_then(|over| rows.iter().position(|row| row == over));
         let Some(to) = walk.from(now, &rows, |row| Verdict::of(&lift, row).takes()) else {
             self.say("No role here can take these nodes.");

@@ -13,7 +13,7 @@ mod lifting;
 mod role;
 mod tray;
 
-use api::console::Board;
+use api::console::{Board, NoderoleView};
 use api::live::Topic;
 use engine::ids::{DeploymentName, NoderoleId};
 use leptos::ev;
@@ -24,8 +24,9 @@ use leptos_router::hooks::{use_location, use_navigate, use_params_map, use_query
 use wasm_bindgen::JsCast;
 
 use crate::calls::{self, Propose};
+use crate::failure::Answer;
 use crate::live::use_live;
-use crate::pages::noderole::NoderolePanel;
+use crate::pages::noderole::Details;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{DialogHandle, Icon, ProblemNotice, icon, load};
 use crate::places;
@@ -37,11 +38,14 @@ pub fn BoardPage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let board = Resource::new(move || name.get(), calls::board);
-    load(board, |first| view! { <Loaded first/> })
+    let panel = open_panel();
+    // Made here and not with the panel: see `Frame`.
+    let noderole = Resource::new(move || panel.get(), of_panel);
+    load(board, move |first| view! { <Loaded first panel noderole/> })
 }
 
 #[component]
-fn Loaded(first: Board) -> impl IntoView {
+fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPanel>) -> impl IntoView {
     let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
     let desk = Desk::new(first);
     provide_context(desk);
@@ -49,7 +53,6 @@ fn Loaded(first: Board) -> impl IntoView {
 
     let dialogs = Dialogs { bind: DialogHandle::new(), add_role: DialogHandle::new() };
     listen_to_keys(desk, dialogs.bind);
-    let panel = open_panel();
     let with_panel = move || panel.get().is_some();
     view! {
         <Title text=name.to_string()/>
@@ -60,7 +63,7 @@ fn Loaded(first: Board) -> impl IntoView {
         <div class="board" class:with-panel=with_panel>
             <grid::Grid desk panel/>
             <tray::Tray desk bind=dialogs.bind/>
-            {move || panel.get().map(|id| view! { <SidePanel id desk/> })}
+            {move || panel.get().map(|id| view! { <SidePanel id desk noderole/> })}
         </div>
         <add_role::AddRole desk handle=dialogs.add_role/>
         <bind::BindTo desk handle=dialogs.bind/>
@@ -83,6 +86,15 @@ struct Dialogs {
 fn open_panel() -> Memo<Option<NoderoleId>> {
     let query = use_query_map();
     Memo::new(move |_| query.read().get("noderole").and_then(|id| id.parse().ok()))
+}
+
+type OfPanel = Answer<Option<NoderoleView>>;
+
+async fn of_panel(id: Option<NoderoleId>) -> OfPanel {
+    match id {
+        Some(id) => calls::noderole(id).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 #[component]
@@ -109,7 +121,7 @@ fn Head(desk: Desk, add_role: DialogHandle) -> impl IntoView {
     let act = move || {
         if desk.proposal().read().is_some() {
             return view! {
-                <button class="button" type="button" commandfor="add-role" command="show-modal" on:click=move |_| add_role.open()>
+                <button class="button" type="button" commandfor="add-role" command="show-modal" on:click=add_role.on_click()>
                     {icon(Icon::Plus)}
                     "Add role"
                 </button>
@@ -146,23 +158,34 @@ fn Head(desk: Desk, add_role: DialogHandle) -> impl IntoView {
 
 /// The panel beside the board. Focus goes into it when it opens; closing it leads back to the chip.
 #[component]
-fn SidePanel(id: NoderoleId, desk: Desk) -> impl IntoView {
+fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl IntoView {
     let close = use_location().pathname.get_untracked();
     let heading = NodeRef::<leptos::html::H2>::new();
+    let title = desk.title_of(id);
     Effect::new(move |_| {
         if let Some(heading) = heading.get() {
             let _ = heading.focus();
         }
     });
     on_cleanup(move || focus_chip(id));
+    let edited = Callback::new(move |()| desk.feed().now());
+    let details = move || {
+        Suspend::new(async move {
+            match noderole.await {
+                Ok(Some(first)) if first.id == id => view! { <Details first edited/> }.into_any(),
+                Ok(_) => ().into_any(),
+                Err(failure) => view! { <div class="inside"><ProblemNotice problem=Some(failure.0)/></div> }.into_any(),
+            }
+        })
+    };
     view! {
         <aside class="card panel" aria-labelledby="panel-title">
             <header>
-                <h2 id="panel-title" class="grow" tabindex="-1" node_ref=heading>"Noderole"</h2>
+                <h2 id="panel-title" class="grow" tabindex="-1" node_ref=heading>{title}</h2>
                 <a class="button quiet small only-icon" href=places::noderole(id) aria-label="On a page of its own" title="On a page of its own">{icon(Icon::Wide)}</a>
                 <a class="button quiet small only-icon" href=close data-noscroll data-close-panel aria-label="Close" title="Close (Esc)">{icon(Icon::Cross)}</a>
             </header>
-            <NoderolePanel id edited=Callback::new(move |()| desk.feed().now())/>
+            <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{details}</Transition>
         </aside>
     }
     .into_any()

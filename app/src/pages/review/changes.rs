@@ -147,8 +147,12 @@ fn role_rows(role: RoleDifference) -> impl IntoView {
 
 fn node_card(group: Group, names: &Names) -> AnyView {
     let Group { first, others } = group;
-    let moved = first.moved.filter(|_| first.mark == Mark::Changed).map(|(from, to)| {
-        view! { <span class="pill" data-state="warn">{icon(Icon::Bind)} "moves from " {names.deployment(from)} " to " {names.deployment(to)}</span> }
+    let moved = first.moved.map(|(from, to)| {
+        let said = match from {
+            Some(_) => format!("moves from {} to {}", names.deployment(from), names.deployment(to)),
+            None => format!("joins {}", names.deployment(to)),
+        };
+        view! { <span class="pill" data-state="warn">{icon(Icon::Bind)} {said}</span> }
     });
     let also = (!others.is_empty()).then(|| {
         let n = others.len();

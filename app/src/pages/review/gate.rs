@@ -7,7 +7,7 @@ use leptos::prelude::*;
 
 use crate::calls::{Commit, Judge};
 use crate::clock::Moment;
-use crate::frame::SignedIn;
+use crate::frame::FrameState;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, icon};
 use crate::places;
@@ -128,10 +128,10 @@ fn VerdictForm(feed: Feed<ReviewView>) -> impl IntoView {
     when_done(judge, move |()| feed.now());
     let why_not = Memo::new(move |_| review.read().may_judge.clone().err());
     let off = move || why_not.read().is_some() || judge.pending().get();
-    let me = use_context::<SignedIn>().map(|me| me.0.name);
+    let frame = use_context::<FrameState>();
     let mine = Memo::new(move |_| {
-        let review = review.read();
-        review.verdicts.iter().find(|verdict| verdict.counts && Some(&verdict.person) == me.as_ref()).cloned()
+        let me = frame.and_then(FrameState::me)?;
+        review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.person == me.name).cloned()
     });
     let is_next = move || !off() && mine.read().is_none();
     let said = move || {

@@ -110,7 +110,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
     let button = move || {
         open.get().then(|| {
             view! {
-                <button class="button danger" type="button" commandfor="cancel-run" command="show-modal" disabled=move || why_not.read().is_some() title=move || why_not.get() on:click=move |_| dialog.open()>
+                <button class="button danger" type="button" commandfor="cancel-run" command="show-modal" disabled=move || why_not.read().is_some() title=move || why_not.get() on:click=dialog.on_click()>
                     {icon(Icon::Cancelled)}
                     "Cancel"
                 </button>
@@ -139,7 +139,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
                     <ProblemNotice problem=problem_of(cancel)/>
                 </div>
                 <div class="foot">
-                    <button class="button" type="button" commandfor="cancel-run" command="close" on:click=move |_| dialog.close()>"Let it run"</button>
+                    <button class="button" type="button" commandfor="cancel-run" command="close" on:click=dialog.on_click_close()>"Let it run"</button>
                     <button class="button danger" type="submit" disabled=move || cancel.pending().get()>"Cancel the run"</button>
                 </div>
             </ActionForm>

@@ -1,0 +1,66 @@
+// What people do at the console, in the words of the story.
+
+import { hydrated, visit } from './browser.mjs';
+
+/** Follows a one-time link and presses its button. */
+export async function signIn(page, gantry, who) {
+  await page.goto(gantry.signIn(who));
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.waitForURL(/\/deployments$/);
+  await hydrated(page);
+  return page;
+}
+
+/** The row of a role that can be bound. */
+export function row(page, role) {
+  return page.locator(`[data-bindable][data-role="${role}"]`);
+}
+
+/** A node in a role's cell. */
+export function chip(page, role, node) {
+  return page.locator(`[data-role="${role}"] [data-noderole]`).filter({ hasText: new RegExp(`^\\s*${node}\\b`) });
+}
+
+/** Waits until a chip is in a state, without reloading anything. */
+export async function waitForState(page, role, node, state) {
+  await chip(page, role, node).and(page.locator(`[data-state=${state}]`)).waitFor({ timeout: 60_000 });
+}
+
+/** Opens a proposal on the board that is shown. */
+export async function propose(page) {
+  await page.getByRole('button', { name: 'Propose changes' }).click();
+  await page.getByRole('region', { name: 'Open proposal' }).waitFor();
+  await page.locator('[data-tray]').first().waitFor();
+}
+
+/** Puts data of a role into the open proposal. */
+export async function putRoleData(page, role, data) {
+  await page.getByRole('button', { name: `Data of ${role}`, exact: true }).click();
+  const dialog = page.getByRole('dialog', { name: `Data of ${role}` });
+  await dialog.getByLabel('As JSON').fill(JSON.stringify(data));
+  await dialog.getByText('Reads as data and fits the role.').waitFor();
+  await dialog.getByRole('button', { name: 'Put into the proposal' }).click();
+  await dialog.waitFor({ state: 'hidden' });
+  await page.getByRole('button', { name: /^Undo “.*data/i }).waitFor();
+}
+
+/** Submits the open proposal; its number. */
+export async function submit(page, title) {
+  await page.getByRole('button', { name: 'Review changes' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Review changes' });
+  await dialog.getByLabel('Title').fill(title);
+  await dialog.getByRole('button', { name: 'Submit for review' }).click();
+  await page.waitForURL(/\/reviews\/\d+$/);
+  await page.getByRole('heading', { name: title }).waitFor();
+  return page.url().match(/(\d+)$/)[1];
+}
+
+/** Reads (each of `parts` is on the page), approves and commits. */
+export async function commit(page, review, parts = []) {
+  await visit(page, `/reviews/${review}`);
+  for (const part of parts) await page.getByText(part).first().waitFor();
+  await page.getByRole('button', { name: 'Approve' }).click();
+  await page.getByText('1 of 1 approvals').waitFor();
+  await page.getByRole('button', { name: 'Commit' }).click();
+  await page.getByRole('link', { name: 'Watch it run' }).waitFor();
+}
