@@ -37,6 +37,11 @@ BEGIN
 END $$;
 -- Old events go (forget_events), but none is ever altered.
 CREATE TRIGGER guard_append_only BEFORE UPDATE ON event FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
+-- A thread is resolved and opened again; what was said stays.
+CREATE TRIGGER guard_append_only BEFORE DELETE
+  OR UPDATE OF id, submission_id, thread_id, anchor, person_id, body, at ON comment
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON comment FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
 
 -- The line of targets -------------------------------------------------------------------------------------------------
 
@@ -119,6 +124,7 @@ DECLARE
   parent_target target;
   named text;
   approving int;
+  threads int;
 BEGIN
   SELECT * INTO s FROM submission WHERE id = new_target.submission_id;
   SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
@@ -204,6 +210,15 @@ BEGIN
   IF approving < s.approvals_needed THEN
     RAISE EXCEPTION 'submission % has % of % approvals', s.id, approving, s.approvals_needed
       USING ERRCODE = 'GY007', HINT = 'Somebody who may review and is not an author has to approve it.';
+  END IF;
+
+  -- Threads belong to the proposal: another submission doesn't settle what was asked of the one before.
+  SELECT count(*), string_agg(DISTINCT who.name, ', ') INTO threads, named
+  FROM submission o JOIN comment c ON c.submission_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL
+  JOIN person who ON who.id = c.person_id WHERE o.proposal_id = p.id;
+  IF threads > 0 THEN
+    RAISE EXCEPTION 'proposal % has % open threads, by %', p.id, threads, named
+      USING ERRCODE = 'GY017', HINT = 'Whoever opened them, or another reviewer, resolves them.';
   END IF;
 END $$;
 
@@ -440,6 +455,58 @@ BEGIN
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_verdict BEFORE INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_verdict();
+
+-- Whether a person shaped a proposal, in any version of it.
+CREATE OR REPLACE FUNCTION is_author(proposal bigint, person uuid) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM edit e WHERE e.proposal_id = proposal
+                   AND (e.actor = person AND NOT e.undone OR person = ANY (e.touched_by)))
+      OR EXISTS (SELECT FROM submission s JOIN submission_author a ON a.submission_id = s.id
+                 WHERE s.proposal_id = proposal AND a.person_id = person)
+$$;
+
+-- Takes the proposal's row lock, as verdicts do: no thread is opened between looking and committing. The rules are those of
+-- the engine's gate::discussion.
+CREATE OR REPLACE FUNCTION guard_comment() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  s submission;
+  p proposal;
+  who person;
+BEGIN
+  SELECT * INTO s FROM submission WHERE id = NEW.submission_id;
+  SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
+  IF p.state <> 'open' THEN
+    RAISE EXCEPTION 'proposal % is %, and so is its discussion', p.id, p.state
+      USING ERRCODE = 'GY005', HINT = 'Open another proposal.';
+  END IF;
+  IF TG_OP = 'INSERT' THEN
+    NEW.at := now();
+    IF NEW.resolved_by IS NOT NULL THEN
+      RAISE EXCEPTION 'a thread begins open' USING ERRCODE = 'GY018';
+    END IF;
+    IF NEW.thread_id IS NOT NULL AND NOT EXISTS (
+      SELECT FROM comment t JOIN submission o ON o.id = t.submission_id
+      WHERE t.id = NEW.thread_id AND t.thread_id IS NULL AND o.proposal_id = p.id) THEN
+      RAISE EXCEPTION 'comment % opens no thread of proposal %', NEW.thread_id, p.id USING ERRCODE = 'GY018';
+    END IF;
+    SELECT * INTO who FROM person WHERE id = NEW.person_id;
+  ELSIF NEW.resolved_by IS NULL THEN
+    RETURN NEW;
+  ELSE
+    NEW.resolved_at := now();
+    SELECT * INTO who FROM person WHERE id = NEW.resolved_by;
+    IF who.id <> OLD.person_id AND (NOT may_review(who) OR is_author(p.id, who.id)) THEN
+      RAISE EXCEPTION '% neither opened thread % nor could approve the change', who.name, OLD.id
+        USING ERRCODE = 'GY018', HINT = 'Whoever opened it, or a reviewer who is no author, resolves it.';
+    END IF;
+  END IF;
+  IF who.disabled OR NOT who.permissions && ARRAY['operator', 'reviewer'] THEN
+    RAISE EXCEPTION '% may not take part in a discussion', who.name
+      USING ERRCODE = 'GY018', HINT = 'That takes the operator or the reviewer permission.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_comment BEFORE INSERT OR UPDATE ON comment FOR EACH ROW EXECUTE FUNCTION guard_comment();
 
 -- Intent --------------------------------------------------------------------------------------------------------------
 -- Statement triggers: they look once for a statement, not once for a row, and fire by the columns that it names.
@@ -692,6 +759,7 @@ BEGIN
     'INSERT (submission_id, person_id, policy_number, kind, reason) ON verdict',
     'INSERT (submission_id, thread_id, anchor, person_id, body) ON comment',
     'UPDATE (resolved_by, resolved_at) ON comment',
+    'INSERT, UPDATE (submission_id, before_id, at) ON look',
     'INSERT, UPDATE, DELETE ON jig',
     'INSERT, UPDATE, DELETE ON lane',
     'INSERT, UPDATE, DELETE ON budget',

@@ -38,6 +38,8 @@
 //! | GY014 | a commit ends without having projected what it changes |
 //! | GY015 | what a run is about is changed |
 //! | GY016 | a one-time thing is used again, or a closed one is opened again |
+//! | GY017 | a thread of the discussion is open |
+//! | GY018 | somebody speaks in a discussion, or resolves a thread, who may not |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -49,6 +51,7 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
 mod m0001_foundation;
+mod m0002_discussion;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -92,7 +95,7 @@ struct Migrator;
 
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_foundation::Migration)]
+        vec![Box::new(m0001_foundation::Migration), Box::new(m0002_discussion::Migration)]
     }
 }
 
@@ -169,7 +172,9 @@ fn connection(pool: &PgPool) -> DatabaseConnection {
 /// database by it.
 pub fn content() -> String {
     let mut hash = Sha256::new();
-    hash.update(m0001_foundation::SQL);
+    for tables in [m0001_foundation::SQL, m0002_discussion::SQL] {
+        hash.update(tables);
+    }
     hash.update(GUARDS);
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -35,11 +35,15 @@ pub enum Refusal {
     RunIdentity,
     /// GY016: a one-time thing is used again, or a closed one is opened again.
     Spent,
+    /// GY017: a thread of the discussion is open.
+    OpenThreads,
+    /// GY018: somebody speaks, or resolves a thread, who may not.
+    NoVoice,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 16] = [
+    pub const ALL: [(&'static str, Self); 18] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -56,6 +60,8 @@ impl Refusal {
         ("GY014", Self::NotProjected),
         ("GY015", Self::RunIdentity),
         ("GY016", Self::Spent),
+        ("GY017", Self::OpenThreads),
+        ("GY018", Self::NoVoice),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

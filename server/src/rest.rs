@@ -13,11 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, LogPart, NodePage, NoderoleView, ReviewSummary, ReviewView, RunPage, RunView,
+    Board, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, ReviewSummary, ReviewView, RunPage, RunView,
+    SinceLook,
 };
 use control::Imported;
+use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::Edit;
 
 use crate::limits;
@@ -43,6 +45,13 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/submissions/{id}", get(review))
         .route("/submissions/{id}/verdicts", post(judge))
         .route("/submissions/{id}/commit", post(commit))
+        .route("/submissions/{id}/discussion", get(discussion))
+        .route("/submissions/{id}/threads", post(open_thread))
+        .route("/submissions/{id}/since", get(since_look))
+        .route("/submissions/{id}/look", post(look))
+        .route("/threads/{id}/replies", post(reply))
+        .route("/threads/{id}/resolve", post(resolve))
+        .route("/threads/{id}/reopen", post(reopen))
         .route("/noderoles/{id}", get(noderole))
         .route("/noderoles/{id}/retry", post(retry))
         .route("/runs", get(runs))
@@ -207,6 +216,81 @@ struct Committed {
 async fn commit(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Made<Committed> {
     let target = state.control.commit(&actor, id).await?;
     Ok((StatusCode::CREATED, Json(Committed { target })))
+}
+
+async fn discussion(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<Discussion> {
+    Ok(Json(state.control.discussion(&actor, id).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Saying {
+    /// Absent: it is about the change as a whole.
+    #[serde(default)]
+    anchor: String,
+    body: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Said {
+    comment: CommentId,
+}
+
+async fn open_thread(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+    Given(saying): Given<Saying>,
+) -> Made<Said> {
+    let anchor: Anchor = saying
+        .anchor
+        .parse()
+        .map_err(|error: engine::blueprint::anchor::NotAnAnchor| Problem::invalid(error.to_string()))?;
+    let comment = state.control.open_thread(&actor, id, anchor, saying.body).await?;
+    Ok((StatusCode::CREATED, Json(Said { comment })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Replying {
+    body: String,
+}
+
+async fn reply(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<CommentId>,
+    Given(replying): Given<Replying>,
+) -> Made<Said> {
+    let comment = state.control.reply(&actor, id, replying.body).await?;
+    Ok((StatusCode::CREATED, Json(Said { comment })))
+}
+
+async fn resolve(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<CommentId>) -> Answer<Done> {
+    state.control.resolve_thread(&actor, id, true).await?;
+    Ok(Json(Done {}))
+}
+
+async fn reopen(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<CommentId>) -> Answer<Done> {
+    state.control.resolve_thread(&actor, id, false).await?;
+    Ok(Json(Done {}))
+}
+
+async fn since_look(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<SinceLook> {
+    Ok(Json(state.control.since_look(&actor, id).await?))
+}
+
+async fn look(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Answer<Done> {
+    state.control.look(&actor, id).await?;
+    Ok(Json(Done {}))
 }
 
 async fn noderole(

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
-use engine::blueprint::Difference;
+use engine::blueprint::{Anchor, Difference};
 use engine::gate::{GateState, Risk, VerdictKind};
 use engine::ids::{
-    BarclampName, DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
+    BarclampName, CommentId, DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
     SubmissionId, TargetNo,
 };
 use engine::plan::Refusal;
@@ -673,6 +673,66 @@ pub struct VerdictView {
     pub at: At,
     /// Whether it counts now.
     pub counts: bool,
+}
+
+/// What is said of a proposal, over all its submissions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Discussion {
+    /// The submission that is looked at.
+    pub submission: SubmissionId,
+    /// Threads, oldest first.
+    pub threads: Vec<ThreadView>,
+    /// Threads that are open: they keep the gate shut.
+    pub open: usize,
+    /// Whether this person may open a thread or reply; else why not.
+    pub may_write: Result<(), String>,
+}
+
+/// A thread of a discussion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadView {
+    /// The comment that opened it.
+    pub id: CommentId,
+    /// The submission that it was opened on.
+    pub submission: SubmissionId,
+    /// The change that it speaks of.
+    pub anchor: Anchor,
+    /// The same in words: `app on n1, /app/port`.
+    pub about: String,
+    /// Whether the submission that is looked at still has that change.
+    pub stands: bool,
+    /// What was said, oldest first.
+    pub comments: Vec<CommentView>,
+    /// Who resolved it, and when; None: it is open.
+    pub resolved: Option<(String, At)>,
+    /// Whether this person may resolve it; else why not.
+    pub may_resolve: Result<(), String>,
+}
+
+/// A comment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommentView {
+    /// Which.
+    pub id: CommentId,
+    /// Whose.
+    pub person: String,
+    /// The text.
+    pub body: String,
+    /// When.
+    pub at: At,
+}
+
+/// What a submission changes against the one that this person looked at before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SinceLook {
+    /// The submission that is looked at.
+    pub submission: SubmissionId,
+    /// The one that they looked at before; None: this is the first of its proposal that they look at.
+    pub before: Option<SubmissionId>,
+    /// Whether both do the same: what was planned anew came to the same effect.
+    pub same_effect: bool,
+    /// How what it would bring about differs; only documents that either of them changes.
+    pub difference: Difference,
 }
 
 /// A node in the list of all.

@@ -102,7 +102,7 @@ pub enum Live {
         /// Its version now.
         version: i32,
     },
-    /// A verdict was given, or the submission was replaced.
+    /// A verdict was given, something was said, or the submission was replaced.
     Submission {
         /// Which.
         submission: SubmissionId,

@@ -134,5 +134,6 @@ fn rule_code(rule: engine::gate::Rule) -> &'static str {
         Rule::Epoch => "other_epoch",
         Rule::Policy => "policy_moved",
         Rule::Approvals | Rule::Objections => "not_approved",
+        Rule::Threads => "open_threads",
     }
 }

@@ -13,6 +13,7 @@
 
 mod board;
 mod commit;
+mod discussing;
 mod genesis;
 mod imports;
 mod nodes;

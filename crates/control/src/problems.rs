@@ -53,10 +53,14 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::AuthorsVerdict => "author",
         Refusal::NotAReviewer => "not_a_reviewer",
         Refusal::Spent => "spent",
+        Refusal::OpenThreads => "open_threads",
+        Refusal::NoVoice => "not_yours",
         _ => "refused",
     };
     match refusal {
-        Refusal::AuthorsVerdict | Refusal::NotAReviewer => Problem { code: code.into(), ..Problem::forbidden(text) },
+        Refusal::AuthorsVerdict | Refusal::NotAReviewer | Refusal::NoVoice => {
+            Problem { code: code.into(), ..Problem::forbidden(text) }
+        }
         _ => Problem::conflict(code, text),
     }
 }

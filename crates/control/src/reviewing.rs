@@ -70,6 +70,7 @@ impl Control {
             authors: authors.iter().map(|a| a.id).collect(),
             verdicts: verdicts.iter().map(|v| Verdict { person: v.person, kind: v.kind }).collect(),
             people: people.iter().map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer }).collect(),
+            open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
         };
         Ok(Case { row, proposal, authors, verdicts, documents, facts })
     }
@@ -164,6 +165,11 @@ impl Control {
                 }
                 NoVerdict::NotNewest => Problem::conflict("not_newest", no.to_string()),
             });
+        }
+        // Saying the same again says nothing: a click that is sent twice is one verdict.
+        let last = case.verdicts.iter().rfind(|v| v.person == actor.person);
+        if last.is_some_and(|v| v.kind == kind && v.reason == reason) {
+            return Ok(());
         }
         intent::insert_verdict(&mut transaction, id, actor.person, kind, reason).await.map_err(from_store)?;
         let detail = json!({"verdict": kind, "change": case.row.change});
@@ -287,7 +293,7 @@ fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
 }
 
 /// The difference as it was submitted, from the documents themselves.
-async fn shown(on: &mut PgConnection, documents: &[DocumentChange]) -> Result<Difference, Problem> {
+pub(crate) async fn shown(on: &mut PgConnection, documents: &[DocumentChange]) -> Result<Difference, Problem> {
     let hashes: Vec<_> = documents
         .iter()
         .flat_map(|change| match change {

@@ -328,6 +328,8 @@ numbers! {
     RunId;
     /// A version of the gate's policy.
     PolicyNo;
+    /// A comment; of the one that opens a thread, also the thread.
+    CommentId;
 }
 
 #[cfg(test)]

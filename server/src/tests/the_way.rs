@@ -76,6 +76,19 @@ async fn a_change_goes_its_way_by_rest() {
     assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.status, StatusCode::CONFLICT, "not approved yet");
     assert_eq!(house.tell(&of("/verdicts"), &ada, approve.clone()).await.problem()["code"], "author");
     house.tell(&of("/verdicts"), &bo, approve).await.json();
+    let nowhere = json!({"anchor": "somewhere", "body": "?"});
+    assert_eq!(house.tell(&of("/threads"), &bo, nowhere).await.status, StatusCode::BAD_REQUEST);
+    let said = house.tell(&of("/threads"), &bo, json!({"anchor": "", "body": "On a Friday?"})).await;
+    let thread = said.json()["comment"].as_i64().expect("an id");
+    house.tell(&format!("/api/v1/threads/{thread}/replies"), &ada, json!({"body": "It is Monday."})).await.json();
+    assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.problem()["code"], "open_threads");
+    let resolve = format!("/api/v1/threads/{thread}/resolve");
+    assert_eq!(house.tell(&resolve, &ada, json!({})).await.status, StatusCode::FORBIDDEN, "an author");
+    house.tell(&resolve, &bo, json!({})).await.json();
+    let discussion = house.ask_get(&of("/discussion"), &ada).await.json();
+    assert_eq!((&discussion["open"], &discussion["threads"][0]["resolved"][0]), (&json!(0), &json!("bo")));
+    house.tell(&of("/look"), &bo, json!({})).await.json();
+    assert_eq!(house.ask_get(&of("/since"), &bo).await.json()["before"], Value::Null);
     assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.json(), json!({"target": 2}));
     assert_eq!(house.ask_get(&of(""), &bo).await.json()["state"], "committed");
 

@@ -4,5 +4,6 @@
 
 mod bad_input;
 mod change;
+mod discussion;
 mod gate;
 mod house;

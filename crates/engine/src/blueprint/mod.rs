@@ -14,9 +14,11 @@ use crate::canonical::{self, Hash};
 use crate::cluster::RootDoc;
 use crate::ids::{DeploymentId, NodeId};
 
+pub mod anchor;
 pub mod difference;
 pub mod projection;
 
+pub use anchor::Anchor;
 pub use difference::{Difference, difference};
 pub use projection::{Projection, project};
 

@@ -12,7 +12,10 @@
 //! * it changes something, and every edit takes effect;
 //! * enough people approved it: each person's last verdict counts, authors' never, and only those of people who may review at this
 //!   very moment;
-//! * nobody's last word asks for changes or rejects it.
+//! * nobody's last word asks for changes or rejects it;
+//! * no thread of its discussion is open ([`discussion`]).
+
+pub mod discussion;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -156,6 +159,8 @@ pub struct Facts {
     pub verdicts: Vec<Verdict>,
     /// Everybody who gave a verdict or could.
     pub people: Vec<Reviewer>,
+    /// Who opened each thread that is not resolved, on any version of the proposal.
+    pub open_threads: Vec<String>,
 }
 
 /// The gate's rules.
@@ -176,6 +181,8 @@ pub enum Rule {
     Approvals,
     /// Nobody objects.
     Objections,
+    /// No thread is open.
+    Threads,
 }
 
 /// A rule and whether it holds.
@@ -271,6 +278,7 @@ pub fn evaluate(facts: &Facts) -> GateState {
         policy(facts),
         enough(approvals, needed, &can_approve),
         objections(facts, &last),
+        threads(facts),
     ];
     GateState { rules, approvals, needed, can_approve }
 }
@@ -338,6 +346,19 @@ fn objections(facts: &Facts, last: &BTreeMap<PersonId, VerdictKind>) -> RuleStat
     state(Rule::Objections, broken, "Nobody objects")
 }
 
+fn threads(facts: &Facts) -> RuleState {
+    let by: BTreeSet<&str> = facts.open_threads.iter().map(String::as_str).collect();
+    let by: Vec<&str> = by.into_iter().collect();
+    let broken = (!by.is_empty()).then(|| {
+        let (open, them) = match facts.open_threads.len() {
+            1 => ("One thread is open".to_owned(), "it"),
+            n => (format!("{n} threads are open"), "them"),
+        };
+        format!("{open}, by {}: who opened {them}, or another reviewer, resolves {them}", by.join(", "))
+    });
+    state(Rule::Threads, broken, "No open threads")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,6 +383,7 @@ mod tests {
             authors: [person(1)].into(),
             verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve }],
             people: vec![reviewer(1, "ada"), reviewer(2, "bo"), reviewer(3, "cy")],
+            open_threads: Vec::new(),
         }
     }
 
@@ -394,6 +416,7 @@ mod tests {
             changed(&|f| f.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject })),
             Some(Rule::Objections)
         );
+        assert_eq!(changed(&|f| f.open_threads.push("bo".into())), Some(Rule::Threads));
     }
 
     #[test]

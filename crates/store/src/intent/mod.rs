@@ -7,6 +7,7 @@
 //! Nothing here decides. Whether a change may pass is the engine's gate, asked by `control`; the database's guards check its hard
 //! core once more, and their refusals come back as [`migrations::Refusal`].
 
+mod comments;
 mod commit;
 mod head;
 mod imports;
@@ -18,6 +19,10 @@ mod record;
 mod submissions;
 
 pub use crate::people::append_audit;
+pub use comments::{
+    CommentRow, Look, MAX_COMMENTS, NewComment, append_comment, comments, ensure_looked, look, open_threads,
+    set_resolved, thread,
+};
 pub use commit::{NewTarget, close_committed, commit_change, commit_genesis, insert_switch};
 pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit};
 pub use imports::{BarclampRow, ImportOutcome, barclamps, import_barclamp};

@@ -1,0 +1,284 @@
+//! Discussing: threads on single changes, and what is new since somebody last looked.
+//!
+//! Threads belong to the proposal and hang on changes by their stable names, so they follow the change from one submission to the
+//! next. Who may speak and who may resolve is decided by [`engine::gate::discussion`].
+
+use std::collections::BTreeMap;
+
+use api::Problem;
+use api::console::{CommentView, Discussion, SinceLook, ThreadView};
+use api::live::{Live, Topic};
+use engine::blueprint::{Anchor, Difference, DocumentChange, changes};
+use engine::cluster::RootDoc;
+use engine::cluster::document::parse;
+use engine::gate::discussion::{NoVoice, Voice, may_resolve, may_write};
+use engine::gate::may_judge;
+use engine::ids::{CommentId, SubmissionId};
+use serde_json::json;
+use sqlx::PgConnection;
+use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
+
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::reviewing::{Case, shown};
+use crate::words::{self, at};
+use crate::{Control, done};
+
+/// Longest comment, in characters.
+const MAX_BODY: usize = 10_000;
+
+impl Control {
+    /// What is said of a submission's proposal, as it looks from this submission.
+    pub async fn discussion(&self, actor: &Actor, id: SubmissionId) -> Result<Discussion, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let case = self.case(&mut connection, &present, id, false).await?;
+        let difference = shown(&mut connection, &case.documents).await?;
+        let rows = intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
+        let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
+        let mut answers: BTreeMap<CommentId, Vec<CommentView>> = BTreeMap::new();
+        for row in &rows {
+            answers.entry(row.thread.unwrap_or(row.id)).or_default().push(comment(row));
+        }
+        let thread = |row: &CommentRow| {
+            let anchor = row.anchor.parse().unwrap_or(Anchor::Whole);
+            ThreadView {
+                id: row.id,
+                submission: row.submission,
+                about: about(&present, &anchor),
+                stands: anchor.stands_in(&difference),
+                anchor,
+                comments: answers.remove(&row.id).unwrap_or_default(),
+                resolved: row.resolved.as_ref().map(|(by, moment)| (by.clone(), at(*moment))),
+                may_resolve: may_resolve(voice, row.person, open).map_err(|no| no.to_string()),
+            }
+        };
+        let threads: Vec<ThreadView> = rows.iter().filter(|row| row.thread.is_none()).map(thread).collect();
+        Ok(Discussion {
+            submission: id,
+            open: threads.iter().filter(|t| t.resolved.is_none()).count(),
+            threads,
+            may_write: may_write(voice, open).map_err(|no| no.to_string()),
+        })
+    }
+
+    /// Opens a thread on a change of a submission.
+    pub async fn open_thread(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        anchor: Anchor,
+        body: String,
+    ) -> Result<CommentId, Problem> {
+        let body = text(&body)?;
+        let mut transaction = self.begin().await?;
+        let case = self.case_to_discuss(&mut transaction, id).await?;
+        may_write(voice(actor, &case), case.proposal.state == "open").map_err(refused)?;
+        if !anchor.stands_in(&shown(&mut transaction, &case.documents).await?) {
+            return Err(Problem::invalid(format!(
+                "Review {id} has no change {anchor}: leave it out to speak of the whole."
+            )));
+        }
+        let new = NewComment { submission: id, thread: None, anchor: &anchor.to_string(), person: actor.person, body };
+        let thread = self.say(&mut transaction, &case, &new, "thread.open").await?;
+        done(transaction).await?;
+        Ok(thread)
+    }
+
+    /// Answers in a thread.
+    pub async fn reply(&self, actor: &Actor, thread: CommentId, body: String) -> Result<CommentId, Problem> {
+        let body = text(&body)?;
+        let mut transaction = self.begin().await?;
+        let (row, case) = self.thread_to_discuss(&mut transaction, thread).await?;
+        may_write(voice(actor, &case), case.proposal.state == "open").map_err(refused)?;
+        let new =
+            NewComment { submission: row.submission, thread: Some(thread), anchor: "", person: actor.person, body };
+        let id = self.say(&mut transaction, &case, &new, "thread.reply").await?;
+        done(transaction).await?;
+        Ok(id)
+    }
+
+    /// Resolves a thread, or opens it again.
+    pub async fn resolve_thread(&self, actor: &Actor, thread: CommentId, resolved: bool) -> Result<(), Problem> {
+        let mut transaction = self.begin().await?;
+        let (row, case) = self.thread_to_discuss(&mut transaction, thread).await?;
+        let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
+        let (may, action) = if resolved {
+            (may_resolve(voice, row.person, open), "thread.resolve")
+        } else {
+            (may_write(voice, open), "thread.reopen")
+        };
+        may.map_err(refused)?;
+        let by = resolved.then_some(actor.person);
+        if !intent::set_resolved(&mut transaction, thread, by).await.map_err(from_store)? {
+            return Ok(());
+        }
+        let detail = json!({"submission": row.submission, "proposal": case.row.proposal});
+        intent::append_audit(&mut transaction, Some(actor.person), action, &thread.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        tell(&mut transaction, &case).await?;
+        done(transaction).await
+    }
+
+    async fn say(
+        &self,
+        on: &mut PgConnection,
+        case: &Case,
+        new: &NewComment<'_>,
+        action: &str,
+    ) -> Result<CommentId, Problem> {
+        let said = intent::comments(on, case.row.proposal).await.map_err(from_store)?.len();
+        if said >= usize::try_from(MAX_COMMENTS).unwrap_or(usize::MAX) {
+            return Err(Problem::conflict(
+                "too_many_comments",
+                format!("This discussion has {MAX_COMMENTS} comments: discard the proposal and begin another."),
+            ));
+        }
+        let id = intent::append_comment(on, new).await.map_err(from_store)?;
+        let detail = json!({"submission": new.submission, "thread": new.thread, "anchor": new.anchor});
+        intent::append_audit(on, Some(new.person), action, &id.to_string(), &detail).await.map_err(from_store)?;
+        tell(on, case).await?;
+        Ok(id)
+    }
+
+    /// The submission under its proposal's lock.
+    async fn case_to_discuss(&self, on: &mut PgConnection, id: SubmissionId) -> Result<Case, Problem> {
+        let row = intent::submission(on, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        intent::lock_proposal(on, row.proposal).await.map_err(from_store)?;
+        let present = self.kept.present(on).await?;
+        self.case(on, &present, id, false).await
+    }
+
+    async fn thread_to_discuss(&self, on: &mut PgConnection, thread: CommentId) -> Result<(CommentRow, Case), Problem> {
+        let found = intent::thread(on, thread).await.map_err(from_store)?;
+        let (row, _) = found.ok_or_else(|| Problem::not_found(format!("There is no thread {thread}.")))?;
+        let case = self.case_to_discuss(on, row.submission).await?;
+        Ok((row, case))
+    }
+
+    /// What a submission changes against the one that this person looked at before it.
+    pub async fn since_look(&self, actor: &Actor, id: SubmissionId) -> Result<SinceLook, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let row = found(&mut connection, id).await?;
+        let look = intent::look(&mut connection, actor.person, row.proposal).await.map_err(from_store)?;
+        let before = look.and_then(|look| if look.submission < id { Some(look.submission) } else { look.before });
+        let Some(before) = before.filter(|before| *before < id) else {
+            return Ok(SinceLook {
+                submission: id,
+                before: None,
+                same_effect: false,
+                difference: Difference::default(),
+            });
+        };
+        let old = found(&mut connection, before).await?;
+        let changed = between(&mut connection, &old, &row).await?;
+        Ok(SinceLook {
+            submission: id,
+            before: Some(before),
+            same_effect: old.effects == row.effects,
+            difference: shown(&mut connection, &changed).await?,
+        })
+    }
+
+    /// Notes that this person has looked at a submission.
+    pub async fn look(&self, actor: &Actor, id: SubmissionId) -> Result<(), Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let row = found(&mut connection, id).await?;
+        intent::ensure_looked(&mut connection, actor.person, row.proposal, id).await.map_err(from_store)
+    }
+}
+
+async fn found(on: &mut PgConnection, id: SubmissionId) -> Result<SubmissionRow, Problem> {
+    let row = intent::submission(on, id).await.map_err(from_store)?;
+    row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))
+}
+
+/// How the documents that either of two submissions changes differ between what they would bring about.
+async fn between(
+    on: &mut PgConnection,
+    old: &SubmissionRow,
+    new: &SubmissionRow,
+) -> Result<Vec<DocumentChange>, Problem> {
+    let mut touched = intent::documents(on, old.id).await.map_err(from_store)?;
+    touched.extend(intent::documents(on, new.id).await.map_err(from_store)?);
+    let bodies = intent::bodies(on, &[old.root, new.root]).await.map_err(from_store)?;
+    let root = |hash| {
+        let body = bodies.get(&hash).ok_or_else(Problem::internal)?;
+        parse::<RootDoc>("root", hash, body).map_err(|error| {
+            tracing::error!(%error, "the root of a submission can't be read");
+            Problem::internal()
+        })
+    };
+    let mut changed = changes(&root(old.root)?, &root(new.root)?);
+    changed.retain(|change| touched.iter().any(|t| same_document(t, change)));
+    Ok(changed)
+}
+
+fn same_document(one: &DocumentChange, other: &DocumentChange) -> bool {
+    match (one, other) {
+        (DocumentChange::Deployment { id, .. }, DocumentChange::Deployment { id: same, .. }) => id == same,
+        (DocumentChange::Node { id, .. }, DocumentChange::Node { id: same, .. }) => id == same,
+        _ => false,
+    }
+}
+
+fn voice(actor: &Actor, case: &Case) -> Voice {
+    Voice {
+        person: actor.person,
+        writes: actor.may(Permission::Operator) || actor.may(Permission::Reviewer),
+        // A replaced submission's threads are resolved by the same people, so only who they are counts here.
+        reviews: may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person).is_ok(),
+    }
+}
+
+fn refused(no: NoVoice) -> Problem {
+    match no {
+        NoVoice::Viewer => Problem::forbidden(no.to_string()),
+        NoVoice::NotYours => Problem { code: "not_yours".into(), ..Problem::forbidden(no.to_string()) },
+        NoVoice::Closed => Problem::conflict("closed", no.to_string()),
+    }
+}
+
+fn text(body: &str) -> Result<&str, Problem> {
+    let body = words::plain(body)?;
+    match body.chars().count() {
+        0 => Err(Problem::invalid("Write something: an empty comment tells nobody anything.")),
+        n if n > MAX_BODY => Err(Problem::invalid(format!("A comment has at most {MAX_BODY} characters."))),
+        _ => Ok(body),
+    }
+}
+
+fn comment(row: &CommentRow) -> CommentView {
+    CommentView { id: row.id, person: row.name.clone(), body: row.body.clone(), at: at(row.at) }
+}
+
+fn about(present: &crate::present::Present, anchor: &Anchor) -> String {
+    let node = |id| present.skeleton.nodes.get(id).map_or_else(|| id.to_string(), |n| n.fqdn.short().to_owned());
+    let what = match anchor {
+        Anchor::Whole => "the whole change".to_owned(),
+        Anchor::Deployment(id) => format!("deployment {}", present.name_of(*id)),
+        Anchor::Barclamp(id, barclamp) => format!("{barclamp} in {}", present.name_of(*id)),
+        Anchor::Role(id, role, _) => format!("{role} in {}", present.name_of(*id)),
+        Anchor::Node(id) => format!("node {}", node(id)),
+        Anchor::Noderole(id, key, _) => format!("{key} on {}", node(id)),
+    };
+    match anchor.value() {
+        Some(path) if !path.is_empty() => format!("{what}, {path}"),
+        _ => what,
+    }
+}
+
+async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
+    let newest = intent::submission_of(on, case.row.proposal, case.proposal.version).await.map_err(from_store)?;
+    let newest = newest.unwrap_or(case.row.id);
+    let topics =
+        [Topic::Reviews, Topic::Submission(case.row.id), Topic::Submission(newest), Topic::Proposal(case.row.proposal)];
+    let topics: std::collections::BTreeSet<Topic> = topics.into();
+    let topics: Vec<Topic> = topics.into_iter().collect();
+    intent::append_live(on, &topics, &Live::Submission { submission: newest }).await.map_err(from_store)
+}

@@ -1,0 +1,188 @@
+//! Where a comment stands: the stable name of one change within a difference.
+//!
+//! A change is named by what it is about (document, then role or noderole, then the path of a value), never by its place on a page
+//! or by a hash: so a comment stays with its change when the plan is made anew, and a reader sees whether the change it speaks of is
+//! still there.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::difference::Difference;
+use crate::cluster::NoderoleKey;
+use crate::data::Change;
+use crate::ids::{BarclampName, DeploymentId, NodeId, RoleName};
+
+/// Longest anchor, in bytes.
+pub const MAX_ANCHOR: usize = 2_000;
+
+/// What a comment speaks of. As text: nothing, `deployment/ID`, `deployment/ID/barclamp/NAME`, `deployment/ID/role/NAME`,
+/// `node/ID`, `node/ID/noderole/ROLE`; the last of each kind may end in `#` and the JSON pointer of a value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Anchor {
+    /// The change as a whole.
+    Whole,
+    /// A deployment's document.
+    Deployment(DeploymentId),
+    /// A deployment's use of a barclamp.
+    Barclamp(DeploymentId, BarclampName),
+    /// A deployment's role, or one value of its data.
+    Role(DeploymentId, RoleName, Option<String>),
+    /// A node's document.
+    Node(NodeId),
+    /// A noderole, or one value of its data.
+    Noderole(NodeId, NoderoleKey, Option<String>),
+}
+
+/// A text that names no change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} names no change: leave it out for the whole, or write deployment/ID, deployment/ID/role/NAME, node/ID or node/ID/noderole/ROLE, \
+     with #/path/of/a/value behind a role or noderole"
+)]
+pub struct NotAnAnchor(String);
+
+impl fmt::Display for Anchor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = match self {
+            Self::Whole => return Ok(()),
+            Self::Deployment(id) => return write!(f, "deployment/{id}"),
+            Self::Barclamp(id, name) => return write!(f, "deployment/{id}/barclamp/{name}"),
+            Self::Node(id) => return write!(f, "node/{id}"),
+            Self::Role(id, role, value) => {
+                write!(f, "deployment/{id}/role/{role}")?;
+                value
+            }
+            Self::Noderole(id, key, value) => {
+                write!(f, "node/{id}/noderole/{key}")?;
+                value
+            }
+        };
+        value.as_ref().map_or(Ok(()), |pointer| write!(f, "#{pointer}"))
+    }
+}
+
+impl FromStr for Anchor {
+    type Err = NotAnAnchor;
+    fn from_str(text: &str) -> Result<Self, NotAnAnchor> {
+        if text.is_empty() {
+            return Ok(Self::Whole);
+        }
+        let read = || {
+            let (path, value) = text.split_once('#').map_or((text, None), |(path, value)| (path, Some(value)));
+            let value = match value {
+                Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => Some(pointer.to_owned()),
+                Some(_) => return None,
+                None => None,
+            };
+            let parts: Vec<&str> = path.splitn(4, '/').collect();
+            match (parts.as_slice(), value) {
+                (["deployment", id], None) => Some(Self::Deployment(id.parse().ok()?)),
+                (["deployment", id, "barclamp", name], None) => {
+                    Some(Self::Barclamp(id.parse().ok()?, name.parse().ok()?))
+                }
+                (["deployment", id, "role", name], value) => {
+                    Some(Self::Role(id.parse().ok()?, name.parse().ok()?, value))
+                }
+                (["node", id], None) => Some(Self::Node(id.parse().ok()?)),
+                (["node", id, "noderole", key], value) => {
+                    Some(Self::Noderole(id.parse().ok()?, key.parse().ok()?, value))
+                }
+                _ => None,
+            }
+        };
+        let found = if text.len() <= MAX_ANCHOR { read() } else { None };
+        found.ok_or_else(|| NotAnAnchor(text.chars().take(80).collect()))
+    }
+}
+
+impl TryFrom<String> for Anchor {
+    type Error = NotAnAnchor;
+    fn try_from(text: String) -> Result<Self, NotAnAnchor> {
+        text.parse()
+    }
+}
+
+impl From<Anchor> for String {
+    fn from(anchor: Anchor) -> String {
+        anchor.to_string()
+    }
+}
+
+impl Anchor {
+    /// Whether a difference has the change that this speaks of.
+    pub fn stands_in(&self, difference: &Difference) -> bool {
+        let deployment = |id: &DeploymentId| difference.deployments.iter().find(|d| d.id == *id);
+        let node = |id: &NodeId| difference.nodes.iter().find(|n| n.id == *id);
+        match self {
+            Self::Whole => true,
+            Self::Deployment(id) => deployment(id).is_some(),
+            Self::Barclamp(id, name) => deployment(id).is_some_and(|d| d.barclamps.iter().any(|b| b.barclamp == *name)),
+            Self::Role(id, name, value) => {
+                let role = deployment(id).and_then(|d| d.roles.iter().find(|r| r.role == *name));
+                role.is_some_and(|role| has(&role.data, value.as_deref()))
+            }
+            Self::Node(id) => node(id).is_some(),
+            Self::Noderole(id, key, value) => {
+                let noderole = node(id).and_then(|n| n.noderoles.iter().find(|r| r.noderole == *key));
+                noderole.is_some_and(|noderole| has(&noderole.data, value.as_deref()))
+            }
+        }
+    }
+
+    /// The value that it speaks of, as a JSON pointer.
+    pub fn value(&self) -> Option<&str> {
+        match self {
+            Self::Role(_, _, value) | Self::Noderole(_, _, value) => value.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+fn has(data: &[Change], value: Option<&str>) -> bool {
+    value.is_none_or(|pointer| data.iter().any(|change| change.path == pointer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn an_anchor_is_read_as_it_is_written() {
+        let (deployment, node) = (DeploymentId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
+        let (role, second) = (RoleName::parse("app").unwrap(), "app/1".parse::<NoderoleKey>().unwrap());
+        for anchor in [
+            Anchor::Whole,
+            Anchor::Deployment(deployment),
+            Anchor::Barclamp(deployment, BarclampName::parse("demo").unwrap()),
+            Anchor::Role(deployment, role.clone(), None),
+            Anchor::Role(deployment, role, Some("/a~1b/c#d".into())),
+            Anchor::Node(node),
+            Anchor::Noderole(node, second.clone(), None),
+            Anchor::Noderole(node, second, Some(String::new())),
+        ] {
+            assert_eq!(anchor.to_string().parse(), Ok(anchor.clone()));
+            assert_eq!(serde_json::from_value::<Anchor>(serde_json::to_value(&anchor).unwrap()).unwrap(), anchor);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        let id = Uuid::from_u128(1);
+        let long = format!("node/{id}/noderole/app#/{}", "x".repeat(MAX_ANCHOR));
+        for text in [
+            "x".to_owned(),
+            "deployment/1".into(),
+            format!("deployment/{id}#/a"),
+            format!("deployment/{id}/role/"),
+            format!("node/{id}/role/app"),
+            format!("node/{id}/noderole/app#a"),
+            long,
+        ] {
+            assert!(text.parse::<Anchor>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Who may speak in a review's discussion, and who may close a thread.
+//!
+//! An open thread keeps the gate shut, so closing one is a small verdict: it belongs to whoever opened it, or to somebody who could
+//! approve the change. An author answers, and resolves only what they opened themselves; else the one who is asked could wave the
+//! question away. Threads belong to the proposal: submitting again doesn't settle them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::PersonId;
+
+/// A person as a discussion sees them now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Voice {
+    /// Who.
+    pub person: PersonId,
+    /// Whether they may change or review anything here.
+    pub writes: bool,
+    /// Whether their approval of this change would count.
+    pub reviews: bool,
+}
+
+/// Why a person may not do that in a discussion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoVoice {
+    /// They only look.
+    #[error("your account only looks: writing here takes the operator or the reviewer permission")]
+    Viewer,
+    /// The proposal is closed, and what was said of it stays as it is.
+    #[error("the proposal is closed, and so is its discussion: open another proposal")]
+    Closed,
+    /// They neither opened the thread nor could approve the change.
+    #[error("whoever opened this thread resolves it, or somebody who may review and wrote no part of the change")]
+    NotYours,
+}
+
+/// Whether a person may open a thread, reply, or open a resolved thread again.
+///
+/// # Errors
+/// The reason why not.
+pub fn may_write(voice: Voice, open: bool) -> Result<(), NoVoice> {
+    if !voice.writes {
+        return Err(NoVoice::Viewer);
+    }
+    if open { Ok(()) } else { Err(NoVoice::Closed) }
+}
+
+/// Whether a person may resolve a thread that `opener` opened.
+///
+/// # Errors
+/// The reason why not.
+pub fn may_resolve(voice: Voice, opener: PersonId, open: bool) -> Result<(), NoVoice> {
+    may_write(voice, open)?;
+    if voice.person == opener || voice.reviews { Ok(()) } else { Err(NoVoice::NotYours) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn an_author_resolves_only_their_own_threads() {
+        let (ada, bo) = (PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
+        let author = Voice { person: ada, writes: true, reviews: false };
+        let reviewer = Voice { person: bo, writes: true, reviews: true };
+        let viewer = Voice { person: bo, writes: false, reviews: false };
+        assert_eq!(may_write(author, true), Ok(()));
+        assert_eq!(may_resolve(author, bo, true), Err(NoVoice::NotYours));
+        assert_eq!(may_resolve(author, ada, true), Ok(()));
+        assert_eq!(may_resolve(reviewer, ada, true), Ok(()));
+        assert_eq!(may_resolve(reviewer, bo, false), Err(NoVoice::Closed));
+        assert_eq!(may_write(viewer, true), Err(NoVoice::Viewer));
+    }
+}

@@ -1,0 +1,184 @@
+//! Discussions: comments, threads, and what each person has looked at.
+//!
+//! A comment's text never changes. A thread is the comment that opened it, and what is resolved and opened again is that one. Whoever
+//! writes here holds the proposal's lock, as a commit does, so no thread is opened between looking and committing.
+
+use engine::ids::{CommentId, PersonId, ProposalId, SubmissionId};
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Most comments of one proposal.
+pub const MAX_COMMENTS: i64 = 2_000;
+
+/// A comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommentRow {
+    /// Which.
+    pub id: CommentId,
+    /// On which submission.
+    pub submission: SubmissionId,
+    /// The thread that it answers in; None: it opens one.
+    pub thread: Option<CommentId>,
+    /// The change that the thread speaks of.
+    pub anchor: String,
+    /// Whose.
+    pub person: PersonId,
+    /// The person's name.
+    pub name: String,
+    /// The text.
+    pub body: String,
+    /// When.
+    pub at: OffsetDateTime,
+    /// Who resolved the thread, and when.
+    pub resolved: Option<(String, OffsetDateTime)>,
+}
+
+type Row =
+    (i64, i64, Option<i64>, String, Uuid, String, String, OffsetDateTime, Option<String>, Option<OffsetDateTime>);
+
+fn to_comment((id, submission, thread, anchor, person, name, body, at, by, resolved_at): Row) -> CommentRow {
+    CommentRow {
+        id: CommentId(id),
+        submission: SubmissionId(submission),
+        thread: thread.map(CommentId),
+        anchor,
+        person: PersonId(person),
+        name,
+        body,
+        at,
+        resolved: by.zip(resolved_at),
+    }
+}
+
+/// Every comment on any submission of a proposal, oldest first.
+pub async fn comments(on: &mut PgConnection, proposal: ProposalId) -> Result<Vec<CommentRow>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT c.id, c.submission_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
+         FROM submission s JOIN comment c ON c.submission_id = s.id JOIN person p ON p.id = c.person_id \
+         LEFT JOIN person r ON r.id = c.resolved_by WHERE s.proposal_id = $1 ORDER BY c.id LIMIT $2",
+    )
+    .bind(proposal.0)
+    .bind(MAX_COMMENTS)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(to_comment).collect())
+}
+
+/// The comment that opened a thread, and its proposal; None: it is no thread.
+pub async fn thread(on: &mut PgConnection, id: CommentId) -> Result<Option<(CommentRow, ProposalId)>, StoreError> {
+    let proposal: Option<(i64,)> = sqlx::query_as(
+        "SELECT s.proposal_id FROM comment c JOIN submission s ON s.id = c.submission_id \
+         WHERE c.id = $1 AND c.thread_id IS NULL",
+    )
+    .bind(id.0)
+    .fetch_optional(&mut *on)
+    .await?;
+    let Some((proposal,)) = proposal else { return Ok(None) };
+    let row: Row = sqlx::query_as(
+        "SELECT c.id, c.submission_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
+         FROM comment c JOIN person p ON p.id = c.person_id LEFT JOIN person r ON r.id = c.resolved_by WHERE c.id = $1",
+    )
+    .bind(id.0)
+    .fetch_one(on)
+    .await?;
+    Ok(Some((to_comment(row), ProposalId(proposal))))
+}
+
+/// Who opened each thread of a proposal that is not resolved.
+pub async fn open_threads(on: &mut PgConnection, proposal: ProposalId) -> Result<Vec<String>, StoreError> {
+    let rows: Vec<(String,)> = sqlx::query_as(
+        "SELECT p.name FROM submission s JOIN comment c ON c.submission_id = s.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
+         JOIN person p ON p.id = c.person_id WHERE s.proposal_id = $1 ORDER BY c.id LIMIT $2",
+    )
+    .bind(proposal.0)
+    .bind(MAX_COMMENTS)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(|(name,)| name).collect())
+}
+
+/// A comment to be written.
+#[derive(Debug, Clone)]
+pub struct NewComment<'a> {
+    /// On which submission.
+    pub submission: SubmissionId,
+    /// The thread that it answers in; None: it opens one.
+    pub thread: Option<CommentId>,
+    /// The change that it speaks of; empty in answers.
+    pub anchor: &'a str,
+    /// Whose.
+    pub person: PersonId,
+    /// The text.
+    pub body: &'a str,
+}
+
+/// Appends a comment. The caller holds the proposal's lock.
+pub async fn append_comment(on: &mut PgConnection, new: &NewComment<'_>) -> Result<CommentId, StoreError> {
+    let (id,): (i64,) = sqlx::query_as(
+        "INSERT INTO comment (submission_id, thread_id, anchor, person_id, body) VALUES ($1, $2, $3, $4, $5) RETURNING id",
+    )
+    .bind(new.submission.0)
+    .bind(new.thread.map(|t| t.0))
+    .bind(new.anchor)
+    .bind(new.person.0)
+    .bind(new.body)
+    .fetch_one(on)
+    .await?;
+    Ok(CommentId(id))
+}
+
+/// Resolves a thread (by somebody) or opens it again (by None); false: it is so already. The caller holds the proposal's lock.
+pub async fn set_resolved(on: &mut PgConnection, thread: CommentId, by: Option<PersonId>) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE comment SET resolved_by = $2, resolved_at = CASE WHEN $2 IS NULL THEN NULL ELSE now() END \
+         WHERE id = $1 AND thread_id IS NULL AND (resolved_by IS NULL) = ($2 IS NOT NULL)",
+    )
+    .bind(thread.0)
+    .bind(by.map(|p| p.0))
+    .execute(on)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// What a person has looked at of a proposal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// The newest submission that they looked at.
+    pub submission: SubmissionId,
+    /// The one that they looked at before that.
+    pub before: Option<SubmissionId>,
+}
+
+/// What a person has looked at of a proposal.
+pub async fn look(on: &mut PgConnection, person: PersonId, proposal: ProposalId) -> Result<Option<Look>, StoreError> {
+    let row: Option<(i64, Option<i64>)> =
+        sqlx::query_as("SELECT submission_id, before_id FROM look WHERE person_id = $1 AND proposal_id = $2")
+            .bind(person.0)
+            .bind(proposal.0)
+            .fetch_optional(on)
+            .await?;
+    Ok(row.map(|(submission, before)| Look { submission: SubmissionId(submission), before: before.map(SubmissionId) }))
+}
+
+/// Notes that a person looked at a submission; looking at an older one changes nothing.
+pub async fn ensure_looked(
+    on: &mut PgConnection,
+    person: PersonId,
+    proposal: ProposalId,
+    submission: SubmissionId,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO look (person_id, proposal_id, submission_id) VALUES ($1, $2, $3) \
+         ON CONFLICT (person_id, proposal_id) DO UPDATE SET before_id = look.submission_id, submission_id = $3, at = now() \
+         WHERE look.submission_id < $3",
+    )
+    .bind(person.0)
+    .bind(proposal.0)
+    .bind(submission.0)
+    .execute(on)
+    .await?;
+    Ok(())
+}
