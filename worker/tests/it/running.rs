@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, bind, role};
 use crate::process::{Running, quick};
-use crate::scripts::appears;
+use crate::scripts::{appears, is_alive};
 
 #[tokio::test]
 async fn steps_run_one_after_the_other_and_walls_are_news() {
@@ -134,9 +134,8 @@ async fn a_database_that_is_gone_for_a_while_only_delays() {
 
     cluster.db.allow_connections(false).await.expect("the cluster obeys");
     // The worker has to end what it can't renew, by itself: the database is still away when it does.
-    let process = std::path::PathBuf::from(format!("/proc/{}", long.trim()));
     let ended = tokio::time::timeout(Duration::from_secs(60), async {
-        while process.exists() {
+        while is_alive(&long) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });

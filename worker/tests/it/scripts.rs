@@ -24,12 +24,13 @@ pub async fn appears(path: &Path) -> String {
     panic!("{} does not appear", path.display());
 }
 
-fn is_alive(pid: &str) -> bool {
+/// Whether a process runs. One that has ended and that nobody has collected yet does not.
+pub fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.is_ok_and(|stat| !matches!(stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]), Some("Z" | "X")))
 }
 
-async fn dies(pid: &str) {
+pub async fn dies(pid: &str) {
     for _ in 0..500 {
         if !is_alive(pid) {
             return;

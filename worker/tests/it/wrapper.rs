@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use engine::Hash;
 use engine::catalog::{JigClass, Script};
@@ -18,7 +17,7 @@ use worker::log::{Chunk, Log, LogStore};
 use worker::secrets::Secrets;
 
 use crate::cluster::role;
-use crate::scripts::appears;
+use crate::scripts::{appears, dies};
 
 struct OneScript(&'static str);
 
@@ -181,15 +180,7 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
         ended = bench.run(&job) => panic!("{ended:?}"),
         pid = async { appears(&bench.root().join("ran")).await } => pid,
     };
-    for _ in 0..500 {
-        // Who adopted it may take its time to bury it.
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        if stat.is_empty() || stat.contains(") Z ") {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("process {pid} is still there");
+    dies(&pid).await;
 }
 
 #[tokio::test]
