@@ -142,7 +142,7 @@ fn first_blueprint(
         let node =
             NodeDoc { id: phantom, fqdn: phantom_fqdn(id), deployment: id, phantom: true, noderoles: BTreeMap::new() };
         objects.push(blueprint.put_node(node).map_err(broken)?);
-        let doc = DeploymentDoc { id, name, parent, phantom, barclamps, roles };
+        let doc = DeploymentDoc { id, name, parent, phantom, barclamps, roles, inactive_jigs: BTreeSet::new() };
         objects.push(blueprint.put_deployment(doc).map_err(broken)?);
         Ok::<_, Problem>(id)
     };

@@ -412,6 +412,14 @@ fn submittable(planned: &Planned) -> Result<(), Problem> {
             "The change would remove noderoles, and this version can't carry that out.",
         ));
     }
+    let effects = &planned.effects;
+    let gone = !effects.removed_deployments.is_empty() || !effects.expunged.is_empty();
+    if gone || effects.policy.is_some() || !effects.jigs.is_empty() {
+        return Err(Problem::conflict(
+            "unsupported",
+            "The change removes a deployment, gives up a node, switches a jig or sets the policy, and this version can't carry that out.",
+        ));
+    }
     if planned.effects.is_empty() || planned.materialised.changes.is_empty() {
         return Err(Problem::conflict("empty", "There is nothing to review: the proposal changes nothing."));
     }

@@ -44,15 +44,34 @@ impl<'a> Names<'a> {
     pub fn edit(&self, edit: &Edit) -> String {
         match edit {
             Edit::CreateDeployment { name, parent, .. } => format!("create {name} below {}", self.deployment(*parent)),
+            Edit::RemoveDeployment { deployment } => format!("remove {}", self.deployment(*deployment)),
             Edit::UseBarclamp { barclamp, version, .. } => format!("use {barclamp} {}", version.short()),
             Edit::AddRole { role, .. } => format!("add role {role}"),
+            Edit::RemoveRole { role, .. } => format!("remove role {role}"),
             Edit::SetRoleData { role, .. } => format!("set data of {role}"),
             Edit::Bind { node, role, .. } => format!("bind {} to {role}", self.node(*node)),
+            Edit::Unbind { node, noderole, with_dependents } => {
+                let along = if *with_dependents { " and what can't be without it" } else { "" };
+                format!("unbind {noderole} from {}{along}", self.node(*node))
+            }
             Edit::SetNoderoleData { node, noderole, .. } => format!("set data of {noderole} on {}", self.node(*node)),
             Edit::MoveNode { node, deployment } => {
                 format!("move {} to {}", self.node(*node), self.deployment(*deployment))
             }
+            Edit::ExpungeNode { node, .. } => format!("give up {}", self.node(*node)),
             Edit::Rerun { node, noderole, .. } => format!("run {noderole} on {} again", self.node(*node)),
+            Edit::RerunSlice { deployment, roles, .. } => {
+                let roles: Vec<String> = roles.iter().map(ToString::to_string).collect();
+                format!(
+                    "run {} in {} again, and what waits for it there",
+                    some_of(&roles),
+                    self.deployment(*deployment)
+                )
+            }
+            Edit::ActivateJig { jig, active } => format!("switch jig {jig} {}", if *active { "on" } else { "off" }),
+            Edit::SetPolicy { policy } => {
+                format!("let changes need {} from now on", count(policy.approvals as usize, "approval"))
+            }
         }
     }
 }

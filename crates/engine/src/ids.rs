@@ -151,6 +151,19 @@ impl ActionName {
     }
 }
 
+impl RoleName {
+    /// The name of the barrier that stands for all noderoles of this role in a deployment.
+    pub fn barrier(&self) -> Self {
+        const SUFFIX: &str = ".all";
+        if self.0.len() + SUFFIX.len() <= MAX_NAME {
+            return Self(format!("{}{SUFFIX}", self.0).into());
+        }
+        // Names are ASCII, so every byte is a boundary; the digest keeps names apart that only differ behind it.
+        let id = derived("barrier", &[self.0.as_bytes()]).simple();
+        Self(format!("{}-{id}{SUFFIX}", &self.0[..MAX_NAME - SUFFIX.len() - 33]).into())
+    }
+}
+
 impl LaneName {
     /// The lane that a role's steps have to themselves.
     pub fn of_role(role: &RoleName) -> Self {

@@ -9,12 +9,14 @@ use engine::Hash;
 use engine::blueprint::projection::StepChange;
 use engine::blueprint::{changes, difference, project};
 use engine::canonical::{Object, ObjectKind};
-use engine::catalog::{Barclamp, Catalog, Flags, JigClass, Role};
-use engine::cluster::{Blueprint, DeploymentDoc, NoderoleKey, Skeleton};
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName};
+use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
+use engine::cluster::{Blueprint, DeploymentDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
+use engine::gate::Policy;
+use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName};
 use engine::plan::base::{base, in_scope, written};
 use engine::plan::effects::Why;
-use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
+use engine::plan::resolve::phantom_fqdn;
+use engine::plan::{Edit, Effects, NumberedEdit, Rules, materialise, resolve, resolve_by};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -40,6 +42,7 @@ fn role(text: &str, requires: &[&str]) -> Role {
         attribs: Vec::new(),
         run: Default::default(),
         scripts: Vec::new(),
+        gathers: None,
         metadata: Value::Null,
     }
 }
@@ -92,7 +95,11 @@ impl World {
                 phantom: NodeId(Uuid::from_u128(50 + n as u128)),
                 barclamps: pins.into_iter().collect(),
                 roles: BTreeMap::new(),
+                inactive_jigs: BTreeSet::new(),
             };
+            let fqdn = phantom_fqdn(id);
+            let phantom = NodeDoc { id: doc.phantom, fqdn, deployment: id, phantom: true, noderoles: BTreeMap::new() };
+            blueprint.put_node(phantom).unwrap();
             blueprint.put_deployment(doc).unwrap();
         }
         Self { catalog, blueprint, nodes: 4 }
@@ -279,7 +286,7 @@ fn the_difference_lists_what_differs_and_counts_the_rest() {
     world.commit(&[data(json!({"port": 1, "key": {"$secret": "k", "version": 2}}))]);
     let documents = changes(&before.root(), &world.blueprint.root());
     let found = difference(&before, &world.blueprint, &documents).unwrap();
-    assert_eq!((found.nodes.len(), found.nodes[0].unchanged, found.unchanged), (1, 1, 4));
+    assert_eq!((found.nodes.len(), found.nodes[0].unchanged, found.unchanged), (1, 1, 7));
     let lines: Vec<String> = found.nodes[0].noderoles[0].data.iter().map(ToString::to_string).collect();
     assert_eq!(lines, ["/key: secret added", "/port: added 1"]);
     let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
@@ -362,4 +369,256 @@ fn hashes_of_effects_are_known_to_be_stable() {
     assert_eq!(through_json.hash().unwrap(), effects.hash().unwrap());
     assert_ne!(effects.hash().unwrap(), Hash::of_bytes(b""));
     assert!(Effects::default().is_empty() && !effects.is_empty());
+}
+
+/// *web* with three nodes: db on 1, app on 2 and 3 that waits for it.
+fn tiers() -> World {
+    let mut world = World::of(vec![role("db", &[]), role("app", &["db"]), role("top", &["app"])]);
+    world.commit(&[bind(WEB, 1, "db"), bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
+    world
+}
+
+fn unbind(n: u128, role: &str, with_dependents: bool) -> Edit {
+    Edit::Unbind { node: node(n), noderole: NoderoleKey::first(name(role)), with_dependents }
+}
+
+fn expunge(n: u128) -> Edit {
+    Edit::ExpungeNode { node: node(n), reason: "its board burnt".into() }
+}
+
+fn refusal(world: &World, edit: Edit) -> (String, String) {
+    let effects = world.effects(&[edit]);
+    assert!(effects.is_empty(), "a refused edit leaves nothing: {effects:?}");
+    (effects.refused[0].code.clone(), effects.refused[0].reason.clone())
+}
+
+#[test]
+fn what_others_need_goes_only_with_them_or_when_something_else_serves() {
+    let mut world = tiers();
+    let (code, reason) = refusal(&world, unbind(1, "db", false));
+    assert_eq!(code, "needed");
+    assert!(reason.contains("app on n2, app on n3 need it"), "{reason}");
+
+    let effects = world.effects(&[unbind(1, "db", true)]);
+    let gone: BTreeSet<String> =
+        effects.unbound.iter().map(|u| format!("{}@{}", u.noderole, u.node.0.as_u128() - 100)).collect();
+    assert_eq!(gone, ["app@2", "app@3", "db@1"].map(String::from).into());
+    let db = effects.unbound.iter().find(|u| u.noderole.role == name("db")).unwrap();
+    assert_eq!(db.why, Why::Asked { edit: 1 });
+    let app = effects.unbound.iter().find(|u| u.noderole.role == name("app")).unwrap();
+    assert_eq!(app.why, Why::Brought { edit: 1, by: name("db"), implicit: false });
+
+    world.commit(&[bind(WEB, 4, "db")]);
+    let effects = world.effects(&[unbind(1, "db", false)]);
+    assert_eq!((effects.refused.len(), effects.unbound.len(), effects.rewired.len()), (0, 1, 2));
+    let other = NoderoleKey::first(name("db")).id(node(4));
+    assert!(effects.rewired.iter().all(|r| r.parents.iter().any(|p| p.parent == other)));
+    assert_eq!(refusal(&world, unbind(2, "db", false)).0, "unknown_noderole");
+}
+
+#[test]
+fn a_node_is_given_up_with_a_reason_and_only_when_nobody_elsewhere_needs_it() {
+    let mut world = tiers();
+    let (code, reason) = refusal(&world, expunge(1));
+    assert_eq!(code, "node_needed");
+    assert!(reason.contains("app on n2, app on n3 need what it carries"), "{reason}");
+    assert_eq!(refusal(&world, Edit::ExpungeNode { node: node(2), reason: "  ".into() }).0, "no_reason");
+    let before = world.blueprint.clone();
+    let effects = world.commit(&[expunge(2)]);
+    assert_eq!((effects.expunged[0].node, effects.expunged[0].reason.as_str()), (node(2), "its board burnt"));
+    assert!(!world.blueprint.nodes.contains_key(&node(2)));
+    let documents = changes(&before.root(), &world.blueprint.root());
+    let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
+    assert_eq!(work.removed, [NoderoleKey::first(name("app")).id(node(2))]);
+    assert_eq!(written(&before, &world.blueprint, &documents), [WEB].into());
+}
+
+#[test]
+fn roles_and_deployments_go_when_nothing_is_in_them() {
+    let mut world = tiers();
+    let drop_role = |role: &str| Edit::RemoveRole { deployment: WEB, role: name(role) };
+    let (code, reason) = refusal(&world, drop_role("app"));
+    assert_eq!((code.as_str(), reason.contains("on n2, n3")), ("role_in_use", true), "{reason}");
+    assert_eq!(refusal(&world, drop_role("top")).0, "not_a_role_here");
+    let (code, reason) = refusal(&world, Edit::RemoveDeployment { deployment: WEB });
+    assert_eq!((code.as_str(), reason.contains("node n1, node n2, node n3")), ("not_empty", true), "{reason}");
+    assert_eq!(refusal(&world, Edit::RemoveDeployment { deployment: SYSTEM }).0, "root_deployment");
+
+    world.commit(&[unbind(2, "app", false), unbind(3, "app", false), drop_role("app")]);
+    assert!(!world.blueprint.deployments[&WEB].doc.roles.contains_key(&name("app")));
+    world.commit(&[Edit::RemoveDeployment { deployment: EDGE }]);
+    assert!(!world.blueprint.deployments.contains_key(&EDGE));
+    assert!(world.blueprint.nodes.values().all(|n| n.doc.deployment != EDGE));
+}
+
+#[test]
+fn edits_that_undo_each_other_leave_no_trace() {
+    let world = tiers();
+    let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
+    let create = Edit::CreateDeployment { id, phantom, name: DeploymentName::parse("blue").unwrap(), parent: WEB };
+    let data =
+        Edit::SetNoderoleData { node: node(2), noderole: NoderoleKey::first(name("top")), data: json!({"a": 1}) };
+    let add = Edit::AddRole { deployment: WEB, role: name("top") };
+    let drop_role = Edit::RemoveRole { deployment: WEB, role: name("top") };
+    let effects = world.effects(&[
+        create,
+        Edit::MoveNode { node: node(4), deployment: id },
+        bind(WEB, 2, "top"),
+        data,
+        unbind(2, "top", false),
+        drop_role.clone(),
+        add,
+        drop_role,
+        Edit::MoveNode { node: node(4), deployment: SYSTEM },
+        Edit::RemoveDeployment { deployment: id },
+    ]);
+    assert_eq!(effects, Effects::default());
+}
+
+#[test]
+fn a_noderole_that_went_and_came_back_starts_anew() {
+    let mut world = tiers();
+    let key = NoderoleKey::first(name("app"));
+    let data =
+        |value: u32| Edit::SetNoderoleData { node: node(2), noderole: key.clone(), data: json!({"port": value}) };
+    world.commit(&[data(1)]);
+    world.commit(&[data(2), unbind(2, "app", false), bind(WEB, 2, "app")]);
+    let (_, noderole) = world.blueprint.noderole(node(2), &key).unwrap();
+    assert_eq!(noderole.data, json!({}));
+}
+
+#[test]
+fn a_slice_runs_again_with_what_waits_for_it_in_the_deployment() {
+    let mut world = tiers();
+    world.commit(&[bind(SYSTEM, 4, "db"), bind(WEB, 3, "top")]);
+    let slice = |roles: &[&str], reason: &str| Edit::RerunSlice {
+        deployment: WEB,
+        roles: roles.iter().map(|r| name(r)).collect(),
+        reason: reason.into(),
+    };
+    let effects = world.effects(&[slice(&["db"], "new certificates")]);
+    let again: Vec<String> =
+        effects.reruns.iter().map(|r| format!("{}@{}", r.noderole, r.node.0.as_u128() - 100)).collect();
+    assert_eq!(again, ["db@1", "app@2", "app@3", "top@3"], "in the order in which they run; not the db of system");
+    assert_eq!(effects.reruns[0].why, Why::Asked { edit: 1 });
+    assert_eq!(effects.reruns[3].why, Why::Brought { edit: 1, by: name("app"), implicit: false });
+    assert_eq!(refusal(&world, slice(&["db"], "")).0, "no_reason");
+    assert_eq!(refusal(&world, slice(&["nobody"], "x")).0, "nothing_to_rerun");
+}
+
+#[test]
+fn a_jig_that_is_off_takes_nothing_new() {
+    let mut world = tiers();
+    let jig = |text: &str, active| Edit::ActivateJig { jig: JigName::parse(text).unwrap(), active };
+    assert_eq!(refusal(&world, jig("noop", true)).0, "jig_is_so");
+    assert_eq!(refusal(&world, jig("anvil", false)).0, "unknown_jig");
+    assert_eq!(world.effects(&[jig("noop", false), jig("noop", true)]), Effects::default());
+    let before = world.blueprint.clone();
+    world.commit(&[jig("noop", false)]);
+    let documents = changes(&before.root(), &world.blueprint.root());
+    assert_eq!(written(&before, &world.blueprint, &documents), [SYSTEM].into());
+    assert_eq!(refusal(&world, bind(WEB, 4, "db")).0, "inactive_jig");
+    let effects = world.effects(&[jig("noop", true), bind(WEB, 4, "db")]);
+    assert_eq!((effects.refused.len(), effects.bound.len()), (0, 1));
+}
+
+#[test]
+fn a_policy_asks_for_a_review_at_least() {
+    let world = tiers();
+    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
+    assert_eq!(refusal(&world, policy(0)).0, "policy");
+    let effects = world.effects(&[policy(1), policy(2)]);
+    assert_eq!(effects.policy.map(|p| (p.policy.approvals, p.why.edit())), Some((2, 2)));
+}
+
+fn flagged(role: Role, how: impl Fn(&mut Flags)) -> Role {
+    let mut flags = role.flags.clone();
+    how(&mut flags);
+    Role { flags, ..role }
+}
+
+#[test]
+fn members_of_a_cluster_act_as_one_parent_through_a_barrier() {
+    let cluster = flagged(role("kv", &[]), |f| f.cluster = true);
+    let mut world = World::of(vec![cluster, role("app", &["kv"])]);
+    world.commit(&[bind(WEB, 1, "kv"), bind(WEB, 2, "app")]);
+    let phantom = world.blueprint.deployments[&WEB].doc.phantom;
+    let barrier = NoderoleKey::first(name("kv").barrier());
+    let edges = |world: &World, node: NodeId, key: &NoderoleKey| {
+        let (_, noderole) = world.blueprint.noderole(node, key).unwrap();
+        noderole.parents.iter().map(|e| e.parent).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(edges(&world, node(2), &NoderoleKey::first(name("app"))), [barrier.id(phantom)].into());
+
+    let joined = world.commit(&[bind(WEB, 3, "kv")]);
+    assert_eq!(joined.rewired.len(), 1, "one that joins later comes before those who wait already");
+    let members: BTreeSet<_> = [1, 3].map(|n| NoderoleKey::first(name("kv")).id(node(n))).into();
+    assert_eq!(edges(&world, phantom, &barrier), members);
+
+    let (code, _) = refusal(&world, Edit::Unbind { node: phantom, noderole: barrier.clone(), with_dependents: true });
+    assert_eq!(code, "barrier");
+    world.commit(&[unbind(1, "kv", false)]);
+    let (code, reason) = refusal(&world, unbind(3, "kv", false));
+    assert_eq!((code.as_str(), reason.contains("app on n2 needs it")), ("needed", true), "{reason}");
+    world.commit(&[unbind(3, "kv", true)]);
+    assert!(world.blueprint.noderole(phantom, &barrier).is_none(), "the barrier goes with the last member");
+}
+
+#[test]
+fn services_stand_on_the_phantom_and_their_node_stays_where_it_is() {
+    let service = flagged(role("dns", &[]), |f| {
+        f.service = true;
+        f.implicit = true;
+    });
+    let mut world = World::of(vec![service, role("app", &["dns"])]);
+    let effects = world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
+    let phantom = world.blueprint.deployments[&WEB].doc.phantom;
+    let on: Vec<_> = effects.bound.iter().map(|b| (b.noderole.role.as_str(), b.node)).collect();
+    assert_eq!(on, [("dns", phantom), ("app", node(1)), ("app", node(2))]);
+    assert_eq!(world.effects(&[bind(WEB, 3, "dns")]).refused[0].code, "already_bound");
+    let rules = Rules { service_roles_to_phantom: false, ..Rules::default() };
+    let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(EDGE, 3, "app")]));
+    assert_eq!(bound(&plain), ["dns@3", "app@3"]);
+}
+
+#[test]
+fn what_precedes_keeps_its_place_without_being_owned() {
+    let first = Role { preceeds: [name("later")].into(), ..role("first", &[]) };
+    let mut world = World::of(vec![first, role("later", &[])]);
+    world.commit(&[bind(WEB, 1, "later"), bind(WEB, 1, "first")]);
+    let (_, later) = world.blueprint.noderole(node(1), &NoderoleKey::first(name("later"))).unwrap();
+    assert_eq!((later.rank, later.parents.len(), later.parents[0].kind), (1, 1, EdgeKind::Soft));
+    let effects = world.commit(&[unbind(1, "first", false)]);
+    assert_eq!(effects.rewired.len(), 1, "a soft edge holds nobody");
+    let (_, later) = world.blueprint.noderole(node(1), &NoderoleKey::first(name("later"))).unwrap();
+    assert_eq!((later.rank, later.parents.len()), (0, 0));
+    let rules = Rules { preceeds_soft_edges: false, ..Rules::default() };
+    let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "first")]));
+    assert_eq!(plain.rewired, []);
+}
+
+#[test]
+fn owners_of_wanted_attributes_become_parents() {
+    let attrib = |text: &str| AttribName::parse(text).unwrap();
+    let owned: Attrib = serde_json::from_value(json!({"name": "port", "map": ["port"]})).unwrap();
+    let owner = Role { attribs: vec![owned], ..role("owner", &[]) };
+    let wants = Role { wants: vec![attrib("port")], ..role("wants", &[]) };
+    let world = World::of(vec![owner, wants]);
+    assert_eq!(bound(&world.effects(&[bind(WEB, 1, "wants")])), ["owner@1", "wants@1"]);
+    let rules = Rules { wants_attribs_make_parents: false, ..Rules::default() };
+    let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "wants")]));
+    assert_eq!(bound(&plain), ["wants@1"]);
+}
+
+#[test]
+fn a_circle_among_noderoles_is_refused_where_it_would_close() {
+    let one = Role { preceeds: [name("two")].into(), ..role("one", &[]) };
+    let two = Role { preceeds: [name("three")].into(), ..role("two", &[]) };
+    let three = Role { preceeds: [name("one")].into(), ..role("three", &[]) };
+    let world = World::of(vec![one, two, three]);
+    let effects = world.effects(&[bind(WEB, 1, "one"), bind(WEB, 1, "two"), bind(WEB, 1, "three")]);
+    assert_eq!(
+        (effects.refused[0].code.as_str(), bound(&effects)),
+        ("circle", vec!["one@1".to_owned(), "two@1".to_owned()])
+    );
 }

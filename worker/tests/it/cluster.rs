@@ -102,7 +102,8 @@ impl Cluster {
         let node = NodeDoc { id: phantom, fqdn, deployment: system, phantom: true, noderoles: BTreeMap::new() };
         let name = DeploymentName::parse("system").expect("a name");
         let (barclamps, roles) = (BTreeMap::new(), BTreeMap::new());
-        let deployment = DeploymentDoc { id: system, name, parent: None, phantom, barclamps, roles };
+        let deployment =
+            DeploymentDoc { id: system, name, parent: None, phantom, barclamps, roles, inactive_jigs: BTreeSet::new() };
         let policy = Policy { approvals: 1, by_risk: BTreeMap::new() };
         let policy = Object::of(ObjectKind::Policy, &policy).expect("a policy");
         let objects = [

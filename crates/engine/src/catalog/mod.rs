@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::canonical::{Hash, Object, ObjectKind};
+use crate::canonical::{self, Hash, Object, ObjectKind};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, RoleName};
 
 pub mod read;
@@ -149,6 +149,9 @@ pub struct Role {
     /// The scripts of its step, in the order in which they run.
     #[serde(default)]
     pub scripts: Vec<Script>,
+    /// For a barrier: the role whose noderoles in a deployment it stands for. See [`Role::barrier`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gathers: Option<RoleName>,
     /// Whatever else the file says; kept, shown, not interpreted.
     #[serde(default)]
     pub metadata: Value,
@@ -367,6 +370,34 @@ impl Role {
         std::iter::once(&self.name).chain(&self.provides)
     }
 
+    /// The barrier of a cluster role, and none for other roles.
+    ///
+    /// All noderoles of a cluster role in a deployment act as one parent. Without a barrier N members and M children would need
+    /// N x M edges; with one noderole between them, on the deployment's phantom node, N + M do. It has no run of its own and is
+    /// ACTIVE as soon as all members are. It follows from the role, so nobody writes it down, binds it or adds it.
+    pub fn barrier(&self) -> Option<Self> {
+        let jig = JigName::parse(JigClass::Noop.as_str()).ok().filter(|_| self.flags.cluster)?;
+        Some(Self {
+            name: self.name.barrier(),
+            barclamp: self.barclamp.clone(),
+            jig,
+            jig_class: JigClass::Noop,
+            description: format!("All of {} in a deployment", self.name),
+            flags: Flags { milestone: true, ..Flags::default() },
+            requires: Vec::new(),
+            provides: BTreeSet::new(),
+            conflicts: BTreeSet::new(),
+            preceeds: BTreeSet::new(),
+            wants: Vec::new(),
+            template: Value::Null,
+            attribs: Vec::new(),
+            run: RunPolicy { needs: Needs::Any, place: Place::For, exclusive: false, ..RunPolicy::default() },
+            scripts: Vec::new(),
+            gathers: Some(self.name.clone()),
+            metadata: Value::Null,
+        })
+    }
+
     /// The lane of its step and the limit there.
     pub fn lane(&self) -> (LaneName, Option<u32>, LaneMode) {
         match &self.run.lane {
@@ -383,6 +414,8 @@ impl Role {
 pub struct Catalog {
     barclamps: BTreeMap<Hash, Arc<Barclamp>>,
     roles: BTreeMap<Hash, Arc<Role>>,
+    /// The barrier of each cluster role. Derived.
+    barriers: BTreeMap<Hash, Hash>,
 }
 
 /// What a catalog lacks.
@@ -426,7 +459,7 @@ impl Catalog {
             }
             ObjectKind::Role => {
                 let role = serde_json::from_slice(&object.body).map_err(|e| unreadable("role", e))?;
-                self.roles.insert(object.hash, Arc::new(role));
+                self.add_role(object.hash, Arc::new(role));
             }
             _ => {}
         }
@@ -435,7 +468,19 @@ impl Catalog {
 
     /// Adds a role under its hash (for callers that hold parsed roles, such as the browser).
     pub fn add_role(&mut self, hash: Hash, role: Arc<Role>) {
+        // A barrier holds names and flags alone, which canonical JSON always can say.
+        if let Some(barrier) = role.barrier()
+            && let Ok(of_barrier) = canonical::hash(&barrier)
+        {
+            self.barriers.insert(hash, of_barrier);
+            self.roles.entry(of_barrier).or_insert_with(|| Arc::new(barrier));
+        }
         self.roles.insert(hash, role);
+    }
+
+    /// The barrier of a cluster role, by hash.
+    pub fn barrier(&self, role: Hash) -> Option<Hash> {
+        self.barriers.get(&role).copied()
     }
 
     /// Adds a barclamp under its hash.

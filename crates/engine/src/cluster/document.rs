@@ -7,7 +7,7 @@
 //! Documents hold intent alone: no wall, fact, state or time ever enters them. A noderole names the content hash of its role, so
 //! what an approval covers includes the scripts that will run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canonical::{Hash, Object, ObjectKind};
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
 
 /// The root of a blueprint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub struct DeploymentDoc {
     pub barclamps: BTreeMap<BarclampName, Hash>,
     /// Roles that may be bound here, with the deployment's own data for them.
     pub roles: BTreeMap<RoleName, DeploymentRoleDoc>,
+    /// Jigs that are switched off. Jigs serve all deployments, so the root's document alone says it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inactive_jigs: BTreeSet<JigName>,
 }
 
 /// A role in a deployment.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::document::{Blueprint, EdgeDoc, NoderoleKey};
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, CatalogError};
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
 
 /// What planning sees of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Skeleton {
     /// Where each noderole is. Derived.
     #[serde(skip)]
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
+    /// Who waits for each noderole. Derived.
+    #[serde(skip)]
+    children: BTreeMap<NoderoleId, Vec<NoderoleId>>,
 }
 
 /// A noderole that answers to a name, in the order in which binding prefers them.
@@ -55,6 +58,9 @@ pub struct SkeletonDeployment {
     pub barclamps: BTreeMap<BarclampName, Hash>,
     /// Roles that may be bound here, by content.
     pub roles: BTreeMap<RoleName, Hash>,
+    /// Jigs that are switched off; the root's alone.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inactive_jigs: BTreeSet<JigName>,
 }
 
 /// A node.
@@ -101,6 +107,7 @@ impl Skeleton {
                 phantom: doc.phantom,
                 barclamps: doc.barclamps.clone(),
                 roles: doc.roles.iter().map(|(name, role)| (name.clone(), role.role)).collect(),
+                inactive_jigs: doc.inactive_jigs.clone(),
             };
             (*id, deployment)
         });
@@ -139,9 +146,14 @@ impl Skeleton {
     pub fn index(&mut self, catalog: &Catalog) -> Result<(), CatalogError> {
         self.answering.clear();
         self.places.clear();
+        self.children.clear();
         for (id, node) in &self.nodes {
             for (key, noderole) in &node.noderoles {
-                self.places.insert(key.id(*id), (*id, key.clone()));
+                let child = key.id(*id);
+                self.places.insert(child, (*id, key.clone()));
+                for edge in &noderole.parents {
+                    self.children.entry(edge.parent).or_default().push(child);
+                }
                 for name in catalog.role(noderole.role)?.names() {
                     let answer = Answer { fqdn: node.fqdn.clone(), node: *id, key: key.clone() };
                     self.answering.entry((noderole.deployment, name.clone())).or_default().insert(answer);
@@ -160,6 +172,11 @@ impl Skeleton {
     /// Where a noderole is.
     pub fn place(&self, id: NoderoleId) -> Option<&(NodeId, NoderoleKey)> {
         self.places.get(&id)
+    }
+
+    /// Who waits for a noderole, by whatever kind of edge.
+    pub fn children(&self, id: NoderoleId) -> &[NoderoleId] {
+        self.children.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// A deployment and its ancestors, nearest first. Bounded by the number of deployments, so a broken tree ends too.

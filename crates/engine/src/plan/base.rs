@@ -27,6 +27,10 @@ pub fn base(skeleton: &Skeleton, deployment: DeploymentId, effects: &Effects) ->
         base.extend(skeleton.chain(moved.from));
         base.extend(skeleton.chain(moved.to));
     }
+    // Taking something away may wire noderoles anew that wait for it from anywhere below.
+    for rewired in &effects.rewired {
+        base.extend(skeleton.chain(rewired.deployment));
+    }
     base
 }
 
@@ -96,12 +100,21 @@ pub fn in_scope(skeleton: &Skeleton, deployment: DeploymentId, earlier: &[Number
     };
     let mut written = match edit {
         Edit::CreateDeployment { parent, .. } => Some(*parent),
-        Edit::UseBarclamp { deployment, .. }
+        // These concern all deployments. Every submission is void once the policy changes; who switches a jig writes the root, which
+        // is in every base.
+        Edit::SetPolicy { .. } | Edit::ActivateJig { .. } => Some(deployment),
+        Edit::ExpungeNode { node, .. } => skeleton.nodes.get(node).map(|n| n.deployment),
+        Edit::RemoveDeployment { deployment }
+        | Edit::UseBarclamp { deployment, .. }
         | Edit::AddRole { deployment, .. }
+        | Edit::RemoveRole { deployment, .. }
+        | Edit::RerunSlice { deployment, .. }
         | Edit::SetRoleData { deployment, .. }
         | Edit::Bind { deployment, .. }
         | Edit::MoveNode { deployment, .. } => Some(*deployment),
-        Edit::SetNoderoleData { node, noderole, .. } | Edit::Rerun { node, noderole, .. } => {
+        Edit::SetNoderoleData { node, noderole, .. }
+        | Edit::Unbind { node, noderole, .. }
+        | Edit::Rerun { node, noderole, .. } => {
             let bound = skeleton.nodes.get(node).and_then(|n| n.noderoles.get(noderole)).map(|n| n.deployment);
             // A noderole that an earlier edit binds is bound in scope, or that edit would not be there.
             bound.or(Some(deployment))

@@ -3,12 +3,15 @@
 //! An edit says what a person wants, not what follows from it. Ids that an edit creates are minted by whoever makes the edit and
 //! are part of it, so that resolving it again gives the same.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canonical::Hash;
 use crate::cluster::NoderoleKey;
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, RoleName};
+use crate::gate::Policy;
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, RoleName};
 
 /// One step of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,11 @@ pub enum Edit {
         /// The one above it.
         parent: DeploymentId,
     },
+    /// Removes a deployment that nothing is in any more.
+    RemoveDeployment {
+        /// Which.
+        deployment: DeploymentId,
+    },
     /// Makes a barclamp's content available to a deployment and those below it.
     UseBarclamp {
         /// Where.
@@ -36,6 +44,13 @@ pub enum Edit {
     },
     /// Lets a role be bound in a deployment.
     AddRole {
+        /// Where.
+        deployment: DeploymentId,
+        /// Which.
+        role: RoleName,
+    },
+    /// Takes a role that no node carries, and the deployment's data for it, out of a deployment.
+    RemoveRole {
         /// Where.
         deployment: DeploymentId,
         /// Which.
@@ -59,6 +74,17 @@ pub enum Edit {
         /// What.
         role: RoleName,
     },
+    /// Takes a noderole off its node. What it needed stays. What needs it is wired to another that serves as well, if binding would
+    /// find one; where there is none, the edit is refused unless it says that dependents go along.
+    Unbind {
+        /// The node.
+        node: NodeId,
+        /// The noderole on it.
+        noderole: NoderoleKey,
+        /// Whether noderoles that can't be without it go too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        with_dependents: bool,
+    },
     /// Sets a noderole's own data: replaces what it had before.
     SetNoderoleData {
         /// The node.
@@ -75,6 +101,14 @@ pub enum Edit {
         /// Where to.
         deployment: DeploymentId,
     },
+    /// Gives a node up that is physically gone: everything on it counts as gone at once, nothing is run for it, and its id never
+    /// comes back.
+    ExpungeNode {
+        /// Which.
+        node: NodeId,
+        /// Why; shown in the review.
+        reason: String,
+    },
     /// Asks a noderole to run again although nothing about it changed.
     Rerun {
         /// The node.
@@ -83,6 +117,27 @@ pub enum Edit {
         noderole: NoderoleKey,
         /// Why; shown in the review and with the run.
         reason: String,
+    },
+    /// Asks all noderoles of some roles in a deployment, and whatever there waits for them, to run again.
+    RerunSlice {
+        /// Where.
+        deployment: DeploymentId,
+        /// From where on.
+        roles: BTreeSet<RoleName>,
+        /// Why; shown in the review and with each run.
+        reason: String,
+    },
+    /// Switches a jig on or off, for all deployments. Nothing starts by one that is off, and nothing new is bound that needs it.
+    ActivateJig {
+        /// Which.
+        jig: JigName,
+        /// On.
+        active: bool,
+    },
+    /// Brings another policy of the gate into force. The change itself is reviewed under the one in force before.
+    SetPolicy {
+        /// The whole new policy.
+        policy: Policy,
     },
 }
 

@@ -8,9 +8,13 @@ use serde_json::Value;
 
 use crate::canonical::{self, Hash};
 use crate::cluster::{EdgeDoc, NoderoleKey};
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
+use crate::gate::Policy;
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
 
-/// What a proposal's edits come to, in the order in which it was decided.
+/// What a proposal's edits come to as a whole: what one edit adds and a later one takes away is not there. Each list is in the
+/// order in which things were decided.
+///
+/// Kinds that came later are left out of the JSON where they are empty, so that the hash of older effects stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Effects {
@@ -24,12 +28,36 @@ pub struct Effects {
     pub role_data: Vec<RoleData>,
     /// Nodes that change their deployment.
     pub moved: Vec<Moved>,
-    /// New noderoles, parents before children.
+    /// New noderoles.
     pub bound: Vec<Bound>,
     /// Data of noderoles.
     pub noderole_data: Vec<NoderoleData>,
     /// Noderoles that run again because an edit says so.
     pub reruns: Vec<Rerun>,
+    /// Deployments that go, with their phantom nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed_deployments: Vec<RemovedDeployment>,
+    /// Roles that can't be bound in a deployment any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed_roles: Vec<RemovedRole>,
+    /// Noderoles that go.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unbound: Vec<Unbound>,
+    /// Nodes that are given up, with everything on them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expunged: Vec<Expunged>,
+    /// Noderoles that stay and wait for others than before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rewired: Vec<Rewired>,
+    /// Roles and noderoles that get another content of their role.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repinned: Vec<Repinned>,
+    /// Jigs that are switched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub jigs: Vec<JigSwitch>,
+    /// The policy that comes into force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySet>,
     /// Edits that can't take effect.
     pub refused: Vec<Refusal>,
 }
@@ -38,7 +66,25 @@ impl Effects {
     /// Whether nothing would change.
     pub fn is_empty(&self) -> bool {
         // Every field is named, so that a new one can't be forgotten here.
-        let Self { deployments, barclamps, roles, role_data, moved, bound, noderole_data, reruns, refused: _ } = self;
+        let Self {
+            deployments,
+            barclamps,
+            roles,
+            role_data,
+            moved,
+            bound,
+            noderole_data,
+            reruns,
+            removed_deployments,
+            removed_roles,
+            unbound,
+            expunged,
+            rewired,
+            repinned,
+            jigs,
+            policy,
+            refused: _,
+        } = self;
         deployments.is_empty()
             && barclamps.is_empty()
             && roles.is_empty()
@@ -47,6 +93,14 @@ impl Effects {
             && bound.is_empty()
             && noderole_data.is_empty()
             && reruns.is_empty()
+            && removed_deployments.is_empty()
+            && removed_roles.is_empty()
+            && unbound.is_empty()
+            && expunged.is_empty()
+            && rewired.is_empty()
+            && repinned.is_empty()
+            && jigs.is_empty()
+            && policy.is_none()
     }
 
     /// The hash by which two planners agree.
@@ -199,6 +253,109 @@ pub struct Rerun {
     pub noderole: NoderoleKey,
     /// The reason that a person gave.
     pub reason: String,
+    /// Why.
+    pub why: Why,
+}
+
+/// A deployment that goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedDeployment {
+    /// Which.
+    pub id: DeploymentId,
+    /// Its phantom node, which goes too.
+    pub phantom: NodeId,
+    /// Its name.
+    pub name: DeploymentName,
+    /// Why.
+    pub why: Why,
+}
+
+/// A role that can't be bound in a deployment any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedRole {
+    /// Where.
+    pub deployment: DeploymentId,
+    /// Which.
+    pub role: RoleName,
+    /// Why.
+    pub why: Why,
+}
+
+/// A noderole that goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unbound {
+    /// Derived from node, role and instance.
+    pub id: NoderoleId,
+    /// Where it was.
+    pub node: NodeId,
+    /// What.
+    pub noderole: NoderoleKey,
+    /// In which deployment.
+    pub deployment: DeploymentId,
+    /// Why: asked for, or because it can't be without what goes.
+    pub why: Why,
+}
+
+/// A node that is given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expunged {
+    /// Which.
+    pub node: NodeId,
+    /// Its name.
+    pub fqdn: Fqdn,
+    /// The reason that a person gave.
+    pub reason: String,
+    /// Why.
+    pub why: Why,
+}
+
+/// A noderole that stays and waits for others than before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewired {
+    /// Where.
+    pub node: NodeId,
+    /// What.
+    pub noderole: NoderoleKey,
+    /// In which deployment.
+    pub deployment: DeploymentId,
+    /// Longest way from a root, as it will be.
+    pub rank: u32,
+    /// What it will wait for, in the order of ids.
+    pub parents: Vec<EdgeDoc>,
+}
+
+/// A deployment's role, or a noderole, that gets another content of its role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repinned {
+    /// In which deployment.
+    pub deployment: DeploymentId,
+    /// On which node; none for the deployment's own pin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
+    /// What.
+    pub noderole: NoderoleKey,
+    /// The role's content until now.
+    pub from: Hash,
+    /// The role's content from now on.
+    pub to: Hash,
+}
+
+/// A jig that is switched on or off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JigSwitch {
+    /// Which.
+    pub jig: JigName,
+    /// On.
+    pub active: bool,
+    /// Why.
+    pub why: Why,
+}
+
+/// A policy that comes into force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicySet {
+    /// The whole of it.
+    pub policy: Policy,
     /// Why.
     pub why: Why,
 }

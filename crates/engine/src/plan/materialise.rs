@@ -3,11 +3,11 @@
 //! There is nothing to decide here. Every change of the effects lands in exactly one document; documents that nothing touches keep
 //! their hash and are shared with the blueprint before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::effects::Effects;
+use super::effects::{Effects, JigSwitch, Repinned};
 use crate::blueprint::{DocumentChange, changes};
 use crate::canonical::Object;
 use crate::cluster::{Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, NodeDoc, NoderoleDoc};
@@ -49,6 +49,11 @@ pub enum MaterialiseError {
         /// The role.
         role: String,
     },
+    /// The blueprint has no root deployment, which switches jigs.
+    #[error(
+        "the blueprint has no deployment above all others, so there is nowhere to switch a jig: restore it from a backup"
+    )]
+    NoRoot,
     /// A document can't be written.
     #[error(transparent)]
     Blueprint(#[from] BlueprintError),
@@ -103,8 +108,34 @@ pub fn materialise(
     bare: &dyn Fn(NodeId) -> Option<(Fqdn, DeploymentId)>,
     effects: &Effects,
 ) -> Result<Materialised, MaterialiseError> {
-    let Effects { deployments, barclamps, roles, role_data, moved, bound, noderole_data, reruns, refused: _ } = effects;
+    // Every field is named, so that a new one can't be forgotten here.
+    let Effects {
+        deployments,
+        barclamps,
+        roles,
+        role_data,
+        moved,
+        bound,
+        noderole_data,
+        reruns,
+        removed_deployments,
+        removed_roles,
+        unbound,
+        expunged,
+        rewired,
+        repinned,
+        jigs,
+        policy: _, // It is no part of a blueprint: the submission carries it.
+        refused: _,
+    } = effects;
     let mut writing = Writing { old, bare, deployments: BTreeMap::new(), nodes: BTreeMap::new() };
+    // What goes comes first: what went and came back starts anew.
+    for gone in removed_roles {
+        writing.deployment(gone.deployment)?.roles.remove(&gone.role);
+    }
+    for gone in unbound {
+        writing.node(gone.node)?.noderoles.remove(&gone.noderole);
+    }
     for new in deployments {
         let phantom = NodeDoc {
             id: new.phantom,
@@ -120,6 +151,7 @@ pub fn materialise(
             phantom: new.phantom,
             barclamps: BTreeMap::new(),
             roles: BTreeMap::new(),
+            inactive_jigs: BTreeSet::new(),
         };
         writing.nodes.insert(new.phantom, phantom);
         writing.deployments.insert(new.id, doc);
@@ -135,6 +167,9 @@ pub fn materialise(
         let missing = MaterialiseError::NoRole { deployment: set.deployment, role: set.role.to_string() };
         writing.deployment(set.deployment)?.roles.get_mut(&set.role).ok_or(missing)?.data = set.data.clone();
     }
+    for repin in repinned {
+        write_repin(&mut writing, repin)?;
+    }
     for moved in moved {
         writing.node(moved.node)?.deployment = moved.to;
     }
@@ -149,22 +184,65 @@ pub fn materialise(
         };
         writing.node(new.node)?.noderoles.insert(new.noderole.clone(), noderole);
     }
+    for rewire in rewired {
+        let noderole = writing.noderole(rewire.node, &rewire.noderole)?;
+        noderole.rank = rewire.rank;
+        noderole.parents.clone_from(&rewire.parents);
+    }
     for set in noderole_data {
         writing.noderole(set.node, &set.noderole)?.data = set.data.clone();
     }
     for rerun in reruns {
         writing.noderole(rerun.node, &rerun.noderole)?.reruns += 1;
     }
-    finish(old, writing)
+    for switch in jigs {
+        write_jig(&mut writing, switch)?;
+    }
+    let gone = Gone {
+        deployments: removed_deployments.iter().map(|d| d.id).collect(),
+        nodes: removed_deployments.iter().map(|d| d.phantom).chain(expunged.iter().map(|e| e.node)).collect(),
+    };
+    finish(old, writing, &gone)
 }
 
-fn finish(old: &Blueprint, writing: Writing<'_>) -> Result<Materialised, MaterialiseError> {
+/// Documents that a new blueprint does not have.
+struct Gone {
+    deployments: BTreeSet<DeploymentId>,
+    nodes: BTreeSet<NodeId>,
+}
+
+fn write_repin(writing: &mut Writing<'_>, repin: &Repinned) -> Result<(), MaterialiseError> {
+    match repin.node {
+        Some(node) => writing.noderole(node, &repin.noderole)?.role = repin.to,
+        None => {
+            let role = &repin.noderole.role;
+            let missing = MaterialiseError::NoRole { deployment: repin.deployment, role: role.to_string() };
+            writing.deployment(repin.deployment)?.roles.get_mut(role).ok_or(missing)?.role = repin.to;
+        }
+    }
+    Ok(())
+}
+
+fn write_jig(writing: &mut Writing<'_>, switch: &JigSwitch) -> Result<(), MaterialiseError> {
+    let root = writing.old.deployments.values().find(|d| d.doc.parent.is_none()).map(|d| d.doc.id);
+    let inactive = &mut writing.deployment(root.ok_or(MaterialiseError::NoRoot)?)?.inactive_jigs;
+    if switch.active {
+        inactive.remove(&switch.jig);
+    } else {
+        inactive.insert(switch.jig.clone());
+    }
+    Ok(())
+}
+
+fn finish(old: &Blueprint, writing: Writing<'_>, gone: &Gone) -> Result<Materialised, MaterialiseError> {
     let mut blueprint = old.clone();
     let mut objects = Vec::new();
-    for doc in writing.deployments.into_values() {
+    blueprint.deployments.retain(|id, _| !gone.deployments.contains(id));
+    blueprint.nodes.retain(|id, _| !gone.nodes.contains(id));
+    for doc in writing.deployments.into_values().filter(|doc| !gone.deployments.contains(&doc.id)) {
         objects.push(blueprint.put_deployment(doc)?);
     }
-    for doc in writing.nodes.into_values() {
+    for doc in writing.nodes.into_values().filter(|doc| !gone.nodes.contains(&doc.id)) {
         objects.push(blueprint.put_node(doc)?);
     }
     objects.push(blueprint.root_object()?);

@@ -15,12 +15,19 @@
 //! * An edit never changes what another deployment's sibling means (its base): see [`base`].
 
 pub mod base;
+pub mod bind;
+mod draft;
 pub mod edit;
 pub mod effects;
 pub mod materialise;
+pub mod refusal;
+mod remove;
 pub mod resolve;
+mod sight;
 
+pub use bind::Rules;
 pub use edit::{Edit, NumberedEdit};
 pub use effects::{Effects, Refusal};
 pub use materialise::materialise;
-pub use resolve::resolve;
+pub use refusal::EditError;
+pub use resolve::{resolve, resolve_by};

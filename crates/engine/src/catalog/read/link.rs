@@ -287,7 +287,7 @@ impl<'a> Linker<'a> {
             }
         }
         for (_, role) in base.roles() {
-            if replaced.contains(&role.barclamp) || self.by_name.contains_key(&role.name) {
+            if role.gathers.is_some() || replaced.contains(&role.barclamp) || self.by_name.contains_key(&role.name) {
                 continue;
             }
             self.roles.push(KnownRole::Base(role));
@@ -670,6 +670,7 @@ impl<'a> Linker<'a> {
                     match stored(ObjectKind::Role, &self.role(role, &name)) {
                         Ok((content, object)) => {
                             barclamp.roles.insert(role.name.clone(), object.hash);
+                            self.build_barrier(file, role, &content, &mut built);
                             built.roles.insert(object.hash, (content, object));
                         }
                         Err(error) => {
@@ -688,6 +689,25 @@ impl<'a> Linker<'a> {
             }
         }
         built
+    }
+
+    /// A cluster role's barrier is stored beside it: noderoles pin it as they pin every role.
+    fn build_barrier(&mut self, file: usize, draft: &DraftRole, content: &Role, built: &mut Built) {
+        let Some(barrier) = content.barrier() else { return };
+        if self.by_name.contains_key(&barrier.name) {
+            let what = format!(
+                "role \"{}\" is a cluster, whose barrier is called \"{}\": give the role of that name another",
+                draft.name, barrier.name
+            );
+            self.error(file, draft.at, what);
+            return;
+        }
+        match stored(ObjectKind::Role, &barrier) {
+            Ok((content, object)) => drop(built.roles.insert(object.hash, (content, object))),
+            Err(error) => {
+                self.error(file, draft.at, format!("the barrier of role \"{}\" can't be stored: {error}", draft.name))
+            }
+        }
     }
 
     /// The files of each barclamp, by its name: one, or a root that declares jigs and a child named like it.
@@ -805,6 +825,7 @@ impl<'a> Linker<'a> {
             attribs: values::<Attrib>(&draft.attribs).collect(),
             run: draft.run.clone(),
             scripts: draft.scripts.clone(),
+            gathers: None,
             metadata: Value::Object(draft.metadata.clone()),
         }
     }

@@ -1,0 +1,406 @@
+//! Binding, after OpenCrowbar's rules.
+//!
+//! Binding a role to a node makes a noderole whose parents are the noderoles of the roles that it requires, of its jig's client
+//! role, and of the roles that own the attributes it wants. For each of those, in this order:
+//!
+//! 1. one on the same node that has the name or provides it;
+//! 2. unless the role is implicit: one in the same deployment, then in each ancestor, the first by node name;
+//! 3. else the role is bound to the same node in the same deployment, by these same rules.
+//!
+//! Three things come on top. A *service* role stands on its deployment's phantom node whatever node was asked for. The noderoles of
+//! a *cluster* role in a deployment act as one parent: between them and whoever waits for one of them stands a barrier
+//! ([`Role::barrier`]), there from the first member to the last; so one that joins later comes before everybody who waits already.
+//! Where a role *precedes* another and both are bound, a soft edge keeps their order: with the one on the same node, else, unless
+//! the later role is implicit, with the first in the deployment. (One, not all: every pair would be N x M edges.)
+//!
+//! Source: OpenCrowbar's and Digital Rebar's models; what they left to chance (which of several parents) is by name here.
+
+use std::collections::BTreeSet;
+
+use super::draft::Draft;
+use super::effects::Why;
+use super::refusal::EditError;
+use super::resolve::nearest;
+use crate::canonical::Hash;
+use crate::catalog::{JigClass, Role};
+use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, SkeletonNode};
+use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
+
+/// How many roles may bring one another along in a row.
+pub const MAX_DEPTH: usize = 64;
+
+/// Rules that OpenCrowbar's versions differ in. The default is the last version's, with all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Roles that own wanted attributes become parents.
+    pub wants_attribs_make_parents: bool,
+    /// Service roles are bound to the phantom node of their deployment.
+    pub service_roles_to_phantom: bool,
+    /// `preceeds` adds soft edges.
+    pub preceeds_soft_edges: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { wants_attribs_make_parents: true, service_roles_to_phantom: true, preceeds_soft_edges: true }
+    }
+}
+
+/// A binding under way: for which deployment, by which edit, and what brought what along until here.
+struct Way {
+    deployment: DeploymentId,
+    edit: u32,
+    path: Vec<RoleName>,
+}
+
+impl Draft<'_> {
+    /// The role that a name means in a deployment: what the deployment itself has, then what the nearest pinned barclamp has.
+    fn role_content(&self, deployment: DeploymentId, name: &RoleName) -> Result<Option<Hash>, EditError> {
+        let sight = self.sight(deployment)?;
+        let seen = sight.roles.get(name);
+        for (up, id) in sight.chain.iter().enumerate() {
+            if let Some(hash) = self.deployment(*id)?.roles.get(name) {
+                return Ok(Some(*hash));
+            }
+            if let Some((at, hash)) = seen
+                && *at == up
+            {
+                return Ok(Some(*hash));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The role that a *required* name means: as above, else the first role by name that provides it and can be bound.
+    fn required_content(&self, deployment: DeploymentId, name: &RoleName) -> Result<Option<Hash>, EditError> {
+        if let Some(hash) = self.role_content(deployment, name)?
+            && !self.catalog.role(hash)?.flags.is_abstract
+        {
+            return Ok(Some(hash));
+        }
+        let sight = self.sight(deployment)?;
+        Ok(sight.providers.get(name).and_then(|providers| providers.values().next().copied()))
+    }
+
+    /// The role of that name that a deployment sees, as an edit names it.
+    pub fn known_role(&self, deployment: DeploymentId, role: &RoleName) -> Result<Hash, EditError> {
+        self.role_content(deployment, role)?.ok_or_else(|| EditError::UnknownRole {
+            deployment: self.deployment_name(deployment),
+            role: role.to_string(),
+            nearest: self.nearest_role(deployment, role.as_str()),
+        })
+    }
+
+    /// The role name that a deployment sees and that is most like this one.
+    fn nearest_role(&self, deployment: DeploymentId, name: &str) -> Option<String> {
+        let sight = self.sight(deployment).ok()?;
+        let mut names: BTreeSet<&RoleName> = sight.roles.keys().collect();
+        for id in &sight.chain {
+            names.extend(self.deployment(*id).ok()?.roles.keys());
+        }
+        nearest(name, names.into_iter().map(RoleName::as_str))
+    }
+
+    /// The names of the roles whose noderoles become parents, each once: required, the jig's client, owners of wanted attributes.
+    pub fn wanted(&self, deployment: DeploymentId, role: &Role) -> Result<Vec<RoleName>, EditError> {
+        let sight = self.sight(deployment)?;
+        let mut wanted = role.requires.clone();
+        wanted.extend(sight.clients.get(&role.jig).into_iter().flatten().cloned());
+        if self.rules.wants_attribs_make_parents {
+            wanted.extend(role.wants.iter().filter_map(|attrib| sight.owners.get(attrib)).cloned());
+        }
+        let mut seen = BTreeSet::from([role.name.clone()]);
+        wanted.retain(|name| seen.insert(name.clone()));
+        Ok(wanted)
+    }
+
+    /// Binds a role to a node, as an edit asks for it.
+    pub fn bind(&mut self, deployment: DeploymentId, node: NodeId, role: &RoleName, seq: u32) -> Result<(), EditError> {
+        self.deployment(deployment)?;
+        let found = self.node(node)?;
+        if found.phantom {
+            return Err(EditError::Phantom(found.fqdn.clone()));
+        }
+        let moves = self.moves_along(found, deployment)?;
+        let content = self.known_role(deployment, role)?;
+        let stands_on = self.stands_on(deployment, node, content)?;
+        let carrier = self.node(stands_on)?;
+        if carrier.noderoles.contains_key(&NoderoleKey::first(role.clone())) {
+            return Err(EditError::AlreadyBound { role: role.clone(), node: carrier.fqdn.clone() });
+        }
+        // Asked for a service the node itself carries nothing, so it stays where it is.
+        if moves && stands_on == node {
+            self.move_node(node, deployment, Why::Brought { edit: seq, by: role.clone(), implicit: false })?;
+        }
+        let mut way = Way { deployment, edit: seq, path: Vec::new() };
+        self.grow(&mut way, node, content, Why::Asked { edit: seq })?;
+        Ok(())
+    }
+
+    /// Whether binding here takes the node along; refused where it belongs to somebody beside the deployment.
+    fn moves_along(&self, node: &SkeletonNode, deployment: DeploymentId) -> Result<bool, EditError> {
+        if self.chain(node.deployment).contains(&deployment) {
+            return Ok(false);
+        }
+        if self.chain(deployment).contains(&node.deployment) {
+            return Ok(true);
+        }
+        Err(EditError::Sibling {
+            node: node.fqdn.clone(),
+            owner: self.deployment_name(node.deployment),
+            deployment: self.deployment_name(deployment),
+        })
+    }
+
+    /// The node that carries a role when it is asked for on this one.
+    fn stands_on(&self, deployment: DeploymentId, node: NodeId, content: Hash) -> Result<NodeId, EditError> {
+        let service = self.rules.service_roles_to_phantom && self.catalog.role(content)?.flags.service;
+        if service { Ok(self.deployment(deployment)?.phantom) } else { Ok(node) }
+    }
+
+    /// Makes one noderole and whatever it brings along.
+    fn grow(&mut self, way: &mut Way, node: NodeId, content: Hash, why: Why) -> Result<NoderoleId, EditError> {
+        let catalog = self.catalog;
+        let role = &**catalog.role(content)?;
+        let node = self.stands_on(way.deployment, node, content)?;
+        let key = NoderoleKey::first(role.name.clone());
+        if self.node(node)?.noderoles.contains_key(&key) {
+            return Ok(key.id(node));
+        }
+        if let Some(start) = way.path.iter().position(|r| *r == role.name) {
+            let mut cycle = way.path[start..].to_vec();
+            cycle.push(role.name.clone());
+            return Err(EditError::Cycle(cycle));
+        }
+        if way.path.len() >= MAX_DEPTH {
+            return Err(EditError::TooDeep(way.path.first().unwrap_or(&role.name).clone()));
+        }
+        self.check_bindable(way.deployment, role)?;
+        self.check_neighbours(node, role)?;
+
+        way.path.push(role.name.clone());
+        let mut parents = BTreeSet::new();
+        for wanted in self.wanted(way.deployment, role)? {
+            let parent = self.parent(way, node, role, &wanted)?;
+            parents.insert(EdgeDoc { parent: self.as_parent(parent), kind: EdgeKind::Hard });
+        }
+        way.path.pop();
+        // A parent may have brought a provider that excludes what is bound here.
+        self.check_neighbours(node, role)?;
+
+        if !self.deployment(way.deployment)?.roles.contains_key(&role.name) {
+            self.add_role(way.deployment, &role.name, content, why.clone())?;
+        }
+        let id = self.put(node, key, way.deployment, content, parents, why)?;
+        if role.flags.cluster {
+            self.gather(way, id, content, role)?;
+        }
+        if self.rules.preceeds_soft_edges {
+            self.keep_order(way.deployment, node, id, role)?;
+        }
+        Ok(id)
+    }
+
+    /// The noderole that serves a role on a node for one name that it wants; bound now if there is none.
+    fn parent(
+        &mut self,
+        way: &mut Way,
+        node: NodeId,
+        child: &Role,
+        wanted: &RoleName,
+    ) -> Result<NoderoleId, EditError> {
+        let content = self.required_content(way.deployment, wanted)?;
+        let implicit = match content {
+            Some(hash) => self.catalog.role(hash)?.flags.implicit,
+            None => false,
+        };
+        if let Some(found) = self.serving(way.deployment, node, wanted, implicit, &|_| true)? {
+            return Ok(found);
+        }
+        let content = content.ok_or_else(|| EditError::UnresolvedRequire {
+            deployment: self.deployment_name(way.deployment),
+            role: child.name.clone(),
+            requires: wanted.clone(),
+            nearest: self.nearest_role(way.deployment, wanted.as_str()),
+        })?;
+        let why = Why::Brought { edit: way.edit, by: child.name.clone(), implicit };
+        self.grow(way, node, content, why)
+    }
+
+    /// A noderole that is there already and serves for a wanted name: on the node, else (unless implicit) along the deployments.
+    fn serving(
+        &self,
+        deployment: DeploymentId,
+        node: NodeId,
+        wanted: &RoleName,
+        implicit: bool,
+        fits: &dyn Fn(NoderoleId) -> bool,
+    ) -> Result<Option<NoderoleId>, EditError> {
+        let carried = &self.node(node)?.noderoles;
+        let own = NoderoleKey::first(wanted.clone());
+        if carried.contains_key(&own) && fits(own.id(node)) {
+            return Ok(Some(own.id(node)));
+        }
+        for (key, noderole) in carried {
+            if self.catalog.role(noderole.role)?.answers_to(wanted) && fits(key.id(node)) {
+                return Ok(Some(key.id(node)));
+            }
+        }
+        if implicit {
+            return Ok(None);
+        }
+        let sight = self.sight(deployment)?;
+        Ok(sight.chain.iter().find_map(|id| self.answering(*id, wanted).find(|found| fits(*found))))
+    }
+
+    /// Another noderole that serves a child for everything for which `parent` serves it, and may replace it.
+    pub fn replacement(
+        &self,
+        child: NoderoleId,
+        parent: NoderoleId,
+        fits: &dyn Fn(NoderoleId) -> bool,
+    ) -> Result<Option<BTreeSet<NoderoleId>>, EditError> {
+        let (Some((node, _, noderole)), Some(role), Some(served_by)) =
+            (self.noderole(child), self.role_of(child), self.role_of(parent))
+        else {
+            return Ok(None);
+        };
+        let deployment = noderole.deployment;
+        let serves = |wanted: &RoleName| served_by.answers_to(wanted) || self.gathers_one_that_answers(parent, wanted);
+        let wanted: Vec<RoleName> = self.wanted(deployment, role)?.into_iter().filter(serves).collect();
+        let mut found = BTreeSet::new();
+        for name in &wanted {
+            let implicit = match self.required_content(deployment, name)? {
+                Some(hash) => self.catalog.role(hash)?.flags.implicit,
+                None => false,
+            };
+            let no_circle = |other: NoderoleId| fits(other) && !self.waits_for(self.as_parent(other), child);
+            match self.serving(deployment, node, name, implicit, &no_circle)? {
+                Some(other) => drop(found.insert(self.as_parent(other))),
+                None => return Ok(None),
+            }
+        }
+        Ok((!found.is_empty()).then_some(found))
+    }
+
+    fn gathers_one_that_answers(&self, barrier: NoderoleId, wanted: &RoleName) -> bool {
+        let Some(gathered) = self.role_of(barrier).and_then(|role| role.gathers.as_ref()) else { return false };
+        let members = self.noderole(barrier).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+        gathered == wanted || members.iter().any(|m| self.role_of(m.parent).is_some_and(|role| role.answers_to(wanted)))
+    }
+
+    /// What a child waits for when this noderole serves it: the barrier of its cluster, or itself.
+    fn as_parent(&self, id: NoderoleId) -> NoderoleId {
+        self.barrier_of(id).unwrap_or(id)
+    }
+
+    /// The barrier that a noderole of a cluster role stands behind.
+    fn barrier_of(&self, id: NoderoleId) -> Option<NoderoleId> {
+        let (_, _, noderole) = self.noderole(id)?;
+        let role = self.catalog.role(noderole.role).ok().filter(|role| role.flags.cluster)?;
+        let phantom = self.deployment(noderole.deployment).ok()?.phantom;
+        let barrier = NoderoleKey::first(role.name.barrier()).id(phantom);
+        self.noderole(barrier).map(|_| barrier)
+    }
+
+    /// Puts a new member of a cluster in front of the cluster's barrier, and the barrier there with the first member.
+    fn gather(&mut self, way: &Way, member: NoderoleId, content: Hash, role: &Role) -> Result<(), EditError> {
+        if let Some(barrier) = self.barrier_of(member) {
+            return self.link(member, barrier, EdgeKind::Hard);
+        }
+        let phantom = self.deployment(way.deployment)?.phantom;
+        let missing = crate::catalog::CatalogError::Missing { kind: "role", hash: content };
+        let barrier = self.catalog.barrier(content).ok_or(missing)?;
+        let parents = BTreeSet::from([EdgeDoc { parent: member, kind: EdgeKind::Hard }]);
+        let why = Why::Brought { edit: way.edit, by: role.name.clone(), implicit: true };
+        self.put(phantom, NoderoleKey::first(role.name.barrier()), way.deployment, barrier, parents, why)?;
+        Ok(())
+    }
+
+    /// Soft edges between a new noderole and those whose roles precede its own, or are preceded by it.
+    fn keep_order(
+        &mut self,
+        deployment: DeploymentId,
+        node: NodeId,
+        new: NoderoleId,
+        role: &Role,
+    ) -> Result<(), EditError> {
+        let sight = self.sight(deployment)?;
+        for later in &role.preceeds {
+            let implicit = match self.role_content(deployment, later)? {
+                Some(hash) => self.catalog.role(hash)?.flags.implicit,
+                None => continue,
+            };
+            if let Some(later) = self.of_role(deployment, node, later, implicit) {
+                self.link(new, later, EdgeKind::Soft)?;
+            }
+        }
+        for earlier in sight.before.get(&role.name).into_iter().flatten() {
+            if let Some(earlier) = self.of_role(deployment, node, earlier, role.flags.implicit) {
+                self.link(earlier, new, EdgeKind::Soft)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A noderole of exactly this role: on the node, else (unless implicit) the first in the deployment.
+    fn of_role(&self, deployment: DeploymentId, node: NodeId, role: &RoleName, implicit: bool) -> Option<NoderoleId> {
+        let own = NoderoleKey::first(role.clone());
+        if self.node(node).ok()?.noderoles.contains_key(&own) {
+            return Some(own.id(node));
+        }
+        let mut elsewhere = self.answering(deployment, role);
+        if implicit {
+            return None;
+        }
+        elsewhere.find(|id| self.role_of(*id).is_some_and(|found| found.name == *role))
+    }
+
+    fn check_bindable(&self, deployment: DeploymentId, role: &Role) -> Result<(), EditError> {
+        if role.gathers.is_some() {
+            return Err(EditError::BarrierByHand(role.name.clone()));
+        }
+        if role.flags.is_abstract {
+            let providers = self.sight(deployment)?.providers.get(&role.name).cloned().unwrap_or_default();
+            return Err(EditError::Abstract { role: role.name.clone(), providers: providers.into_keys().collect() });
+        }
+        if let JigClass::Other(class) = &role.jig_class {
+            let (jig, class) = (role.jig.to_string(), class.clone());
+            return Err(EditError::NoSuchJig { role: role.name.clone(), jig, class });
+        }
+        let root = self.root().map(|root| self.deployment(root)).transpose()?;
+        if root.is_some_and(|root| root.inactive_jigs.contains(&role.jig)) {
+            return Err(EditError::InactiveJig { role: role.name.clone(), jig: role.jig.clone() });
+        }
+        Ok(())
+    }
+
+    fn check_neighbours(&self, node: NodeId, role: &Role) -> Result<(), EditError> {
+        let found = self.node(node)?;
+        for noderole in found.noderoles.values() {
+            let other = self.catalog.role(noderole.role)?;
+            if excludes(role, other) || excludes(other, role) {
+                return Err(EditError::Conflict {
+                    role: role.name.clone(),
+                    with: other.name.clone(),
+                    node: found.fqdn.clone(),
+                });
+            }
+            if other.name != role.name
+                && let Some(name) = role.names().find(|name| other.answers_to(name))
+            {
+                return Err(EditError::ProvidedTwice {
+                    role: role.name.clone(),
+                    with: other.name.clone(),
+                    name: name.clone(),
+                    node: found.fqdn.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn excludes(role: &Role, other: &Role) -> bool {
+    other.name != role.name && other.names().any(|name| role.conflicts.contains(name) && !role.provides.contains(name))
+}

@@ -1,0 +1,655 @@
+//! The draft: the skeleton with the edits so far laid over it.
+//!
+//! An edit costs what it touches, never the cluster: the overlay holds what differs, and lookups ask it first. Before something is
+//! touched its former self goes into a journal, so an edit that turns out not to hold is taken back as a whole.
+//!
+//! Three indexes (who answers to a name, where a noderole is, who waits for it) only ever grow within a draft. What they name may be
+//! gone again, so whoever asks them looks whether it is still there. That keeps taking back cheap.
+//!
+//! Effects are not written along the way: they are what the overlay and the skeleton differ in, in the end. So edits that undo each
+//! other leave no trace, and nothing can be in the effects that is not in the outcome. Beside the overlay only the reasons are kept.
+//!
+//! Ranks are exact at all times: the longest way from a root. An edge that would close a circle is refused where it is added, so
+//! setting ranks right always ends.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use super::bind::Rules;
+use super::effects::{
+    BarclampUse, Bound, Effects, Expunged, JigSwitch, Moved, NewDeployment, NewRole, NoderoleData, Refusal,
+    RemovedDeployment, RemovedRole, Repinned, Rerun, Rewired, RoleData, Unbound, Why,
+};
+use super::refusal::EditError;
+use super::sight::Sight;
+use crate::canonical::Hash;
+use crate::catalog::{Catalog, Role};
+use crate::cluster::skeleton::Answer;
+use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole};
+use crate::ids::{BarclampName, DeploymentId, NodeId, NoderoleId, RoleName};
+
+/// The skeleton with the edits so far laid over it.
+pub(super) struct Draft<'a> {
+    skeleton: &'a Skeleton,
+    pub catalog: &'a Catalog,
+    pub rules: Rules,
+    /// None: it goes.
+    deployments: BTreeMap<DeploymentId, Option<SkeletonDeployment>>,
+    /// None: it goes.
+    nodes: BTreeMap<NodeId, Option<SkeletonNode>>,
+    journal: Vec<Former>,
+    /// Nodes that the journal holds.
+    kept: BTreeSet<NodeId>,
+    answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
+    places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
+    children: BTreeMap<NoderoleId, BTreeSet<NoderoleId>>,
+    sights: RefCell<BTreeMap<DeploymentId, Rc<Sight>>>,
+    reasons: Reasons,
+    /// What edits set without changing the shape of anything: the last word counts.
+    pub set: Effects,
+}
+
+/// What something was before the edit at hand.
+enum Former {
+    Deployment(DeploymentId, Option<Option<SkeletonDeployment>>),
+    Node(NodeId, Option<Option<SkeletonNode>>),
+}
+
+/// Why things come and go, and in which order that was decided. A reason without its thing means nothing.
+#[derive(Default)]
+struct Reasons {
+    said: u64,
+    deployments: BTreeMap<DeploymentId, (u64, Why)>,
+    barclamps: BTreeMap<(DeploymentId, BarclampName), (u64, Why)>,
+    roles: BTreeMap<(DeploymentId, RoleName), (u64, Why)>,
+    moved: BTreeMap<NodeId, (u64, Why)>,
+    bound: BTreeMap<NoderoleId, (u64, Why)>,
+    gone: BTreeMap<NoderoleId, (u64, Why)>,
+    gone_deployments: BTreeMap<DeploymentId, (u64, Why)>,
+    gone_roles: BTreeMap<(DeploymentId, RoleName), (u64, Why)>,
+    expunged: BTreeMap<NodeId, (u64, (String, Why))>,
+}
+
+impl Reasons {
+    fn next(&mut self) -> u64 {
+        self.said += 1;
+        self.said
+    }
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(skeleton: &'a Skeleton, catalog: &'a Catalog, rules: Rules) -> Self {
+        Self {
+            skeleton,
+            catalog,
+            rules,
+            deployments: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            journal: Vec::new(),
+            kept: BTreeSet::new(),
+            answering: BTreeMap::new(),
+            places: BTreeMap::new(),
+            children: BTreeMap::new(),
+            sights: RefCell::default(),
+            reasons: Reasons::default(),
+            set: Effects::default(),
+        }
+    }
+
+    /// Runs an edit, or leaves nothing of it.
+    pub fn whole(&mut self, edit: impl FnOnce(&mut Self) -> Result<(), EditError>) -> Result<(), EditError> {
+        self.journal.clear();
+        self.kept.clear();
+        let done = edit(self);
+        if done.is_err() {
+            self.take_back();
+        }
+        done
+    }
+
+    fn take_back(&mut self) {
+        for former in std::mem::take(&mut self.journal).into_iter().rev() {
+            match former {
+                Former::Deployment(id, Some(was)) => drop(self.deployments.insert(id, was)),
+                Former::Deployment(id, None) => drop(self.deployments.remove(&id)),
+                Former::Node(id, Some(was)) => drop(self.nodes.insert(id, was)),
+                Former::Node(id, None) => drop(self.nodes.remove(&id)),
+            }
+        }
+        self.sights.get_mut().clear();
+    }
+
+    // Looking things up: the overlay first, then the skeleton.
+
+    pub fn deployment(&self, id: DeploymentId) -> Result<&SkeletonDeployment, EditError> {
+        let found = match self.deployments.get(&id) {
+            Some(laid_over) => laid_over.as_ref(),
+            None => self.skeleton.deployments.get(&id),
+        };
+        found.ok_or(EditError::UnknownDeployment(id))
+    }
+
+    pub fn deployment_name(&self, id: DeploymentId) -> String {
+        self.deployment(id).map(|d| d.name.to_string()).unwrap_or_else(|_| id.to_string())
+    }
+
+    pub fn deployments(&self) -> impl Iterator<Item = (DeploymentId, &SkeletonDeployment)> {
+        let kept = self.skeleton.deployments.iter().filter(|(id, _)| !self.deployments.contains_key(id));
+        let laid_over = self.deployments.iter().filter_map(|(id, d)| Some((id, d.as_ref()?)));
+        kept.chain(laid_over).map(|(id, d)| (*id, d))
+    }
+
+    /// The deployment above all others.
+    pub fn root(&self) -> Option<DeploymentId> {
+        self.deployments().find(|(_, d)| d.parent.is_none()).map(|(id, _)| id)
+    }
+
+    pub fn node(&self, id: NodeId) -> Result<&SkeletonNode, EditError> {
+        let found = match self.nodes.get(&id) {
+            Some(laid_over) => laid_over.as_ref(),
+            None => self.skeleton.nodes.get(&id),
+        };
+        found.ok_or(EditError::UnknownNode(id))
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &SkeletonNode)> {
+        let kept = self.skeleton.nodes.iter().filter(|(id, _)| !self.nodes.contains_key(id));
+        let laid_over = self.nodes.iter().filter_map(|(id, n)| Some((id, n.as_ref()?)));
+        kept.chain(laid_over).map(|(id, n)| (*id, n))
+    }
+
+    pub fn noderole_on(&self, node: NodeId, noderole: &NoderoleKey) -> Result<&SkeletonNode, EditError> {
+        let found = self.node(node)?;
+        if !found.noderoles.contains_key(noderole) {
+            return Err(EditError::UnknownNoderole { node: found.fqdn.clone(), noderole: noderole.clone() });
+        }
+        Ok(found)
+    }
+
+    /// A noderole by id, if it is (still) there.
+    pub fn noderole(&self, id: NoderoleId) -> Option<(NodeId, &NoderoleKey, &SkeletonNoderole)> {
+        let (node, key) = self.places.get(&id).or_else(|| self.skeleton.place(id))?;
+        Some((*node, key, self.node(*node).ok()?.noderoles.get(key)?))
+    }
+
+    /// `app on n1`.
+    pub fn in_words(&self, id: NoderoleId) -> String {
+        let Some((node, key, _)) = self.noderole(id) else { return id.to_string() };
+        self.node(node).map(|n| format!("{key} on {}", n.fqdn.short())).unwrap_or_else(|_| key.to_string())
+    }
+
+    /// A deployment and its ancestors, nearest first.
+    pub fn chain(&self, id: DeploymentId) -> Vec<DeploymentId> {
+        let mut chain = Vec::new();
+        let mut next = Some(id);
+        while let Some(id) = next.filter(|id| !chain.contains(id)) {
+            chain.push(id);
+            next = self.deployment(id).ok().and_then(|d| d.parent);
+        }
+        chain
+    }
+
+    /// What binding in a deployment can reach.
+    pub fn sight(&self, id: DeploymentId) -> Result<Rc<Sight>, EditError> {
+        if let Some(known) = self.sights.borrow().get(&id) {
+            return Ok(Rc::clone(known));
+        }
+        let sight = Rc::new(Sight::of(self, id)?);
+        self.sights.borrow_mut().insert(id, Rc::clone(&sight));
+        Ok(sight)
+    }
+
+    /// The noderoles of a deployment that answer to a name, the preferred ones first.
+    pub fn answering(&self, deployment: DeploymentId, name: &RoleName) -> impl Iterator<Item = NoderoleId> {
+        let mut new = self.answering.get(&(deployment, name.clone())).into_iter().flatten().peekable();
+        let mut old = self.skeleton.answering(deployment, name).peekable();
+        let merged = std::iter::from_fn(move || match (new.peek(), old.peek()) {
+            (Some(a), Some(b)) if a <= b => {
+                // One that went and came back is in both.
+                if a == b {
+                    old.next();
+                }
+                new.next()
+            }
+            (_, Some(_)) => old.next(),
+            (_, None) => new.next(),
+        });
+        merged.filter_map(move |answer| {
+            let noderole = self.node(answer.node).ok()?.noderoles.get(&answer.key)?;
+            let still = noderole.deployment == deployment
+                && self.catalog.role(noderole.role).is_ok_and(|role| role.answers_to(name));
+            still.then(|| answer.key.id(answer.node))
+        })
+    }
+
+    /// Who waits for a noderole, and how.
+    pub fn children(&self, id: NoderoleId) -> Vec<(NoderoleId, EdgeKind)> {
+        let new = self.children.get(&id).into_iter().flatten();
+        let known: BTreeSet<NoderoleId> = self.skeleton.children(id).iter().chain(new).copied().collect();
+        let edge = |child: NoderoleId| {
+            let (_, _, noderole) = self.noderole(child)?;
+            noderole.parents.iter().find(|edge| edge.parent == id).map(|edge| (child, edge.kind))
+        };
+        known.into_iter().filter_map(edge).collect()
+    }
+
+    /// The role that a noderole is of.
+    pub fn role_of(&self, id: NoderoleId) -> Option<&'a Role> {
+        let (_, _, noderole) = self.noderole(id)?;
+        self.catalog.role(noderole.role).ok().map(|role| &**role)
+    }
+
+    /// Whether `later` waits for `earlier`, over however many hops. Ranks bound the walk: they rise along every edge.
+    pub fn waits_for(&self, later: NoderoleId, earlier: NoderoleId) -> bool {
+        if later == earlier {
+            return true;
+        }
+        let Some(floor) = self.noderole(earlier).map(|(_, _, n)| n.rank) else { return false };
+        let (mut open, mut seen) = (vec![later], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            let Some((_, _, noderole)) = self.noderole(id).filter(|(_, _, n)| n.rank > floor) else { continue };
+            for edge in &noderole.parents {
+                if edge.parent == earlier {
+                    return true;
+                }
+                if seen.insert(edge.parent) {
+                    open.push(edge.parent);
+                }
+            }
+        }
+        false
+    }
+
+    // Changing things. Each goes through `deployment_mut` or `node_mut`, which keep what was.
+
+    pub fn deployment_mut(&mut self, id: DeploymentId) -> Result<&mut SkeletonDeployment, EditError> {
+        let was = self.deployment(id)?.clone();
+        self.journal.push(Former::Deployment(id, self.deployments.get(&id).cloned()));
+        self.sights.get_mut().clear();
+        Ok(self.deployments.entry(id).or_default().insert(was))
+    }
+
+    fn keep(&mut self, id: NodeId) {
+        if self.kept.insert(id) {
+            self.journal.push(Former::Node(id, self.nodes.get(&id).cloned()));
+        }
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> Result<&mut SkeletonNode, EditError> {
+        self.node(id)?;
+        self.keep(id);
+        let was = self.skeleton.nodes.get(&id);
+        let laid_over = self.nodes.entry(id).or_insert_with(|| was.cloned());
+        laid_over.as_mut().ok_or(EditError::UnknownNode(id))
+    }
+
+    pub fn create_deployment(&mut self, new: NewDeployment) {
+        let deployment = SkeletonDeployment {
+            name: new.name,
+            parent: Some(new.parent),
+            phantom: new.phantom,
+            barclamps: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            inactive_jigs: BTreeSet::new(),
+        };
+        let phantom =
+            SkeletonNode { fqdn: new.phantom_fqdn, deployment: new.id, phantom: true, noderoles: BTreeMap::new() };
+        self.deployments.insert(new.id, Some(deployment));
+        self.nodes.insert(new.phantom, Some(phantom));
+        let at = self.reasons.next();
+        self.reasons.deployments.insert(new.id, (at, new.why));
+    }
+
+    pub fn remove_deployment(&mut self, id: DeploymentId, why: Why) -> Result<(), EditError> {
+        let phantom = self.deployment(id)?.phantom;
+        self.deployments.insert(id, None);
+        self.nodes.insert(phantom, None);
+        self.sights.get_mut().clear();
+        let at = self.reasons.next();
+        self.reasons.gone_deployments.insert(id, (at, why));
+        Ok(())
+    }
+
+    pub fn pin(&mut self, id: DeploymentId, barclamp: &BarclampName, version: Hash, why: Why) -> Result<(), EditError> {
+        self.deployment_mut(id)?.barclamps.insert(barclamp.clone(), version);
+        let at = self.reasons.next();
+        self.reasons.barclamps.insert((id, barclamp.clone()), (at, why));
+        Ok(())
+    }
+
+    pub fn add_role(&mut self, id: DeploymentId, role: &RoleName, content: Hash, why: Why) -> Result<(), EditError> {
+        // What a role is called decides nothing that a sight holds, so sights stay.
+        let was = self.deployment(id)?.clone();
+        self.journal.push(Former::Deployment(id, self.deployments.get(&id).cloned()));
+        let found = self.deployments.entry(id).or_default().insert(was);
+        found.roles.insert(role.clone(), content);
+        let at = self.reasons.next();
+        self.reasons.roles.insert((id, role.clone()), (at, why));
+        Ok(())
+    }
+
+    pub fn remove_role(&mut self, id: DeploymentId, role: &RoleName, why: Why) -> Result<(), EditError> {
+        self.deployment_mut(id)?.roles.remove(role);
+        let at = self.reasons.next();
+        self.reasons.gone_roles.insert((id, role.clone()), (at, why));
+        Ok(())
+    }
+
+    pub fn move_node(&mut self, node: NodeId, to: DeploymentId, why: Why) -> Result<(), EditError> {
+        self.node_mut(node)?.deployment = to;
+        let at = self.reasons.next();
+        self.reasons.moved.insert(node, (at, why));
+        Ok(())
+    }
+
+    pub fn expunge(&mut self, node: NodeId, reason: String, why: Why) -> Result<(), EditError> {
+        self.keep(node);
+        self.nodes.insert(node, None);
+        let at = self.reasons.next();
+        self.reasons.expunged.insert(node, (at, (reason, why)));
+        Ok(())
+    }
+
+    /// Puts a new noderole there; its rank follows from its parents.
+    pub fn put(
+        &mut self,
+        node: NodeId,
+        key: NoderoleKey,
+        deployment: DeploymentId,
+        content: Hash,
+        parents: BTreeSet<EdgeDoc>,
+        why: Why,
+    ) -> Result<NoderoleId, EditError> {
+        let (id, role) = (key.id(node), self.catalog.role(content)?);
+        for edge in &parents {
+            self.children.entry(edge.parent).or_default().insert(id);
+        }
+        self.places.insert(id, (node, key.clone()));
+        let rank = self.rank_above(parents.iter());
+        let found = self.node_mut(node)?;
+        let fqdn = found.fqdn.clone();
+        let noderole = SkeletonNoderole { deployment, role: content, rank, parents: parents.into_iter().collect() };
+        found.noderoles.insert(key.clone(), noderole);
+        for name in role.names() {
+            let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
+            self.answering.entry((deployment, name.clone())).or_default().insert(answer);
+        }
+        let at = self.reasons.next();
+        self.reasons.bound.insert(id, (at, why));
+        Ok(id)
+    }
+
+    /// Takes a noderole away; edges from it are the caller's business.
+    pub fn take(&mut self, id: NoderoleId, why: Why) -> Result<(), EditError> {
+        let Some((node, key, _)) = self.noderole(id) else { return Ok(()) };
+        let key = key.clone();
+        self.node_mut(node)?.noderoles.remove(&key);
+        let at = self.reasons.next();
+        self.reasons.gone.insert(id, (at, why));
+        Ok(())
+    }
+
+    /// Lets a noderole that is there wait for another; an edge that is there already stays as it is.
+    pub fn link(&mut self, parent: NoderoleId, child: NoderoleId, kind: EdgeKind) -> Result<(), EditError> {
+        let Some((_, _, noderole)) = self.noderole(child) else { return Ok(()) };
+        let weaker = noderole.parents.iter().find(|edge| edge.parent == parent).map(|edge| edge.kind);
+        if weaker.is_some_and(|known| known <= kind) {
+            return Ok(());
+        }
+        if self.waits_for(parent, child) {
+            return Err(EditError::Circle { child: self.in_words(child), parent: self.in_words(parent) });
+        }
+        let mut parents: BTreeSet<EdgeDoc> = noderole.parents.iter().filter(|e| e.parent != parent).copied().collect();
+        parents.insert(EdgeDoc { parent, kind });
+        self.rewire(child, parents)
+    }
+
+    /// Gives a noderole that is there these parents, and everything behind it its rank.
+    pub fn rewire(&mut self, id: NoderoleId, parents: BTreeSet<EdgeDoc>) -> Result<(), EditError> {
+        for edge in &parents {
+            self.children.entry(edge.parent).or_default().insert(id);
+        }
+        self.change(id, |noderole| noderole.parents = parents.into_iter().collect())?;
+        self.settle(id)
+    }
+
+    /// Lets a noderole pin another content of its role.
+    #[expect(dead_code, reason = "the next step: using another version")]
+    pub fn repin(&mut self, id: NoderoleId, content: Hash) -> Result<(), EditError> {
+        let role = self.catalog.role(content)?;
+        let Some((node, key, noderole)) = self.noderole(id) else { return Ok(()) };
+        let (key, deployment, fqdn) = (key.clone(), noderole.deployment, self.node(node)?.fqdn.clone());
+        for name in role.names() {
+            let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
+            self.answering.entry((deployment, name.clone())).or_default().insert(answer);
+        }
+        self.change(id, |noderole| noderole.role = content)
+    }
+
+    fn change(&mut self, id: NoderoleId, how: impl FnOnce(&mut SkeletonNoderole)) -> Result<(), EditError> {
+        let Some((node, key, _)) = self.noderole(id) else { return Ok(()) };
+        let key = key.clone();
+        if let Some(noderole) = self.node_mut(node)?.noderoles.get_mut(&key) {
+            how(noderole);
+        }
+        Ok(())
+    }
+
+    fn rank_above<'e>(&self, parents: impl Iterator<Item = &'e EdgeDoc>) -> u32 {
+        let ranks = parents.filter_map(|edge| self.noderole(edge.parent)).map(|(_, _, n)| n.rank + 1);
+        ranks.max().unwrap_or(0)
+    }
+
+    /// Sets the rank of a noderole right, and of everything that waits for it.
+    fn settle(&mut self, id: NoderoleId) -> Result<(), EditError> {
+        let mut open = BTreeSet::from([(0, id)]);
+        while let Some((_, id)) = open.pop_first() {
+            let Some((_, _, noderole)) = self.noderole(id) else { continue };
+            let (was, is) = (noderole.rank, self.rank_above(noderole.parents.iter()));
+            if was == is {
+                continue;
+            }
+            self.change(id, |noderole| noderole.rank = is)?;
+            for (child, _) in self.children(id) {
+                let rank = self.noderole(child).map_or(0, |(_, _, n)| n.rank);
+                open.insert((rank, child));
+            }
+        }
+        Ok(())
+    }
+
+    // What it all comes to.
+
+    /// The difference between the draft and the skeleton.
+    pub fn effects(self, refused: Vec<Refusal>) -> Effects {
+        let mut effects = Effects { refused, ..Effects::default() };
+        self.tell_deployments(&mut effects);
+        self.tell_nodes(&mut effects);
+        self.tell_what_is_set(&mut effects);
+        effects
+    }
+
+    fn tell_deployments(&self, effects: &mut Effects) {
+        let (mut new, mut gone, mut pins) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut roles, mut gone_roles) = (Vec::new(), Vec::new());
+        for (id, laid_over) in &self.deployments {
+            let was = self.skeleton.deployments.get(id);
+            let Some(is) = laid_over else {
+                if let (Some(was), Some((at, why))) = (was, self.reasons.gone_deployments.get(id)) {
+                    let why = why.clone();
+                    gone.push((*at, RemovedDeployment { id: *id, phantom: was.phantom, name: was.name.clone(), why }));
+                }
+                continue;
+            };
+            if let (None, Some(parent), Some((at, why))) = (was, is.parent, self.reasons.deployments.get(id)) {
+                let fqdn = self.node(is.phantom).map(|n| n.fqdn.clone());
+                let deployment = NewDeployment {
+                    id: *id,
+                    phantom: is.phantom,
+                    phantom_fqdn: fqdn.unwrap_or_else(|_| super::resolve::phantom_fqdn(*id)),
+                    name: is.name.clone(),
+                    parent,
+                    why: why.clone(),
+                };
+                new.push((*at, deployment));
+            }
+            for (barclamp, version) in &is.barclamps {
+                let known = was.and_then(|was| was.barclamps.get(barclamp));
+                if let Some((at, why)) = self.reasons.barclamps.get(&(*id, barclamp.clone()))
+                    && known != Some(version)
+                {
+                    let (barclamp, why) = (barclamp.clone(), why.clone());
+                    pins.push((*at, BarclampUse { deployment: *id, barclamp, version: *version, why }));
+                }
+            }
+            for (role, content) in &is.roles {
+                let (known, key) = (was.and_then(|was| was.roles.get(role)), (*id, role.clone()));
+                let dropped = self.reasons.gone_roles.get(&key).map(|(at, _)| *at);
+                let added =
+                    self.reasons.roles.get(&key).filter(|(at, _)| known.is_none() || dropped.is_some_and(|d| d < *at));
+                match (known, added) {
+                    (_, Some((at, why))) => {
+                        let (role, why) = (role.clone(), why.clone());
+                        roles.push((*at, NewRole { deployment: *id, role, content: *content, why }));
+                    }
+                    (Some(known), None) if known != content => effects.repinned.push(Repinned {
+                        deployment: *id,
+                        node: None,
+                        noderole: NoderoleKey::first(role.clone()),
+                        from: *known,
+                        to: *content,
+                    }),
+                    _ => {}
+                }
+            }
+            for role in was.into_iter().flat_map(|was| was.roles.keys()) {
+                let key = (*id, role.clone());
+                let Some((at, why)) = self.reasons.gone_roles.get(&key) else { continue };
+                // One that went and came back has lost its data on the way, so it is told as both.
+                gone_roles.push((*at, RemovedRole { deployment: *id, role: role.clone(), why: why.clone() }));
+            }
+        }
+        effects.deployments = in_order(new);
+        effects.removed_deployments = in_order(gone);
+        effects.barclamps = in_order(pins);
+        effects.roles = in_order(roles);
+        effects.removed_roles = in_order(gone_roles);
+    }
+
+    fn tell_nodes(&self, effects: &mut Effects) {
+        let (mut moved, mut expunged) = (Vec::new(), Vec::new());
+        let (mut bound, mut unbound) = (Vec::new(), Vec::new());
+        for (id, laid_over) in &self.nodes {
+            let was = self.skeleton.nodes.get(id);
+            let Some(is) = laid_over else {
+                if let (Some(was), Some((at, (reason, why)))) = (was, self.reasons.expunged.get(id)) {
+                    let (fqdn, reason, why) = (was.fqdn.clone(), reason.clone(), why.clone());
+                    expunged.push((*at, Expunged { node: *id, fqdn, reason, why }));
+                }
+                continue;
+            };
+            if let (Some(was), Some((at, why))) = (was, self.reasons.moved.get(id))
+                && was.deployment != is.deployment
+            {
+                moved.push((*at, Moved { node: *id, from: was.deployment, to: is.deployment, why: why.clone() }));
+            }
+            for (key, noderole) in &is.noderoles {
+                self.tell_noderole(*id, was.and_then(|was| was.noderoles.get(key)), key, noderole, effects, &mut bound);
+            }
+            for (key, noderole) in was.into_iter().flat_map(|was| &was.noderoles) {
+                let noderole_id = key.id(*id);
+                let Some((at, why)) = self.reasons.gone.get(&noderole_id) else { continue };
+                if is.noderoles.contains_key(key) && !self.came_back(noderole_id) {
+                    continue;
+                }
+                let (noderole_key, why) = (key.clone(), why.clone());
+                let gone = Unbound {
+                    id: noderole_id,
+                    node: *id,
+                    noderole: noderole_key,
+                    deployment: noderole.deployment,
+                    why,
+                };
+                unbound.push((*at, gone));
+            }
+        }
+        effects.moved = in_order(moved);
+        effects.expunged = in_order(expunged);
+        effects.bound = in_order(bound);
+        effects.unbound = in_order(unbound);
+    }
+
+    /// Whether a noderole was taken away and bound anew.
+    fn came_back(&self, id: NoderoleId) -> bool {
+        let (bound, gone) = (self.reasons.bound.get(&id), self.reasons.gone.get(&id));
+        bound.zip(gone).is_some_and(|((bound, _), (gone, _))| bound > gone)
+    }
+
+    fn tell_noderole(
+        &self,
+        node: NodeId,
+        was: Option<&SkeletonNoderole>,
+        key: &NoderoleKey,
+        is: &SkeletonNoderole,
+        effects: &mut Effects,
+        bound: &mut Vec<(u64, Bound)>,
+    ) {
+        let id = key.id(node);
+        if let Some((at, why)) = self.reasons.bound.get(&id).filter(|_| was.is_none() || self.came_back(id)) {
+            let (deployment, role, rank) = (is.deployment, is.role, is.rank);
+            let (noderole, parents, why) = (key.clone(), is.parents.clone(), why.clone());
+            bound.push((*at, Bound { id, node, noderole, deployment, role, rank, parents, why }));
+            return;
+        }
+        let Some(was) = was else { return };
+        if was.role != is.role {
+            let (noderole, from, to) = (key.clone(), was.role, is.role);
+            effects.repinned.push(Repinned { deployment: is.deployment, node: Some(node), noderole, from, to });
+        }
+        if (was.rank, &was.parents) != (is.rank, &is.parents) {
+            let (noderole, parents) = (key.clone(), is.parents.clone());
+            effects.rewired.push(Rewired { node, noderole, deployment: is.deployment, rank: is.rank, parents });
+        }
+    }
+
+    /// What was set for something that went again is not told.
+    fn tell_what_is_set(self, effects: &mut Effects) {
+        let edit_that_bound = |node: NodeId, key: &NoderoleKey| {
+            let id = key.id(node);
+            let there = self.node(node).is_ok_and(|n| n.noderoles.contains_key(key));
+            let anew =
+                !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key)) || self.came_back(id);
+            let bound = self.reasons.bound.get(&id).filter(|_| anew).map_or(0, |(_, why)| why.edit());
+            there.then_some(bound)
+        };
+        let edit_that_added = |deployment: DeploymentId, role: &RoleName| {
+            let there = self.deployment(deployment).is_ok_and(|d| d.roles.contains_key(role));
+            let dropped = self.reasons.gone_roles.get(&(deployment, role.clone())).map_or(0, |(_, why)| why.edit());
+            there.then_some(dropped)
+        };
+        let role_data = |data: &RoleData| {
+            edit_that_added(data.deployment, &data.role).is_some_and(|since| since <= data.why.edit())
+        };
+        let data = |data: &NoderoleData| {
+            edit_that_bound(data.node, &data.noderole).is_some_and(|since| since <= data.why.edit())
+        };
+        let rerun =
+            |rerun: &Rerun| edit_that_bound(rerun.node, &rerun.noderole).is_some_and(|since| since <= rerun.why.edit());
+        effects.role_data = self.set.role_data.iter().filter(|d| role_data(d)).cloned().collect();
+        effects.noderole_data = self.set.noderole_data.iter().filter(|d| data(d)).cloned().collect();
+        effects.reruns = self.set.reruns.iter().filter(|r| rerun(r)).cloned().collect();
+        effects.jigs = self.set.jigs.iter().filter(|switch| self.jig_differs(switch)).cloned().collect();
+        effects.policy = self.set.policy;
+    }
+
+    fn jig_differs(&self, switch: &JigSwitch) -> bool {
+        let root = self.root().and_then(|root| self.skeleton.deployments.get(&root));
+        root.is_none_or(|root| root.inactive_jigs.contains(&switch.jig) == switch.active)
+    }
+}
+
+fn in_order<T>(mut told: Vec<(u64, T)>) -> Vec<T> {
+    told.sort_by_key(|(at, _)| *at);
+    told.into_iter().map(|(_, what)| what).collect()
+}

@@ -1,0 +1,362 @@
+//! Refusals: why an edit can't take effect, in words that say what to do.
+
+use crate::canonical::Hash;
+use crate::catalog::CatalogError;
+use crate::cluster::NoderoleKey;
+use crate::data::DataError;
+use crate::gate::PolicyError;
+use crate::ids::{BarclampName, DeploymentId, Fqdn, JigName, NodeId, RoleName};
+
+use super::bind::MAX_DEPTH;
+
+/// Why an edit can't take effect. Each text says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// No such deployment.
+    #[error("deployment {0} is not there: it was removed, or the proposal is older than that; discard the edit")]
+    UnknownDeployment(DeploymentId),
+    /// No such node.
+    #[error("node {0} is not there: it was removed, or the proposal is older than that; discard the edit")]
+    UnknownNode(NodeId),
+    /// The node does not carry that.
+    #[error("{node} has no noderole {noderole}: bind the role first")]
+    UnknownNoderole {
+        /// The node.
+        node: Fqdn,
+        /// What was meant.
+        noderole: NoderoleKey,
+    },
+    /// No barclamp that the deployment sees has the role.
+    #[error("no barclamp that {deployment} uses has a role {role:?}{}", suggestion(.nearest))]
+    UnknownRole {
+        /// Where.
+        deployment: String,
+        /// What was asked for.
+        role: String,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
+    /// A role requires what nobody has.
+    #[error("{role} requires {requires}, and no barclamp that {deployment} uses has that{}", suggestion(.nearest))]
+    UnresolvedRequire {
+        /// Where.
+        deployment: String,
+        /// The role.
+        role: RoleName,
+        /// What it requires.
+        requires: RoleName,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
+    /// The role must be added first.
+    #[error("{role} is not a role of {deployment}: add it there first")]
+    NotARoleHere {
+        /// Where.
+        deployment: String,
+        /// What.
+        role: RoleName,
+    },
+    /// The name is taken.
+    #[error("a deployment {0} exists already: choose another name")]
+    DeploymentExists(String),
+    /// The id for the phantom is another node's.
+    #[error("node {0} is there already, so it can't stand for a new deployment: mint another id for its phantom")]
+    PhantomTaken(NodeId),
+    /// A barclamp's content and name differ.
+    #[error("object {version} is barclamp {found}, not {asked}")]
+    OtherBarclamp {
+        /// The content.
+        version: Hash,
+        /// What it is.
+        found: BarclampName,
+        /// What the edit says.
+        asked: BarclampName,
+    },
+    /// Nothing to do.
+    #[error("{role} is a role of {deployment} already")]
+    RoleExists {
+        /// Where.
+        deployment: String,
+        /// What.
+        role: RoleName,
+    },
+    /// Nothing to do.
+    #[error("{role} is on {node} already")]
+    AlreadyBound {
+        /// The role.
+        role: RoleName,
+        /// The node.
+        node: Fqdn,
+    },
+    /// A role that others provide.
+    #[error("{role} is abstract, so it can't be bound: bind a role that provides it{}", listed(.providers))]
+    Abstract {
+        /// The role.
+        role: RoleName,
+        /// Who provides it.
+        providers: Vec<RoleName>,
+    },
+    /// Two roles that exclude each other.
+    #[error("{role} conflicts with {with} on {node}: use another node")]
+    Conflict {
+        /// The role to bind.
+        role: RoleName,
+        /// What is there.
+        with: RoleName,
+        /// Where.
+        node: Fqdn,
+    },
+    /// Two roles that mean the same thing.
+    #[error("{role} and {with} on {node} both provide {name}: a node carries one of them")]
+    ProvidedTwice {
+        /// The role to bind.
+        role: RoleName,
+        /// What is there.
+        with: RoleName,
+        /// The name that both answer to.
+        name: RoleName,
+        /// Where.
+        node: Fqdn,
+    },
+    /// The node belongs elsewhere.
+    #[error(
+        "{node} belongs to {owner}, beside {deployment}: move it to {deployment} first, or use a node of {deployment} or above it"
+    )]
+    Sibling {
+        /// The node.
+        node: Fqdn,
+        /// Its deployment.
+        owner: String,
+        /// The one that wants it.
+        deployment: String,
+    },
+    /// A phantom takes no roles by hand.
+    #[error("{0} stands for its deployment and is no machine: use a real node")]
+    Phantom(Fqdn),
+    /// Nobody can run it.
+    #[error("{role} runs by jig {jig} of class {class}, which no worker has: the role can't be bound")]
+    NoSuchJig {
+        /// The role.
+        role: RoleName,
+        /// Its jig.
+        jig: String,
+        /// The jig's class.
+        class: String,
+    },
+    /// Roles that require each other.
+    #[error("these roles require each other: {}", path(.0))]
+    Cycle(Vec<RoleName>),
+    /// Too many in a row.
+    #[error("binding {0} brings more than {MAX_DEPTH} roles along in a row: check its requires")]
+    TooDeep(RoleName),
+    /// The node would leave noderoles behind.
+    #[error("{node} carries {noderole} of {deployment}: it can only move to a deployment below {deployment}")]
+    WouldLeaveBehind {
+        /// The node.
+        node: Fqdn,
+        /// What it carries.
+        noderole: NoderoleKey,
+        /// Whose that is.
+        deployment: String,
+    },
+    /// Nothing to do.
+    #[error("{node} is in {deployment} already")]
+    AlreadyThere {
+        /// The node.
+        node: Fqdn,
+        /// Where.
+        deployment: String,
+    },
+    /// A re-run needs a reason.
+    #[error("say why {noderole} on {node} should run again: the reviewer reads it")]
+    NoReason {
+        /// The node.
+        node: Fqdn,
+        /// The noderole.
+        noderole: NoderoleKey,
+    },
+    /// Data that can't be taken.
+    #[error("the data of {subject} can't be taken: {error}")]
+    Data {
+        /// Whose data.
+        subject: String,
+        /// What is wrong.
+        error: DataError,
+    },
+    /// The node carries something that others need.
+    #[error("{subject} can't go: {} it; bind what they need elsewhere first, unbind them too, or let what needs it go along",
+        needed_by(.dependents))]
+    Needed {
+        /// What was to go.
+        subject: String,
+        /// What would be left without a parent, as `app on n2`.
+        dependents: Vec<String>,
+    },
+    /// A node is given up, and noderoles of other nodes need what it carries.
+    #[error("{node} can't be given up yet: {} what it carries; bind that elsewhere first, or unbind them", needed_by(.dependents))]
+    NodeNeeded {
+        /// The node.
+        node: Fqdn,
+        /// What would be left without a parent, as `app on n2`.
+        dependents: Vec<String>,
+    },
+    /// A barrier comes and goes with what it stands for.
+    #[error("{barrier} stands for all of {role} in its deployment and goes with the last of them: unbind those")]
+    Barrier {
+        /// The barrier's own name.
+        barrier: RoleName,
+        /// What it gathers.
+        role: RoleName,
+    },
+    /// A role that is bound.
+    #[error("{role} is bound in {deployment}, on {}: unbind it first", few(.nodes))]
+    RoleInUse {
+        /// Where.
+        deployment: String,
+        /// What.
+        role: RoleName,
+        /// The nodes that carry it.
+        nodes: Vec<String>,
+    },
+    /// A deployment with something in it.
+    #[error("{deployment} can't be removed: it has {}; move or remove that first", few(.contents))]
+    NotEmpty {
+        /// Which.
+        deployment: String,
+        /// What is in it, in words.
+        contents: Vec<String>,
+    },
+    /// The root of all.
+    #[error("{0} holds what all others share: it can't be removed")]
+    RootDeployment(String),
+    /// Giving up a node needs a reason.
+    #[error("say why {0} is given up: the reviewer reads it, and nothing brings the node back")]
+    NoReasonToExpunge(Fqdn),
+    /// Re-running a slice needs a reason.
+    #[error("say why these roles of {0} should run again: the reviewer reads it")]
+    NoReasonForSlice(String),
+    /// There is nothing to run.
+    #[error("no node carries {} for {deployment}: there is nothing to run again", few(.roles))]
+    NothingToRerun {
+        /// Where.
+        deployment: String,
+        /// What was named.
+        roles: Vec<String>,
+    },
+    /// A jig that is switched off.
+    #[error("{role} runs by jig {jig}, which is switched off: switch it on first")]
+    InactiveJig {
+        /// The role.
+        role: RoleName,
+        /// Its jig.
+        jig: JigName,
+    },
+    /// No such jig.
+    #[error("no barclamp in use declares a jig {jig}{}", suggestion(.nearest))]
+    UnknownJig {
+        /// What was asked for.
+        jig: JigName,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
+    /// Nothing to do.
+    #[error("jig {jig} is {} already", if *.active { "on" } else { "off" })]
+    JigIsSo {
+        /// Which.
+        jig: JigName,
+        /// How it is.
+        active: bool,
+    },
+    /// The planner alone binds it.
+    #[error("{0} is a barrier that the planner makes by itself: bind the role that it gathers")]
+    BarrierByHand(RoleName),
+    /// A new edge would close a circle.
+    #[error("{child} would wait for {parent}, which waits for {child} already")]
+    Circle {
+        /// What would wait.
+        child: String,
+        /// For what.
+        parent: String,
+    },
+    /// A policy that can't be used.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The catalog is incomplete.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+}
+
+fn suggestion(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+}
+
+fn listed(names: &[RoleName]) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(" ({})", names.iter().map(RoleName::as_str).collect::<Vec<_>>().join(", "))
+}
+
+/// A list that stays readable: the first four and how many more.
+fn few(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    match names.len() {
+        0 => "nothing".into(),
+        n if n <= SHOWN => names.join(", "),
+        n => format!("{} and {} more", names[..SHOWN].join(", "), n - SHOWN),
+    }
+}
+
+fn needed_by(dependents: &[String]) -> String {
+    format!("{} {}", few(dependents), if dependents.len() == 1 { "needs" } else { "need" })
+}
+
+fn path(roles: &[RoleName]) -> String {
+    roles.iter().map(RoleName::as_str).collect::<Vec<_>>().join(" -> ")
+}
+
+impl EditError {
+    /// A word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownDeployment(_) => "unknown_deployment",
+            Self::UnknownNode(_) => "unknown_node",
+            Self::UnknownNoderole { .. } => "unknown_noderole",
+            Self::UnknownRole { .. } => "unknown_role",
+            Self::UnresolvedRequire { .. } => "unresolved_require",
+            Self::NotARoleHere { .. } => "not_a_role_here",
+            Self::DeploymentExists(_) => "deployment_exists",
+            Self::PhantomTaken(_) => "phantom_taken",
+            Self::OtherBarclamp { .. } => "other_barclamp",
+            Self::RoleExists { .. } => "role_exists",
+            Self::AlreadyBound { .. } => "already_bound",
+            Self::Abstract { .. } => "abstract",
+            Self::Conflict { .. } => "conflict",
+            Self::ProvidedTwice { .. } => "provided_twice",
+            Self::Sibling { .. } => "sibling",
+            Self::Phantom(_) => "phantom",
+            Self::NoSuchJig { .. } => "no_such_jig",
+            Self::Cycle(_) => "cycle",
+            Self::TooDeep(_) => "too_deep",
+            Self::WouldLeaveBehind { .. } => "would_leave_behind",
+            Self::AlreadyThere { .. } => "already_there",
+            Self::NoReason { .. } => "no_reason",
+            Self::Data { .. } => "data",
+            Self::Needed { .. } => "needed",
+            Self::NodeNeeded { .. } => "node_needed",
+            Self::Barrier { .. } => "barrier",
+            Self::RoleInUse { .. } => "role_in_use",
+            Self::NotEmpty { .. } => "not_empty",
+            Self::RootDeployment(_) => "root_deployment",
+            Self::NoReasonToExpunge(_) | Self::NoReasonForSlice(_) => "no_reason",
+            Self::NothingToRerun { .. } => "nothing_to_rerun",
+            Self::InactiveJig { .. } => "inactive_jig",
+            Self::UnknownJig { .. } => "unknown_jig",
+            Self::JigIsSo { .. } => "jig_is_so",
+            Self::BarrierByHand(_) => "barrier_by_hand",
+            Self::Circle { .. } => "circle",
+            Self::Policy(_) => "policy",
+            Self::Catalog(_) => "catalog",
+        }
+    }
+}

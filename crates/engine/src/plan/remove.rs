@@ -1,0 +1,189 @@
+//! Taking away: noderoles, nodes, roles, deployments.
+//!
+//! What a noderole needed stays when it goes; what needs *it* can't be left without a parent. A child whose need something else
+//! serves as well, by the rules of binding, is wired to that and keeps running. A child for which there is nothing is a *dependent*:
+//! the edit takes dependents along only if it says so, and otherwise is refused and names them. (OpenCrowbar had no way to remove a
+//! wrong binding for years, and then took descendants along without a word.) Soft edges hold nobody.
+//!
+//! A barrier shrinks with its members and goes with the last; then whoever waits for it counts as theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::draft::Draft;
+use super::effects::Why;
+use super::refusal::EditError;
+use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey};
+use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
+
+/// Noderoles that go together.
+struct Going {
+    /// All of them, with whom each goes along; those that were asked for with none.
+    gone: BTreeMap<NoderoleId, Option<NoderoleId>>,
+    /// Those that were not asked for and are no barriers.
+    dependents: Vec<NoderoleId>,
+}
+
+impl Draft<'_> {
+    pub fn unbind(
+        &mut self,
+        node: NodeId,
+        noderole: &NoderoleKey,
+        with_dependents: bool,
+        seq: u32,
+    ) -> Result<(), EditError> {
+        self.noderole_on(node, noderole)?;
+        let id = noderole.id(node);
+        if let Some(role) = self.role_of(id).and_then(|role| role.gathers.clone()) {
+            return Err(EditError::Barrier { barrier: noderole.role.clone(), role });
+        }
+        let going = self.going(&[id])?;
+        if !with_dependents && !going.dependents.is_empty() {
+            return Err(EditError::Needed { subject: self.in_words(id), dependents: self.named(&going.dependents) });
+        }
+        self.let_go(&going, seq)
+    }
+
+    pub fn expunge_node(&mut self, node: NodeId, reason: &str, seq: u32) -> Result<(), EditError> {
+        let found = self.node(node)?;
+        if found.phantom {
+            return Err(EditError::Phantom(found.fqdn.clone()));
+        }
+        if reason.trim().is_empty() {
+            return Err(EditError::NoReasonToExpunge(found.fqdn.clone()));
+        }
+        let carried: Vec<NoderoleId> = found.noderoles.keys().map(|key| key.id(node)).collect();
+        let going = self.going(&carried)?;
+        if !going.dependents.is_empty() {
+            let node = self.node(node)?.fqdn.clone();
+            return Err(EditError::NodeNeeded { node, dependents: self.named(&going.dependents) });
+        }
+        self.let_go(&going, seq)?;
+        self.expunge(node, reason.trim().to_owned(), Why::Asked { edit: seq })
+    }
+
+    pub fn drop_role(&mut self, deployment: DeploymentId, role: &RoleName, why: Why) -> Result<(), EditError> {
+        let found = self.deployment(deployment)?;
+        if !found.roles.contains_key(role) {
+            return Err(EditError::NotARoleHere { deployment: found.name.to_string(), role: role.clone() });
+        }
+        let carriers = self.answering(deployment, role).filter_map(|id| {
+            let (node, key, _) = self.noderole(id)?;
+            (key.role == *role).then(|| self.node(node).map(|n| n.fqdn.short().to_owned()).unwrap_or_default())
+        });
+        let nodes: Vec<String> = carriers.collect();
+        if !nodes.is_empty() {
+            let deployment = self.deployment_name(deployment);
+            return Err(EditError::RoleInUse { deployment, role: role.clone(), nodes });
+        }
+        self.remove_role(deployment, role, why)
+    }
+
+    pub fn drop_deployment(&mut self, id: DeploymentId, why: Why) -> Result<(), EditError> {
+        let found = self.deployment(id)?;
+        if found.parent.is_none() {
+            return Err(EditError::RootDeployment(found.name.to_string()));
+        }
+        let contents = self.contents(id)?;
+        if !contents.is_empty() {
+            return Err(EditError::NotEmpty { deployment: found.name.to_string(), contents });
+        }
+        self.remove_deployment(id, why)
+    }
+
+    /// What keeps a deployment from going, in words: children, nodes, what its phantom carries.
+    fn contents(&self, id: DeploymentId) -> Result<Vec<String>, EditError> {
+        let mut contents: Vec<String> = self
+            .deployments()
+            .filter(|(_, d)| d.parent == Some(id))
+            .map(|(_, d)| format!("deployment {}", d.name))
+            .collect();
+        let nodes = self.nodes().filter(|(_, n)| n.deployment == id && !n.phantom);
+        contents.extend(nodes.map(|(_, n)| format!("node {}", n.fqdn.short())));
+        let phantom = self.node(self.deployment(id)?.phantom)?;
+        contents.extend(phantom.noderoles.keys().map(|key| format!("service {key}")));
+        Ok(contents)
+    }
+
+    fn named(&self, noderoles: &[NoderoleId]) -> Vec<String> {
+        noderoles.iter().map(|id| self.in_words(*id)).collect()
+    }
+
+    /// What goes when these go. It grows until nothing more follows: the more goes, the less is left to serve instead.
+    fn going(&self, asked: &[NoderoleId]) -> Result<Going, EditError> {
+        let mut going = Going { gone: asked.iter().map(|id| (*id, None)).collect(), dependents: Vec::new() };
+        loop {
+            let mut more = Vec::new();
+            for id in going.gone.keys() {
+                for (child, kind) in self.children(*id) {
+                    if kind == EdgeKind::Hard && !going.gone.contains_key(&child) && self.falls(child, *id, &going)? {
+                        more.push((child, *id));
+                    }
+                }
+            }
+            if more.is_empty() {
+                return Ok(going);
+            }
+            for (child, with) in more {
+                let new = going.gone.insert(child, Some(with)).is_none();
+                if new && self.role_of(child).is_none_or(|role| role.gathers.is_none()) {
+                    going.dependents.push(child);
+                }
+            }
+        }
+    }
+
+    /// Whether a child can't be without this parent.
+    fn falls(&self, child: NoderoleId, parent: NoderoleId, going: &Going) -> Result<bool, EditError> {
+        let stays = |id: &NoderoleId| !going.gone.contains_key(id);
+        if self.role_of(child).is_some_and(|role| role.gathers.is_some()) {
+            let members = self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+            return Ok(!members.iter().any(|edge| stays(&edge.parent)));
+        }
+        Ok(self.replacement(child, parent, &|other| stays(&other))?.is_none())
+    }
+
+    /// Wires what stays to what replaces its parents, then takes away what goes. One child after the other, so that each sees
+    /// what the one before it waits for now: two replacements together could close a circle that neither closes alone.
+    fn let_go(&mut self, going: &Going, seq: u32) -> Result<(), EditError> {
+        let children: BTreeSet<NoderoleId> =
+            going.gone.keys().flat_map(|id| self.children(*id)).map(|(child, _)| child).collect();
+        for child in children.into_iter().filter(|child| !going.gone.contains_key(child)) {
+            let parents = self.parents_without(child, going)?;
+            self.rewire(child, parents)?;
+        }
+        let names: BTreeMap<NoderoleId, RoleName> =
+            going.gone.keys().filter_map(|id| Some((*id, self.role_of(*id)?.name.clone()))).collect();
+        for (id, with) in &going.gone {
+            let by = with.and_then(|with| names.get(&with).cloned());
+            let why = match by {
+                None => Why::Asked { edit: seq },
+                Some(by) => Why::Brought { edit: seq, by, implicit: false },
+            };
+            self.take(*id, why)?;
+        }
+        Ok(())
+    }
+
+    fn parents_without(&self, child: NoderoleId, going: &Going) -> Result<BTreeSet<EdgeDoc>, EditError> {
+        let Some((_, _, noderole)) = self.noderole(child) else { return Ok(BTreeSet::new()) };
+        let barrier = self.role_of(child).is_some_and(|role| role.gathers.is_some());
+        let mut parents: BTreeSet<EdgeDoc> = BTreeSet::new();
+        for edge in &noderole.parents {
+            if !going.gone.contains_key(&edge.parent) {
+                parents.insert(*edge);
+            } else if edge.kind == EdgeKind::Hard && !barrier {
+                let instead = self.replacement(child, edge.parent, &|other| !going.gone.contains_key(&other))?;
+                let instead = instead.ok_or_else(|| EditError::Needed {
+                    subject: self.in_words(edge.parent),
+                    dependents: self.named(&[child]),
+                })?;
+                parents.extend(instead.into_iter().map(|parent| EdgeDoc { parent, kind: EdgeKind::Hard }));
+            }
+        }
+        // Where a hard edge comes beside a soft one to the same parent, the hard one says it all.
+        let hard: BTreeSet<NoderoleId> =
+            parents.iter().filter(|e| e.kind == EdgeKind::Hard).map(|e| e.parent).collect();
+        parents.retain(|edge| edge.kind == EdgeKind::Hard || !hard.contains(&edge.parent));
+        Ok(parents)
+    }
+}
