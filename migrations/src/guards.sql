@@ -286,6 +286,22 @@ BEGIN
       LEFT JOIN node n ON d.kind = 'node' AND n.id = d.id AND n.removed_in IS NULL
       WHERE d.submission_id = NEW.submission_id AND coalesce(dep.doc, n.doc) IS DISTINCT FROM d.new_hash
       UNION ALL
+      -- What goes takes along all that is in it, and every node carries what its document says.
+      SELECT 'removal of deployment ' || d.id FROM submission_document d
+      WHERE d.submission_id = NEW.submission_id AND d.kind = 'deployment' AND d.new_hash IS NULL
+        AND (EXISTS (SELECT FROM deployment c WHERE c.parent = d.id AND c.removed_in IS NULL)
+             OR EXISTS (SELECT FROM node n WHERE n.deployment_id = d.id AND n.removed_in IS NULL)
+             OR EXISTS (SELECT FROM noderole r WHERE r.deployment_id = d.id AND r.disposition = 'in_service'))
+      UNION ALL
+      SELECT 'noderoles of node ' || d.id FROM submission_document d LEFT JOIN object o ON o.hash = d.new_hash
+      WHERE d.submission_id = NEW.submission_id AND d.kind = 'node'
+        AND (SELECT array_agg(k ORDER BY k) FROM jsonb_object_keys(
+               coalesce(convert_from(o.body, 'UTF8')::jsonb -> 'noderoles', '{}')) k)
+            IS DISTINCT FROM
+            (SELECT array_agg(k ORDER BY k) FROM noderole r
+             CROSS JOIN LATERAL (SELECT r.role || CASE r.instance WHEN 0 THEN '' ELSE '/' || r.instance END AS k) key
+             WHERE r.node_id = d.id AND r.disposition = 'in_service')
+      UNION ALL
       SELECT 'head_no of ' || dep.name FROM written_by(NEW.submission_id) w JOIN deployment dep ON dep.id = w.deployment_id
       WHERE dep.head_no <> NEW.number LIMIT 5) x;
   END IF;
@@ -533,6 +549,17 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
                generation, content_hash, budget_ids, freezes_node, retries, backoff_s, timeout_s,
                join_kind, join_n, join_after, skipped ON step
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+-- Whether a step is meant at all is intent, although its state is progress.
+CREATE OR REPLACE FUNCTION guard_step_gone() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT committing() THEN
+    RAISE EXCEPTION 'step % comes or goes only by a commit', OLD.id
+      USING ERRCODE = 'GY002', HINT = 'Make a proposal, have it reviewed, commit it.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_step_gone BEFORE UPDATE OF state ON step FOR EACH ROW
+  WHEN ((OLD.state = 'gone') <> (NEW.state = 'gone')) EXECUTE FUNCTION guard_step_gone();
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON edge
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON lane

@@ -52,6 +52,7 @@ use sqlx::postgres::PgPoolOptions;
 
 mod m0001_foundation;
 mod m0002_discussion;
+mod m0003_removal;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -95,7 +96,11 @@ struct Migrator;
 
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_foundation::Migration), Box::new(m0002_discussion::Migration)]
+        vec![
+            Box::new(m0001_foundation::Migration),
+            Box::new(m0002_discussion::Migration),
+            Box::new(m0003_removal::Migration),
+        ]
     }
 }
 
@@ -172,7 +177,7 @@ fn connection(pool: &PgPool) -> DatabaseConnection {
 /// database by it.
 pub fn content() -> String {
     let mut hash = Sha256::new();
-    for tables in [m0001_foundation::SQL, m0002_discussion::SQL] {
+    for tables in [m0001_foundation::SQL, m0002_discussion::SQL, m0003_removal::SQL] {
         hash.update(tables);
     }
     hash.update(GUARDS);

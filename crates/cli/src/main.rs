@@ -12,6 +12,7 @@ mod serve;
 mod shipped;
 mod signals;
 mod up;
+mod verify;
 mod work;
 
 use std::process::ExitCode;
@@ -42,6 +43,8 @@ enum Command {
     Worker(work::Arguments),
     /// Bring a database up to date
     Migrate(migrate::Arguments),
+    /// Compare the database's rows with what the approved documents say
+    Verify(verify::Arguments),
     /// Work on barclamp files
     #[command(subcommand)]
     Catalog(catalog::Command),
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
             Command::Server(arguments) => serve::run(arguments).await,
             Command::Worker(arguments) => work::run(arguments).await,
             Command::Migrate(arguments) => migrate::run(arguments).await,
+            Command::Verify(arguments) => verify::run(arguments).await,
             Command::Catalog(command) => catalog::run(&command),
         }
     });

@@ -6,7 +6,7 @@
 
 use api::Problem;
 use api::live::{Live, Topic};
-use engine::blueprint::change_hash;
+use engine::blueprint::{DocumentChange, change_hash};
 use engine::gate::evaluate;
 use engine::ids::{SubmissionId, TargetNo};
 use engine::plan::base::written;
@@ -79,6 +79,7 @@ impl Control {
         intent::append_audit(&mut transaction, Some(actor.person), "submission.commit", &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
+        self.close_with_their_deployments(&mut transaction, actor, &case, new.changes).await?;
         let written = new.written.iter().map(|d| Topic::Deployment(*d));
         let topics: Vec<Topic> = written
             .chain([Topic::Targets, Topic::Reviews, Topic::Submission(id), Topic::Proposal(case.row.proposal)])
@@ -87,6 +88,36 @@ impl Control {
         done(transaction).await?;
         tracing::info!(target = %number, submission = %id, by = %actor.name, "committed");
         Ok(Some(number))
+    }
+
+    /// Proposals on deployments that the commit removes have nothing to be about any more.
+    async fn close_with_their_deployments(
+        &self,
+        on: &mut sqlx::PgConnection,
+        actor: &Actor,
+        case: &Case,
+        changes: &[DocumentChange],
+    ) -> Result<(), Problem> {
+        let removed = changes.iter().filter_map(|change| match change {
+            DocumentChange::Deployment { id, new: None, .. } => Some(*id),
+            _ => None,
+        });
+        let removed: Vec<_> = removed.collect();
+        if removed.is_empty() {
+            return Ok(());
+        }
+        let closed = intent::discard_proposals_on(on, &removed, case.row.proposal).await.map_err(from_store)?;
+        for proposal in closed {
+            let detail = json!({"removed_with": case.row.id});
+            intent::append_audit(on, Some(actor.person), "proposal.discard", &proposal.id.to_string(), &detail)
+                .await
+                .map_err(from_store)?;
+            let told = Live::Proposal { proposal: proposal.id, version: proposal.version };
+            intent::append_live(on, &[Topic::Proposal(proposal.id), Topic::Reviews], &told)
+                .await
+                .map_err(from_store)?;
+        }
+        Ok(())
     }
 
     /// The submission's edits worked out on what is meant now. None: they can't be any more; the gate says why.

@@ -24,10 +24,12 @@ mod proposing;
 mod reviewing;
 mod running;
 mod showing;
+mod verifying;
 mod words;
 
 pub use genesis::{Demo, DemoDeployment};
 pub use imports::{Imported, read_files};
+pub use verifying::Verified;
 
 use std::sync::Arc;
 

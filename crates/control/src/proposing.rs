@@ -406,21 +406,8 @@ fn submittable(planned: &Planned) -> Result<(), Problem> {
         problem.errors = planned.effects.refused.iter().map(finding).collect();
         return Err(problem);
     }
-    if !planned.projection.removed.is_empty() {
-        return Err(Problem::conflict(
-            "removal",
-            "The change would remove noderoles, and this version can't carry that out.",
-        ));
-    }
-    let effects = &planned.effects;
-    let gone = !effects.removed_deployments.is_empty() || !effects.expunged.is_empty();
-    if gone || effects.policy.is_some() || !effects.jigs.is_empty() {
-        return Err(Problem::conflict(
-            "unsupported",
-            "The change removes a deployment, gives up a node, switches a jig or sets the policy, and this version can't carry that out.",
-        ));
-    }
-    if planned.effects.is_empty() || planned.materialised.changes.is_empty() {
+    let documents = !planned.materialised.changes.is_empty();
+    if planned.effects.is_empty() || !(documents || planned.effects.policy.is_some()) {
         return Err(Problem::conflict("empty", "There is nothing to review: the proposal changes nothing."));
     }
     Ok(())

@@ -28,7 +28,9 @@ fn from_change(error: ChangeError) -> Problem {
     match error {
         ChangeError::Store(error) => from_store(error),
         ChangeError::Refused(refused) => Problem::conflict("state", refused.to_string()),
-        ChangeError::NotOpen(_) | ChangeError::NoNode(_) => Problem::conflict("state", error.to_string()),
+        ChangeError::Gone(_) | ChangeError::NotOpen(_) | ChangeError::NoNode(_) => {
+            Problem::conflict("state", error.to_string())
+        }
     }
 }
 

@@ -107,6 +107,12 @@ impl Control {
                 "There is no such noderole yet. One that a proposal adds is there once the proposal is committed.",
             )
         })?;
+        if row.noderole.disposition != "in_service" {
+            return Err(Problem::not_found(format!(
+                "{} on {} was removed by target {}. Its runs are in the list of runs.",
+                row.noderole.role, row.node.fqdn, row.step.generation
+            )));
+        }
         let step = StepId::of(id, &ActionName::run());
         let runs = reading::runs_of_step(&self.store, step).await.map_err(from_store)?;
         let mut connection = self.connection().await?;

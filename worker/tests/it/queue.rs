@@ -103,10 +103,13 @@ async fn the_janitor_ends_what_was_lost_and_late_results_are_kept_not_applied() 
     let worker = confirmed(&cluster, 5).await;
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     let run = lease(&cluster, worker, 1).await[0];
-    assert!(running::end_overdue_runs(cluster.pool()).await.expect("a look").is_empty());
+    assert!(running::overdue_runs(cluster.pool(), 10).await.expect("a look").is_empty());
     cluster.sql("UPDATE run SET lease_until = now() - interval '1 s'").await;
-    let ended = running::end_overdue_runs(cluster.pool()).await.expect("a look");
-    assert_eq!(ended.len(), 2);
+    let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
+    assert_eq!(overdue.len(), 2);
+    for run in overdue {
+        running::end_overdue_run(cluster.pool(), RunId(run.run), !run.leased).await.expect("an end");
+    }
     assert_eq!(cluster.count("step WHERE state = 'todo'").await, 2);
     assert_eq!(cluster.count("step WHERE failures = 1").await, 1, "what was never started has not failed");
     assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);

@@ -7,3 +7,5 @@ mod change;
 mod discussion;
 mod gate;
 mod house;
+mod line;
+mod removal;

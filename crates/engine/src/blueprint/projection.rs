@@ -103,17 +103,6 @@ pub enum RerunCause {
     DataChanged,
 }
 
-impl RerunCause {
-    /// The words in the step's `cause` column.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Asked => "asked for",
-            Self::RoleChanged => "role changed",
-            Self::DataChanged => "data changed",
-        }
-    }
-}
-
 impl StepIntent {
     /// What an ERROR of it stops.
     pub fn freezes_node(&self) -> bool {

@@ -17,6 +17,8 @@ pub struct Model {
     pub instance: i32,
     /// Where it is bound.
     pub deployment_id: Uuid,
+    /// `in_service` or `gone`.
+    pub disposition: String,
     /// The role's content.
     pub role_hash: Vec<u8>,
     /// Its own reviewed data.

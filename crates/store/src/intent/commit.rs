@@ -4,6 +4,10 @@
 //! Deployments come before nodes, nodes before noderoles, noderoles before steps, steps before edges. New steps are written as
 //! waiting for all their parents; then the engine counts and places them, together with what runs again, in one change. The head
 //! moves last.
+//!
+//! What goes, goes first, so that its names are free. Rows of steps stay, because runs name them: their state is *gone* until the same
+//! noderole is bound again, and no edge leads to them or from them. A queued run of such a step ends unstarted; one under way goes on
+//! to its end, which is kept and applied nowhere. On an expunged node nothing can go on: its runs end at once.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +18,14 @@ use engine::blueprint::{DocumentChange, Projection};
 use engine::canonical::Object;
 use engine::catalog::{JoinAfter, JoinNeed, LaneMode, Needs, Place};
 use engine::cluster::{Blueprint, NoderoleDoc};
-use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, SubmissionId, TargetNo};
+use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, StepId, SubmissionId, TargetNo};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Head, insert_policy};
 use crate::StoreError;
-use crate::running::{CHANNEL_TODO, commit_steps};
+use crate::running::{CHANNEL_TODO, commit_steps, end_removed};
 
 /// The next target.
 #[derive(Debug, Clone)]
@@ -61,14 +65,13 @@ async fn commit_with(
     new: &NewTarget<'_>,
     policy: Option<&Object>,
 ) -> Result<TargetNo, StoreError> {
-    if !new.projection.removed.is_empty() {
-        return Err(StoreError::corrupt("commit", "it removes noderoles, and no edit of this version does that"));
-    }
     let number = TargetNo(new.head.number.0 + 1);
     insert_target(on, number, new).await?;
     if let Some((number, object)) = new.policy.zip(policy) {
         insert_policy(on, number, object, new.by).await?;
     }
+    remove_documents(on, number, new).await?;
+    remove_noderoles(on, number, new).await?;
     project_deployments(on, number, new).await?;
     project_nodes(on, new).await?;
     project_noderoles(on, new).await?;
@@ -142,6 +145,80 @@ pub async fn close_committed(on: &mut PgConnection, submission: SubmissionId) ->
     .bind(submission.0)
     .execute(on)
     .await?;
+    Ok(())
+}
+
+/// Deployments and nodes without a document any more.
+async fn remove_documents(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+    let (mut deployments, mut nodes) = (Vec::new(), Vec::new());
+    for change in new.changes {
+        match change {
+            DocumentChange::Deployment { id, new: None, .. } => deployments.push(id.0),
+            DocumentChange::Node { id, new: None, .. } => nodes.push(*id),
+            _ => {}
+        }
+    }
+    if !deployments.is_empty() {
+        sqlx::query(
+            "UPDATE deployment SET removed_in = $2, head_no = $2, held_by = NULL, held_at = NULL, held_reason = NULL \
+             WHERE id = ANY($1)",
+        )
+        .bind(&deployments)
+        .bind(number.0)
+        .execute(&mut *on)
+        .await?;
+    }
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    end_removed(on, &[], &nodes).await?;
+    let nodes: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
+    sqlx::query(
+        "UPDATE node SET removed_in = $2, alive = phantom, joined = CASE WHEN phantom THEN joined ELSE 'none' END \
+         WHERE id = ANY($1)",
+    )
+    .bind(&nodes)
+    .bind(number.0)
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+/// Noderoles that are no longer meant.
+async fn remove_noderoles(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+    let removed: Vec<Uuid> = new.projection.removed.iter().map(|id| id.0).collect();
+    if removed.is_empty() {
+        return Ok(());
+    }
+    let gone: Vec<Uuid> =
+        sqlx::query_scalar("SELECT id FROM step WHERE noderole_id = ANY($1) ORDER BY rank, id FOR UPDATE")
+            .bind(&removed)
+            .fetch_all(&mut *on)
+            .await?;
+    let waiting: Vec<Uuid> =
+        sqlx::query_scalar("SELECT DISTINCT child FROM edge WHERE parent = ANY($1) AND child <> ALL($1)")
+            .bind(&gone)
+            .fetch_all(&mut *on)
+            .await?;
+    let rewired: BTreeSet<Uuid> = new.projection.steps.iter().filter(|s| rewired(new, s)).map(|s| s.id.0).collect();
+    if let Some(step) = waiting.iter().find(|id| !rewired.contains(id)) {
+        return Err(StoreError::corrupt(format!("step {step}"), "it stays, and waits for one that the change removes"));
+    }
+    let ended: Vec<StepId> = gone.iter().map(|id| StepId(*id)).collect();
+    end_removed(on, &ended, &[]).await?;
+    sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&gone).execute(&mut *on).await?;
+    sqlx::query("DELETE FROM edge WHERE parent = ANY($1)").bind(&gone).execute(&mut *on).await?;
+    sqlx::query(
+        "UPDATE step s SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, wall = NULL, \
+           skipped = NULL, budget_ids = '{}', generation = $2, since = now(), \
+           results = CASE WHEN n.removed_in IS NULL THEN s.results END \
+         FROM node n WHERE s.id = ANY($1) AND n.id = s.node_id",
+    )
+    .bind(&gone)
+    .bind(number.0)
+    .execute(&mut *on)
+    .await?;
+    sqlx::query("UPDATE noderole SET disposition = 'gone' WHERE id = ANY($1)").bind(&removed).execute(on).await?;
     Ok(())
 }
 
@@ -241,7 +318,9 @@ async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result
     sqlx::query(
         "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, data, doc) \
          SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::uuid[], $6::bytea[], $7::jsonb[], $8::jsonb[]) \
-         ON CONFLICT (id) DO UPDATE SET role_hash = excluded.role_hash, data = excluded.data, doc = excluded.doc",
+         ON CONFLICT (id) DO UPDATE SET role_hash = excluded.role_hash, data = excluded.data, doc = excluded.doc, \
+           deployment_id = excluded.deployment_id, disposition = 'in_service', \
+           system_data = CASE noderole.disposition WHEN 'in_service' THEN noderole.system_data ELSE '{}' END",
     )
     .bind(steps.iter().map(|s| s.noderole.0).collect::<Vec<_>>())
     .bind(steps.iter().map(|s| s.node.0).collect::<Vec<_>>())
@@ -271,7 +350,6 @@ async fn ensure_jigs(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), 
 
 async fn project_lanes(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), StoreError> {
     let lanes: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
-    let mode = |mode| if mode == LaneMode::Chunk { "chunk" } else { "rolling" };
     sqlx::query(
         "INSERT INTO lane (deployment_id, name, max_running, mode) \
          SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::text[]) ON CONFLICT (deployment_id, name) \
@@ -281,7 +359,7 @@ async fn project_lanes(on: &mut PgConnection, steps: &[StepIntent]) -> Result<()
     .bind(lanes.iter().map(|(d, _)| d.0).collect::<Vec<_>>())
     .bind(lanes.iter().map(|(_, l)| l.name.as_str()).collect::<Vec<_>>())
     .bind(lanes.iter().map(|(_, l)| l.max_running.map(u32::cast_signed)).collect::<Vec<_>>())
-    .bind(lanes.iter().map(|(_, l)| mode(l.mode)).collect::<Vec<_>>())
+    .bind(lanes.iter().map(|(_, l)| lane_mode(l.mode)).collect::<Vec<_>>())
     .execute(on)
     .await?;
     Ok(())
@@ -296,13 +374,18 @@ async fn project_steps(
     let steps = &new.projection.steps;
     ensure_jigs(on, steps).await?;
     project_lanes(on, steps).await?;
-    let known: Vec<(Uuid,)> = sqlx::query_as("SELECT id FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE")
-        .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())
-        .fetch_all(&mut *on)
-        .await?;
-    let known: BTreeSet<Uuid> = known.into_iter().map(|(id,)| id).collect();
-    let (old, fresh): (Vec<&StepIntent>, Vec<&StepIntent>) = steps.iter().partition(|s| known.contains(&s.id.0));
+    let rows: Vec<(Uuid, bool)> =
+        sqlx::query_as("SELECT id, state = 'gone' FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE")
+            .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())
+            .fetch_all(&mut *on)
+            .await?;
+    let of = |which: bool| rows.iter().filter(move |(_, gone)| *gone == which).map(|(id, _)| *id);
+    let (known, gone): (BTreeSet<Uuid>, BTreeSet<Uuid>) = (of(false).collect(), of(true).collect());
+    let (old, new_here): (Vec<&StepIntent>, Vec<&StepIntent>) = steps.iter().partition(|s| known.contains(&s.id.0));
+    let (back, fresh): (Vec<&StepIntent>, Vec<&StepIntent>) =
+        new_here.into_iter().partition(|s| gone.contains(&s.id.0));
     write_steps(on, number, &fresh, INSERT_STEPS).await?;
+    write_steps(on, number, &back, RETURN_STEPS).await?;
     write_steps(on, number, &old, UPDATE_STEPS).await?;
     project_edges(on, new, &known).await?;
     Ok(known)
@@ -321,6 +404,15 @@ const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, 
     node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.instant, d.needs, \
     d.place, d.content_hash, d.freezes_node, d.retries, d.backoff_s, d.timeout_s, d.join_kind, d.join_n, d.join_after, $23, 'blocked', 1, \
     n.phantom OR n.alive FROM ";
+
+/// A step that was gone begins anew. An attempt that began before it went may still be under way: then it waits for that one's end, as
+/// any step does that is changed under a running attempt.
+const RETURN_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
+    destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
+    freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
+    join_n = d.join_n, join_after = d.join_after, generation = $23, applied_generation = 0, pending = 1, not_before = '-infinity', \
+    results = NULL, since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
+      SELECT FROM run r WHERE r.step_id = s.id AND r.ended_at IS NULL) THEN 'transition' ELSE 'blocked' END FROM ";
 
 /// The generation rises only for what runs again; what an attempt under way brings is then not applied.
 const UPDATE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
@@ -365,12 +457,36 @@ async fn write_steps(
         .bind(column(steps, |s| seconds(s.run.timeout.max(1))))
         .bind(column(steps, |s| join_kind(s.join().need).0))
         .bind(column(steps, |s| join_kind(s.join().need).1))
-        .bind(column(steps, |s| if s.join().after == JoinAfter::End { "end" } else { "success" }))
+        .bind(column(steps, |s| join_after(s.join().after)))
         .bind(column(steps, |s| s.change != StepChange::Keep))
         .bind(number.0)
         .execute(on)
         .await?;
     Ok(())
+}
+
+/// The same columns of one step as the database says them, to compare with.
+pub(super) fn intent_columns(step: &StepIntent) -> Value {
+    let (kind, n) = join_kind(step.join().need);
+    let seconds = |n: u32| n.min(i32::MAX as u32);
+    let parents: serde_json::Map<String, Value> =
+        step.parents.iter().map(|(parent, kind)| (parent.to_string(), json!(kind.as_str()))).collect();
+    json!({
+        "noderole": step.noderole, "node": step.node, "action": step.action, "deployment": step.deployment,
+        "lane": step.lane.name, "max_running": step.lane.max_running, "mode": lane_mode(step.lane.mode), "rank": step.rank,
+        "jig": step.jig, "exclusive": step.run.exclusive, "destructive": step.destructive, "instant": step.instant,
+        "needs": needs(step.needs()), "place": place(step.place()), "content": step.content.to_string(),
+        "freezes_node": step.freezes_node(), "retries": seconds(step.run.retries), "backoff": seconds(step.run.backoff),
+        "timeout": seconds(step.run.timeout.max(1)), "join": [kind, n, join_after(step.join().after)], "parents": parents,
+    })
+}
+
+fn lane_mode(mode: LaneMode) -> &'static str {
+    if mode == LaneMode::Chunk { "chunk" } else { "rolling" }
+}
+
+fn join_after(after: JoinAfter) -> &'static str {
+    if after == JoinAfter::End { "end" } else { "success" }
 }
 
 fn needs(needs: Needs) -> &'static str {
@@ -396,10 +512,11 @@ fn join_kind(need: JoinNeed) -> (&'static str, Option<i32>) {
     }
 }
 
-/// Whether a step that was there waits for other steps than before.
+/// Whether a step that was there has to be counted again: it waits for other steps than before, or its role, and so perhaps its join,
+/// is another.
 fn rewired(new: &NewTarget<'_>, step: &StepIntent) -> bool {
-    let parents = |blueprint| noderole_doc(blueprint, step).map(|n| n.parents.clone()).unwrap_or_default();
-    parents(new.old) != parents(new.new)
+    let waits = |blueprint| noderole_doc(blueprint, step).map(|n: &NoderoleDoc| (n.role, n.parents.clone()));
+    waits(new.old) != waits(new.new)
 }
 
 async fn project_edges(on: &mut PgConnection, new: &NewTarget<'_>, known: &BTreeSet<Uuid>) -> Result<(), StoreError> {

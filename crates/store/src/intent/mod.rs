@@ -17,6 +17,7 @@ mod policies;
 mod proposals;
 mod record;
 mod submissions;
+mod verify;
 
 pub use crate::people::append_audit;
 pub use comments::{
@@ -30,14 +31,16 @@ pub use nodes::{BareNode, NewNode, bare_nodes, insert_node};
 pub use objects::{bodies, catalog_objects, put_objects};
 pub use policies::{insert_policy, policy};
 pub use proposals::{
-    EditRow, ProposalRow, Stepped, append_edits, discard_proposal, edits, ensure_proposal, lock_proposal,
-    open_proposal, proposal, raise_version, redo_edit, undo_edit,
+    EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_proposal,
+    lock_proposal, open_proposal, proposal, raise_version, redo_edit, undo_edit,
 };
 pub use record::append_live;
 pub use submissions::{
     NewSubmission, PersonRow, SubmissionRow, VerdictRow, authors, base, documents, insert_submission, insert_verdict,
     open_submissions, people, recent_submissions, reviewers, submission, submission_of, verdicts,
 };
+
+pub use verify::{Discrepancy, discrepancies};
 
 use engine::Hash;
 

@@ -235,3 +235,21 @@ pub async fn discard_proposal(on: &mut PgConnection, id: ProposalId, version: i3
     .await?;
     Ok(done.rows_affected() == 1)
 }
+
+/// Closes every open proposal on these deployments but one, because the deployments go; gives them.
+pub async fn discard_proposals_on(
+    on: &mut PgConnection,
+    deployments: &[DeploymentId],
+    except: ProposalId,
+) -> Result<Vec<ProposalRow>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "UPDATE proposal SET state = 'discarded', closed_at = now(), updated_at = now() \
+         WHERE deployment_id = ANY($1) AND state = 'open' AND id <> $2 \
+         RETURNING id, deployment_id, title, state, version",
+    )
+    .bind(deployments.iter().map(|d| d.0).collect::<Vec<_>>())
+    .bind(except.0)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(to_proposal).collect())
+}

@@ -28,7 +28,7 @@ pub use job::{Approval, RunFacts, SeenStep, approval, object_body, record_input,
 pub use log::{LogPiece, append_log, read_log};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
 pub use transition::{
-    ChangeError, Finished, OverdueRun, RunEnd, cancel_run, commit_steps, end_overdue_run, end_overdue_runs, finish_run,
+    ChangeError, Finished, OverdueRun, RunEnd, cancel_run, commit_steps, end_overdue_run, end_removed, finish_run,
     overdue_runs, rerun_step, retry_step, set_node_alive, settle_leftovers,
 };
 pub use worker::{Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, renew_worker};

@@ -21,6 +21,9 @@ pub enum ChangeError {
     /// It does not fit the step as it is.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// Its noderole was removed.
+    #[error("the noderole of step {0} was removed: bind it again by a proposal if it is wanted")]
+    Gone(StepId),
     /// There is no such run, or it has ended.
     #[error("run {0} is not open: it has ended, or never was")]
     NotOpen(RunId),
@@ -168,6 +171,10 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
         Err(ChangeError::Refused(refused)) => {
             // Its step was taken out of its hands (its node died, say): the run ends, and that is all.
             tracing::info!(%run, %refused, "a run ended that its step no longer waited for");
+            Outcome::default()
+        }
+        Err(ChangeError::Gone(step)) => {
+            tracing::info!(%run, %step, "a run ended whose noderole was removed meanwhile");
             Outcome::default()
         }
         Err(ChangeError::Store(error)) => return Err(error),
@@ -439,21 +446,6 @@ pub async fn end_overdue_run(pool: &PgPool, run: RunId, never_started: bool) -> 
     end_run(pool, run, Ender::Janitor, &end).await
 }
 
-/// Ends all overdue runs without asking any node. Gives them.
-///
-/// # Errors
-/// What the database refused; runs ended before that stay ended.
-pub async fn end_overdue_runs(pool: &PgPool) -> Result<Vec<RunId>, StoreError> {
-    let mut ended = Vec::new();
-    for overdue in overdue_runs(pool, 100).await? {
-        let run = RunId(overdue.run);
-        if end_overdue_run(pool, run, !overdue.leased).await? == Finished::Applied {
-            ended.push(run);
-        }
-    }
-    Ok(ended)
-}
-
 /// Notes that a node answers, or does not. What its death means for its steps happens in the same transaction; runs that were on
 /// it end as lost, and their workers find out by their next renewal. Gives whether anything changed.
 ///
@@ -495,13 +487,17 @@ pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<
     Ok(true)
 }
 
-/// Which open runs end because a node died.
+/// Which open runs end without a word of their workers.
 #[derive(Debug, Clone, Copy)]
 enum Which<'a> {
-    /// Nobody has them yet.
+    /// Nobody has them yet, and their node died.
     QueuedOn(NodeId),
-    /// Their steps count them no more.
+    /// Their steps count them no more, because their node died.
     OfSteps(&'a [StepId]),
+    /// Nobody has them yet, and their noderoles go.
+    QueuedOf(&'a [StepId]),
+    /// Their nodes are given up: nobody reaches them any more.
+    On(&'a [NodeId]),
 }
 
 #[derive(sqlx::FromRow)]
@@ -510,29 +506,46 @@ struct DeadRow {
     step_id: Uuid,
     noderole_id: Uuid,
     deployment_id: Uuid,
+    outcome: String,
     log_bytes: i64,
 }
 
 /// Ends runs without a word of their workers; gives their steps.
 async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Vec<StepId>, StoreError> {
-    let (outcome, node, steps) = match which {
-        Which::QueuedOn(node) => ("unstarted", Some(node.0), Vec::new()),
-        Which::OfSteps(steps) => ("lost", None, steps.iter().map(|step| step.0).collect()),
+    let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
+    let (nodes, steps, queued, reason) = match which {
+        Which::QueuedOn(node) => (vec![node.0], Vec::new(), true, "its node died"),
+        Which::OfSteps(steps) => (Vec::new(), ids(steps), false, "its node died"),
+        Which::QueuedOf(steps) => (Vec::new(), ids(steps), true, "its noderole was removed"),
+        Which::On(nodes) => (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "its node was given up"),
     };
     let rows: Vec<DeadRow> = sqlx::query_as(
-        "UPDATE run r SET state = 'ended', outcome = $1, ended_at = now(), error = 'its node died'
+        "UPDATE run r SET outcome = CASE r.state WHEN 'queued' THEN 'unstarted' ELSE 'lost' END, state = 'ended',
+           ended_at = now(), error = $4
          FROM step s JOIN noderole n ON n.id = s.noderole_id
-         WHERE s.id = r.step_id AND r.ended_at IS NULL
-           AND (r.step_id = ANY($3) OR (r.node_id = $2 AND r.state = 'queued'))
-         RETURNING r.id, r.step_id, s.noderole_id, n.deployment_id, r.log_bytes",
+         WHERE s.id = r.step_id AND r.ended_at IS NULL AND (r.step_id = ANY($2) OR r.node_id = ANY($1))
+           AND (r.state = 'queued' OR NOT $3)
+         RETURNING r.id, r.step_id, s.noderole_id, n.deployment_id, r.outcome, r.log_bytes",
     )
-    .bind(outcome)
-    .bind(node)
+    .bind(nodes)
     .bind(steps)
+    .bind(queued)
+    .bind(reason)
     .fetch_all(&mut *transaction)
     .await?;
-    let told = |row: &DeadRow| run_events(row.id, row.noderole_id, row.deployment_id, outcome, row.log_bytes);
+    let told = |row: &DeadRow| run_events(row.id, row.noderole_id, row.deployment_id, &row.outcome, row.log_bytes);
     let events: Vec<_> = rows.iter().flat_map(told).collect();
     append_events(transaction, &events, &[]).await?;
     Ok(rows.into_iter().map(|row| StepId(row.step_id)).collect())
+}
+
+/// Ends what a commit makes pointless: queued runs of these steps, and every run on these nodes. Runs under way elsewhere go on to
+/// their end. The transaction has taken APPLY alone.
+///
+/// # Errors
+/// What the database refused.
+pub async fn end_removed(transaction: &mut PgConnection, steps: &[StepId], nodes: &[NodeId]) -> Result<(), StoreError> {
+    end_rows(transaction, Which::On(nodes)).await?;
+    end_rows(transaction, Which::QueuedOf(steps)).await?;
+    Ok(())
 }

@@ -17,6 +17,9 @@ use super::ChangeError;
 use super::event::{Event, step_event};
 use crate::StoreError;
 
+/// The state of a step whose noderole is not meant any more. The engine knows no such step: nothing leads to it.
+pub(super) const GONE: &str = "gone";
+
 /// A chain longer than this, hop by hop, is no graph that planning makes.
 const MAX_ROUNDS: usize = 100_000;
 
@@ -173,15 +176,17 @@ impl Wanted {
             self.know(edges);
         }
         for node in missing.on_nodes {
-            let steps: Vec<(Uuid,)> =
-                sqlx::query_as("SELECT id FROM step WHERE node_id = $1").bind(node.0).fetch_all(&mut *on).await?;
+            let steps: Vec<(Uuid,)> = sqlx::query_as("SELECT id FROM step WHERE node_id = $1 AND state <> 'gone'")
+                .bind(node.0)
+                .fetch_all(&mut *on)
+                .await?;
             self.steps.extend(steps.iter().map(|(id,)| *id));
             self.nodes.insert(node, steps.into_iter().map(|(id,)| StepId(id)).collect());
         }
         Ok(())
     }
 
-    async fn lock(&self, on: &mut PgConnection) -> Result<World, StoreError> {
+    async fn lock(&self, on: &mut PgConnection) -> Result<World, ChangeError> {
         let mut world = World { steps: BTreeMap::new(), children: self.children.clone(), on_node: self.nodes.clone() };
         let ids: Vec<Uuid> = self.steps.iter().copied().collect();
         let rows: Vec<StepRow> = sqlx::query_as(
@@ -194,6 +199,9 @@ impl Wanted {
         .fetch_all(on)
         .await?;
         for row in rows {
+            if row.state == GONE {
+                return Err(ChangeError::Gone(StepId(row.id)));
+            }
             let step = row.into_step()?;
             world.steps.insert(step.id, step);
         }

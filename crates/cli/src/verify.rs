@@ -1,0 +1,57 @@
+//! `gantry verify`: whether the database's rows are what the approved documents say.
+
+use anyhow::{Context, Result, bail};
+use control::{Control, Verified};
+use store::{Connecting, Store};
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The database as the application's role, `postgres://...`
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    database_url: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(arguments: Arguments) -> Result<()> {
+    let store = Store::open(&Connecting::to(arguments.database_url)).context("DATABASE_URL can't be used")?;
+    let verified =
+        Control::new(store).verify().await.context("the database can't be verified; has it been migrated?")?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report(&verified))?);
+    } else {
+        print(&verified);
+    }
+    match verified.discrepancies.len() {
+        0 => Ok(()),
+        n => {
+            bail!("{n} rows are not what the documents of target {} say: report it, with this output", verified.target)
+        }
+    }
+}
+
+fn report(verified: &Verified) -> serde_json::Value {
+    let discrepancy =
+        |d: &store::intent::Discrepancy| serde_json::json!({"what": d.what, "meant": d.meant, "found": d.found});
+    serde_json::json!({
+        "target": verified.target,
+        "steps": verified.steps,
+        "discrepancies": verified.discrepancies.iter().map(discrepancy).collect::<Vec<_>>(),
+    })
+}
+
+fn print(verified: &Verified) {
+    for found in &verified.discrepancies {
+        println!("{}", found.what);
+        let say = |word: &str, value: &Option<serde_json::Value>| match value {
+            Some(value) => println!("  {word} {value}"),
+            None => println!("  {word} nothing"),
+        };
+        say("meant", &found.meant);
+        say("found", &found.found);
+    }
+    if verified.discrepancies.is_empty() {
+        println!("Target {}: all rows of {} steps are what its documents say.", verified.target, verified.steps);
+    }
+}

@@ -1,0 +1,104 @@
+//! Any blueprint made the next target, by the way that every change goes: no guard is off. For graphs that no catalog makes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::Hash;
+use engine::blueprint::{change_hash, changes, project};
+use engine::catalog::Catalog;
+use engine::cluster::document::parse;
+use engine::cluster::{Blueprint, RootDoc};
+use engine::gate::VerdictKind;
+use engine::ids::{DeploymentId, TargetNo};
+use engine::plan::base::written;
+use serde_json::json;
+use store::intent::{self, NewSubmission, NewTarget};
+
+use crate::house::House;
+
+pub struct Line {
+    pub catalog: Catalog,
+    pub blueprint: Blueprint,
+}
+
+impl Line {
+    /// As it stands.
+    pub async fn of(house: &House) -> Self {
+        let mut on = house.database.app().acquire().await.unwrap();
+        let mut catalog = Catalog::default();
+        for object in intent::catalog_objects(&mut on, &[]).await.unwrap() {
+            catalog.add(&object).unwrap();
+        }
+        let root = intent::head(&mut on).await.unwrap().root.unwrap();
+        let body = intent::bodies(&mut on, &[root]).await.unwrap().remove(&root).unwrap();
+        let doc: RootDoc = parse("root", root, &body).unwrap();
+        let hashes: Vec<Hash> = doc.deployments.values().chain(doc.nodes.values()).copied().collect();
+        let bodies = intent::bodies(&mut on, &hashes).await.unwrap();
+        let mut blueprint = Blueprint::default();
+        doc.deployments.values().for_each(|hash| blueprint.load_deployment(*hash, &bodies[hash]).unwrap());
+        doc.nodes.values().for_each(|hash| blueprint.load_node(*hash, &bodies[hash]).unwrap());
+        Self { catalog, blueprint }
+    }
+
+    pub fn role(&self, name: &str) -> Hash {
+        self.catalog.roles().find(|(_, role)| role.name.as_str() == name).unwrap().0
+    }
+
+    /// Commits, on a proposal for this deployment; None: nothing differs.
+    pub async fn commit(&mut self, house: &House, on: DeploymentId, new: Blueprint) -> Option<TargetNo> {
+        let changes = changes(&self.blueprint.root(), &new.root());
+        if changes.is_empty() {
+            return None;
+        }
+        let written = written(&self.blueprint, &new, &changes);
+        let projection = project(&self.blueprint, &new, &changes, &self.catalog).unwrap();
+        let root = new.root_object().unwrap();
+        let mut transaction = house.database.app().begin().await.unwrap();
+        let head = intent::lock_for_commit(&mut transaction).await.unwrap();
+        intent::put_objects(&mut transaction, std::slice::from_ref(&root)).await.unwrap();
+        let (proposal, _) = intent::ensure_proposal(&mut transaction, on, house.ada.person).await.unwrap();
+        let version = intent::raise_version(&mut transaction, proposal, 0).await.unwrap().unwrap();
+        let rows = intent::deployment_rows(&mut transaction).await.unwrap();
+        let submission = NewSubmission {
+            proposal,
+            version,
+            title: "any".into(),
+            change: change_hash(&changes).unwrap(),
+            effects: root.hash,
+            policy: head.policy,
+            approvals: 1,
+            epoch: head.epoch,
+            root: root.hash,
+            summary: json!({}),
+            risks: BTreeSet::new(),
+            by: house.ada.person,
+            base: rows.iter().map(|row| (row.id, row.head_no)).collect::<BTreeMap<_, _>>(),
+            authors: BTreeSet::from([house.ada.person]),
+            documents: changes.clone(),
+        };
+        let submission = intent::insert_submission(&mut transaction, &submission).await.unwrap();
+        intent::insert_verdict(&mut transaction, submission, house.bo.person, VerdictKind::Approve, "").await.unwrap();
+        let target = NewTarget {
+            head,
+            submission: Some(submission),
+            policy: None,
+            by: Some(house.ada.person),
+            old: &self.blueprint,
+            new: &new,
+            root: root.hash,
+            changes: &changes,
+            written: &written,
+            projection: &projection,
+        };
+        let number = intent::commit_change(&mut transaction, &target).await.unwrap();
+        intent::close_committed(&mut transaction, submission).await.unwrap();
+        transaction.commit().await.unwrap();
+        self.blueprint = new;
+        Some(number)
+    }
+
+    /// Stores documents that a new blueprint names.
+    pub async fn put(&self, house: &House, objects: &[engine::canonical::Object]) {
+        let mut on = house.database.app().acquire().await.unwrap();
+        intent::put_objects(&mut on, objects).await.unwrap();
+    }
+}

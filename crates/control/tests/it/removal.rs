@@ -1,0 +1,261 @@
+//! What goes, and that the rows are always what the documents say.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::anneal::Limits;
+use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use engine::ids::{DeploymentId, NodeId, RunId};
+use serde_json::{Map, json};
+use store::running::{self, Hello, RunEnd, WorkerId};
+use uuid::Uuid;
+
+use crate::house::{House, fqdn, role};
+use crate::line::Line;
+
+const LONG: Duration = Duration::from_secs(600);
+const ROLES: [&str; 6] = ["base", "runtime", "app", "wipe", "still", "lonely"];
+
+/// Numbers that look like chance, and are the same each time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// A cluster whose noderoles come and go, with a worker that does as chance has it.
+struct Play {
+    house: House,
+    line: Line,
+    web: DeploymentId,
+    nodes: Vec<NodeId>,
+    worker: WorkerId,
+    under_way: Vec<RunId>,
+    data: u64,
+}
+
+impl Play {
+    async fn new() -> Self {
+        let house = House::new().await;
+        let line = Line::of(&house).await;
+        let web = house.id("web").await;
+        let mut nodes = Vec::new();
+        for n in 1..=4 {
+            nodes.push(house.node(n).await);
+        }
+        let worker = WorkerId(Uuid::new_v4());
+        let hello = Hello {
+            id: worker,
+            name: "w".into(),
+            capacity: 100,
+            jigs: vec!["noop".into()],
+            host: "here".into(),
+            pid: 1,
+            version: "0".into(),
+        };
+        running::ensure_worker(house.database.app(), &hello, LONG).await.unwrap();
+        running::confirm_worker(house.database.app(), worker).await.unwrap();
+        Self { house, line, web, nodes, worker, under_way: Vec::new(), data: 0 }
+    }
+
+    /// Binds exactly these, each waiting for those named before it that chance picks.
+    async fn commit(&mut self, wanted: &[(usize, &'static str)], chance: &mut Chance) {
+        let mut docs: BTreeMap<NodeId, NodeDoc> = BTreeMap::new();
+        let mut placed: Vec<(NodeId, NoderoleKey, u32)> = Vec::new();
+        for (node, name) in wanted {
+            let (id, key) = (self.nodes[*node], NoderoleKey::first(role(name)));
+            let mut parents: Vec<(EdgeDoc, u32)> = Vec::new();
+            for (of, parent, rank) in &placed {
+                if chance.one_in(3) {
+                    let kind = [EdgeKind::Hard, EdgeKind::Soft, EdgeKind::OrderOnly][chance.below(3) as usize];
+                    parents.push((EdgeDoc { parent: parent.id(*of), kind }, *rank));
+                }
+            }
+            parents.sort();
+            let rank = parents.iter().map(|(_, rank)| rank + 1).max().unwrap_or(0);
+            if chance.one_in(5) {
+                self.data += 1;
+            }
+            let noderole = NoderoleDoc {
+                deployment: self.web,
+                role: self.line.role(name),
+                data: json!({"n": if chance.one_in(3) { self.data } else { 0 }}),
+                reruns: 0,
+                rank,
+                parents: parents.into_iter().map(|(edge, _)| edge).collect(),
+            };
+            placed.push((id, key.clone(), rank));
+            let doc = docs.entry(id).or_insert_with(|| bare(id, *node, self.web));
+            doc.noderoles.insert(key, noderole);
+        }
+        let mut new: Blueprint = self.line.blueprint.clone();
+        let mut objects = Vec::new();
+        for (n, id) in self.nodes.iter().enumerate() {
+            let there = new.nodes.contains_key(id);
+            match docs.remove(id) {
+                Some(doc) => objects.push(new.put_node(doc).unwrap()),
+                None if there => objects.push(new.put_node(bare(*id, n, self.web)).unwrap()),
+                None => {}
+            }
+        }
+        self.line.put(&self.house, &objects).await;
+        self.line.commit(&self.house, self.web, new).await;
+    }
+
+    /// Starts what may start, takes some of it, ends some of that, well or not.
+    async fn work(&mut self, chance: &mut Chance) {
+        let pool = self.house.database.app();
+        running::claim_runs(pool, Limits { running: 1 + chance.below(6) as u32, ..Limits::default() }).await.unwrap();
+        let limit = chance.below(4) as u32;
+        let leased = running::lease_runs(pool, self.worker, &["noop"], limit, LONG).await.unwrap();
+        self.under_way.extend(leased.iter().map(|l| l.run));
+        let mut left = Vec::new();
+        for run in std::mem::take(&mut self.under_way) {
+            if chance.one_in(2) {
+                left.push(run);
+                continue;
+            }
+            let end = match chance.below(4) {
+                0 => RunEnd::Failed { reason: "chance".into() },
+                _ => RunEnd::Succeeded { result: Map::new(), wall: json!({"a": 1}) },
+            };
+            running::finish_run(pool, run, self.worker, &end).await.unwrap();
+        }
+        self.under_way = left;
+    }
+
+    async fn holds(&self, when: &str) {
+        let verified = self.house.control.verify().await.unwrap();
+        assert!(verified.discrepancies.is_empty(), "{when}: {:#?}", verified.discrepancies);
+        let odd: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM run r JOIN step s ON s.id = r.step_id
+             WHERE r.ended_at IS NULL AND (s.state NOT IN ('transition', 'gone') OR (s.state = 'gone' AND r.state = 'queued'))",
+        )
+        .fetch_one(self.house.database.owner())
+        .await
+        .unwrap();
+        assert_eq!(odd, 0, "{when}: runs that nothing waits for");
+    }
+}
+
+fn bare(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
+    NodeDoc { id, fqdn: fqdn(n + 1), deployment, phantom: false, noderoles: BTreeMap::new() }
+}
+
+#[tokio::test]
+async fn after_any_commits_the_rows_are_what_the_documents_say() {
+    for seed in [7, 1_234_567, 99_991] {
+        let mut chance = Chance(seed);
+        let mut play = Play::new().await;
+        for round in 0..25 {
+            let mut wanted = Vec::new();
+            for name in ROLES {
+                for node in 0..4 {
+                    if chance.one_in(3) {
+                        wanted.push((node, name));
+                    }
+                }
+            }
+            play.commit(&wanted, &mut chance).await;
+            play.holds(&format!("seed {seed}, round {round}, committed")).await;
+            for _ in 0..chance.below(4) {
+                play.work(&mut chance).await;
+            }
+            play.holds(&format!("seed {seed}, round {round}, worked")).await;
+        }
+        play.commit(&[], &mut chance).await;
+        let meant: i64 = sqlx::query_scalar("SELECT count(*) FROM step WHERE state <> 'gone'")
+            .fetch_one(play.house.database.owner())
+            .await
+            .unwrap();
+        assert_eq!(meant, 0, "everything was taken away");
+    }
+}
+
+#[tokio::test]
+async fn verifying_finds_what_somebody_changed_by_hand() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+    let by_hand = [
+        ("ALTER TABLE step DISABLE TRIGGER USER; UPDATE step SET retries = 9 WHERE rank = 0", 1),
+        ("ALTER TABLE edge DISABLE TRIGGER USER; DELETE FROM edge", 2 + 2 + 1),
+        ("ALTER TABLE noderole DISABLE TRIGGER USER; UPDATE noderole SET data = '{\"a\": 1}' WHERE role = 'app'", 6),
+    ];
+    for (sql, found) in by_hand {
+        sqlx::raw_sql(sql).execute(house.database.owner()).await.unwrap();
+        let discrepancies = house.control.verify().await.unwrap().discrepancies;
+        assert_eq!(discrepancies.len(), found, "{sql}: {discrepancies:#?}");
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_at_what_was_removed_ends_and_is_applied_nowhere() {
+    let mut chance = Chance(5);
+    let mut play = Play::new().await;
+    play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
+    let pool = play.house.database.app().clone();
+    running::claim_runs(&pool, Limits::default()).await.unwrap();
+    let leased = running::lease_runs(&pool, play.worker, &["noop"], 1, LONG).await.unwrap();
+    let run = leased[0].run;
+    play.commit(&[], &mut chance).await;
+    let ends: Vec<(i64, Option<String>)> =
+        sqlx::query_as("SELECT id, outcome FROM run ORDER BY id").fetch_all(&pool).await.unwrap();
+    let queued = ends.iter().find(|(id, _)| *id != run.0).unwrap();
+    assert_eq!(queued.1.as_deref(), Some("unstarted"), "what nobody had begun never begins");
+    assert_eq!(running::renew_runs(&pool, play.worker, &[run], LONG).await.unwrap().len(), 1, "it goes on");
+    play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
+    play.holds("bound again under a running attempt").await;
+    let end = RunEnd::Succeeded { result: Map::from_iter([("a".to_owned(), json!(1))]), wall: json!({"a": 1}) };
+    running::finish_run(&pool, run, play.worker, &end).await.unwrap();
+    let steps: Vec<(String, i64, Option<serde_json::Value>)> =
+        sqlx::query_as("SELECT state, applied_generation, wall FROM step").fetch_all(&pool).await.unwrap();
+    assert_eq!(steps, vec![("todo".to_owned(), 0, None); 2], "what it did belongs to a noderole that went");
+    play.holds("ended").await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_given_up_ends_everything_on_it_at_once() {
+    let mut chance = Chance(5);
+    let mut play = Play::new().await;
+    play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
+    let pool = play.house.database.app().clone();
+    running::claim_runs(&pool, Limits::default()).await.unwrap();
+    let leased = running::lease_runs(&pool, play.worker, &["noop"], 9, LONG).await.unwrap();
+    assert_eq!(leased.len(), 2);
+    let mut new = play.line.blueprint.clone();
+    new.nodes.remove(&play.nodes[0]);
+    play.line.commit(&play.house, play.web, new).await;
+    play.holds("given up").await;
+    let runs: Vec<RunId> = leased.iter().map(|l| l.run).collect();
+    let still = running::renew_runs(&pool, play.worker, &runs, LONG).await.unwrap();
+    assert_eq!(still.len(), 1, "the worker learns that one of them is over");
+    let page = play.house.control.nodes(&play.house.ada, String::new(), None).await.unwrap();
+    assert!(page.nodes.iter().all(|n| n.id != play.nodes[0]));
+    let again = play.house.control.add_node(&play.house.ada, fqdn(1).to_string(), "/srv/elsewhere/n1".into()).await;
+    assert_ne!(again.unwrap(), play.nodes[0], "its name is free, its id is not used again");
+    let gone = NoderoleKey::first(role("base")).id(play.nodes[0]);
+    let refused = play.house.control.noderole(&play.house.ada, gone).await.unwrap_err();
+    assert!(refused.status == 404 && refused.detail.contains("removed by target 3"), "{}", refused.detail);
+    let refused = play.house.control.retry(&play.house.ada, gone, "why not".into()).await.unwrap_err();
+    assert!(refused.detail.contains("removed"), "{}", refused.detail);
+}
+
+#[tokio::test]
+async fn nothing_comes_or_goes_past_a_commit() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    for sql in ["UPDATE step SET state = 'gone', pending = 0", "UPDATE noderole SET disposition = 'gone'"] {
+        let refused = sqlx::query(sql).execute(house.database.app()).await.unwrap_err();
+        assert_eq!(refused.as_database_error().and_then(|e| e.code()).as_deref(), Some("GY002"), "{sql}");
+    }
+}

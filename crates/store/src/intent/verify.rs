@@ -1,0 +1,144 @@
+//! Whether the rows are what the documents say.
+//!
+//! Documents are the truth of intent, rows their projection. Here the projection is made anew from the root of the head, as if from
+//! nothing, and compared with every row that is meant; and `pending` is counted anew. Nothing is changed: a difference is a fault of
+//! Gantry, or somebody's hand in the database, and is to be looked at.
+//!
+//! What can't be rebuilt isn't compared: progress (states, walls, generations), and rows that stay behind as history (removed nodes
+//! and deployments, noderoles that are gone, lanes that no step uses any more).
+
+use std::collections::BTreeMap;
+
+use engine::blueprint::Projection;
+use engine::cluster::Blueprint;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::commit::intent_columns;
+use crate::StoreError;
+
+/// Most discrepancies that are told.
+const TOLD: usize = 100;
+
+/// A row that isn't what the documents say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Discrepancy {
+    /// Which: `step 0198...`.
+    pub what: String,
+    /// What the documents say; None: there should be no such row.
+    pub meant: Option<Value>,
+    /// What the row says; None: it is missing.
+    pub found: Option<Value>,
+}
+
+/// Rows that aren't what a blueprint says, whole (`projection`: its difference to an empty one); at most 100.
+///
+/// # Errors
+/// What the database refused.
+pub async fn discrepancies(
+    on: &mut PgConnection,
+    blueprint: &Blueprint,
+    projection: &Projection,
+) -> Result<Vec<Discrepancy>, StoreError> {
+    let mut found = Vec::new();
+    compare("deployment", meant_deployments(blueprint), rows(on, DEPLOYMENTS).await?, &mut found);
+    compare("node", meant_nodes(blueprint), rows(on, NODES).await?, &mut found);
+    compare("noderole", meant_noderoles(blueprint), rows(on, NODEROLES).await?, &mut found);
+    compare("step", meant_steps(projection), rows(on, STEPS).await?, &mut found);
+    let wrong: Vec<(Uuid, Value)> = sqlx::query_as(COUNTS).fetch_all(&mut *on).await?;
+    compare("count of step", BTreeMap::new(), wrong.into_iter().collect(), &mut found);
+    found.truncate(TOLD);
+    Ok(found)
+}
+
+type Rows = BTreeMap<Uuid, Value>;
+
+async fn rows(on: &mut PgConnection, query: &'static str) -> Result<Rows, StoreError> {
+    let rows: Vec<(Uuid, Value)> = sqlx::query_as(query).fetch_all(on).await?;
+    Ok(rows.into_iter().collect())
+}
+
+fn compare(what: &str, meant: Rows, mut there: Rows, found: &mut Vec<Discrepancy>) {
+    for (id, meant) in meant {
+        let row = there.remove(&id);
+        if row.as_ref() != Some(&meant) {
+            found.push(Discrepancy { what: format!("{what} {id}"), meant: Some(meant), found: row });
+        }
+    }
+    let beyond =
+        there.into_iter().map(|(id, row)| Discrepancy { what: format!("{what} {id}"), meant: None, found: Some(row) });
+    found.extend(beyond.take(TOLD));
+}
+
+const DEPLOYMENTS: &str = "SELECT id, jsonb_build_object('parent', parent, 'name', name, 'system', system, 'phantom', phantom, \
+    'doc', encode(doc, 'hex')) FROM deployment WHERE removed_in IS NULL";
+
+fn meant_deployments(blueprint: &Blueprint) -> Rows {
+    let row = |stored: &engine::cluster::document::Stored<engine::cluster::DeploymentDoc>| {
+        let doc = &stored.doc;
+        json!({"parent": doc.parent, "name": doc.name, "system": doc.parent.is_none(), "phantom": doc.phantom,
+               "doc": stored.hash.to_string()})
+    };
+    blueprint.deployments.iter().map(|(id, stored)| (id.0, row(stored))).collect()
+}
+
+const NODES: &str = "SELECT id, jsonb_build_object('fqdn', fqdn, 'deployment', deployment_id, 'phantom', phantom, \
+    'doc', encode(doc, 'hex')) FROM node WHERE removed_in IS NULL AND doc IS NOT NULL";
+
+fn meant_nodes(blueprint: &Blueprint) -> Rows {
+    let row = |stored: &engine::cluster::document::Stored<engine::cluster::NodeDoc>| {
+        let doc = &stored.doc;
+        json!({"fqdn": doc.fqdn, "deployment": doc.deployment, "phantom": doc.phantom, "doc": stored.hash.to_string()})
+    };
+    blueprint.nodes.iter().map(|(id, stored)| (id.0, row(stored))).collect()
+}
+
+const NODEROLES: &str = "SELECT id, jsonb_build_object('node', node_id, 'role', role, 'instance', instance, \
+    'deployment', deployment_id, 'content', encode(role_hash, 'hex'), 'data', data, 'doc', doc) \
+    FROM noderole WHERE disposition = 'in_service'";
+
+fn meant_noderoles(blueprint: &Blueprint) -> Rows {
+    let mut rows = Rows::new();
+    for (node, stored) in &blueprint.nodes {
+        for (key, noderole) in &stored.doc.noderoles {
+            let row = json!({"node": node, "role": key.role, "instance": key.instance, "deployment": noderole.deployment,
+                "content": noderole.role.to_string(), "data": noderole.data,
+                "doc": {"rank": noderole.rank, "reruns": noderole.reruns}});
+            rows.insert(key.id(*node).0, row);
+        }
+    }
+    rows
+}
+
+const STEPS: &str = "SELECT s.id, jsonb_build_object('noderole', s.noderole_id, 'node', s.node_id, 'action', s.action, \
+    'deployment', l.deployment_id, 'lane', l.name, 'max_running', l.max_running, 'mode', l.mode, 'rank', s.rank, 'jig', s.jig, \
+    'exclusive', s.exclusive, 'destructive', s.destructive, 'instant', s.instant, 'needs', s.needs, 'place', s.place, \
+    'content', encode(s.content_hash, 'hex'), 'freezes_node', s.freezes_node, 'retries', s.retries, 'backoff', s.backoff_s, \
+    'timeout', s.timeout_s, 'join', jsonb_build_array(s.join_kind, s.join_n, s.join_after), \
+    'parents', coalesce((SELECT jsonb_object_agg(e.parent, e.kind) FROM edge e WHERE e.child = s.id), '{}')) \
+    FROM step s JOIN lane l ON l.id = s.lane_id WHERE s.state <> 'gone'";
+
+fn meant_steps(projection: &Projection) -> Rows {
+    projection.steps.iter().map(|step| (step.id.0, intent_columns(step))).collect()
+}
+
+/// Steps whose counted parents aren't what a recount gives, and those that are gone and yet meant, or the other way round.
+const COUNTS: &str = "WITH parent AS ( \
+      SELECT e.child, \
+        count(*) FILTER (WHERE e.kind <> 'order_only') AS of_join, \
+        count(*) FILTER (WHERE e.kind <> 'order_only' \
+          AND (p.state = 'active' OR (p.state = 'error' AND c.join_after = 'end'))) AS there, \
+        count(*) FILTER (WHERE e.kind = 'order_only' AND p.skipped IS NULL \
+          AND p.state IN ('blocked', 'todo', 'transition')) AS ahead \
+      FROM edge e JOIN step p ON p.id = e.parent JOIN step c ON c.id = e.child GROUP BY e.child), \
+    counted AS ( \
+      SELECT s.id, s.state, s.pending, n.disposition, coalesce(ahead, 0) + CASE s.join_kind \
+          WHEN 'all' THEN coalesce(of_join - there, 0) \
+          WHEN 'any' THEN CASE WHEN of_join > 0 AND there = 0 THEN 1 ELSE 0 END \
+          ELSE greatest(0, s.join_n - coalesce(there, 0)) END AS counts, \
+        s.satisfied, CASE s.join_kind WHEN 'all' THEN 0 ELSE coalesce(there, 0) END AS satisfying \
+      FROM step s JOIN noderole n ON n.id = s.noderole_id LEFT JOIN parent ON parent.child = s.id) \
+    SELECT id, jsonb_build_object('state', state, 'disposition', disposition, 'pending', array[pending, counts], \
+      'satisfied', array[satisfied, satisfying]) FROM counted \
+    WHERE (state = 'gone') <> (disposition <> 'in_service') OR (state <> 'gone' AND (pending, satisfied) <> (counts, satisfying))";

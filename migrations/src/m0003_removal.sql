@@ -1,0 +1,8 @@
+-- Noderoles that go. Their steps' rows stay, because runs name them: they are gone until the same noderole is bound again.
+
+ALTER TABLE step
+  DROP CONSTRAINT step_state_check,
+  ADD CONSTRAINT step_state_check CHECK (state IN ('blocked', 'todo', 'transition', 'active', 'error', 'gone')),
+  ADD CONSTRAINT step_gone_does_nothing CHECK (
+    state <> 'gone' OR (pending = 0 AND failures = 0 AND cause IS NULL AND wall IS NULL AND budget_ids = '{}'));
+COMMENT ON COLUMN step.state IS 'gone: its noderole is not meant any more. Only commits write it or take it back.';
