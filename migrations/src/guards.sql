@@ -567,6 +567,9 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON lan
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON budget
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 
+CREATE TRIGGER guard_intent BEFORE TRUNCATE OR DELETE OR UPDATE OF name, active ON jig
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+
 -- Also inside a commit, a document changes only to what the submission lists.
 CREATE OR REPLACE FUNCTION guard_document() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -787,7 +790,7 @@ BEGIN
     'INSERT (submission_id, thread_id, anchor, person_id, body) ON comment',
     'UPDATE (resolved_by, resolved_at) ON comment',
     'INSERT, UPDATE (submission_id, before_id, at) ON look',
-    'INSERT, UPDATE, DELETE ON jig',
+    'INSERT (name, class, description, client_role), UPDATE ON jig',
     'INSERT, UPDATE, DELETE ON lane',
     'INSERT, UPDATE, DELETE ON budget',
     'INSERT, UPDATE, DELETE ON noderole',

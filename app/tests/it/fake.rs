@@ -109,6 +109,7 @@ fn chip(n: u128, name: &str, state: StepState) -> Chip {
         state,
         brought_by: (state == StepState::Proposed && name != "app").then(|| "app".into()),
         touched: false,
+        going: false,
         alive: true,
         error: (state == StepState::Error).then(|| "exit 1 in 20-realm.sh: realm not found".into()),
     }

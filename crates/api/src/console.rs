@@ -212,6 +212,9 @@ pub struct Chip {
     pub brought_by: Option<String>,
     /// Whether the draft changes something about it (data, a re-run).
     pub touched: bool,
+    /// Whether the draft removes it.
+    #[serde(default)]
+    pub going: bool,
     /// Whether its node is alive.
     pub alive: bool,
     /// The reason of an error, shortened.

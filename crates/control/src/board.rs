@@ -225,7 +225,7 @@ impl Scene<'_> {
 
     fn chips(&self, shown: Vec<Shown>) -> (Vec<Chip>, usize) {
         let more = shown.len().saturating_sub(CHIPS_IN_CELL);
-        let touched = self.touched();
+        let (touched, going) = (self.touched(), self.going());
         let chip = |shown: Shown| {
             let id = shown.key.id(shown.node);
             let step = self.steps.get(&id);
@@ -241,6 +241,7 @@ impl Scene<'_> {
                 state,
                 brought_by: shown.proposed.flatten(),
                 touched: touched.contains(&id),
+                going: going.contains(&id),
                 alive: self.alive.get(&shown.node).copied().unwrap_or(false),
                 error: step.and_then(|s| s.error.as_deref()).map(|e| e.chars().take(200).collect()),
             }
@@ -252,6 +253,11 @@ impl Scene<'_> {
     fn touched(&self) -> BTreeSet<NoderoleId> {
         let steps = self.planned.into_iter().flat_map(|p| &p.projection.steps);
         steps.filter(|s| s.change != engine::blueprint::projection::StepChange::New).map(|s| s.noderole).collect()
+    }
+
+    /// Noderoles that the draft removes.
+    fn going(&self) -> BTreeSet<NoderoleId> {
+        self.planned.into_iter().flat_map(|p| &p.projection.removed).copied().collect()
     }
 
     fn role_data(&self, role: &RoleName) -> Value {
@@ -284,10 +290,16 @@ impl Scene<'_> {
         for bound in self.planned.into_iter().flat_map(|p| &p.effects.bound) {
             *coming.entry(bound.node).or_default() += 1;
         }
+        let mut leaving: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for gone in self.planned.into_iter().flat_map(|p| &p.effects.unbound) {
+            *leaving.entry(gone.node).or_default() += 1;
+        }
+        let expunged: BTreeSet<NodeId> =
+            self.planned.into_iter().flat_map(|p| &p.effects.expunged).map(|gone| gone.node).collect();
         let mut tray = Vec::new();
         for (id, node) in &self.present.skeleton.nodes {
             let deployment = moved.get(id).copied().unwrap_or(node.deployment);
-            if node.phantom || !chain.contains(&deployment) {
+            if node.phantom || expunged.contains(id) || !chain.contains(&deployment) {
                 continue;
             }
             tray.push(TrayNode {
@@ -297,7 +309,8 @@ impl Scene<'_> {
                 deployment: DeploymentName::parse(&self.names.deployment(deployment))
                     .map_err(|_| Problem::internal())?,
                 alive: self.alive.get(id).copied().unwrap_or(false),
-                noderoles: node.noderoles.len() + coming.get(id).copied().unwrap_or(0),
+                noderoles: (node.noderoles.len() + coming.get(id).copied().unwrap_or(0))
+                    .saturating_sub(leaving.get(id).copied().unwrap_or(0)),
             });
         }
         tray.sort_by(|a, b| (a.noderoles > 0, &a.fqdn).cmp(&(b.noderoles > 0, &b.fqdn)));

@@ -63,7 +63,7 @@ impl Control {
         let new = NewTarget {
             head,
             submission: Some(id),
-            policy: None,
+            policy: planned.policy.as_ref().map(|object| object.hash),
             by: Some(actor.person),
             old: &present.blueprint,
             new: &planned.materialised.blueprint,
@@ -72,7 +72,7 @@ impl Control {
             written: &written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes),
             projection: &planned.projection,
         };
-        intent::put_objects(&mut transaction, &planned.materialised.objects).await.map_err(from_store)?;
+        intent::put_objects(&mut transaction, &planned.objects()).await.map_err(from_store)?;
         let number = intent::commit_change(&mut transaction, &new).await.map_err(from_store)?;
         intent::close_committed(&mut transaction, id).await.map_err(from_store)?;
         let detail = json!({"target": number, "root": new.root, "change": case.row.change});

@@ -13,7 +13,7 @@ use engine::canonical::{Object, ObjectKind};
 use engine::catalog::Catalog;
 use engine::cluster::{Blueprint, DeploymentDoc, DeploymentRoleDoc, NodeDoc, RootDoc};
 use engine::gate::Policy;
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, PolicyNo, RoleName};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::Edit;
 use engine::plan::resolve::phantom_fqdn;
 use serde_json::json;
@@ -72,7 +72,7 @@ impl Control {
         let new = NewTarget {
             head,
             submission: None,
-            policy: Some(PolicyNo(1)),
+            policy: None,
             by: None,
             old: &Blueprint::default(),
             new: &blueprint,

@@ -11,6 +11,7 @@ use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::projection::{StepChange, StepIntent};
 use engine::blueprint::{Projection, change_hash, project};
+use engine::canonical::{Object, ObjectKind};
 use engine::catalog::Role;
 use engine::gate::{Policy, Risk};
 use engine::ids::{
@@ -43,6 +44,15 @@ pub(crate) struct Planned {
     pub materialised: Materialised,
     pub projection: Projection,
     pub risks: BTreeSet<Risk>,
+    /// The policy that it brings into force.
+    pub policy: Option<Object>,
+}
+
+impl Planned {
+    /// Everything that a submission or a target names.
+    pub fn objects(&self) -> Vec<Object> {
+        self.materialised.objects.iter().chain(&self.policy).cloned().collect()
+    }
 }
 
 /// What a submission keeps for its review page, so that it reads the same for as long as it exists.
@@ -67,7 +77,9 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
     let projection = project(&present.blueprint, &materialised.blueprint, &materialised.changes, &present.catalog)
         .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
     let risks = risks(present, &effects, &projection);
-    Ok(Planned { effects, materialised, projection, risks })
+    let policy = effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
+    let policy = policy.map_err(|error| Problem::conflict("policy", error.to_string()))?;
+    Ok(Planned { effects, materialised, projection, risks, policy })
 }
 
 fn risks(present: &Present, effects: &Effects, projection: &Projection) -> BTreeSet<Risk> {
@@ -81,7 +93,7 @@ fn risks(present: &Present, effects: &Effects, projection: &Projection) -> BTree
             risks.insert(Risk::Rerun);
         }
     }
-    if !projection.removed.is_empty() {
+    if !(projection.removed.is_empty() && effects.removed_deployments.is_empty() && effects.expunged.is_empty()) {
         risks.insert(Risk::Removal);
     }
     if effects.moved.iter().any(|m| !present.skeleton.chain(m.to).contains(&m.from)) {
@@ -279,6 +291,7 @@ impl Control {
             change: change_hash(&planned.materialised.changes).map_err(internal)?,
             effects: planned.effects.hash().map_err(internal)?,
             policy: present.head.policy,
+            new_policy: planned.policy.as_ref().map(|object| object.hash),
             approvals: policy.approvals_for(&planned.risks),
             epoch: present.head.epoch,
             root: root.ok_or_else(Problem::internal)?,
@@ -301,7 +314,7 @@ impl Control {
         if let Some(known) = intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)? {
             new.version = self.plan_anew(&mut transaction, known, &new).await?;
         }
-        intent::put_objects(&mut transaction, &planned.materialised.objects).await.map_err(from_store)?;
+        intent::put_objects(&mut transaction, &planned.objects()).await.map_err(from_store)?;
         let id = intent::insert_submission(&mut transaction, &new).await.map_err(from_store)?;
         let detail =
             json!({"proposal": proposal, "version": new.version, "change": new.change, "effects": new.effects});
@@ -536,10 +549,43 @@ fn lines(names: &Names<'_>, planned: &Planned) -> Vec<String> {
     if !reruns.is_empty() {
         lines.push(format!("Runs again: {}.", words::some_of(&reruns)));
     }
-    if planned.projection.removed.is_empty() {
+    if !effects.rewired.is_empty() {
+        lines.push(format!("{} for others than before.", words::wait(effects.rewired.len())));
+    }
+    lines.extend(effects.jigs.iter().map(|switch| match switch.active {
+        true => format!("Switches jig {} on: what waits for it may start.", switch.jig),
+        false => format!("Switches jig {} off: nothing that needs it starts, in any deployment.", switch.jig),
+    }));
+    lines.extend(effects.policy.as_ref().map(|set| words::policy(&set.policy)));
+    lines.extend(removals(names, effects));
+    lines
+}
+
+/// What goes, the gravest first.
+fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+    let mut lines = Vec::new();
+    for gone in &effects.expunged {
+        lines.push(format!(
+            "Gives up {}: all on it counts as gone at once. Reason: {}.",
+            gone.fqdn.short(),
+            gone.reason
+        ));
+    }
+    for gone in &effects.removed_deployments {
+        lines.push(format!("Removes deployment {}.", gone.name));
+    }
+    for gone in &effects.removed_roles {
+        lines.push(format!("Takes role {} and its data out of {}.", gone.role, names.deployment(gone.deployment)));
+    }
+    let mut unbound: BTreeMap<&RoleName, Vec<String>> = BTreeMap::new();
+    for gone in &effects.unbound {
+        unbound.entry(&gone.noderole.role).or_default().push(names.node(gone.node));
+    }
+    for (role, nodes) in &unbound {
+        lines.push(format!("Removes {role} from {}.", words::some_of(nodes)));
+    }
+    if lines.is_empty() {
         lines.push("Nothing is removed.".into());
-    } else {
-        lines.push(format!("Removes {}.", words::count(planned.projection.removed.len(), "noderole")));
     }
     lines
 }

@@ -110,7 +110,7 @@ impl Control {
             proposal: case.row.proposal,
             version: case.row.version,
             title: case.row.title.clone(),
-            deployment: deployment_name(&present, &case)?,
+            deployment: deployment_name(&present, &case, &summary)?,
             state: state(&case, &gate),
             change_hash: case.row.change.to_string(),
             effects_hash: case.row.effects.to_string(),
@@ -324,7 +324,11 @@ pub(crate) async fn shown(on: &mut PgConnection, documents: &[DocumentChange]) -
     difference(&was, &is, documents).map_err(|error| Problem::conflict("data", error.to_string()))
 }
 
-fn deployment_name(present: &Present, case: &Case) -> Result<DeploymentName, Problem> {
+fn deployment_name(present: &Present, case: &Case, summary: &Summary) -> Result<DeploymentName, Problem> {
+    // One that was removed since has its name in the submission.
+    if let Some(name) = summary.deployments.get(&case.proposal.deployment) {
+        return Ok(name.clone());
+    }
     let name = present.name_of(case.proposal.deployment);
     DeploymentName::parse(&name).map_err(|_| Problem::internal())
 }
@@ -359,7 +363,7 @@ fn to_summary(present: &Present, case: &Case) -> Result<ReviewSummary, Problem> 
     Ok(ReviewSummary {
         submission: case.row.id,
         title: case.row.title.clone(),
-        deployment: deployment_name(present, case)?,
+        deployment: deployment_name(present, case, &summary)?,
         authors: case.authors.iter().map(|a| a.name.clone()).collect(),
         at: at(case.row.at),
         summary: summary.lines.first().cloned().unwrap_or_default(),

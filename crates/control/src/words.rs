@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{At, Problem};
+use engine::gate::Policy;
 use engine::ids::{DeploymentId, NodeId, NoderoleId};
 use engine::plan::effects::Why;
 use engine::plan::{Edit, Effects};
@@ -107,6 +108,18 @@ pub(crate) fn count(n: usize, one: &str) -> String {
         1 => format!("one {one}"),
         n => format!("{n} {one}s"),
     }
+}
+
+/// `One noderole waits`, `3 noderoles wait`.
+pub(crate) fn wait(n: usize) -> String {
+    if n == 1 { "One noderole waits".into() } else { format!("{n} noderoles wait") }
+}
+
+/// What a policy asks for.
+pub(crate) fn policy(policy: &Policy) -> String {
+    let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
+    asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} when it is {}", risk.as_str())));
+    format!("Sets the policy for all changes after this one: {}.", asks.join(", "))
 }
 
 /// `a`, `a and b`, `a, b and 3 more`.

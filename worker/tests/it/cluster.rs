@@ -120,7 +120,7 @@ impl Cluster {
         let new = NewTarget {
             head,
             submission: None,
-            policy: Some(PolicyNo(1)),
+            policy: None,
             by: None,
             old: &old,
             new: &blueprint,
@@ -277,6 +277,7 @@ impl Cluster {
             change: change_hash(&changes).expect("a hash"),
             effects: Hash::of_bytes(b"effects"),
             policy: PolicyNo(1),
+            new_policy: None,
             approvals: 1,
             epoch: head.epoch,
             root,

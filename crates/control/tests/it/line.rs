@@ -65,6 +65,7 @@ impl Line {
             change: change_hash(&changes).unwrap(),
             effects: root.hash,
             policy: head.policy,
+            new_policy: None,
             approvals: 1,
             epoch: head.epoch,
             root: root.hash,

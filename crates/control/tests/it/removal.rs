@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use engine::anneal::Limits;
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
-use engine::ids::{DeploymentId, NodeId, RunId};
+use engine::gate::{Policy, Risk};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, RunId, TargetNo};
+use engine::plan::Edit;
 use serde_json::{Map, json};
 use store::running::{self, Hello, RunEnd, WorkerId};
 use uuid::Uuid;
@@ -259,3 +261,126 @@ async fn nothing_comes_or_goes_past_a_commit() {
         assert_eq!(refused.as_database_error().and_then(|e| e.code()).as_deref(), Some("GY002"), "{sql}");
     }
 }
+
+async fn passes(house: &House, deployment: &str, edits: Vec<Edit>) -> TargetNo {
+    let id = house.submit(&house.ada, deployment, edits).await;
+    house.approve(&house.bo, id).await;
+    let number = house.control.commit(&house.ada, id).await.unwrap();
+    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+    number
+}
+
+#[tokio::test]
+async fn from_an_unbinding_to_a_deployment_that_is_gone() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let (web, n1) = (house.id("web").await, house.node(1).await);
+    let unbind = |name: &str, with_dependents| Edit::Unbind {
+        node: n1,
+        noderole: NoderoleKey::first(role(name)),
+        with_dependents,
+    };
+    let (proposal, version) = house.propose(&house.ada, "web", vec![unbind("runtime", true)]).await;
+    let board = house.board("web").await;
+    let going: Vec<&str> =
+        board.groups[0].roles.iter().filter(|r| r.chips.iter().any(|c| c.going)).map(|r| r.role.as_str()).collect();
+    assert_eq!((going, board.proposal.unwrap().removed), (vec!["app", "runtime"], 2));
+    let id = house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1."]);
+    assert_eq!(review.risks, [Risk::Removal]);
+    house.approve(&house.bo, id).await;
+    house.control.commit(&house.ada, id).await.unwrap();
+    let left: Vec<String> =
+        house.steps().await.into_iter().map(|(name, _, state, _)| format!("{name} {state}")).collect();
+    assert_eq!(left, ["base todo", "runtime gone", "app gone"]);
+    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+
+    passes(&house, "web", vec![house.bind("web", 1, "app").await]).await;
+    let states: Vec<String> = house.steps().await.into_iter().map(|(_, _, state, _)| state).collect();
+    assert_eq!(states, ["todo", "blocked", "blocked"], "bound again, it begins anew");
+
+    let reason = "burnt".to_owned();
+    passes(&house, "web", vec![Edit::ExpungeNode { node: n1, reason }]).await;
+    passes(&house, "web", vec![Edit::RemoveRole { deployment: web, role: role("lonely") }]).await;
+    let below = DeploymentId(Uuid::new_v4());
+    let create = Edit::CreateDeployment {
+        id: below,
+        phantom: NodeId(Uuid::new_v4()),
+        name: DeploymentName::parse("below").unwrap(),
+        parent: web,
+    };
+    passes(&house, "web", vec![create]).await;
+    house.control.propose(&house.cy, below).await.unwrap();
+    let nested = house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: below }]).await;
+    let review = house.control.review(&house.bo, nested).await.unwrap();
+    assert!(review.summary.contains(&"Removes deployment below.".to_owned()), "{:?}", review.summary);
+    house.approve(&house.bo, nested).await;
+    house.control.commit(&house.ada, nested).await.unwrap();
+    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+    assert_eq!(house.control.board(&house.ada, "below").await.unwrap_err().status, 404);
+    let open: i64 = sqlx::query_scalar("SELECT count(*) FROM proposal WHERE state = 'open'")
+        .fetch_one(house.database.owner())
+        .await
+        .unwrap();
+    assert_eq!(open, 0, "what was proposed on it went with it");
+    let whole = house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: web }]).await;
+    house.approve(&house.bo, whole).await;
+    house.control.commit(&house.ada, whole).await.unwrap();
+    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+    let shown = house.control.reviews(&house.ada).await.unwrap();
+    assert_eq!(
+        shown.iter().find(|r| r.submission == whole).unwrap().deployment.as_str(),
+        "web",
+        "its reviews say its name"
+    );
+}
+
+#[tokio::test]
+async fn a_policy_is_reviewed_under_the_one_before_it() {
+    let house = House::new().await;
+    let waiting = house.submit(&house.ada, "edge", vec![house.bind("edge", 2, "app").await]).await;
+    house.approve(&house.bo, waiting).await;
+    let policy = Policy { approvals: 2, by_risk: BTreeMap::new() };
+    let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy }]).await;
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(review.gate.needed, 1, "the old one asks");
+    assert!(review.summary[0].contains("2 approvals for every change"), "{:?}", review.summary);
+    house.approve(&house.bo, id).await;
+    house.control.commit(&house.ada, id).await.unwrap();
+    assert_eq!(house.control.commit(&house.ada, waiting).await.unwrap_err().code, "policy_moved");
+    let next = house.submit(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
+    house.approve(&house.bo, next).await;
+    assert_eq!(house.control.commit(&house.ada, next).await.unwrap_err().code, "not_approved");
+    house.approve(&house.cy, next).await;
+    house.control.commit(&house.ada, next).await.unwrap();
+    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+}
+
+#[tokio::test]
+async fn a_jig_is_switched_by_a_review_and_nowhere_else() {
+    let house = House::new().await;
+    let files = [("own/own.yml".to_owned(), OWN_JIG.as_bytes().to_vec())].into();
+    house.control.import_barclamps(Some(&house.ada), &files).await.unwrap();
+    let version = Line::of(&house).await.catalog.barclamps().find(|(_, b)| b.name.as_str() == "own").unwrap().0;
+    let web = house.id("web").await;
+    let own = BarclampName::parse("own").unwrap();
+    let (jig, off) = (JigName::parse("own-jig").unwrap(), false);
+    let used = Edit::UseBarclamp { deployment: web, barclamp: own, version };
+    passes(&house, "web", vec![used, Edit::ActivateJig { jig, active: off }]).await;
+    let active: bool = sqlx::query_scalar("SELECT active FROM jig WHERE name = 'own-jig'")
+        .fetch_one(house.database.owner())
+        .await
+        .unwrap();
+    assert!(!active);
+    let by_hand = sqlx::query("UPDATE jig SET active = true").execute(house.database.app()).await.unwrap_err();
+    assert_eq!(by_hand.as_database_error().and_then(|e| e.code()).as_deref(), Some("GY002"));
+}
+
+const OWN_JIG: &str = "
+barclamp: {name: own, version: '1', description: For tests}
+jigs:
+  - {name: own-jig, class: noop}
+roles:
+  - {name: ours, jig: own-jig}
+";

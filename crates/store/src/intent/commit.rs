@@ -34,8 +34,8 @@ pub struct NewTarget<'a> {
     pub head: Head,
     /// The submission that it carries out; None: genesis.
     pub submission: Option<SubmissionId>,
-    /// The policy that it brings into force; None: it stays.
-    pub policy: Option<PolicyNo>,
+    /// The policy that it brings into force, whose object is stored; None: it stays.
+    pub policy: Option<Hash>,
     /// Who commits.
     pub by: Option<PersonId>,
     /// What is meant now.
@@ -57,18 +57,11 @@ pub struct NewTarget<'a> {
 /// # Errors
 /// The guards' refusals, and whatever the database refuses; nothing of it stays then.
 pub async fn commit_change(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<TargetNo, StoreError> {
-    commit_with(on, new, None).await
-}
-
-async fn commit_with(
-    on: &mut PgConnection,
-    new: &NewTarget<'_>,
-    policy: Option<&Object>,
-) -> Result<TargetNo, StoreError> {
     let number = TargetNo(new.head.number.0 + 1);
     insert_target(on, number, new).await?;
-    if let Some((number, object)) = new.policy.zip(policy) {
-        insert_policy(on, number, object, new.by).await?;
+    let policy = new.policy.map(|hash| (PolicyNo(new.head.policy.0 + 1), hash));
+    if let Some((number, hash)) = policy {
+        insert_policy(on, number, hash, new.by).await?;
     }
     remove_documents(on, number, new).await?;
     remove_noderoles(on, number, new).await?;
@@ -77,9 +70,10 @@ async fn commit_with(
     project_noderoles(on, new).await?;
     let existing = project_steps(on, number, new).await?;
     place_steps(on, number, new, &existing).await?;
+    project_jigs(on, new).await?;
     sqlx::query("UPDATE head SET number = $1, policy_number = coalesce($2, policy_number)")
         .bind(number.0)
-        .bind(new.policy.map(|p| p.0))
+        .bind(policy.map(|(number, _)| number.0))
         .execute(&mut *on)
         .await?;
     sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
@@ -348,6 +342,21 @@ async fn ensure_jigs(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), 
     Ok(())
 }
 
+/// Jigs serve all deployments, so the root deployment's document says which are off.
+async fn project_jigs(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
+    sqlx::query("UPDATE jig SET active = NOT active WHERE active = (name = ANY($1))")
+        .bind(inactive_jigs(new.new))
+        .execute(on)
+        .await?;
+    Ok(())
+}
+
+/// The jigs that a blueprint switches off.
+pub(super) fn inactive_jigs(blueprint: &Blueprint) -> Vec<String> {
+    let root = blueprint.deployments.values().find(|d| d.doc.parent.is_none());
+    root.into_iter().flat_map(|d| &d.doc.inactive_jigs).map(ToString::to_string).collect()
+}
+
 async fn project_lanes(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), StoreError> {
     let lanes: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
     sqlx::query(
@@ -574,7 +583,5 @@ pub async fn commit_genesis(
     new: &NewTarget<'_>,
     policy: &Object,
 ) -> Result<TargetNo, StoreError> {
-    let number = PolicyNo(1);
-    let genesis = NewTarget { policy: Some(number), submission: None, ..new.clone() };
-    commit_with(on, &genesis, Some(policy)).await
+    commit_change(on, &NewTarget { policy: Some(policy.hash), submission: None, ..new.clone() }).await
 }

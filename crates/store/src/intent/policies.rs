@@ -1,6 +1,6 @@
 //! Versions of the gate's policy.
 
-use engine::canonical::Object;
+use engine::Hash;
 use engine::gate::Policy;
 use engine::ids::{PersonId, PolicyNo};
 use sqlx::PgConnection;
@@ -22,12 +22,12 @@ pub async fn policy(on: &mut PgConnection, number: PolicyNo) -> Result<Option<Po
 pub async fn insert_policy(
     on: &mut PgConnection,
     number: PolicyNo,
-    object: &Object,
+    hash: Hash,
     by: Option<PersonId>,
 ) -> Result<(), StoreError> {
     sqlx::query("INSERT INTO policy (number, hash, created_by) VALUES ($1, $2, $3)")
         .bind(number.0)
-        .bind(object.hash.as_bytes().as_slice())
+        .bind(hash.as_bytes().as_slice())
         .bind(by.map(|p| p.0))
         .execute(on)
         .await?;

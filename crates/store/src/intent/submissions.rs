@@ -29,6 +29,8 @@ pub struct NewSubmission {
     pub effects: Hash,
     /// The policy that it is made under.
     pub policy: PolicyNo,
+    /// The policy that it brings into force, whose object is stored.
+    pub new_policy: Option<Hash>,
     /// Approvals that it needs.
     pub approvals: u32,
     /// This life of the database.
@@ -88,7 +90,8 @@ pub async fn insert_submission(on: &mut PgConnection, new: &NewSubmission) -> Re
     let approvals = i32::try_from(new.approvals).map_err(|e| StoreError::corrupt("submission.approvals_needed", e))?;
     let (id,): (i64,) = sqlx::query_as(
         "INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
-         epoch, root_hash, summary, risk, created_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id",
+         epoch, root_hash, summary, risk, created_by, new_policy_hash) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id",
     )
     .bind(new.proposal.0)
     .bind(new.version)
@@ -102,6 +105,7 @@ pub async fn insert_submission(on: &mut PgConnection, new: &NewSubmission) -> Re
     .bind(&new.summary)
     .bind(risks)
     .bind(new.by.0)
+    .bind(new.new_policy.map(|hash| hash.as_bytes().to_vec()))
     .fetch_one(&mut *on)
     .await?;
     insert_parts(on, id, new).await?;

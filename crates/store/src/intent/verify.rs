@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::commit::intent_columns;
+use super::commit::{inactive_jigs, intent_columns};
 use crate::StoreError;
 
 /// Most discrepancies that are told.
@@ -46,6 +46,15 @@ pub async fn discrepancies(
     compare("node", meant_nodes(blueprint), rows(on, NODES).await?, &mut found);
     compare("noderole", meant_noderoles(blueprint), rows(on, NODEROLES).await?, &mut found);
     compare("step", meant_steps(projection), rows(on, STEPS).await?, &mut found);
+    let jigs: Vec<(String, bool)> = sqlx::query_as("SELECT name, active FROM jig WHERE active = (name = ANY($1))")
+        .bind(inactive_jigs(blueprint))
+        .fetch_all(&mut *on)
+        .await?;
+    found.extend(jigs.into_iter().map(|(name, active)| Discrepancy {
+        what: format!("jig {name}"),
+        meant: Some(json!({"active": !active})),
+        found: Some(json!({"active": active})),
+    }));
     let wrong: Vec<(Uuid, Value)> = sqlx::query_as(COUNTS).fetch_all(&mut *on).await?;
     compare("count of step", BTreeMap::new(), wrong.into_iter().collect(), &mut found);
     found.truncate(TOLD);
