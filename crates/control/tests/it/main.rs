@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
+mod abuse;
 mod bad_input;
 mod change;
 mod discussion;
 mod gate;
 mod house;
+mod races;
