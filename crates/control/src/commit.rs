@@ -56,7 +56,10 @@ impl Control {
         actor.require_any(&[Permission::Operator, Permission::Reviewer])?;
         // Rows of deployments may have moved only together with the head, which is locked now.
         let mut case = self.case(&mut transaction, &present, id, true).await?;
-        case.facts.unresolved = unlike(&case, planned.as_ref());
+        // On a base that has moved the plan is another one anyhow, and what helps is to hear that it has moved: that shuts the gate too.
+        if case.facts.moved_base.is_empty() && case.facts.moved_documents.is_empty() {
+            case.facts.unresolved = unlike(&case, planned.as_ref());
+        }
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &case, &gate) {
             let code = gate.closed_by().map_or("committed", |rule| rule_code(rule.rule));

@@ -264,3 +264,16 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
     assert_eq!(claimed.runs.len(), 1);
     assert_eq!(scripts_of(&house, claimed.runs[0]).await, [right.as_bytes()]);
 }
+
+/// The table of `docs/gate.md` names tests that are there.
+#[test]
+fn the_table_of_cases_names_tests() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let table = std::fs::read_to_string(root.join("docs/gate.md")).unwrap();
+    let named: Vec<(&str, &str)> = table.split('`').filter_map(|word| word.split_once("::")).collect();
+    assert!(named.len() > 50, "{named:?}");
+    for (path, test) in named {
+        let text = std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(text.contains(&format!("fn {test}()")), "{path} has no test {test}");
+    }
+}
