@@ -27,7 +27,7 @@ impl FromServerFnError for Failure {
 
     fn from_server_fn_error(error: ServerFnErrorErr) -> Self {
         use ServerFnErrorErr as E;
-        Self(match error {
+        let problem = match error {
             E::Request(_) | E::Response(_) => Problem::new(
                 503,
                 UNREACHABLE,
@@ -45,7 +45,11 @@ impl FromServerFnError for Failure {
                 "Most likely the server is of another version than this page. Reload the page.",
             ),
             E::MiddlewareError(_) | E::ServerError(_) | E::Registration(_) => Problem::internal(),
-        })
+        };
+        // What can't be read is refused before any function runs; the answer's status is that of the problem all the same.
+        #[cfg(feature = "ssr")]
+        crate::respond::status(problem.status);
+        Self(problem)
     }
 }
 

@@ -144,11 +144,15 @@ BEGIN
   IF new_target.enabled <> parent_target.enabled THEN
     RAISE EXCEPTION 'a change does not touch the execution switch' USING ERRCODE = 'GY003';
   END IF;
+  -- A plan that came to nothing has not been checked either.
+  IF s.new_policy_hash IS NULL AND NOT EXISTS (SELECT FROM submission_document d WHERE d.submission_id = s.id) THEN
+    RAISE EXCEPTION 'submission % changes nothing', s.id USING ERRCODE = 'GY009', HINT = 'Plan it again.';
+  END IF;
 
-  -- Whoever edits what is committed is an author, listed or not.
-  SELECT string_agg(DISTINCT a.name, ', ') INTO named FROM edit e
-  JOIN person a ON a.id = e.actor AND NOT e.undone OR a.id = ANY (e.touched_by)
-  WHERE e.proposal_id = p.id
+  -- Whoever edits or submits what is committed is an author, listed or not.
+  SELECT string_agg(DISTINCT a.name, ', ') INTO named FROM person a
+  WHERE (a.id = s.created_by OR EXISTS (
+      SELECT FROM edit e WHERE e.proposal_id = p.id AND (e.actor = a.id AND NOT e.undone OR a.id = ANY (e.touched_by))))
     AND NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = a.id);
   IF named IS NOT NULL OR NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id) THEN
     RAISE EXCEPTION 'submission % does not list its authors (%)', s.id, coalesce(named, 'none listed')
@@ -227,6 +231,12 @@ DECLARE
   h head;
   parent_target target;
 BEGIN
+  -- With an older snapshot, a verdict that came in meanwhile would not be seen.
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'a target is inserted by a transaction that sees what others commit meanwhile, and this one is %',
+      current_setting('transaction_isolation')
+      USING ERRCODE = 'GY003', HINT = 'Begin a READ COMMITTED transaction.';
+  END IF;
   SELECT * INTO h FROM head FOR UPDATE;
   NEW.xid := pg_current_xact_id();
   NEW.committed_at := now();
@@ -241,6 +251,15 @@ BEGIN
   IF NEW.kind = 'genesis' THEN
     PERFORM root_documents(NEW.root);
     RETURN NEW;
+  END IF;
+  -- Also the one who commits may do so at this very moment; the row is locked, so nobody is disabled meanwhile.
+  PERFORM FROM person WHERE id = NEW.committed_by AND NOT disabled
+    AND permissions && CASE NEW.kind WHEN 'change' THEN ARRAY['operator', 'reviewer'] ELSE ARRAY['operator'] END
+  FOR SHARE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION '% may not make target %',
+      coalesce((SELECT name FROM person WHERE id = NEW.committed_by), 'nobody'), NEW.number
+      USING ERRCODE = 'GY019', HINT = 'That takes an enabled account with the operator permission, or for a change with reviewer.';
   END IF;
   SELECT * INTO parent_target FROM target WHERE number = NEW.parent;
   IF NEW.kind = 'change' THEN
@@ -388,6 +407,9 @@ BEGIN
     RAISE EXCEPTION 'proposal % is % and takes no edits', p.id, p.state
       USING ERRCODE = 'GY005', HINT = 'Open another proposal.';
   END IF;
+  IF TG_OP = 'UPDATE' AND NOT OLD.touched_by <@ NEW.touched_by THEN
+    RAISE EXCEPTION 'whoever shaped edit % of proposal % stays its author', NEW.seq, p.id USING ERRCODE = 'GY001';
+  END IF;
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_edit BEFORE INSERT OR UPDATE ON edit FOR EACH ROW EXECUTE FUNCTION guard_edit();
@@ -412,8 +434,11 @@ BEGIN
   IF NEW.epoch <> h.epoch THEN
     RAISE EXCEPTION 'this is epoch %, not %', h.epoch, NEW.epoch USING ERRCODE = 'GY008';
   END IF;
-  SELECT approvals_asked(y.hash, NEW.risk) INTO asked FROM policy y WHERE y.number = NEW.policy_number;
-  IF NEW.approvals_needed < asked THEN
+  -- A change of the policy passes under the old one and under the new one. Whatever can't be read asks for too much.
+  SELECT greatest(approvals_asked(y.hash, NEW.risk),
+                  CASE WHEN NEW.new_policy_hash IS NOT NULL THEN coalesce(approvals_asked(NEW.new_policy_hash, NEW.risk), 1000) END)
+  INTO asked FROM policy y WHERE y.number = NEW.policy_number;
+  IF (NEW.approvals_needed >= asked) IS NOT TRUE THEN
     RAISE EXCEPTION 'policy % asks for % approvals, the submission for %', NEW.policy_number, asked, NEW.approvals_needed
       USING ERRCODE = 'GY009';
   END IF;
@@ -450,7 +475,12 @@ BEGIN
     RAISE EXCEPTION 'no policy pre-approves anything' USING ERRCODE = 'GY012', HINT = 'A person has to review it.';
   END IF;
   SELECT * INTO who FROM person WHERE id = NEW.person_id;
-  IF EXISTS (SELECT FROM submission_author a WHERE a.submission_id = s.id AND a.person_id = who.id)
+  IF s.xid = pg_current_xact_id() THEN
+    RAISE EXCEPTION 'nobody has seen submission % yet', s.id
+      USING ERRCODE = 'GY013', HINT = 'It is judged once it is made.';
+  END IF;
+  IF who.id = s.created_by
+     OR EXISTS (SELECT FROM submission_author a WHERE a.submission_id = s.id AND a.person_id = who.id)
      OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id
                   AND (e.actor = who.id AND NOT e.undone OR who.id = ANY (e.touched_by))) THEN
     RAISE EXCEPTION '% wrote part of submission %', who.name, s.id
@@ -589,6 +619,20 @@ CREATE TRIGGER guard_document AFTER INSERT ON node FOR EACH ROW
   WHEN (NEW.doc IS NOT NULL) EXECUTE FUNCTION guard_document();
 CREATE TRIGGER guard_document_change AFTER UPDATE OF doc ON node FOR EACH ROW
   WHEN (NEW.doc IS DISTINCT FROM OLD.doc AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_document();
+
+-- The risks that a submission names decide how many approvals it needs, so a destructive step isn't left out of them.
+CREATE OR REPLACE FUNCTION guard_risk() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
+                 WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR 'destructive' = ANY (s.risk))) THEN
+    RAISE EXCEPTION 'step % is destructive, and its submission names no such risk', NEW.id USING ERRCODE = 'GY009';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_risk AFTER INSERT ON step FOR EACH ROW WHEN (NEW.destructive) EXECUTE FUNCTION guard_risk();
+CREATE TRIGGER guard_risk_again AFTER UPDATE OF generation, destructive ON step FOR EACH ROW
+  WHEN (NEW.destructive AND (NEW.generation, NEW.destructive) IS DISTINCT FROM (OLD.generation, OLD.destructive))
+  EXECUTE FUNCTION guard_risk();
 
 -- Bare records of nodes come and go freely: without a document, no phantom, in the system deployment.
 CREATE OR REPLACE FUNCTION guard_node() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$

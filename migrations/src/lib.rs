@@ -30,7 +30,7 @@
 //! | GY006 | another policy is in force |
 //! | GY007 | approvals are missing, or somebody objects |
 //! | GY008 | the submission is of another epoch (a backup was restored) |
-//! | GY009 | the submission is incomplete: a document's deployment isn't in its base, or an author is missing |
+//! | GY009 | the submission is incomplete: a deployment isn't in its base, an author or a risk is missing, or it changes nothing |
 //! | GY010 | the new root differs from its parent in other documents than the submission lists |
 //! | GY011 | an author's verdict |
 //! | GY012 | the verdict of somebody who may not review |
@@ -40,6 +40,7 @@
 //! | GY016 | a one-time thing is used again, or a closed one is opened again |
 //! | GY017 | a thread of the discussion is open |
 //! | GY018 | somebody speaks in a discussion, or resolves a thread, who may not |
+//! | GY019 | somebody commits or switches who may not, or not any more |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{

@@ -39,11 +39,13 @@ pub enum Refusal {
     OpenThreads,
     /// GY018: somebody speaks, or resolves a thread, who may not.
     NoVoice,
+    /// GY019: somebody commits or switches who may not, or not any more.
+    MayNotCommit,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 18] = [
+    pub const ALL: [(&'static str, Self); 19] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -62,6 +64,7 @@ impl Refusal {
         ("GY016", Self::Spent),
         ("GY017", Self::OpenThreads),
         ("GY018", Self::NoVoice),
+        ("GY019", Self::MayNotCommit),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

@@ -345,8 +345,9 @@ async fn switches_repeat_the_root_and_void_nothing() {
     world.switch(true).await.unwrap();
     let other = world.put_root(&world::Root::default()).await;
     let sql = format!(
-        "INSERT INTO target (number, parent, kind, root, enabled, epoch) VALUES (5, 4, 'switch', '\\x{}', false, 1)",
-        world::hex(&other)
+        "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by) VALUES (5, 4, 'switch', '\\x{}', false, 1, '{}')",
+        world::hex(&other),
+        world.ada
     );
     assert_refused("another root", world.app(&sql).await, Refusal::NotTheNext);
 }
@@ -355,8 +356,8 @@ async fn switches_repeat_the_root_and_void_nothing() {
 async fn a_switch_is_no_licence_to_change_intent() {
     let world = World::new().await;
     let mut tx = world.db.app().begin().await.unwrap();
-    let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
-               SELECT number + 1, number, 'switch', root, false, epoch FROM target";
+    let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
+               SELECT number + 1, number, 'switch', root, false, t.epoch, p.id FROM target t, person p WHERE p.name = 'ada'";
     tx.execute(sql).await.unwrap();
     let refused = tx.execute("UPDATE step SET jig = 'script'").await;
     assert_refused("intent", refused, Refusal::IntentOutsideCommit);
@@ -367,8 +368,8 @@ async fn the_line_has_no_gaps_forks_or_second_genesis() {
     let world = World::new().await;
     let insert = |number: i64, parent: &str, kind: &str, enabled: bool| {
         format!(
-            "INSERT INTO target (number, parent, kind, root, enabled, epoch)
-             SELECT {number}, {parent}, '{kind}', root, {enabled}, 1 FROM target WHERE number = 1"
+            "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
+             SELECT {number}, {parent}, '{kind}', root, {enabled}, 1, p.id FROM target, person p WHERE number = 1 AND p.name = 'ada'"
         )
     };
     assert_refused("second genesis", world.app(&insert(1, "NULL", "genesis", true)).await, Refusal::NotTheNext);

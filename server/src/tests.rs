@@ -1,6 +1,7 @@
 //! The router as a whole, over a database of each test's own.
 
 mod coming_in;
+mod gate;
 mod refusing;
 mod streaming;
 mod the_way;

@@ -17,7 +17,7 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
-use crate::reviewing::{Case, may_commit};
+use crate::reviewing::{Case, may_commit, risks_of};
 use crate::{Control, done};
 
 /// How often a commit plans anew because another one came first, before it leaves that to the caller.
@@ -26,7 +26,10 @@ const ATTEMPTS: usize = 8;
 impl Control {
     /// Makes a submission the next target.
     pub async fn commit(&self, actor: &Actor, id: SubmissionId) -> Result<TargetNo, Problem> {
-        actor.require_any(&[Permission::Operator, Permission::Reviewer])?;
+        if let Err(no) = actor.require_any(&[Permission::Operator, Permission::Reviewer]) {
+            self.note_refused_commit(actor, id, &no.code).await?;
+            return Err(no);
+        }
         for _ in 0..ATTEMPTS {
             if let Some(number) = self.try_commit(actor, id).await? {
                 return Ok(number);
@@ -49,9 +52,14 @@ impl Control {
         }
         let row = intent::submission(&mut transaction, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
         intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
+        let actor = &actor.still(&mut transaction).await?;
+        actor.require_any(&[Permission::Operator, Permission::Reviewer])?;
         // Rows of deployments may have moved only together with the head, which is locked now.
         let mut case = self.case(&mut transaction, &present, id, true).await?;
-        case.facts.unresolved = unlike(&case, planned.as_ref());
+        // On a base that has moved the plan is another one anyhow, and what helps is to hear that it has moved: that shuts the gate too.
+        if case.facts.moved_base.is_empty() && case.facts.moved_documents.is_empty() {
+            case.facts.unresolved = unlike(&case, planned.as_ref());
+        }
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &case, &gate) {
             let code = gate.closed_by().map_or("committed", |rule| rule_code(rule.rule));
@@ -152,7 +160,8 @@ fn unlike(case: &Case, planned: Option<&Planned>) -> Option<String> {
     }
     let same = planned.effects.hash().is_ok_and(|hash| hash == case.row.effects)
         && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == case.row.change)
-        && planned.materialised.changes == case.documents;
+        && planned.materialised.changes == case.documents
+        && planned.risks == risks_of(&case.row);
     if same { None } else { again() }
 }
 

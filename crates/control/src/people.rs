@@ -30,6 +30,7 @@ use engine::ids::PersonId;
 use rand::TryRngCore as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use sqlx::PgConnection;
 use store::people::{self, PersonRow, SessionTimes, TokenHash, Unspendable};
 use store::{Store, StoreError};
 
@@ -168,6 +169,22 @@ impl Actor {
             Permission::Viewer => !self.permissions.is_empty(),
             other => self.permissions.contains(&other),
         }
+    }
+
+    /// The actor as of this transaction, and until it ends. A request may have waited for a lock since it was looked up who sent it;
+    /// whoever was signed out, disabled or deprived of a permission meanwhile does not get through.
+    ///
+    /// # Errors
+    /// Signed out, when they are not let in any more.
+    pub(crate) async fn still(&self, on: &mut PgConnection) -> Result<Self, Problem> {
+        // The person first, as whoever disables one does.
+        let row = people::lock_person(on, self.person).await.map_err(failed)?.ok_or_else(Problem::signed_out)?;
+        if let Some(session) = &self.session
+            && !people::lock_session(on, &session.hash).await.map_err(failed)?
+        {
+            return Err(Problem::signed_out());
+        }
+        Ok(Self::of(row, self.session.clone()))
     }
 
     /// Goes on only with a permission.

@@ -55,10 +55,11 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::Spent => "spent",
         Refusal::OpenThreads => "open_threads",
         Refusal::NoVoice => "not_yours",
+        Refusal::MayNotCommit => "forbidden",
         _ => "refused",
     };
     match refusal {
-        Refusal::AuthorsVerdict | Refusal::NotAReviewer | Refusal::NoVoice => {
+        Refusal::AuthorsVerdict | Refusal::NotAReviewer | Refusal::NoVoice | Refusal::MayNotCommit => {
             Problem { code: code.into(), ..Problem::forbidden(text) }
         }
         _ => Problem::conflict(code, text),

@@ -141,6 +141,7 @@ impl Control {
         if edits.is_empty() || edits.len() > MAX_EDITS_PER_CALL {
             return Err(Problem::invalid(format!("Send 1 to {MAX_EDITS_PER_CALL} edits at a time.")));
         }
+        edits.iter().try_for_each(words::plain_edit)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
         self.check_edits(&present, &row, &rows, &edits)?;
         let mut transaction = self.begin().await?;

@@ -152,6 +152,7 @@ impl Control {
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
         // Whoever commits, edits or submits holds this lock too, so a verdict is there before or after, never between.
         intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
+        let actor = &actor.still(&mut transaction).await?;
         let present = self.kept.present(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_judge(&case.facts, actor.person) {
@@ -230,7 +231,7 @@ pub(crate) fn may_commit(actor: &Actor, case: &Case, gate: &GateState) -> Result
     }
 }
 
-fn risks_of(row: &SubmissionRow) -> BTreeSet<engine::gate::Risk> {
+pub(crate) fn risks_of(row: &SubmissionRow) -> BTreeSet<engine::gate::Risk> {
     use engine::gate::Risk;
     let all = [Risk::Destructive, Risk::Rerun, Risk::Removal, Risk::Move];
     all.into_iter().filter(|risk| row.risks.iter().any(|word| word == risk.as_str())).collect()

@@ -66,6 +66,7 @@ impl Control {
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
         let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        actor.still(&mut transaction).await?.require(Permission::Operator)?;
         if head.enabled == enabled {
             let word = if enabled { "on" } else { "off" };
             return Err(Problem::conflict("state", format!("Execution is {word} already.")));

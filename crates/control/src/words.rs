@@ -7,6 +7,7 @@ use engine::gate::Policy;
 use engine::ids::{DeploymentId, NodeId, NoderoleId};
 use engine::plan::effects::Why;
 use engine::plan::{Edit, Effects};
+use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::present::Present;
@@ -99,6 +100,24 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
             "The text has the character U+{:04X}, which can't be seen or makes it read as another: leave it out.",
             u32::from(c)
         ))),
+    }
+}
+
+/// Refuses an edit with such a text in it: reviewers read its data and its reason, and have to read what is there.
+pub(crate) fn plain_edit(edit: &Edit) -> Result<(), Problem> {
+    let value = serde_json::to_value(edit).map_err(|error| Problem::invalid(error.to_string()))?;
+    plain_value(&value)
+}
+
+fn plain_value(value: &Value) -> Result<(), Problem> {
+    match value {
+        Value::String(text) => plain(text).map(drop),
+        Value::Array(items) => items.iter().try_for_each(plain_value),
+        Value::Object(entries) => entries.iter().try_for_each(|(key, value)| {
+            plain(key)?;
+            plain_value(value)
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
 }
 

@@ -243,6 +243,27 @@ pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Re
     }))
 }
 
+/// A person who is let in, as they are until this transaction ends: nobody changes or disables them meanwhile.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn lock_person(db: &mut PgConnection, id: PersonId) -> Result<Option<PersonRow>, StoreError> {
+    let sql = "SELECT id, name, kind, disabled, permissions FROM person WHERE id = $1 AND NOT disabled FOR SHARE";
+    let row: Option<PersonTuple> = sqlx::query_as(sql).bind(id.0).fetch_optional(db).await?;
+    Ok(row.map(person_row))
+}
+
+/// Whether a session holds, and then it does until this transaction ends.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn lock_session(db: &mut PgConnection, hash: &TokenHash) -> Result<bool, StoreError> {
+    let sql =
+        "SELECT 1 FROM session WHERE token_hash = $1 AND expires_at > now() AND idle_expires_at > now() FOR SHARE";
+    let row: Option<i32> = sqlx::query_scalar(sql).bind(hash.as_slice()).fetch_optional(db).await?;
+    Ok(row.is_some())
+}
+
 /// Notes a visit, unless somebody noted one within `note_every`.
 ///
 /// # Errors

@@ -60,6 +60,7 @@ pub struct Submission {
     pub authors: Vec<Uuid>,
     pub base: Vec<(Uuid, i64)>,
     pub documents: Vec<(&'static str, Uuid, Option<Hash>, Option<Hash>)>,
+    pub new_policy: Option<Hash>,
     pub root: Hash,
     pub by: Uuid,
 }
@@ -338,6 +339,7 @@ impl World {
             authors: vec![author],
             base: vec![(self.system, self.head_no(self.system).await), (deployment, self.head_no(deployment).await)],
             documents: vec![("node", node, old, Some(new))],
+            new_policy: None,
             root: self.put_root(&root).await,
             by: author,
         }
@@ -347,8 +349,8 @@ impl World {
         let mut tx = self.db.app().begin().await?;
         let id: i64 = sqlx::query_scalar(
             "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
-                                     epoch, root_hash, risk, created_by)
-             VALUES ($1, $2, $3, $3, $4, $5, $6, $3, $7, $8) RETURNING id",
+                                     epoch, root_hash, risk, created_by, new_policy_hash)
+             VALUES ($1, $2, $3, $3, $4, $5, $6, $3, $7, $8, $9) RETURNING id",
         )
         .bind(s.proposal)
         .bind(s.version)
@@ -358,6 +360,7 @@ impl World {
         .bind(s.epoch)
         .bind(&s.risk)
         .bind(s.by)
+        .bind(&s.new_policy)
         .fetch_one(&mut *tx)
         .await?;
         for (deployment, head_no) in &s.base {
@@ -438,6 +441,19 @@ impl World {
         let sql = "UPDATE proposal SET state = 'committed', closed_at = now() WHERE id = $1";
         sqlx::query(sql).bind(s.proposal).execute(&mut **tx).await?;
         Ok(())
+    }
+
+    /// Waits until some statement waits for another's lock.
+    pub async fn somebody_waits(&self) {
+        let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                   WHERE NOT l.granted AND a.datname = current_database())";
+        for _ in 0..1000 {
+            if sqlx::query_scalar(sql).fetch_one(self.db.owner()).await.unwrap() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("nobody waits for a lock");
     }
 
     /// A sound change of a deployment, made by ada, approved by bo, committed.

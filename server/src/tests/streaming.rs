@@ -52,7 +52,7 @@ impl Tab {
     }
 
     /// The next message; None at the stream's end.
-    async fn next(&mut self) -> Option<Message> {
+    pub(super) async fn next(&mut self) -> Option<Message> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let message = parse(block);

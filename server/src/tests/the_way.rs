@@ -23,24 +23,24 @@ roles:
 ";
 
 impl House {
-    /// A deployment `web` that may bind `app`, one node, a reviewer; gives the reviewer.
-    async fn furnish(&self) -> PersonId {
+    /// The deployments `web` and `edge` that may bind `app`, one node, a reviewer; gives the reviewer.
+    pub(super) async fn furnish(&self) -> PersonId {
         let control = Control::new(Store::over(self.db.app().clone()));
         let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.expect("a barclamp");
-        let web = DemoDeployment {
-            name: DeploymentName::parse("web").expect("a name"),
+        let deployment = |name: &str| DemoDeployment {
+            name: DeploymentName::parse(name).expect("a name"),
             roles: vec![RoleName::parse("app").expect("a name")],
         };
         let node = (Fqdn::parse("n1.house.example.com").expect("a name"), "/srv/n1".to_owned());
         let policy = Policy { approvals: 1, by_risk: Default::default() };
-        let demo = Demo { deployments: vec![web], nodes: vec![node] };
+        let demo = Demo { deployments: vec![deployment("web"), deployment("edge")], nodes: vec![node] };
         control.ensure_genesis(&policy, &demo).await.expect("genesis");
         let bo = NewPerson::human("bo", [Permission::Reviewer]);
         self.people.create_person(None, &bo).await.expect("a person")
     }
 
-    async fn tell(&self, path: &str, cookie: &str, body: Value) -> Answer {
+    pub(super) async fn tell(&self, path: &str, cookie: &str, body: Value) -> Answer {
         self.ask(self.post_json(path, cookie, body.to_string())).await
     }
 }

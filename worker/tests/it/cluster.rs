@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Hash;
+use engine::blueprint::projection::StepChange;
 use engine::blueprint::{change_hash, changes, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::{Catalog, JigClass, Role};
 use engine::cluster::{
     Blueprint, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc,
 };
-use engine::gate::{Policy, VerdictKind};
+use engine::gate::{Policy, Risk, VerdictKind};
 use engine::ids::{
     ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, PolicyNo, RoleName, RunId, StepId,
     TargetNo,
@@ -270,6 +271,7 @@ impl Cluster {
             .fetch_one(&mut *transaction)
             .await
             .expect("the base");
+        let destructive = projection.steps.iter().any(|s| s.destructive && s.change != StepChange::Keep);
         let submission = NewSubmission {
             proposal,
             version: version.expect("it is open"),
@@ -282,13 +284,16 @@ impl Cluster {
             epoch: head.epoch,
             root,
             summary: json!({}),
-            risks: BTreeSet::new(),
+            risks: destructive.then_some(Risk::Destructive).into_iter().collect(),
             by: self.author,
             base: BTreeMap::from([(self.system, TargetNo(base))]),
             authors: BTreeSet::from([self.author]),
             documents: changes.clone(),
         };
         let submission = intent::insert_submission(&mut transaction, &submission).await.expect("a submission");
+        transaction.commit().await.expect("a submission");
+        let mut transaction = self.pool().begin().await.expect("a transaction");
+        let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
         intent::insert_verdict(&mut transaction, submission, self.reviewer, VerdictKind::Approve, "")
             .await
             .expect("a verdict");

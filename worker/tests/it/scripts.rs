@@ -287,6 +287,25 @@ async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started
 }
 
 #[tokio::test]
+async fn scripts_that_come_after_the_approval_are_not_run() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("right", "#!/bin/sh\necho approved >>ran\n", |_| ()).await;
+    cluster.commit(&[bind(0, "right")]).await;
+    // The same role with other scripts, and nothing that uses it.
+    cluster.add_script_role("right", "#!/bin/sh\necho imported later >>ran\n", |_| ()).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "right", "active").await;
+    cluster.add_script_role("right", "#!/bin/sh\necho imported between runs >>ran\n", |_| ()).await;
+    store::running::rerun_step(cluster.pool(), cluster.step(0, "right"), engine::anneal::Why::Drift)
+        .await
+        .expect("a re-run");
+    cluster.reaches(0, "right", "active").await;
+    worker.stop().await;
+    let ran = std::fs::read_to_string(cluster.nodes[0].root.join("ran")).expect("it ran");
+    assert_eq!(ran, "approved\napproved\n");
+}
+
+#[tokio::test]
 async fn scripts_are_staged_once_and_never_trusted() {
     let mut cluster = Cluster::of(1).await;
     let script = "#!/bin/sh\necho right >>ran\n";

@@ -123,6 +123,24 @@ impl House {
         .unwrap()
     }
 
+    /// How long the line of targets is.
+    pub async fn targets(&self) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM target").fetch_one(self.database.owner()).await.unwrap()
+    }
+
+    /// Waits until some statement waits for another's lock.
+    pub async fn somebody_waits(&self) {
+        let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                   WHERE NOT l.granted AND a.datname = current_database())";
+        for _ in 0..1000 {
+            if sqlx::query_scalar(sql).fetch_one(self.database.owner()).await.unwrap() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("nobody waits for a lock");
+    }
+
     /// Every number by which a refused command could have left something behind.
     pub async fn traces(&self) -> Vec<i64> {
         let mut traces = Vec::new();

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
+mod abuse;
 mod bad_input;
 mod change;
 mod discussion;
@@ -9,3 +10,4 @@ mod gate;
 mod house;
 mod line;
 mod removal;
+mod races;

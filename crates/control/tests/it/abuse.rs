@@ -1,0 +1,279 @@
+//! Ways round the gate that other systems left open, tried through the use cases, with a connection of the application's role beside
+//! them where an attacker would have one. `docs/gate.md` says which known case each test is.
+
+use std::collections::BTreeMap;
+
+use api::console::ReviewState;
+use control::people::{NewPerson, Permission, PersonKind};
+use engine::Hash;
+use engine::anneal::Limits;
+use engine::catalog::Role;
+use engine::gate::{Policy, Risk, VerdictKind};
+use engine::ids::SubmissionId;
+use engine::plan::Edit;
+use serde_json::json;
+use sqlx::AssertSqlSafe;
+use store::running::{self, Hello, WorkerId};
+
+use crate::house::{House, role};
+
+/// ada's change of `web`, approved by bo.
+async fn approved(house: &House) -> SubmissionId {
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, id).await;
+    id
+}
+
+async fn app(house: &House, sql: &str) {
+    sqlx::query(AssertSqlSafe(sql)).execute(house.database.app()).await.unwrap();
+}
+
+async fn audited(house: &House, action: &str) -> i64 {
+    let sql = "SELECT count(*) FROM audit WHERE action = $1";
+    sqlx::query_scalar(sql).bind(action).fetch_one(house.database.owner()).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_asks_for_the_review_is_an_author() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
+    let id = house.control.submit(&house.cy, proposal, version, "ada's edit".into()).await.unwrap();
+    for author in [&house.ada, &house.cy] {
+        let refused = house.control.judge(author, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+        assert_eq!(refused.code, "author", "{}", author.name);
+    }
+    assert_eq!(audited(&house, "submission.verdict.refused").await, 2);
+    house.approve(&house.bo, id).await;
+    house.control.commit(&house.cy, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_does_not_review() {
+    let house = House::new().await;
+    let id = {
+        let edit = house.bind("web", 1, "app").await;
+        house.submit(&house.ada, "web", vec![edit]).await
+    };
+    let permissions = [Permission::Operator, Permission::Reviewer].into();
+    let robot = NewPerson { name: "robot".into(), kind: PersonKind::Service, permissions };
+    house.people.create_person(None, &robot).await.unwrap();
+    let robot = house.people.actor_by_name("robot").await.unwrap();
+    let refused = house.control.judge(&robot, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (403, "not_a_reviewer"));
+    assert_eq!(house.control.commit(&robot, id).await.unwrap_err().code, "not_approved");
+    assert_eq!(audited(&house, "submission.commit.refused").await, 1);
+}
+
+#[tokio::test]
+async fn a_refused_commit_is_audited_whoever_tries() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    house.people.create_person(None, &NewPerson::human("eve", [Permission::Admin])).await.unwrap();
+    let eve = house.people.actor_by_name("eve").await.unwrap();
+    assert_eq!(house.control.commit(&eve, id).await.unwrap_err().code, "forbidden");
+    assert_eq!(audited(&house, "submission.commit.refused").await, 1);
+    assert_eq!(house.targets().await, 1);
+}
+
+#[tokio::test]
+async fn edits_that_slip_in_without_a_version_change_nothing_that_was_approved() {
+    let house = House::new().await;
+    let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "wipe").await];
+    let (proposal, version) = house.propose(&house.ada, "web", edits).await;
+    let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
+    let id = house.control.submit(&house.ada, proposal, version, "without the wipe".into()).await.unwrap();
+    house.approve(&house.bo, id).await;
+    app(&house, "UPDATE edit SET undone = false").await;
+    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    assert_eq!(refused.code, "edit_refused", "{refused:?}");
+    app(&house, "UPDATE edit SET undone = seq = 1").await;
+    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "edit_refused");
+    assert_eq!((house.targets().await, house.steps().await.len()), (1, 0));
+    app(&house, "UPDATE edit SET undone = seq = 2").await;
+    house.control.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_submission_that_plays_its_risks_down_is_not_committed() {
+    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
+    let edit = house.bind("web", 1, "wipe").await;
+    let honest = house.submit(&house.ada, "web", vec![edit]).await;
+    // The same once more, at the next version, by the application's own connection: one approval would do for it.
+    app(&house, "UPDATE proposal SET version = version + 1").await;
+    let mut tx = house.database.app().begin().await.unwrap();
+    let forged: i64 = sqlx::query_scalar(
+        "INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, epoch,
+                                 root_hash, summary, risk, created_by)
+         SELECT s.proposal_id, p.version, s.title, change_hash, effects_hash, policy_number, 1, epoch, root_hash, summary, '{}',
+                s.created_by
+         FROM submission s JOIN proposal p ON p.id = s.proposal_id RETURNING id",
+    )
+    .fetch_one(&mut *tx)
+    .await
+    .unwrap();
+    for part in ["base", "author", "document"] {
+        let columns = match part {
+            "base" => "deployment_id, head_no",
+            "author" => "person_id",
+            _ => "kind, id, old_hash, new_hash",
+        };
+        let sql = format!(
+            "INSERT INTO submission_{part} (submission_id, {columns})
+             SELECT {forged}, {columns} FROM submission_{part} WHERE submission_id = {honest}"
+        );
+        sqlx::query(AssertSqlSafe(sql)).execute(&mut *tx).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let forged = SubmissionId(forged);
+    house.approve(&house.bo, forged).await;
+    let refused = house.control.commit(&house.ada, forged).await.unwrap_err();
+    assert_eq!(refused.code, "edit_refused", "{refused:?}");
+    assert_eq!(house.targets().await, 1);
+}
+
+#[tokio::test]
+async fn a_proposal_made_again_takes_no_approval_along() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    let draft = house.board("web").await.proposal.unwrap();
+    house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
+    let edit = house.bind("web", 1, "app").await;
+    let again = house.submit(&house.ada, "web", vec![edit]).await;
+    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_newest");
+    assert_eq!(house.control.commit(&house.ada, again).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Discarded);
+}
+
+#[tokio::test]
+async fn a_destructive_line_is_not_lost_in_a_crowd() {
+    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
+    let mut edits = Vec::new();
+    for n in 1..=4 {
+        edits.push(house.bind("web", n, "app").await);
+        edits.push(house.bind("web", n, "still").await);
+    }
+    edits.push(house.bind("web", 4, "wipe").await);
+    let id = house.submit(&house.ada, "web", edits).await;
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert!(review.risks.contains(&Risk::Destructive));
+    assert!(review.summary[0].contains("be undone") && review.summary[0].contains("n4"), "{:?}", review.summary);
+    assert_eq!(review.gate.needed, 2);
+}
+
+#[tokio::test]
+async fn texts_that_read_as_others_reach_no_review() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let web = house.id("web").await;
+    let (proposal, version) = {
+        let edit = house.bind("web", 2, "app").await;
+        house.propose(&house.ada, "web", vec![edit]).await
+    };
+    let before = house.traces().await;
+    let data = |data| Edit::SetRoleData { deployment: web, role: role("app"), data };
+    let noderole = engine::cluster::NoderoleKey::first(role("app"));
+    let reason = "nothing\u{202e}epiw";
+    for edit in [
+        data(json!({"app": {"\u{202e}trop": 1}})),
+        data(json!({"app": ["fine", {"note": "a\u{200b}b"}]})),
+        data(json!({"app": "null\0byte"})),
+        data(json!({"app": "\u{1b}[2K"})),
+        Edit::Rerun { node: house.node(1).await, noderole, reason: reason.into() },
+    ] {
+        let refused = house.control.edit(&house.ada, proposal, version, vec![edit]).await.unwrap_err();
+        assert!(refused.status == 400 && refused.detail.contains("U+"), "{refused:?}");
+    }
+    let titled = house.control.submit(&house.ada, proposal, version, "safe\u{2066}".into()).await.unwrap_err();
+    assert_eq!(titled.status, 400);
+    assert_eq!(house.traces().await, before);
+    let fine = data(json!({"app": {"größe": "zwei\nZeilen\t漢"}}));
+    house.control.edit(&house.ada, proposal, version, vec![fine]).await.unwrap();
+}
+
+fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
+    let yaml = format!(
+        "barclamp: {{name: tool, version: '{version}', description: For tests}}\nroles:\n  - {{name: tool, jig: script}}\n"
+    );
+    [
+        ("tool/tool.yml".to_owned(), yaml.into_bytes()),
+        ("tool/scripts/tool/10-run".to_owned(), script.as_bytes().to_vec()),
+    ]
+    .into()
+}
+
+/// The scripts that a claimed run is for, as a worker finds them.
+async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
+    let pool = house.database.app();
+    let facts = running::run_facts(pool, run).await.unwrap().unwrap();
+    let role = running::object_body(pool, facts.role_hash).await.unwrap().unwrap();
+    assert_eq!(Hash::of_bytes(&role), facts.role_hash);
+    let role: Role = serde_json::from_slice(&role).unwrap();
+    let mut scripts = Vec::new();
+    for script in &role.scripts {
+        scripts.push(running::object_body(pool, script.hash).await.unwrap().unwrap());
+    }
+    scripts
+}
+
+#[tokio::test]
+async fn scripts_imported_after_the_approval_reach_no_run() {
+    let house = House::new().await;
+    let right = "#!/bin/sh\necho right\n";
+    let first = house.control.import_barclamps(Some(&house.ada), &tool("1", right)).await.unwrap().barclamps[0].2;
+    let web = house.id("web").await;
+    let barclamp = engine::ids::BarclampName::parse("tool").unwrap();
+    let edits = vec![
+        Edit::UseBarclamp { deployment: web, barclamp: barclamp.clone(), version: first },
+        Edit::AddRole { deployment: web, role: role("tool") },
+        house.bind("web", 1, "tool").await,
+    ];
+    let id = house.submit(&house.ada, "web", edits).await;
+    house.approve(&house.bo, id).await;
+
+    let wrong = "#!/bin/sh\necho wrong\n";
+    let same = house.control.import_barclamps(Some(&house.cy), &tool("1", wrong)).await.unwrap_err();
+    assert_eq!(same.code, "other_content", "one version, one content");
+    house.control.import_barclamps(Some(&house.cy), &tool("2", wrong)).await.unwrap();
+    assert_eq!(
+        house.control.review(&house.bo, id).await.unwrap().state,
+        ReviewState::Open,
+        "an import changes nothing"
+    );
+    house.control.commit(&house.ada, id).await.unwrap();
+    house.control.import_barclamps(Some(&house.cy), &tool("3", wrong)).await.unwrap();
+
+    let pool = house.database.app();
+    let hello = Hello {
+        id: WorkerId(uuid::Uuid::new_v4()),
+        name: "w".into(),
+        capacity: 10,
+        jigs: vec!["script".into(), "noop".into()],
+        host: "here".into(),
+        pid: 1,
+        version: "0".into(),
+    };
+    running::ensure_worker(pool, &hello, std::time::Duration::from_secs(600)).await.unwrap();
+    running::confirm_worker(pool, hello.id).await.unwrap();
+    running::set_node_alive(pool, house.node(1).await, true).await.unwrap();
+    app(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
+        .await;
+    app(&house, "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'").await;
+    let claimed = running::claim_runs(pool, Limits::default()).await.unwrap();
+    assert_eq!(claimed.runs.len(), 1);
+    assert_eq!(scripts_of(&house, claimed.runs[0]).await, [right.as_bytes()]);
+}
+
+/// The table of `docs/gate.md` names tests that are there.
+#[test]
+fn the_table_of_cases_names_tests() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let table = std::fs::read_to_string(root.join("docs/gate.md")).unwrap();
+    let named: Vec<(&str, &str)> = table.split('`').filter_map(|word| word.split_once("::")).collect();
+    assert!(named.len() > 50, "{named:?}");
+    for (path, test) in named {
+        let text = std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(text.contains(&format!("fn {test}()")), "{path} has no test {test}");
+    }
+}

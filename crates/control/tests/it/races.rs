@@ -1,0 +1,198 @@
+//! What happens while a commit is under way. Each race is held open by a lock, so that it goes the same way every time: the commit
+//! has begun, been let in, and waits; then the other thing happens; then the commit goes on and has to find it.
+
+use std::future::Future;
+
+use api::Problem;
+use engine::gate::VerdictKind;
+use engine::ids::{SubmissionId, TargetNo};
+use engine::plan::Edit;
+use serde_json::json;
+
+use crate::house::{House, role};
+
+/// ada's change of `web`, approved by bo.
+async fn approved(house: &House) -> SubmissionId {
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, id).await;
+    id
+}
+
+/// Commits, and lets something happen after the commit was let in and before it looks.
+async fn commit_while(
+    house: &House,
+    by: &control::people::Actor,
+    id: SubmissionId,
+    happens: impl Future<Output = ()>,
+) -> Result<TargetNo, Problem> {
+    let mut held = house.database.app().begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *held).await.unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        happens.await;
+        held.commit().await.unwrap();
+    };
+    let (committed, ()) = tokio::join!(house.control.commit(by, id), between);
+    committed
+}
+
+async fn refused_while(house: &House, id: SubmissionId, happens: impl Future<Output = ()>) -> (u16, String) {
+    let before = house.targets().await;
+    let refused = commit_while(house, &house.ada, id, happens).await.unwrap_err();
+    assert_eq!(house.targets().await, before, "{refused:?}");
+    (refused.status, refused.code)
+}
+
+#[tokio::test]
+async fn a_commit_that_nothing_disturbs_passes() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    assert_eq!(commit_while(&house, &house.ada, id, async {}).await.unwrap(), TargetNo(2));
+}
+
+#[tokio::test]
+async fn an_approval_taken_back_during_a_commit_stops_it() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    let reject = async {
+        house.control.judge(&house.bo, id, VerdictKind::Reject, "wait".into()).await.unwrap();
+    };
+    assert_eq!(refused_while(&house, id, reject).await, (409, "not_approved".into()));
+}
+
+#[tokio::test]
+async fn an_edit_during_a_commit_stops_it_and_makes_an_author() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
+    let id = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
+    house.approve(&house.bo, id).await;
+    let more = house.bind("web", 2, "app").await;
+    let edits = async {
+        house.control.edit(&house.bo, proposal, version, vec![more]).await.unwrap();
+    };
+    assert_eq!(refused_while(&house, id, edits).await, (409, "not_newest".into()));
+    let again = house.control.submit(&house.ada, proposal, version + 1, "two".into()).await.unwrap();
+    let judged = house.control.judge(&house.bo, again, VerdictKind::Approve, String::new()).await.unwrap_err();
+    assert_eq!(judged.code, "author", "who approved and then edited is an author");
+}
+
+#[tokio::test]
+async fn who_is_kept_out_during_a_commit_has_not_approved_it() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    let disable = async { house.people.disable(None, house.bo.person).await.unwrap() };
+    assert_eq!(refused_while(&house, id, disable).await, (409, "not_approved".into()));
+}
+
+#[tokio::test]
+async fn who_loses_the_right_during_a_commit_does_not_commit() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    let shrink = async {
+        let sql = "UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'";
+        sqlx::query(sql).execute(house.database.app()).await.unwrap();
+    };
+    assert_eq!(refused_while(&house, id, shrink).await, (403, "forbidden".into()));
+    let disable = async { house.people.disable(None, house.cy.person).await.unwrap() };
+    let refused = commit_while(&house, &house.cy, id, disable).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (401, "signed_out"));
+}
+
+#[tokio::test]
+async fn a_session_that_ends_during_a_commit_or_a_verdict_ends_that_too() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    let sign_in = |person| {
+        let house = &house;
+        async move {
+            let link = house.people.one_time_sign_in(None, person, std::time::Duration::from_secs(60)).await.unwrap();
+            let session = house.people.sign_in(link.reveal(), &Default::default()).await.unwrap();
+            house.people.actor_of_session(session.reveal()).await.unwrap().unwrap()
+        }
+    };
+    let cy = sign_in(house.cy.person).await;
+    let before = house.targets().await;
+    let sign_out = async { house.people.sign_out(&cy).await.unwrap() };
+    let refused = commit_while(&house, &cy, id, sign_out).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (401, "signed_out"));
+    assert_eq!(house.targets().await, before);
+
+    let cy = sign_in(house.cy.person).await;
+    let mut held = house.database.app().begin().await.unwrap();
+    sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        house.people.sign_out_everywhere(&cy).await.unwrap();
+        held.commit().await.unwrap();
+    };
+    let (judged, ()) = tokio::join!(house.control.judge(&cy, id, VerdictKind::Approve, String::new()), between);
+    assert_eq!(judged.unwrap_err().code, "signed_out");
+    house.control.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_proposal_that_is_discarded_during_a_commit_stays_so() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    let draft = house.board("web").await.proposal.unwrap();
+    let discard = async { house.control.discard(&house.ada, draft.id, draft.version).await.unwrap() };
+    assert_eq!(refused_while(&house, id, discard).await, (409, "not_newest".into()));
+}
+
+#[tokio::test]
+async fn a_backup_that_is_restored_during_a_commit_voids_it() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    let restore = async {
+        sqlx::query("UPDATE head SET epoch = epoch + 1").execute(house.database.owner()).await.unwrap();
+    };
+    assert_eq!(refused_while(&house, id, restore).await, (409, "other_epoch".into()));
+}
+
+#[tokio::test]
+async fn a_base_that_moves_during_a_commit_voids_it() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let web = house.id("web").await;
+    let data = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"a": 1}) };
+    let id = house.submit(&house.ada, "web", vec![data]).await;
+    house.approve(&house.bo, id).await;
+    let other: i64 = sqlx::query_scalar(
+        "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id",
+    )
+    .bind(web.0)
+    .bind(house.cy.person.0)
+    .fetch_one(house.database.app())
+    .await
+    .unwrap();
+    let other = engine::ids::ProposalId(other);
+    let edit = house.bind("web", 2, "app").await;
+    let version = house.control.edit(&house.cy, other, 0, vec![edit]).await.unwrap();
+    let sooner = house.control.submit(&house.cy, other, version, "more".into()).await.unwrap();
+    house.approve(&house.bo, sooner).await;
+    let (one, two) = tokio::join!(house.control.commit(&house.ada, id), house.control.commit(&house.cy, sooner));
+    assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
+    let refused = one.err().or(two.err()).unwrap();
+    assert_eq!(refused.code, "base_moved", "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_database_that_goes_away_during_a_commit_leaves_nothing() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    let before = house.traces().await;
+    let mut held = house.database.owner().begin().await.unwrap();
+    // Its last statement waits: everything else of the commit is written by then.
+    sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        house.database.cut_connections().await.unwrap();
+    };
+    let (committed, ()) = tokio::join!(house.control.commit(&house.ada, id), between);
+    assert_eq!(committed.unwrap_err().status, 503);
+    drop(held);
+    assert_eq!(house.traces().await, before);
+    house.control.commit(&house.ada, id).await.unwrap();
+}

@@ -1,0 +1,355 @@
+//! Abuse of the gate by plain SQL as the application role: with nothing of Gantry's own code between, as whoever got hold of its
+//! connection would try it. `docs/gate.md` says which known case each test is.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod world;
+
+use migrations::Refusal;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Executor as _};
+use world::{Submission, Tx, World, assert_refused, hex, node_doc, state};
+
+/// A planned, submitted and approved change of `web`.
+async fn approved(world: &World) -> (Submission, i64) {
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    (planned, submission)
+}
+
+async fn policy(world: &World, body: Value) -> world::Hash {
+    world.put("policy", body).await
+}
+
+#[tokio::test]
+async fn one_other_byte_is_another_change() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let mut other = planned.clone();
+    let data = json!({"app": {"deployment": world.web, "data": {"port": "another"}}});
+    other.documents[0].3 = Some(world.put("node", node_doc(world.n1, "n1.x.example", world.web, data)).await);
+    assert_refused("another document", world.commit(&other, submission).await, Refusal::OtherDocuments);
+    let replaced = "UPDATE submission_document SET new_hash = old_hash";
+    assert_eq!(state(world.app(replaced).await), "42501");
+    assert_eq!(world.head().await, 1);
+}
+
+#[tokio::test]
+async fn a_change_that_changes_nothing_is_none() {
+    let world = World::new().await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.documents.clear();
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    assert_refused("empty", world.commit(&planned, submission).await, Refusal::Incomplete);
+}
+
+#[tokio::test]
+async fn nothing_is_approved_before_it_is_there() {
+    let world = World::new().await;
+    assert_eq!(state(world.verdict(1, world.bo, "approve").await), "23503", "a submission to come");
+    let planned = world.plan(world.web, world.ada).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    let sql =
+        "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
+                                       epoch, root_hash, created_by)
+               VALUES ($1, $2, $3, $3, 1, 1, 1, $3, $4) RETURNING id";
+    let id: i64 = sqlx::query_scalar(sql)
+        .bind(planned.proposal)
+        .bind(planned.version)
+        .bind(&planned.root)
+        .bind(world.ada)
+        .fetch_one(&mut *tx)
+        .await
+        .unwrap();
+    let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')";
+    let early = sqlx::query(sql).bind(id).bind(world.bo).execute(&mut *tx).await;
+    assert_refused("while it is being made", early, Refusal::SubmissionSealed);
+}
+
+#[tokio::test]
+async fn an_approval_of_one_scope_is_none_of_another() {
+    let world = World::new().await;
+    let (_, web) = approved(&world).await;
+    let planned = world.plan(world.storage, world.ada).await;
+    let storage = world.submit(&planned).await.unwrap();
+    assert_refused("storage by web's approval", world.commit(&planned, web).await, Refusal::OtherDocuments);
+    assert_refused("storage by its own", world.commit(&planned, storage).await, Refusal::NotApproved);
+    assert_eq!(world.head().await, 1);
+}
+
+#[tokio::test]
+async fn who_submits_is_an_author() {
+    let world = World::new().await;
+    let planned = Submission { by: world.bo, ..world.plan(world.web, world.ada).await };
+    let submission = world.submit(&planned).await.unwrap();
+    assert_refused("bo submitted", world.verdict(submission, world.bo, "approve").await, Refusal::AuthorsVerdict);
+    world.verdict(submission, world.cy, "approve").await.unwrap();
+    assert_refused("and isn't listed", world.commit(&planned, submission).await, Refusal::Incomplete);
+}
+
+#[tokio::test]
+async fn who_touched_an_edit_stays_its_author() {
+    let world = World::new().await;
+    let proposal = world.propose(world.web, world.ada).await;
+    let touch =
+        |people: &str| format!("UPDATE edit SET touched_by = ARRAY[{people}]::uuid[] WHERE proposal_id = {proposal}");
+    world.app(&touch(&format!("'{}'", world.bo))).await.unwrap();
+    for fewer in ["", &format!("'{}'", world.cy)] {
+        assert_refused("forgotten", world.app(&touch(fewer)).await, Refusal::AppendOnly);
+    }
+    world.app(&touch(&format!("'{}', '{}'", world.cy, world.bo))).await.unwrap();
+    let planned = world.plan_for(proposal, world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    assert_refused("bo's verdict", world.verdict(submission, world.bo, "approve").await, Refusal::AuthorsVerdict);
+}
+
+#[tokio::test]
+async fn two_commits_of_one_submission_make_one_target() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let (one, two) = tokio::join!(world.commit(&planned, submission), world.commit(&planned, submission));
+    assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
+    assert_eq!(world.head().await, 2);
+    assert_refused("once more", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
+    let by_hand = format!(
+        "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
+         SELECT 3, 2, 'change', root, {submission}, true, 1, '{}' FROM target WHERE number = 2",
+        world.ada
+    );
+    assert_refused("as the next target", world.app(&by_hand).await, Refusal::ProposalMovedOn);
+}
+
+#[tokio::test]
+async fn who_commits_may_do_so_now() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    for changed in ["permissions = '{viewer,admin}'", "permissions = '{operator}', disabled = true"] {
+        world.app(&format!("UPDATE person SET {changed} WHERE name = 'ada'")).await.unwrap();
+        assert_refused(changed, world.commit(&planned, submission).await, Refusal::MayNotCommit);
+        assert_refused(changed, world.switch(false).await, Refusal::MayNotCommit);
+    }
+    let nobody = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
+                  SELECT 2, 1, 'switch', root, false, 1 FROM target";
+    assert_refused("nobody", world.app(nobody).await, Refusal::MayNotCommit);
+    world.app("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'").await.unwrap();
+    assert_refused("a reviewer switches", world.switch(false).await, Refusal::MayNotCommit);
+    world.commit(&planned, submission).await.unwrap();
+}
+
+/// Everything that a commit which brings a policy writes.
+async fn commit_policy(
+    world: &World,
+    tx: &mut Tx<'_>,
+    s: &Submission,
+    id: i64,
+    hash: &[u8],
+) -> Result<(), sqlx::Error> {
+    let root = world.root_with(s).await;
+    let number = world.insert_target(tx, id, &root).await?;
+    let sql = "INSERT INTO policy (number, hash) SELECT policy_number + 1, $1 FROM head";
+    sqlx::query(sql).bind(hash).execute(&mut **tx).await?;
+    tx.execute("UPDATE head SET policy_number = policy_number + 1").await?;
+    world.project(tx, s, number).await
+}
+
+#[tokio::test]
+async fn a_policy_passes_under_the_old_one_and_under_itself() {
+    let world = World::new().await;
+    let (other, before) = approved(&world).await;
+    let stricter = policy(&world, json!({"approvals": 2, "by_risk": {}})).await;
+    let weaker = policy(&world, json!({"approvals": 1, "by_risk": {}})).await;
+    let planned = world.plan(world.storage, world.ada).await;
+    let brings = |hash: &world::Hash, needed| Submission { new_policy: Some(hash.clone()), needed, ..planned.clone() };
+    assert_refused("one is too few for it", world.submit(&brings(&stricter, 1)).await, Refusal::Incomplete);
+    let risky = Submission { risk: vec!["destructive".into()], ..brings(&weaker, 1) };
+    assert_refused("one is too few before it", world.submit(&risky).await, Refusal::Incomplete);
+    for broken in [json!({}), json!({"approvals": null}), json!([])] {
+        let hash = policy(&world, broken.clone()).await;
+        assert_refused(&broken.to_string(), world.submit(&brings(&hash, 20)).await, Refusal::Incomplete);
+    }
+
+    let planned = brings(&stricter, 2);
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let mut tx = world.db.app().begin().await.unwrap();
+    let refused = commit_policy(&world, &mut tx, &planned, submission, &stricter).await;
+    assert_refused("one approval", refused, Refusal::NotApproved);
+    drop(tx);
+    world.verdict(submission, world.cy, "approve").await.unwrap();
+    let mut tx = world.db.app().begin().await.unwrap();
+    let refused = commit_policy(&world, &mut tx, &planned, submission, &weaker).await;
+    assert_refused("another policy than the reviewed one", refused, Refusal::IntentOutsideCommit);
+    drop(tx);
+    let mut tx = world.db.app().begin().await.unwrap();
+    commit_policy(&world, &mut tx, &planned, submission, &stricter).await.unwrap();
+    tx.commit().await.unwrap();
+
+    // What was approved under the old policy is not carried over.
+    assert_refused("approved under policy 1", world.commit(&other, before).await, Refusal::PolicyMoved);
+    let version = world.edit(other.proposal, world.ada).await.unwrap();
+    let again = Submission { version, policy: 2, ..other };
+    assert_refused("one is too few now", world.submit(&again).await, Refusal::Incomplete);
+}
+
+#[tokio::test]
+async fn a_policy_raised_during_a_commit_counts() {
+    let world = World::new().await;
+    let (other, before) = approved(&world).await;
+    let stricter = policy(&world, json!({"approvals": 2, "by_risk": {}})).await;
+    let planned = world.plan(world.storage, world.ada).await;
+    let planned = Submission { new_policy: Some(stricter.clone()), needed: 2, ..planned };
+    let submission = world.submit(&planned).await.unwrap();
+    for who in [world.bo, world.cy] {
+        world.verdict(submission, who, "approve").await.unwrap();
+    }
+    let mut tx = world.db.app().begin().await.unwrap();
+    commit_policy(&world, &mut tx, &planned, submission, &stricter).await.unwrap();
+    let raise = async {
+        world.somebody_waits().await;
+        tx.commit().await
+    };
+    let (late, raised) = tokio::join!(world.commit(&other, before), raise);
+    raised.unwrap();
+    assert_refused("it read the head too early", late, Refusal::NotTheNext);
+    assert_refused("and then", world.commit(&other, before).await, Refusal::PolicyMoved);
+}
+
+#[tokio::test]
+async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let root = world.root_with(&planned).await;
+    for sql in [
+        "UPDATE step SET destructive = true WHERE node_id = $1",
+        "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, generation, content_hash, state, destructive)
+         SELECT gen_random_uuid(), noderole_id, node_id, 'wipe', lane_id, 1, 'script', 2, content_hash, 'todo', true
+         FROM step WHERE node_id = $1",
+    ] {
+        let mut tx = world.db.app().begin().await.unwrap();
+        world.insert_target(&mut tx, submission, &root).await.unwrap();
+        let hidden = sqlx::query(AssertSqlSafe(sql)).bind(world.n1).execute(&mut *tx).await;
+        assert_refused(sql, hidden, Refusal::Incomplete);
+    }
+    // The same, named and reviewed by two.
+    world.edit(planned.proposal, world.ada).await.unwrap();
+    let mut planned = world.plan_for(planned.proposal, world.web, world.ada).await;
+    (planned.risk, planned.needed) = (vec!["destructive".into()], 2);
+    let submission = world.submit(&planned).await.unwrap();
+    for who in [world.bo, world.cy] {
+        world.verdict(submission, who, "approve").await.unwrap();
+    }
+    let root = world.root_with(&planned).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let sql = "UPDATE step SET destructive = true, generation = $2 WHERE node_id = $1";
+    sqlx::query(sql).bind(world.n1).bind(number).execute(&mut *tx).await.unwrap();
+    world.project(&mut tx, &planned, number).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_looks_at_the_past_is_refused() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let root = world.root_with(&planned).await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let mut tx = world.db.app().begin().await.unwrap();
+        tx.execute(AssertSqlSafe(format!("SET TRANSACTION ISOLATION LEVEL {level}"))).await.unwrap();
+        tx.execute("SELECT count(*) FROM verdict").await.unwrap();
+        world.verdict(submission, world.cy, "reject").await.unwrap();
+        assert_refused(level, world.insert_target(&mut tx, submission, &root).await, Refusal::NotTheNext);
+        drop(tx);
+        world.verdict(submission, world.cy, "approve").await.unwrap();
+    }
+}
+
+/// A commit that meets `first`, not yet committed: it waits, and then finds it.
+async fn meets(world: &World, planned: &Submission, submission: i64, first: &str) -> Result<i64, sqlx::Error> {
+    let mut tx = world.db.app().begin().await.unwrap();
+    tx.execute(AssertSqlSafe(first)).await.unwrap();
+    let goes_first = async {
+        world.somebody_waits().await;
+        tx.commit().await
+    };
+    let (commit, done) = tokio::join!(world.commit(planned, submission), goes_first);
+    done.unwrap();
+    commit
+}
+
+#[tokio::test]
+async fn what_comes_in_during_a_commit_is_waited_for() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let reject =
+        format!("INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'reject')", world.bo);
+    assert_refused("bo rejects", meets(&world, &planned, submission, &reject).await, Refusal::NotApproved);
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+
+    let disable = "UPDATE person SET disabled = true WHERE name = 'bo'";
+    assert_refused("bo is disabled", meets(&world, &planned, submission, disable).await, Refusal::NotApproved);
+    world.app("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
+
+    let disable = "UPDATE person SET disabled = true WHERE name = 'ada'";
+    assert_refused("ada is disabled", meets(&world, &planned, submission, disable).await, Refusal::MayNotCommit);
+    world.app("UPDATE person SET disabled = false WHERE name = 'ada'").await.unwrap();
+
+    let edit = format!(
+        "WITH raised AS (UPDATE proposal SET version = version + 1 WHERE id = {0})
+         INSERT INTO edit (proposal_id, seq, actor, body) VALUES ({0}, 9, '{1}', '{{}}')",
+        planned.proposal, world.cy
+    );
+    assert_refused("cy edits", meets(&world, &planned, submission, &edit).await, Refusal::ProposalMovedOn);
+    assert_eq!(world.head().await, 1);
+}
+
+#[tokio::test]
+async fn a_verdict_that_comes_during_a_commit_is_too_late() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let root = world.root_with(&planned).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    world.project(&mut tx, &planned, number).await.unwrap();
+    let commit = async {
+        world.somebody_waits().await;
+        tx.commit().await
+    };
+    let (late, committed) = tokio::join!(world.verdict(submission, world.cy, "reject"), commit);
+    committed.unwrap();
+    assert_refused("after the fact", late, Refusal::ProposalMovedOn);
+}
+
+#[tokio::test]
+async fn a_commit_that_is_cut_off_leaves_nothing() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let root = world.root_with(&planned).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    world.project(&mut tx, &planned, number).await.unwrap();
+    world.db.cut_connections().await.unwrap();
+    assert!(tx.commit().await.is_err(), "its connection is gone");
+    assert_eq!(world.head().await, 1);
+    let committed =
+        format!("SELECT count(*) FROM node WHERE doc = '\\x{}'", hex(planned.documents[0].3.as_ref().unwrap()));
+    assert_eq!(sqlx::query_scalar::<_, i64>(AssertSqlSafe(committed)).fetch_one(world.db.app()).await.unwrap(), 0);
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn other_scripts_than_those_approved_reach_no_run() {
+    let world = World::new().await;
+    world.change(world.web).await;
+    let other = world.put("role", json!({"name": "app", "scripts": ["other"]})).await;
+    let role = format!("UPDATE noderole SET role_hash = '\\x{}'", hex(&other));
+    assert_refused("the noderole's role", world.app(&role).await, Refusal::IntentOutsideCommit);
+    let content = format!("UPDATE step SET content_hash = '\\x{}'", hex(&other));
+    assert_refused("the step's content", world.app(&content).await, Refusal::IntentOutsideCommit);
+    assert_eq!(state(world.app("UPDATE object SET body = 'other' WHERE kind = 'role'").await), "42501");
+    let again = format!("INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')", hex(&other));
+    world.app(&again).await.unwrap();
+    let moved = format!("INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')", hex(&world.role));
+    assert_eq!(state(world.app(&moved).await), "23505", "one version, one content");
+}
