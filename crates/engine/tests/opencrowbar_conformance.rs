@@ -1,0 +1,301 @@
+//! Binding as OpenCrowbar did it, compared with scenarios that were worked out by hand from its sources.
+//!
+//! `$GANTRY_CORPUS/opencrowbar/worked/*.json` are read, whatever they are called and however many: each has scenarios that name a
+//! folder of barclamp files, the steps of binding and three switches, and say which noderoles, edges and cohorts come of it. What
+//! is compared is what the product's own [`resolve_by`] says, with its barriers expanded to the members that they stand for.
+//!
+//! Two things of those systems have no counterpart in files, and are made up here as the scenarios' assumptions say: roles that a
+//! server made for each of its networks (`network-NAME`, required but in no file), and workers for jigs that Gantry does not have.
+//!
+//! Without the corpus the test says so and passes.
+
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engine::canonical::{self, Object, ObjectKind};
+use engine::catalog::read::{Source, import};
+use engine::catalog::{Barclamp, Catalog, Flags, Jig, JigClass, Role};
+use engine::cluster::{Blueprint, DeploymentDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use engine::plan::resolve::phantom_fqdn;
+use engine::plan::{Edit, Effects, NumberedEdit, Rules, resolve_by};
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+const SYSTEM: DeploymentId = DeploymentId(Uuid::from_u128(1));
+const PHANTOM: NodeId = NodeId(Uuid::from_u128(2));
+/// What the scenarios call the phantom node of the system deployment.
+const PHANTOM_NAME: &str = "system-phantom";
+
+#[derive(Deserialize)]
+struct Worked {
+    scenarios: BTreeMap<String, Scenario>,
+}
+
+#[derive(Deserialize)]
+struct Scenario {
+    corpus: String,
+    bind_steps: Vec<(String, String)>,
+    wants_attribs_make_parents: bool,
+    service_roles_to_phantom: bool,
+    preceeds_soft_edges: bool,
+    #[serde(rename = "noderoles_topological")]
+    noderoles: Vec<WorkedNoderole>,
+    edges: Vec<WorkedEdge>,
+}
+
+#[derive(Deserialize)]
+struct WorkedNoderole {
+    name: String,
+    cohort: u32,
+}
+
+#[derive(Deserialize)]
+struct WorkedEdge {
+    parent: String,
+    child: String,
+    soft: bool,
+}
+
+/// What a scenario comes to: noderoles by `node/role` with their cohorts, and edges with whether they are soft.
+#[derive(Default)]
+struct Outcome {
+    cohorts: BTreeMap<String, u32>,
+    edges: BTreeMap<(String, String), bool>,
+}
+
+impl Scenario {
+    fn expected(&self) -> Outcome {
+        let edge = |e: &WorkedEdge| ((e.parent.clone(), e.child.clone()), e.soft);
+        Outcome {
+            cohorts: self.noderoles.iter().map(|n| (n.name.clone(), n.cohort)).collect(),
+            edges: self.edges.iter().map(edge).collect(),
+        }
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            wants_attribs_make_parents: self.wants_attribs_make_parents,
+            service_roles_to_phantom: self.service_roles_to_phantom,
+            preceeds_soft_edges: self.preceeds_soft_edges,
+        }
+    }
+}
+
+fn corpus() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let folder = std::env::var_os("GANTRY_CORPUS").map_or(beside, PathBuf::from).join("opencrowbar");
+    folder.join("worked").is_dir().then_some(folder).or_else(|| {
+        eprintln!("skipped: no worked scenarios (set GANTRY_CORPUS to the folder that has opencrowbar/worked)");
+        None
+    })
+}
+
+/// All `.yml` files of a folder and the folders in it, those of the folder itself first, each level in the order of names.
+fn files(root: &Path, folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    let (folders, plain): (Vec<_>, Vec<_>) = entries.into_iter().partition(|path| path.is_dir());
+    for path in plain.iter().filter(|path| path.extension().is_some_and(|ending| ending == "yml")) {
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        // Parameters of Ansible jigs; no barclamps.
+        if path.file_name().is_some_and(|name| name != "role.yml") {
+            found.push((name, fs::read(path).unwrap()));
+        }
+    }
+    for inner in folders {
+        files(root, &inner, found);
+    }
+}
+
+/// The roles and jigs of a folder, those that the scenarios presuppose included.
+fn roles(folder: &Path) -> Result<(Vec<Role>, BTreeMap<JigName, Jig>), String> {
+    let mut bytes = Vec::new();
+    files(folder, folder, &mut bytes);
+    let none = BTreeMap::new();
+    let sources: Vec<Source<'_>> = bytes.iter().map(|(path, bytes)| Source { path, bytes, files: &none }).collect();
+    let import = import(&sources, &Catalog::default()).map_err(|findings| findings.to_string())?;
+    let jigs = import.barclamps.iter().flat_map(|b| b.barclamp.jigs.clone()).collect();
+    let mut roles: Vec<Role> = import.barclamps.iter().flat_map(|b| b.roles.clone()).collect();
+    roles.extend(networks(&roles));
+    for role in &mut roles {
+        // A worker for every jig.
+        role.jig_class = JigClass::Noop;
+    }
+    Ok((roles, jigs))
+}
+
+/// The role that a server makes for each network: implicit, run by chef-solo on top of the network server.
+fn networks(roles: &[Role]) -> Vec<Role> {
+    let known: BTreeSet<&str> = roles.iter().map(|role| role.name.as_str()).collect();
+    let required: BTreeSet<&str> = roles.iter().flat_map(|role| &role.requires).map(RoleName::as_str).collect();
+    let missing = required.into_iter().filter(|name| name.starts_with("network-") && !known.contains(name));
+    let role = |name: &str| -> Role {
+        let jig = json!({"name": name, "barclamp": "network", "jig": "chef-solo", "jig_class": "noop"});
+        let role: Role = serde_json::from_value(jig).unwrap();
+        let requires = ["network-server", "chef-solo"].map(|name| RoleName::parse(name).unwrap()).into();
+        Role { flags: Flags { implicit: true, ..Flags::default() }, requires, ..role }
+    };
+    missing.map(role).collect()
+}
+
+struct World {
+    catalog: Catalog,
+    skeleton: Skeleton,
+    nodes: BTreeMap<String, NodeId>,
+}
+
+fn world(folder: &Path, names: BTreeSet<&str>) -> Result<World, String> {
+    let (roles, jigs) = roles(folder)?;
+    let mut catalog = Catalog::default();
+    let mut content = BTreeMap::new();
+    for role in roles {
+        let hash = canonical::hash(&role).unwrap();
+        content.insert(role.name.clone(), hash);
+        catalog.add_role(hash, Arc::new(role));
+    }
+    let base: Barclamp = serde_json::from_value(json!({"name": "all", "version": "1", "roles": {}})).unwrap();
+    let barclamp = Barclamp { roles: content, jigs, ..base };
+    let pin = Object::of(ObjectKind::Barclamp, &barclamp).unwrap();
+    catalog.add(&pin).unwrap();
+
+    let mut blueprint = Blueprint::default();
+    let deployment = DeploymentDoc {
+        id: SYSTEM,
+        name: DeploymentName::parse("system").unwrap(),
+        parent: None,
+        phantom: PHANTOM,
+        barclamps: [(BarclampName::parse("all").unwrap(), pin.hash)].into(),
+        roles: BTreeMap::new(),
+        inactive_jigs: BTreeSet::new(),
+    };
+    blueprint.put_deployment(deployment).unwrap();
+    let fqdn = phantom_fqdn(SYSTEM);
+    let phantom = NodeDoc { id: PHANTOM, fqdn, deployment: SYSTEM, phantom: true, noderoles: BTreeMap::new() };
+    blueprint.put_node(phantom).unwrap();
+    let nodes: BTreeMap<String, NodeId> =
+        (100..).zip(names).map(|(n, name)| (name.to_owned(), NodeId(Uuid::from_u128(n)))).collect();
+    let bare =
+        nodes.iter().map(|(name, id)| (*id, Fqdn::parse(&format!("{name}.worked.example.com")).unwrap(), SYSTEM));
+    let skeleton = Skeleton::of(&blueprint, bare, &catalog).map_err(|e| e.to_string())?;
+    Ok(World { catalog, skeleton, nodes })
+}
+
+fn run(corpus: &Path, scenario: &Scenario) -> Result<Outcome, String> {
+    let world =
+        world(&corpus.join(&scenario.corpus), scenario.bind_steps.iter().map(|(node, _)| node.as_str()).collect())?;
+    let edit = |(node, role): &(String, String)| {
+        Ok::<_, String>(Edit::Bind {
+            deployment: SYSTEM,
+            node: world.nodes[node],
+            role: RoleName::parse(role).map_err(|e| e.to_string())?,
+        })
+    };
+    let edits = scenario.bind_steps.iter().map(edit).collect::<Result<Vec<_>, _>>()?;
+    let numbered: Vec<NumberedEdit> = (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }).collect();
+    let effects = resolve_by(scenario.rules(), &world.skeleton, &world.catalog, &numbered);
+    if let Some(refusal) = effects.refused.first() {
+        return Err(format!("bind step {} is refused: {}", refusal.edit, refusal.reason));
+    }
+    Ok(outcome(&world, &effects))
+}
+
+/// What the effects say, with barriers expanded: who waits for a barrier waits for everything before it.
+fn outcome(world: &World, effects: &Effects) -> Outcome {
+    let name_of = |node: NodeId| {
+        let named = world.nodes.iter().find(|(_, id)| **id == node);
+        named.map_or(PHANTOM_NAME, |(name, _)| name.as_str()).to_owned()
+    };
+    let label = |node: NodeId, key: &NoderoleKey| format!("{}/{key}", name_of(node));
+    let is_barrier = |role| world.catalog.role(role).unwrap().gathers.is_some();
+    let barriers: BTreeMap<NoderoleId, &[_]> =
+        effects.bound.iter().filter(|b| is_barrier(b.role)).map(|b| (b.id, b.parents.as_slice())).collect();
+    let names: BTreeMap<NoderoleId, String> =
+        effects.bound.iter().map(|b| (b.id, label(b.node, &b.noderole))).collect();
+    let mut found = Outcome::default();
+    for bound in effects.bound.iter().filter(|b| !barriers.contains_key(&b.id)) {
+        found.cohorts.insert(names[&bound.id].clone(), 0);
+        for edge in &bound.parents {
+            let own = [*edge];
+            for parent in barriers.get(&edge.parent).copied().unwrap_or(&own) {
+                let soft = edge.kind == EdgeKind::Soft;
+                found.edges.insert((names[&parent.parent].clone(), names[&bound.id].clone()), soft);
+            }
+        }
+    }
+    // A barrier is a rank of its own, and no cohort: cohorts are counted on the expanded edges.
+    loop {
+        let mut higher = Vec::new();
+        for (parent, child) in found.edges.keys() {
+            if found.cohorts[child] <= found.cohorts[parent] {
+                higher.push((child.clone(), found.cohorts[parent] + 1));
+            }
+        }
+        if higher.is_empty() {
+            return found;
+        }
+        found.cohorts.extend(higher);
+    }
+}
+
+/// One line for each thing in which they differ.
+fn differences(expected: &Outcome, found: &Outcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, cohort) in &expected.cohorts {
+        match found.cohorts.get(name) {
+            None => lines.push(format!("noderole {name} is missing")),
+            Some(other) if other != cohort => lines.push(format!("{name} has cohort {other}, not {cohort}")),
+            Some(_) => {}
+        }
+    }
+    let more = found.cohorts.keys().filter(|name| !expected.cohorts.contains_key(*name));
+    lines.extend(more.map(|name| format!("noderole {name} is one too many")));
+    let kind = |soft: bool| if soft { "soft" } else { "hard" };
+    for ((parent, child), soft) in &expected.edges {
+        match found.edges.get(&(parent.clone(), child.clone())) {
+            None => lines.push(format!("edge {parent} -> {child} is missing")),
+            Some(other) if other != soft => {
+                lines.push(format!("edge {parent} -> {child} is {}, not {}", kind(*other), kind(*soft)));
+            }
+            Some(_) => {}
+        }
+    }
+    let more = found.edges.keys().filter(|edge| !expected.edges.contains_key(*edge));
+    lines.extend(more.map(|(parent, child)| format!("edge {parent} -> {child} is one too many")));
+    lines
+}
+
+#[test]
+fn worked_scenarios_come_out_as_they_were_worked() {
+    let Some(corpus) = corpus() else { return };
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(corpus.join("worked")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    paths.sort();
+    let (mut passed, mut failed) = (0, 0);
+    for path in &paths {
+        let worked: Worked = serde_json::from_slice(&fs::read(path).unwrap())
+            .unwrap_or_else(|error| panic!("{} is no worked scenario: {error}", path.display()));
+        for (name, scenario) in &worked.scenarios {
+            let what = match run(&corpus, scenario) {
+                Ok(found) => differences(&scenario.expected(), &found),
+                Err(error) => vec![error],
+            };
+            if what.is_empty() {
+                passed += 1;
+                continue;
+            }
+            failed += 1;
+            println!("{} {name}:\n  {}", path.display(), what.join("\n  "));
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    eprintln!("{passed} passed, {failed} failed");
+    assert_eq!(failed, 0, "of {} worked scenarios", passed + failed);
+    assert!(passed > 0, "{} has no worked scenario", corpus.display());
+}
