@@ -27,7 +27,7 @@ mod showing;
 mod words;
 
 pub use genesis::{Demo, DemoDeployment};
-pub use imports::{Imported, read_files};
+pub use imports::{Imported, find_and_read, read_files};
 
 use std::sync::Arc;
 
