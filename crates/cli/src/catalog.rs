@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use engine::catalog::Catalog;
+use engine::catalog::read::{Findings, Import, ImportedBarclamp};
 
 /// Most files of one folder.
 const MAX_FILES: usize = 10_000;
@@ -31,7 +32,8 @@ pub fn run(command: &Command) -> Result<()> {
 fn check(folder: &Path, json: bool) -> Result<()> {
     let mut files = BTreeMap::new();
     collect(folder, folder, &mut files)?;
-    let read = control::read_files(&files, &Catalog::default());
+    let read =
+        control::find_and_read(&files, &Catalog::default()).map_err(|problem| anyhow::anyhow!(problem.detail))?;
     if json {
         println!("{}", serde_json::to_string_pretty(&report(&read))?);
     } else {
@@ -39,43 +41,39 @@ fn check(folder: &Path, json: bool) -> Result<()> {
     }
     match read {
         Ok(_) => Ok(()),
-        Err(problem) => bail!("{}", problem.title.to_lowercase()),
+        Err(_) => bail!("the barclamps can't be imported"),
     }
 }
 
-type Read = Result<engine::catalog::read::Import, api::Problem>;
+type Read = Result<Import, Findings>;
 
+/// The same shape whatever was found: with errors nothing is imported, so nothing counts.
 fn report(read: &Read) -> serde_json::Value {
-    match read {
-        Ok(import) => {
-            let roles: usize = import.barclamps.iter().map(|b| b.roles.len()).sum();
-            let jigs: usize = import.barclamps.iter().map(|b| b.barclamp.jigs.len()).sum();
-            let attributes: usize = import.barclamps.iter().flat_map(|b| &b.roles).map(|r| r.attribs.len()).sum();
-            let findings: Vec<String> = import.findings.0.iter().map(ToString::to_string).collect();
-            serde_json::json!({
-                "counts": {"barclamps": import.barclamps.len(), "roles": roles, "jigs": jigs, "attributes": attributes},
-                "findings": findings,
-            })
-        }
-        Err(problem) => serde_json::json!({"error": problem}),
-    }
+    let imported: &[ImportedBarclamp] = read.as_ref().map_or(&[], |import| &import.barclamps);
+    let count = |of: fn(&ImportedBarclamp) -> usize| imported.iter().map(of).sum::<usize>();
+    let findings = match read {
+        Ok(import) => &import.findings,
+        Err(findings) => findings,
+    };
+    serde_json::json!({
+        "counts": {
+            "barclamps": imported.len(),
+            "roles": count(|b| b.roles.len()),
+            "jigs": count(|b| b.barclamp.jigs.len()),
+            "attributes": count(|b| b.barclamp.attribs.len() + b.roles.iter().map(|role| role.attribs.len()).sum::<usize>()),
+        },
+        "findings": findings,
+    })
 }
 
 fn print(read: &Read) {
-    match read {
-        Ok(import) => {
-            for finding in &import.findings.0 {
-                println!("{finding}");
-            }
-            for barclamp in &import.barclamps {
-                let (name, version) = (&barclamp.barclamp.name, &barclamp.barclamp.version);
-                println!("{name} {version}: {} roles, {}", barclamp.roles.len(), barclamp.hash.short());
-            }
-        }
-        Err(problem) => {
-            let details: Vec<&str> = problem.errors.iter().map(|e| e.detail.as_str()).collect();
-            println!("{}", if details.is_empty() { problem.detail.clone() } else { details.join("\n") });
-        }
+    let (Ok(Import { findings, .. }) | Err(findings)) = read;
+    for finding in &findings.0 {
+        println!("{finding}");
+    }
+    for barclamp in read.iter().flat_map(|import| &import.barclamps) {
+        let (name, version) = (&barclamp.barclamp.name, &barclamp.barclamp.version);
+        println!("{name} {version}: {} roles, {}", barclamp.roles.len(), barclamp.hash.short());
     }
 }
 

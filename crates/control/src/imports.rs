@@ -7,6 +7,7 @@ use api::problem;
 use engine::Hash;
 use engine::catalog::Catalog;
 use engine::catalog::read::{Findings, Import, Source, import};
+use engine::catalog::version::compare;
 use engine::ids::BarclampName;
 use serde::Serialize;
 use serde_json::json;
@@ -26,6 +27,8 @@ pub struct Imported {
     pub barclamps: Vec<(BarclampName, String, Hash, bool)>,
     /// Warnings and notes, each with file, line and column.
     pub findings: Vec<String>,
+    /// What the newest version before had and the new one has not, one line each. Nothing that runs loses it: that takes an edit.
+    pub disappeared: Vec<String>,
 }
 
 /// Reads the barclamps among these files, by their path. Everything below the folder of a barclamp's file is at its disposal.
@@ -33,6 +36,14 @@ pub struct Imported {
 /// # Errors
 /// Every finding, with file, line and column.
 pub fn read_files(files: &BTreeMap<String, Vec<u8>>, base: &Catalog) -> Result<Import, Problem> {
+    find_and_read(files, base)?.map_err(|findings| refused(&findings))
+}
+
+/// As [`read_files`], with what is wrong inside the files as it was found.
+///
+/// # Errors
+/// When there is nothing to read, or too much.
+pub fn find_and_read(files: &BTreeMap<String, Vec<u8>>, base: &Catalog) -> Result<Result<Import, Findings>, Problem> {
     let size: usize = files.values().map(Vec::len).sum();
     if size > MAX_IMPORT {
         return Err(Problem::new(
@@ -51,7 +62,7 @@ pub fn read_files(files: &BTreeMap<String, Vec<u8>>, base: &Catalog) -> Result<I
     let folders: Vec<BTreeMap<String, Vec<u8>>> = yaml.iter().map(|(path, _)| folder_of(files, path)).collect();
     let sources: Vec<Source<'_>> =
         yaml.iter().zip(&folders).map(|((path, bytes), files)| Source { path, bytes, files }).collect();
-    import(&sources, base).map_err(|findings| refused(&findings))
+    Ok(import(&sources, base))
 }
 
 fn is_barclamp(path: &str) -> bool {
@@ -75,6 +86,26 @@ fn refused(findings: &Findings) -> Problem {
     let mut problem = Problem::new(422, "barclamp", "The barclamps can't be imported", first);
     problem.errors = errors;
     problem
+}
+
+/// What newer versions lack, for barclamps that the catalog has already.
+fn disappeared(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
+    let missing = |error: engine::catalog::CatalogError| {
+        tracing::error!(%error, "an imported barclamp is incomplete");
+        Problem::internal()
+    };
+    let mut both = base.clone();
+    for object in &read.objects {
+        both.add(object).map_err(missing)?;
+    }
+    let mut lines = Vec::new();
+    for new in &read.barclamps {
+        let Some((_, old)) = base.barclamps().find(|(_, old)| old.name == new.barclamp.name) else { continue };
+        let found = compare(old, &new.barclamp, &both).map_err(missing)?;
+        let (name, version) = (&new.barclamp.name, &new.barclamp.version);
+        lines.extend(found.disappeared().into_iter().map(|line| format!("{name} {version} has no longer: {line}")));
+    }
+    Ok(lines)
 }
 
 impl Control {
@@ -114,12 +145,13 @@ impl Control {
             }
             barclamps.push((barclamp.name.clone(), barclamp.version.clone(), hash, outcome == ImportOutcome::Added));
         }
+        let disappeared = disappeared(&base, &read)?;
         let detail = json!({"barclamps": barclamps});
         intent::append_audit(&mut transaction, actor.map(|a| a.person), "catalog.import", "", &detail)
             .await
             .map_err(from_store)?;
         done(transaction).await?;
-        Ok(Imported { barclamps, findings: read.findings.0.iter().map(ToString::to_string).collect() })
+        Ok(Imported { barclamps, disappeared, findings: read.findings.0.iter().map(ToString::to_string).collect() })
     }
 
     /// The newest version of every barclamp: what an import builds on.

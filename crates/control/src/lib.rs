@@ -28,7 +28,7 @@ mod verifying;
 mod words;
 
 pub use genesis::{Demo, DemoDeployment};
-pub use imports::{Imported, read_files};
+pub use imports::{Imported, find_and_read, read_files};
 pub use verifying::Verified;
 
 use std::sync::Arc;

@@ -23,6 +23,7 @@ use crate::canonical::{self, Hash, Object, ObjectKind};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, RoleName};
 
 pub mod read;
+pub mod version;
 
 /// Most bytes of one script.
 pub const MAX_SCRIPT: usize = 256 * 1024;

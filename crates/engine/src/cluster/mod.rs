@@ -11,10 +11,12 @@
 //! * every edge of a noderole leads to one that exists, and ranks rise along edges, so the graph has no cycle.
 
 pub mod document;
+pub mod naming;
 pub mod skeleton;
 
 pub use document::{
     Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
     RootDoc,
 };
+pub use naming::{Hardware, NamingError, derived_name};
 pub use skeleton::{Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole};

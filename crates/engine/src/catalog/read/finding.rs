@@ -64,7 +64,7 @@ pub struct Finding {
     pub column: u32,
     /// What was found, and what was expected.
     pub what: String,
-    /// The name that was probably meant.
+    /// What to do about it, or the name that was probably meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
@@ -74,7 +74,7 @@ impl fmt::Display for Finding {
         let Self { severity, file, line, column, what, suggestion } = self;
         write!(f, "{file}:{line}:{column}: {severity}: {what}")?;
         match suggestion {
-            Some(name) => write!(f, "; did you mean {name:?}?"),
+            Some(suggestion) => write!(f, "; {suggestion}"),
             None => Ok(()),
         }
     }
@@ -183,6 +183,11 @@ fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
         .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.len())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate.to_owned())
+}
+
+/// The suggestion of a name.
+pub(super) fn did_you_mean(name: String) -> String {
+    format!("did you mean {name:?}?")
 }
 
 /// A text from a file as a message may quote it: short, and on one line.

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::finding::{At, Finding, Findings, Report, Severity, quoted};
+use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean, quoted};
 use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
 use super::{MAX_BACKOFF, MAX_LANE, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
 use crate::canonical::{Hash, Object};
@@ -207,6 +207,14 @@ const JOIN: Keys = Keys { own: &["need", "after"], kept: &[], dropped: &[], fore
 /// Flags of OpenCrowbar and Digital Rebar that mean nothing here.
 const IGNORED_FLAGS: &[&str] = &["replace_node_icon"];
 
+/// What is said of a file that is something else.
+pub(super) const NO_BARCLAMP: &str = "this is no barclamp file: it has none of the keys barclamp, roles and jigs";
+
+/// Whether a word is one of the flags that roles have.
+pub(super) fn is_flag(word: &str) -> bool {
+    FLAGS.contains(&word)
+}
+
 const FLAGS: &[&str] = &[
     "implicit",
     "abstract",
@@ -254,7 +262,19 @@ impl Reader<'_> {
             line: at.line,
             column: at.column,
             what: what.into(),
-            suggestion: near,
+            suggestion: near.map(did_you_mean),
+        });
+    }
+
+    /// A finding with what to do about it.
+    fn advise(&mut self, severity: Severity, at: At, what: impl Into<String>, advice: impl Into<String>) {
+        self.report.add(Finding {
+            severity,
+            file: self.path.to_owned(),
+            line: at.line,
+            column: at.column,
+            what: what.into(),
+            suggestion: Some(advice.into()),
         });
     }
 
@@ -276,10 +296,6 @@ impl Reader<'_> {
         self.say(Severity::Error, at, what, near);
     }
 
-    pub(super) fn warning(&mut self, at: At, what: impl Into<String>) {
-        self.say(Severity::Warning, at, what, None);
-    }
-
     /// A finding in another file of the folder, which is wrong as a whole.
     pub(super) fn in_file(&mut self, severity: Severity, file: &str, what: impl Into<String>, near: Option<String>) {
         let folder = self.path.rfind(['/', '\\']).map_or("", |end| &self.path[..=end]);
@@ -289,7 +305,7 @@ impl Reader<'_> {
             line: At::START.line,
             column: At::START.column,
             what: what.into(),
-            suggestion: near,
+            suggestion: near.map(did_you_mean),
         });
     }
 
@@ -298,19 +314,27 @@ impl Reader<'_> {
     }
 
     /// What Gantry's own form forbids and the others live with.
-    fn strict(&mut self, at: At, what: impl Into<String>) {
+    fn strict(&mut self, at: At, what: impl Into<String>, advice: &str) {
         let severity = match self.foreign {
             true => Severity::Warning,
             false => Severity::Error,
         };
-        self.say(severity, at, what, None);
+        self.advise(severity, at, what, advice);
+    }
+
+    /// What is a slip in Gantry's own form, and may be another program's business in the others.
+    fn slip(&self) -> Severity {
+        match self.foreign {
+            true => Severity::Note,
+            false => Severity::Warning,
+        }
     }
 
     fn file(&mut self, root: &Node, source: &Source<'_>) -> Option<Draft> {
         let entries = self.map(root, "a barclamp file")?;
         let known = ["barclamp", "barclamps", "roles", "jigs"];
         if !entries.iter().any(|entry| known.contains(&entry.key.as_str())) {
-            self.error(root.at, "this is no barclamp file: it has none of the keys barclamp, roles and jigs");
+            self.error(root.at, NO_BARCLAMP);
             return None;
         }
         self.foreign = is_foreign(entries);
@@ -529,7 +553,12 @@ impl Reader<'_> {
         let conflicts: BTreeSet<&RoleName> = role.conflicts.iter().map(|c| &c.value).collect();
         for provided in &role.provides {
             if conflicts.contains(&provided.value) {
-                self.warning(provided.at, format!("{owner} both provides and conflicts with \"{}\"", provided.value));
+                self.advise(
+                    Severity::Warning,
+                    provided.at,
+                    format!("{owner} both provides and conflicts with \"{}\"", provided.value),
+                    "leave it out of conflicts: two roles that answer to one name never share a node anyway",
+                );
             }
         }
     }
@@ -551,7 +580,12 @@ impl Reader<'_> {
             }
         }
         if flags.cluster && flags.implicit {
-            self.warning(at, format!("{owner} is both cluster and implicit, which exclude each other"));
+            self.advise(
+                Severity::Warning,
+                at,
+                format!("{owner} is both cluster and implicit, which exclude each other"),
+                "keep one of the two flags",
+            );
         }
         flags
     }
@@ -614,6 +648,7 @@ impl Reader<'_> {
                             "{owner} has the attribute \"{}\" twice; the first is at line {line}",
                             attrib.value.name
                         ),
+                        "leave one of them out; the last one counts",
                     );
                     attribs[*place] = attrib;
                 }
@@ -639,8 +674,9 @@ impl Reader<'_> {
             }
             None => {
                 let map = name.value.as_str().replace('-', "/");
-                let finding = format!("{what} has no map; {} is taken", quoted(&map));
-                self.say(Severity::Note, name.at, finding, None);
+                let (finding, advice) = (format!("{what} has no map"), format!("write map: {map}, which is taken now"));
+                let severity = if self.foreign { Severity::Warning } else { Severity::Note };
+                self.advise(severity, name.at, finding, advice);
                 self.data_path(&map, name.at, &what)?
             }
         };
@@ -831,7 +867,8 @@ impl Reader<'_> {
             if seen.insert(name.value.clone()) {
                 names.push(name);
             } else {
-                self.warning(node.at, format!("{key} of {owner} has \"{}\" twice", name.value));
+                let what = format!("{key} of {owner} has \"{}\" twice", name.value);
+                self.advise(Severity::Warning, node.at, what, "leave one of them out");
             }
         }
         names
@@ -944,8 +981,8 @@ impl Reader<'_> {
             }
             let what = format!("{owner} has the key {}, which means nothing here", quoted(key));
             let known = keys.own.iter().chain(keys.kept).copied();
-            let near = self.nearest(Severity::Warning, key, known);
-            self.say(Severity::Warning, entry.at, what, near);
+            let near = self.nearest(self.slip(), key, known);
+            self.say(self.slip(), entry.at, what, near);
         }
     }
 }

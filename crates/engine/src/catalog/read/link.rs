@@ -7,12 +7,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::cycle::{self, Target};
-use super::finding::{At, Finding, Findings, Report, Severity};
+use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean};
 use super::form::{Draft, DraftRole, Named};
 use super::{MAX_FILES, form};
 use crate::canonical::{Hash, Object, ObjectKind};
 use crate::catalog::{Attrib, Barclamp, Catalog, Jig, JigClass, LaneMode, Role};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, RoleName};
+
+/// Most roles that are looked at in search of requires that others imply. Far more than any known set needs; behind it notes are
+/// left out, since such a file is made to cost time.
+const MAX_LOOKED_AT: usize = 100_000;
 
 /// What a set of files comes to: objects to be stored, and the barclamps that they make.
 #[derive(Debug, Clone)]
@@ -53,6 +57,7 @@ pub fn link(drafts: &[Draft], base: &Catalog) -> Result<Import, Findings> {
     linker.check_attribs();
     let needs = linker.needs();
     linker.check_cycles(&needs);
+    linker.note_implied();
     let built = linker.build();
     linker.report.settle(|findings| built.with(findings))
 }
@@ -132,6 +137,20 @@ impl<'a> KnownRole<'a> {
             Self::Base(role) => &role.name,
         }
     }
+
+    fn is_implicit(&self) -> bool {
+        match self {
+            Self::New { role, .. } => role.flags.implicit,
+            Self::Base(role) => role.flags.implicit,
+        }
+    }
+
+    fn requires(&self) -> Box<dyn Iterator<Item = &RoleName> + '_> {
+        match self {
+            Self::New { role, .. } => Box::new(role.requires.iter().map(|required| &required.value)),
+            Self::Base(role) => Box::new(role.requires.iter()),
+        }
+    }
 }
 
 struct Linker<'a> {
@@ -151,6 +170,10 @@ struct Linker<'a> {
     providers: BTreeMap<&'a RoleName, Vec<usize>>,
     /// The role that owns an attribute, or none for an attribute of nodes.
     attribs: BTreeMap<&'a AttribName, Option<usize>>,
+    /// How many roles of the set require a name.
+    required: BTreeMap<&'a RoleName, usize>,
+    /// Required names that nobody has, told once.
+    missing: BTreeSet<RoleName>,
 }
 
 /// Why a role waits for another, for messages.
@@ -191,6 +214,8 @@ impl<'a> Linker<'a> {
             by_name: BTreeMap::new(),
             providers: BTreeMap::new(),
             attribs: BTreeMap::new(),
+            required: BTreeMap::new(),
+            missing: BTreeSet::new(),
         };
         linker.belongs = (0..drafts.len()).map(|file| linker.owner(file)).collect();
         let replaced: BTreeSet<BarclampName> = linker.belongs.iter().flatten().cloned().collect();
@@ -207,7 +232,18 @@ impl<'a> Linker<'a> {
             line: at.line,
             column: at.column,
             what,
-            suggestion: near,
+            suggestion: near.map(did_you_mean),
+        });
+    }
+
+    fn advise(&mut self, severity: Severity, file: usize, at: At, what: String, advice: String) {
+        self.report.add(Finding {
+            severity,
+            file: self.drafts[file].path.clone(),
+            line: at.line,
+            column: at.column,
+            what,
+            suggestion: Some(advice),
         });
     }
 
@@ -249,6 +285,9 @@ impl<'a> Linker<'a> {
                 self.roles.push(KnownRole::New { file, role });
                 let number = self.roles.len() - 1;
                 self.by_name.entry(&role.name).or_insert(number);
+                for required in &role.requires {
+                    *self.required.entry(&required.value).or_default() += 1;
+                }
             }
             for attrib in &draft.attribs {
                 self.attribs.entry(&attrib.value.name).or_insert(None);
@@ -537,7 +576,7 @@ impl<'a> Linker<'a> {
         for required in &role.requires {
             match self.target(&required.value, groups) {
                 Some(target) => graph.add(number, target, Why::Requires, Some((file, required.at))),
-                None => self.nobody_has(file, self.strict(), role, "requires", required),
+                None => self.requires_nothing(file, role, required),
             }
         }
         if let Some((_, Some(client))) = self.jig(&role.jig.value)
@@ -564,7 +603,8 @@ impl<'a> Linker<'a> {
                         wanted.value.as_str(),
                         self.attribs.keys().map(|name| name.as_str()),
                     );
-                    self.say(self.strict(), file, wanted.at, what, near);
+                    let or = "leave it out, or import the barclamp that has it";
+                    self.advise(self.strict(), file, wanted.at, what, near.map_or_else(|| or.into(), did_you_mean));
                 }
             }
         }
@@ -600,6 +640,97 @@ impl<'a> Linker<'a> {
                 graph.add(*other, Target::Role(number), Why::Preceeds, None);
             }
         }
+    }
+
+    /// A name that nobody has is one flaw however many roles require it: the first is told, with how many more there are; the others
+    /// are noted where they stand.
+    fn requires_nothing(&mut self, file: usize, role: &DraftRole, required: &Named<RoleName>) {
+        let what = format!("role \"{}\" requires \"{}\", which no barclamp has", role.name, required.value);
+        let known = self.missing.contains(&required.value);
+        if known && self.foreign {
+            self.say(Severity::Note, file, required.at, what, None);
+            return;
+        }
+        self.missing.insert(required.value.clone());
+        let severity = self.strict();
+        let near = self.near_role(severity, &required.value);
+        let advice = match near {
+            Some(near) => did_you_mean(near),
+            None if form::is_flag(required.value.as_str()) => "that is a flag: move it to flags".to_owned(),
+            None => "leave it out, or import the barclamp that has it".to_owned(),
+        };
+        let others = self.required.get(&required.value).map_or(0, |count| count - 1);
+        let what = match others {
+            0 => what,
+            _ if !self.foreign => what,
+            1 => format!("{what}; another role requires it too"),
+            n => format!("{what}; {n} other roles require it too"),
+        };
+        self.advise(severity, file, required.at, what, advice);
+    }
+
+    /// Requires that say nothing new: another required role brings that one along already, in a place where it serves. One that is
+    /// implicit serves on its own node alone, so only a way of implicit roles leads to it.
+    fn note_implied(&mut self) {
+        let (mut implied, mut left) = (Vec::new(), MAX_LOOKED_AT);
+        for known in &self.roles {
+            let KnownRole::New { file, role } = known else { continue };
+            for required in &role.requires {
+                if left == 0 {
+                    break;
+                }
+                // Of one that nobody has everything is said already.
+                if !self.by_name.contains_key(&required.value) {
+                    continue;
+                }
+                let others = role.requires.iter().filter(|other| other.value != required.value);
+                let by = others
+                    .map(|other| &other.value)
+                    .find(|other| left > 0 && self.implies(other, &required.value, &mut left));
+                if let Some(by) = by {
+                    let what = format!(
+                        "role \"{}\" requires \"{}\", which \"{by}\" brings along already",
+                        role.name, required.value
+                    );
+                    implied.push((*file, required.at, what));
+                }
+            }
+        }
+        for (file, at, what) in implied {
+            self.advise(
+                Severity::Note,
+                file,
+                at,
+                what,
+                "it may be left out, unless the one on the same node is meant".to_owned(),
+            );
+        }
+    }
+
+    /// Whether requiring `from` leads to `to`.
+    fn implies(&self, from: &RoleName, to: &RoleName, left: &mut usize) -> bool {
+        *left = left.saturating_sub(1);
+        let same_node = self.by_name.get(to).is_some_and(|number| self.roles[*number].is_implicit());
+        let (mut open, mut seen) = (vec![from.clone()], BTreeSet::new());
+        while let Some(name) = open.pop() {
+            let Some(role) = self.by_name.get(&name).map(|number| &self.roles[*number]) else { continue };
+            if same_node && !role.is_implicit() {
+                continue;
+            }
+            for next in role.requires() {
+                if *left == 0 {
+                    return false;
+                }
+                *left -= 1;
+                if next == to {
+                    return true;
+                }
+                if seen.insert(next.clone()) {
+                    open.push(next.clone());
+                }
+            }
+        }
+        false
     }
 
     /// The severity of a name that only says something if somebody has it.

@@ -74,6 +74,10 @@ pub fn read(source: &Source<'_>) -> Result<Draft, Findings> {
     form::read(source)
 }
 
+fn is_something_else(findings: &Findings) -> bool {
+    matches!(&findings.0[..], [finding] if finding.what == form::NO_BARCLAMP)
+}
+
 /// Reads a set of files and links them; see [`read`] and [`link`].
 ///
 /// # Errors
@@ -81,14 +85,26 @@ pub fn read(source: &Source<'_>) -> Result<Draft, Findings> {
 pub fn import(sources: &[Source<'_>], base: &Catalog) -> Result<Import, Findings> {
     let mut report = Report::default();
     let mut drafts = Vec::with_capacity(sources.len());
+    let (mut passed_over, mut broken) = (Vec::new(), false);
     for source in sources {
         match read(source) {
             Ok(draft) => drafts.push(draft),
-            Err(findings) => report.extend(&findings),
+            Err(findings) if is_something_else(&findings) => passed_over.extend(findings.0),
+            Err(findings) => {
+                broken = true;
+                report.extend(&findings);
+            }
         }
     }
-    if drafts.len() == sources.len() {
-        return link(&drafts, base);
+    // Among barclamps lie parameter files of their jigs; alone such a file is a mistake.
+    if drafts.is_empty() {
+        report.extend(&Findings(std::mem::take(&mut passed_over)));
+    }
+    if !broken && !drafts.is_empty() {
+        let mut import = link(&drafts, base)?;
+        let note = |finding| Finding { severity: Severity::Note, ..finding };
+        import.findings.0.extend(passed_over.into_iter().map(note));
+        return Ok(import);
     }
     for draft in &drafts {
         report.extend(draft.findings());

@@ -1,0 +1,127 @@
+//! Two versions of a barclamp compared.
+//!
+//! Importing a version changes nothing that is meant, and using it is an edit. What a person must know before that edit is what the
+//! newer version does *not* have any more: OpenCrowbar's import updated by name and kept for ever what a file had dropped, so nobody
+//! saw it go. What is new or other is told beside it.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Attrib, Barclamp, Catalog, CatalogError, Role};
+use crate::ids::{AttribName, JigName, RoleName};
+
+/// In what a newer version of a barclamp differs from an older one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionDifference {
+    /// Roles that are gone.
+    pub roles_gone: Vec<RoleName>,
+    /// Roles that are new.
+    pub roles_new: Vec<RoleName>,
+    /// Roles of the same name and other content.
+    pub roles_changed: Vec<RoleChange>,
+    /// Jigs that are gone.
+    pub jigs_gone: Vec<JigName>,
+    /// Attributes of nodes that are gone.
+    pub attribs_gone: Vec<AttribName>,
+}
+
+/// What is gone of a role that both versions have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleChange {
+    /// Which.
+    pub role: RoleName,
+    /// Attributes that it does not own any more.
+    pub attribs_gone: Vec<AttribName>,
+    /// Names that it does not answer to any more.
+    pub provides_gone: Vec<RoleName>,
+    /// Scripts that it does not have any more.
+    pub scripts_gone: Vec<String>,
+}
+
+impl VersionDifference {
+    /// What disappeared, in words, one line each.
+    pub fn disappeared(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.roles_gone.iter().map(|role| format!("role {role}")).collect();
+        lines.extend(self.jigs_gone.iter().map(|jig| format!("jig {jig}")));
+        lines.extend(self.attribs_gone.iter().map(|attrib| format!("attribute {attrib} of nodes")));
+        for change in &self.roles_changed {
+            let role = &change.role;
+            lines.extend(change.attribs_gone.iter().map(|attrib| format!("attribute {attrib} of role {role}")));
+            lines.extend(change.provides_gone.iter().map(|name| format!("{name}, which role {role} provided")));
+            lines.extend(change.scripts_gone.iter().map(|script| format!("script {script} of role {role}")));
+        }
+        lines
+    }
+}
+
+/// Compares two versions of a barclamp; the catalog has the roles of both.
+///
+/// # Errors
+/// When it lacks one.
+pub fn compare(old: &Barclamp, new: &Barclamp, catalog: &Catalog) -> Result<VersionDifference, CatalogError> {
+    let mut changed = Vec::new();
+    for (name, was) in &old.roles {
+        let Some(is) = new.roles.get(name).filter(|is| *is != was) else { continue };
+        changed.push(change(catalog.role(*was)?, catalog.role(*is)?));
+    }
+    Ok(VersionDifference {
+        roles_gone: old.roles.keys().filter(|name| !new.roles.contains_key(*name)).cloned().collect(),
+        roles_new: new.roles.keys().filter(|name| !old.roles.contains_key(*name)).cloned().collect(),
+        roles_changed: changed,
+        jigs_gone: old.jigs.keys().filter(|name| !new.jigs.contains_key(*name)).cloned().collect(),
+        attribs_gone: gone(&old.attribs, &new.attribs),
+    })
+}
+
+fn change(was: &Role, is: &Role) -> RoleChange {
+    let scripts: BTreeSet<&str> = is.scripts.iter().map(|script| script.name.as_str()).collect();
+    let dropped = was.scripts.iter().filter(|script| !scripts.contains(script.name.as_str()));
+    RoleChange {
+        role: is.name.clone(),
+        attribs_gone: gone(&was.attribs, &is.attribs),
+        provides_gone: was.provides.difference(&is.provides).cloned().collect(),
+        scripts_gone: dropped.map(|script| script.name.clone()).collect(),
+    }
+}
+
+fn gone(was: &[Attrib], is: &[Attrib]) -> Vec<AttribName> {
+    let kept: BTreeSet<&AttribName> = is.iter().map(|attrib| &attrib.name).collect();
+    was.iter().map(|attrib| &attrib.name).filter(|name| !kept.contains(name)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::read::{Source, import};
+    use std::collections::BTreeMap;
+
+    fn version(catalog: &mut Catalog, text: &str) -> Barclamp {
+        let files = BTreeMap::new();
+        let source = Source { path: "b.yml", bytes: text.as_bytes(), files: &files };
+        let import = import(&[source], &Catalog::default()).unwrap();
+        import.objects.iter().for_each(|object| catalog.add(object).unwrap());
+        import.barclamps[0].barclamp.clone()
+    }
+
+    #[test]
+    fn what_a_newer_version_lacks_is_told_line_by_line() {
+        let mut catalog = Catalog::default();
+        let role = |name: &str, more: &str| format!("  - name: {name}\n    jig: noop\n{more}");
+        let attribs = |names: &[&str]| {
+            let one = |name: &&str| format!("      - name: {name}\n        map: {name}\n");
+            format!("    attribs:\n{}", names.iter().map(one).collect::<String>())
+        };
+        let head = |version: u32| format!("barclamp:\n  name: b\n  version: \"{version}\"\nroles:\n");
+        let old = head(1)
+            + &role("app", &(attribs(&["port", "host"]) + "    provides: [web]\n"))
+            + &role("old", "")
+            + &role("same", "");
+        let new = head(2) + &role("app", &attribs(&["port"])) + &role("fresh", "") + &role("same", "");
+        let (old, new) = (version(&mut catalog, &old), version(&mut catalog, &new));
+        let found = compare(&old, &new, &catalog).unwrap();
+        assert_eq!(found.disappeared(), ["role old", "attribute host of role app", "web, which role app provided"]);
+        assert_eq!((found.roles_new.len(), found.roles_changed.len()), (1, 1));
+        assert_eq!(compare(&old, &old, &catalog).unwrap(), VersionDifference::default());
+    }
+}

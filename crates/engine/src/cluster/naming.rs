@@ -1,0 +1,143 @@
+//! Names for nodes that nobody named.
+//!
+//! A node that turns up by itself has a MAC address or a serial number and no name. Its name is derived from these, so the same
+//! machine gets the same name however often it turns up and wherever that is worked out. A MAC address comes first: it is unique by
+//! what it is, while makers ship boards with the serial "To be filled by O.E.M.".
+//!
+//! The first label begins with `d` and the digits of the address, as OpenCrowbar's discovered nodes did, or with `s` and the serial
+//! number's letters and digits. Which domain it lies in is the caller's choice; two labels at least, so that the name has three.
+
+use crate::ids::{Fqdn, NameError};
+
+/// What is known of a machine without a name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hardware<'a> {
+    /// MAC addresses of its network cards, in any usual notation.
+    pub macs: &'a [&'a str],
+    /// Its serial number.
+    pub serial: Option<&'a str>,
+}
+
+/// Why no name can be derived.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NamingError {
+    /// Nothing to derive it from.
+    #[error("the node has neither a name nor a usable MAC address or serial number: give it one of them")]
+    Nothing,
+    /// The domain does not fit.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+/// Longest part of a serial number that goes into a name: a label has 63 bytes.
+const MAX_SERIAL: usize = 62;
+
+/// The name of a node that nobody named, in this domain.
+///
+/// Of several addresses the lowest counts, so their order does not matter. Addresses that are no card's own (all zeros, broadcast
+/// and multicast, locally made up) don't count while there is another.
+///
+/// # Errors
+/// [`NamingError`].
+pub fn derived_name(hardware: &Hardware<'_>, domain: &str) -> Result<Fqdn, NamingError> {
+    let mut macs: Vec<[u8; 6]> = hardware.macs.iter().filter_map(|text| mac(text)).collect();
+    macs.sort_by_key(|mac| (is_local(mac), *mac));
+    let label = match (macs.first(), hardware.serial.and_then(serial)) {
+        (Some(mac), _) => {
+            let digits = mac.map(|byte| format!("{byte:02x}"));
+            format!("d{}", digits.join("-"))
+        }
+        (None, Some(serial)) => format!("s{serial}"),
+        (None, None) => return Err(NamingError::Nothing),
+    };
+    Ok(Fqdn::parse(&format!("{label}.{}", domain.trim_matches('.')))?)
+}
+
+/// The six bytes of an address that can be a card's: twelve hexadecimal digits with any of the usual separators.
+fn mac(text: &str) -> Option<[u8; 6]> {
+    let digits: Vec<u8> = text
+        .trim()
+        .chars()
+        .filter(|c| !matches!(c, ':' | '-' | '.'))
+        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect::<Option<_>>()?;
+    let mut bytes = [0; 6];
+    if digits.len() != 12 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    // The lowest bit of the first byte: an address of many.
+    let of_many = bytes[0] & 1 == 1;
+    (bytes != [0; 6] && !of_many).then_some(bytes)
+}
+
+/// Whether an address was made up on the spot (a bridge's, a virtual card's) instead of by the card's maker.
+fn is_local(mac: &[u8; 6]) -> bool {
+    mac[0] & 2 == 2
+}
+
+/// The letters and digits of a serial number, if it is one: makers leave placeholders.
+fn serial(text: &str) -> Option<String> {
+    let plain: String = text.chars().filter(char::is_ascii_alphanumeric).take(MAX_SERIAL).collect();
+    let plain = plain.to_ascii_lowercase();
+    const PLACEHOLDERS: [&str; 7] =
+        ["tobefilledbyoem", "defaultstring", "systemserialnumber", "notspecified", "none", "na", "unknown"];
+    let one_letter = plain.chars().all(|c| plain.starts_with(c));
+    let counted = "0123456789".starts_with(&plain) || "123456789".starts_with(&plain);
+    (plain.len() >= 4 && !one_letter && !counted && !PLACEHOLDERS.contains(&plain.as_str())).then_some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name(macs: &[&str], serial: Option<&str>) -> Result<String, NamingError> {
+        derived_name(&Hardware { macs, serial }, "lab.example.com").map(|fqdn| fqdn.to_string())
+    }
+
+    #[test]
+    fn an_address_makes_a_name_in_whatever_notation() {
+        for text in ["52:54:00:AB:cd:01", "52-54-00-ab-cd-01", "5254.00ab.cd01", " 525400ABCD01 "] {
+            assert_eq!(name(&[text], Some("XY12345")).as_deref(), Ok("d52-54-00-ab-cd-01.lab.example.com"));
+        }
+    }
+
+    #[test]
+    fn a_cards_own_address_comes_before_one_that_was_made_up() {
+        let macs =
+            ["02:00:00:00:00:01", "00:25:90:aa:00:02", "00:25:90:aa:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"];
+        assert_eq!(name(&macs, None).as_deref(), Ok("d00-25-90-aa-00-01.lab.example.com"));
+        assert_eq!(name(&macs[..1], None).as_deref(), Ok("d02-00-00-00-00-01.lab.example.com"));
+    }
+
+    #[test]
+    fn a_serial_number_serves_when_it_is_one() {
+        assert_eq!(name(&["nonsense"], Some("CN-0F8S7 42")).as_deref(), Ok("scn0f8s742.lab.example.com"));
+        for text in ["To be filled by O.E.M.", "0000000", "123456789", "none", "", "x1", "Default string"] {
+            assert_eq!(name(&[], Some(text)), Err(NamingError::Nothing), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_domain_that_is_too_short_is_said_to_be() {
+        let hardware = Hardware { macs: &["00:25:90:aa:00:01"], serial: None };
+        assert!(matches!(derived_name(&hardware, "example"), Err(NamingError::Name(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_machine_says_gives_a_name_or_a_reason(
+            macs in prop::collection::vec(".{0,24}", 0..4),
+            serial in prop::option::of(".{0,100}"),
+        ) {
+            let mut macs: Vec<&str> = macs.iter().map(String::as_str).collect();
+            let found = name(&macs, serial.as_deref());
+            macs.reverse();
+            prop_assert_eq!(&found, &name(&macs, serial.as_deref()));
+            prop_assert!(matches!(found, Ok(_) | Err(NamingError::Nothing)));
+        }
+    }
+}
