@@ -6,15 +6,16 @@
 use std::collections::BTreeMap;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, ReviewSummary, ReviewView, RunPage, RunView,
-    SinceLook,
+    Board, Comparison, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, Point, ReviewSummary,
+    ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use control::Imported;
 use engine::blueprint::Anchor;
@@ -43,6 +44,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/proposals/{id}/submit", post(submit))
         .route("/submissions", get(reviews))
         .route("/submissions/{id}", get(review))
+        .route("/submissions/{id}/difference", get(review_difference))
         .route("/submissions/{id}/verdicts", post(judge))
         .route("/submissions/{id}/commit", post(commit))
         .route("/submissions/{id}/discussion", get(discussion))
@@ -52,6 +54,8 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/threads/{id}/replies", post(reply))
         .route("/threads/{id}/resolve", post(resolve))
         .route("/threads/{id}/reopen", post(reopen))
+        .route("/targets", get(targets))
+        .route("/targets/compare", get(compare))
         .route("/noderoles/{id}", get(noderole))
         .route("/noderoles/{id}/retry", post(retry))
         .route("/runs", get(runs))
@@ -291,6 +295,57 @@ async fn since_look(
 async fn look(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Answer<Done> {
     state.control.look(&actor, id).await?;
     Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TargetsWanted {
+    before: Option<TargetNo>,
+}
+
+async fn targets(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<TargetsWanted>,
+) -> Answer<TargetPage> {
+    Ok(Json(state.control.targets(&actor, wanted.before).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    from: String,
+    to: String,
+}
+
+async fn compare(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(pair): Asked<Pair>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let point = |text: &str| text.parse::<Point>().map_err(|error| Problem::invalid(error.to_string()));
+    let found = state.control.compare(&actor, point(&pair.from)?, point(&pair.to)?).await?;
+    Ok(compared(&headers, found))
+}
+
+async fn review_difference(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let found = state.control.review_difference(&actor, id).await?;
+    Ok(compared(&headers, found))
+}
+
+/// As text for those who ask for text alone, else as JSON.
+fn compared(headers: &HeaderMap, found: Comparison) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let as_text = accepted.contains("text/plain") && !accepted.contains("json");
+    let mut answer = if as_text { found.text().into_response() } else { Json(found).into_response() };
+    answer.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
+    answer
 }
 
 async fn noderole(

@@ -7,12 +7,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
-use engine::blueprint::{Anchor, Difference};
+use engine::Hash;
+use engine::blueprint::text::Names;
+use engine::blueprint::{Anchor, Consequences, Difference};
 use engine::gate::{GateState, Risk, VerdictKind};
 use engine::ids::{
     BarclampName, CommentId, DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
     SubmissionId, TargetNo,
 };
+use engine::lint::Finding;
 use engine::plan::Refusal;
 
 /// Node chips of a cell before they become a count.
@@ -562,6 +565,121 @@ pub struct RunPage {
     pub next: Option<RunId>,
 }
 
+/// A target in the line of targets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetSummary {
+    /// Its place.
+    pub number: TargetNo,
+    /// What made it.
+    pub kind: TargetKind,
+    /// The hash of its blueprint's root.
+    pub root: String,
+    /// Whether steps are started from it on.
+    pub enabled: bool,
+    /// When it was committed.
+    pub at: At,
+    /// Who committed it; None: genesis.
+    pub by: Option<String>,
+    /// The submission that it carries out.
+    pub submission: Option<SubmissionId>,
+    /// What it is for: that one's title, or the reason of a switch.
+    pub title: String,
+    /// The deployment that was proposed on.
+    pub deployment: Option<String>,
+}
+
+/// What made a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetKind {
+    /// The beginning.
+    Genesis,
+    /// A reviewed change.
+    Change,
+    /// Execution was switched on or off; the blueprint is the one before.
+    Switch,
+}
+
+/// A page of targets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetPage {
+    /// Newest first.
+    pub targets: Vec<TargetSummary>,
+    /// Give this as `before` to get the next page.
+    pub next: Option<TargetNo>,
+}
+
+/// Two blueprints compared. `docs/blueprint-difference.md` describes it as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The left side.
+    pub from: Side,
+    /// The right side.
+    pub to: Side,
+    /// In what they differ.
+    pub difference: Difference,
+    /// Names of what the difference speaks of by id.
+    pub names: Names,
+    /// What going from the one to the other would lead to.
+    pub consequences: Consequences,
+}
+
+/// A side of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Side {
+    /// The target, if it was asked for as one; or what the submission was planned on.
+    pub target: Option<TargetNo>,
+    /// The submission, if it is what that would lead to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission: Option<SubmissionId>,
+    /// The hash of the blueprint's root, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.submission, self.target) {
+            (Some(submission), _) => write!(f, "review {submission}")?,
+            (None, Some(target)) => write!(f, "target {target}")?,
+            (None, None) => f.write_str("blueprint")?,
+        }
+        self.root.iter().try_for_each(|root| write!(f, " ({})", root.get(..8).unwrap_or(root)))
+    }
+}
+
+impl Comparison {
+    /// The comparison as text, for terminals and files.
+    pub fn text(&self) -> String {
+        format!("from {}\nto   {}\n\n{}", self.from, self.to, self.difference.text(&self.names))
+    }
+}
+
+/// A blueprint that somebody asks for: a target by its number, or any by the hash of its root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    /// In the line of targets.
+    Target(TargetNo),
+    /// Anywhere.
+    Root(Hash),
+}
+
+/// A text that names no blueprint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} names no blueprint: give the number of a target, or the 64 digits of a root's hash")]
+pub struct NotAPoint(String);
+
+impl std::str::FromStr for Point {
+    type Err = NotAPoint;
+    fn from_str(text: &str) -> Result<Self, NotAPoint> {
+        if let Ok(hash) = text.parse() {
+            return Ok(Self::Root(hash));
+        }
+        let number = text.parse().map_err(|_| NotAPoint(text.chars().take(80).collect()))?;
+        Ok(Self::Target(TargetNo(number)))
+    }
+}
+
 /// A submission in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewSummary {
@@ -642,6 +760,12 @@ pub struct ReviewView {
     pub deployments: std::collections::BTreeMap<DeploymentId, DeploymentName>,
     /// The order in which it will run.
     pub waves: Vec<WaveView>,
+    /// What it leads to, as it was when it was submitted.
+    #[serde(default)]
+    pub consequences: Consequences,
+    /// What lint found when it was submitted.
+    #[serde(default)]
+    pub checks: Vec<Finding>,
     /// The gate.
     pub gate: GateState,
     /// All verdicts, newest first.

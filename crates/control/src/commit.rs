@@ -13,6 +13,7 @@ use engine::plan::base::written;
 use serde_json::json;
 use store::intent::{self, NewTarget};
 
+use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
@@ -60,6 +61,10 @@ impl Control {
         if case.facts.moved_base.is_empty() && case.facts.moved_documents.is_empty() {
             case.facts.unresolved = unlike(&case, planned.as_ref());
         }
+        let jigs = intent::jigs(&mut transaction).await.map_err(from_store)?;
+        let policy = self.policy(&mut transaction, &present).await?;
+        let errors = |planned| linting::errors(&present, planned, &jigs, &policy);
+        case.facts.lint = planned.iter().flat_map(errors).collect();
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &case, &gate) {
             let code = gate.closed_by().map_or("committed", |rule| rule_code(rule.rule));
@@ -170,6 +175,7 @@ fn rule_code(rule: engine::gate::Rule) -> &'static str {
     match rule {
         Rule::Newest => "not_newest",
         Rule::Resolved => "edit_refused",
+        Rule::Lint => "lint",
         Rule::Base => "base_moved",
         Rule::Epoch => "other_epoch",
         Rule::Policy => "policy_moved",

@@ -11,11 +11,13 @@
 //! * the gate is evaluated in the transaction that commits, on facts read under its locks;
 //! * no answer holds the text of a database error.
 
+mod blueprints;
 mod board;
 mod commit;
 mod discussing;
 mod genesis;
 mod imports;
+mod linting;
 mod nodes;
 pub mod people;
 mod present;

@@ -9,14 +9,11 @@ use api::Problem;
 use api::console::{Brought, IllegalNode, Lift, LiftRole, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use engine::blueprint::projection::{StepChange, StepIntent};
-use engine::blueprint::{Projection, change_hash, project};
+use engine::blueprint::consequences::{self, Consequences, Touched, Wave, WaveGroup};
+use engine::blueprint::{Difference, Projection, change_hash, difference, project};
 use engine::canonical::{Object, ObjectKind};
-use engine::catalog::Role;
 use engine::gate::{Policy, Risk};
-use engine::ids::{
-    DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, StepId, SubmissionId, TargetNo,
-};
+use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId, TargetNo};
 use engine::plan::base::{base, in_scope};
 use engine::plan::effects::Bound;
 use engine::plan::materialise::Materialised;
@@ -25,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::intent::{self, EditRow, NewSubmission, ProposalRow, Stepped};
 
+use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
@@ -43,6 +41,7 @@ pub(crate) struct Planned {
     pub effects: Effects,
     pub materialised: Materialised,
     pub projection: Projection,
+    pub difference: Difference,
     pub risks: BTreeSet<Risk>,
     /// The policy that it brings into force.
     pub policy: Option<Object>,
@@ -60,6 +59,10 @@ impl Planned {
 pub(crate) struct Summary {
     pub lines: Vec<String>,
     pub waves: Vec<WaveView>,
+    #[serde(default)]
+    pub consequences: Consequences,
+    #[serde(default)]
+    pub findings: Vec<engine::lint::Finding>,
     pub brought: BTreeMap<NoderoleId, String>,
     pub deployments: BTreeMap<DeploymentId, DeploymentName>,
 }
@@ -76,30 +79,26 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
         .map_err(|error| Problem::conflict("plan", error.to_string()))?;
     let projection = project(&present.blueprint, &materialised.blueprint, &materialised.changes, &present.catalog)
         .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
-    let risks = risks(present, &effects, &projection);
+    let difference = difference(&present.blueprint, &materialised.blueprint, &materialised.changes)
+        .map_err(|error| Problem::conflict("data", error.to_string()))?;
     let policy = effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
     let policy = policy.map_err(|error| Problem::conflict("policy", error.to_string()))?;
-    Ok(Planned { effects, materialised, projection, risks, policy })
+    let mut planned = Planned { effects, materialised, projection, difference, risks: BTreeSet::new(), policy };
+    planned.risks = consequences::risks(&planned.from(present));
+    Ok(planned)
 }
 
-fn risks(present: &Present, effects: &Effects, projection: &Projection) -> BTreeSet<Risk> {
-    let mut risks = BTreeSet::new();
-    let runs = projection.steps.iter().filter(|s| s.change != StepChange::Keep);
-    for step in runs {
-        if step.destructive {
-            risks.insert(Risk::Destructive);
+impl Planned {
+    /// What it is a change of.
+    pub fn from<'a>(&'a self, present: &'a Present) -> consequences::Planned<'a> {
+        consequences::Planned {
+            old: &present.blueprint,
+            new: &self.materialised.blueprint,
+            difference: &self.difference,
+            projection: &self.projection,
+            effects: &self.effects,
         }
-        if matches!(step.change, StepChange::Rerun(_)) {
-            risks.insert(Risk::Rerun);
-        }
     }
-    if !(projection.removed.is_empty() && effects.removed_deployments.is_empty() && effects.expunged.is_empty()) {
-        risks.insert(Risk::Removal);
-    }
-    if effects.moved.iter().any(|m| !present.skeleton.chain(m.to).contains(&m.from)) {
-        risks.insert(Risk::Move);
-    }
-    risks
 }
 
 impl Control {
@@ -281,9 +280,11 @@ impl Control {
             tracing::error!(%error, "a plan can't be written as JSON");
             Problem::internal()
         };
-        let summary = summary(&present, &edits, &planned);
+        let mut summary = summary(&present, &edits, &planned);
         let mut transaction = self.begin().await?;
         let policy = self.policy(&mut transaction, &present).await?;
+        let jigs = intent::jigs(&mut transaction).await.map_err(from_store)?;
+        summary.findings = linting::findings(&present, &planned, &summary.consequences, &jigs, &policy)?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
         let mut new = NewSubmission {
             proposal,
@@ -499,27 +500,25 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
     let names = Names::of(present, edits.iter().map(|e| &e.edit));
     let new = planned.effects.deployments.iter().map(|d| (d.id, d.name.clone()));
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
+    let consequences = consequences::consequences(&planned.from(present), None);
     Summary {
-        lines: lines(&names, planned),
-        waves: waves(present, &planned.projection),
+        lines: lines(&names, planned, &consequences),
+        waves: waves(&consequences),
+        consequences,
+        findings: Vec::new(),
         brought: words::brought(&planned.effects),
         deployments: known.chain(new).collect(),
     }
 }
 
-fn lines(names: &Names<'_>, planned: &Planned) -> Vec<String> {
+fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> Vec<String> {
     let effects = &planned.effects;
     let mut lines = Vec::new();
-    let running: Vec<_> = planned.projection.steps.iter().filter(|s| s.change != StepChange::Keep).collect();
-    let named = |which: &dyn Fn(&StepIntent) -> bool| {
-        let of = running.iter().filter(|s| which(s)).map(|s| format!("{} on {}", s.key, names.node(s.node)));
-        let mut named: Vec<String> = of.collect();
-        named.sort();
-        named
-    };
-    let destructive = named(&|s| s.destructive);
+    let named = |touched: &Touched| format!("{} on {}", touched.noderole, touched.fqdn.short());
+    let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
     if !destructive.is_empty() {
-        lines.push(format!("Can’t be undone: {}.", words::some_of(&destructive)));
+        let named = words::first_of(&destructive, consequences.irreversible.count);
+        lines.push(format!("Can’t be undone: {named}."));
     }
     for deployment in &effects.deployments {
         lines.push(format!("Creates {} below {}.", deployment.name, names.deployment(deployment.parent)));
@@ -546,9 +545,13 @@ fn lines(names: &Names<'_>, planned: &Planned) -> Vec<String> {
         let (from, to) = (names.deployment(moved.from), names.deployment(moved.to));
         lines.push(format!("{} moves from {from} to {to}.", names.node(moved.node)));
     }
-    let reruns = named(&|s| matches!(s.change, StepChange::Rerun(_)));
+    let reruns: Vec<String> = consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
     if !reruns.is_empty() {
-        lines.push(format!("Runs again: {}.", words::some_of(&reruns)));
+        lines.push(format!("Runs again: {}.", words::first_of(&reruns, consequences.restarts.count)));
+    }
+    let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
+    if downstream > 0 {
+        lines.push(format!("Downstream of that: {}.", words::count(downstream, "noderole")));
     }
     if !effects.rewired.is_empty() {
         lines.push(format!("{} for others than before.", words::wait(effects.rewired.len())));
@@ -591,31 +594,21 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines
 }
 
-fn waves(present: &Present, projection: &Projection) -> Vec<WaveView> {
-    let running = projection.steps.iter().filter(|s| s.change != StepChange::Keep);
-    let steps = running.clone().map(|s| (s.id, s.parents.iter().map(|(p, _)| *p).collect::<Vec<StepId>>()));
-    let levels = levels(steps);
-    let mut waves: BTreeMap<u32, BTreeMap<&RoleName, (usize, Option<u32>)>> = BTreeMap::new();
-    for step in running {
-        let level = levels.get(&step.id).copied().unwrap_or(0);
-        let entry = waves.entry(level).or_default().entry(&step.key.role).or_insert((0, None));
-        entry.0 += 1;
-        entry.1 = present.catalog.role(step.role).ok().and_then(|r: &std::sync::Arc<Role>| r.lane().1);
-    }
-    let item = |(role, (nodes, limit)): (&&RoleName, &(usize, Option<u32>))| {
-        let together = match limit {
-            Some(1) if *nodes > 1 => ", one by one".to_owned(),
-            Some(n) if (*n as usize) < *nodes => format!(", {n} at a time"),
-            _ => String::new(),
+/// The order in words.
+fn waves(consequences: &Consequences) -> Vec<WaveView> {
+    let item = |group: &WaveGroup| {
+        let together = match group.at_once {
+            Some(1) => ", one by one".to_owned(),
+            Some(n) => format!(", {n} at a time"),
+            None if group.instant => ", at once".to_owned(),
+            None => String::new(),
         };
-        format!("{role} on {}{together}", words::count(*nodes, "node"))
+        format!("{} on {}{together}", group.role, words::count(group.nodes, "node"))
     };
-    waves
-        .iter()
-        .map(|(level, roles)| WaveView {
-            number: level + 1,
-            items: roles.iter().map(item).collect(),
-            noderoles: roles.values().map(|(n, _)| n).sum(),
-        })
-        .collect()
+    let view = |wave: &Wave| WaveView {
+        number: wave.number,
+        items: wave.groups.iter().map(item).collect(),
+        noderoles: wave.runs + wave.instants,
+    };
+    consequences.waves.iter().map(view).collect()
 }

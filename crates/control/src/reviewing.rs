@@ -62,6 +62,8 @@ impl Control {
             submission: id,
             newest: proposal.state == "open" && proposal.version == row.version,
             unresolved: None,
+            // What was submitted had no error; the commit looks again.
+            lint: Vec::new(),
             moved_base: moved_base(on, present, id).await.map_err(from_store)?,
             moved_documents: moved_documents(present, &documents),
             same_epoch: row.epoch == present.head.epoch,
@@ -124,6 +126,8 @@ impl Control {
             brought: summary.brought,
             deployments: summary.deployments,
             waves: summary.waves,
+            consequences: summary.consequences,
+            checks: summary.findings,
             verdicts: shown_verdicts(&case),
             may_judge: may_judge(&case.facts, actor.person).map_err(|no| no.to_string()),
             may_commit: may_commit(actor, &case, &gate),

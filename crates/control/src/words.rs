@@ -143,12 +143,17 @@ pub(crate) fn policy(policy: &Policy) -> String {
 
 /// `a`, `a and b`, `a, b and 3 more`.
 pub(crate) fn some_of(names: &[String]) -> String {
+    first_of(names, names.len())
+}
+
+/// The same for a list of which only the first names are at hand.
+pub(crate) fn first_of(names: &[String], count: usize) -> String {
     match names {
         [] => String::new(),
         [a] => a.clone(),
         [a, b] => format!("{a} and {b}"),
-        [a, b, c] => format!("{a}, {b} and {c}"),
-        [a, b, rest @ ..] => format!("{a}, {b} and {} more", rest.len()),
+        [a, b, c] if count <= 3 => format!("{a}, {b} and {c}"),
+        [a, b, ..] => format!("{a}, {b} and {} more", count.saturating_sub(2)),
     }
 }
 

@@ -26,6 +26,7 @@ pub mod cluster;
 pub mod data;
 pub mod gate;
 pub mod ids;
+pub mod lint;
 pub mod plan;
 
 pub use canonical::Hash;

@@ -201,3 +201,30 @@ async fn cancelling_is_for_those_who_may() {
     house.tell(&path, &ada, json!({})).await.json();
     assert_eq!(house.ask_get(&format!("/api/v1/runs/{run}"), &eve).await.json()["run"]["id"], run.0);
 }
+
+#[tokio::test]
+async fn targets_are_listed_and_compared_as_json_and_as_text() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let page = house.ask_get("/api/v1/targets", &ada).await.json();
+    assert_eq!((page["targets"][0]["kind"].as_str(), page["next"].is_null()), (Some("genesis"), true));
+    let as_kind = async |kind: &str| {
+        let request = house.get("/api/v1/targets/compare?from=1&to=1").header(header::COOKIE, &ada);
+        house.ask(request.header(header::ACCEPT, kind).body(Body::empty()).expect("a request")).await
+    };
+    let json = as_kind("application/json").await;
+    assert_eq!(json.headers[header::VARY], "accept");
+    assert_eq!(json.json()["difference"]["nodes"], json!([]));
+    let text = as_kind("text/plain").await;
+    assert!(text.headers[header::CONTENT_TYPE].to_str().expect("text").starts_with("text/plain"));
+    let text = String::from_utf8(text.body.to_vec()).expect("text");
+    assert!(text.contains("Nothing differs.") && text.starts_with("from target 1 ("), "{text}");
+    assert!(as_kind("*/*").await.json().is_object(), "JSON is what is usual");
+
+    let refused = house.ask_get("/api/v1/targets/compare?from=1&to=x", &ada).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert!(refused.problem()["detail"].as_str().is_some_and(|d| d.contains("names no blueprint")));
+    assert_eq!(house.ask_get("/api/v1/targets/compare?from=1&to=7", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.ask_get("/api/v1/submissions/7/difference", &ada).await.status, StatusCode::NOT_FOUND);
+}

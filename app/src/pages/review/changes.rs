@@ -92,11 +92,13 @@ fn alike(nodes: Vec<NodeDifference>, names: &Names) -> Vec<Group> {
 
 fn same(a: &NodeDifference, b: &NodeDifference, names: &Names) -> bool {
     let same_noderole = |(a, b): (&NoderoleDifference, &NoderoleDifference)| {
-        let plain = |n: &NoderoleDifference| (n.noderole.clone(), n.deployment, n.mark, n.content, n.rerun, n.rewired);
+        let plain =
+            |n: &NoderoleDifference| (n.noderole.clone(), n.deployment, n.mark, n.contents, n.rerun, n.rewired, n.rank);
         plain(a) == plain(b) && a.data == b.data && names.brought.get(&a.id) == names.brought.get(&b.id)
     };
     a.mark == b.mark
         && a.moved == b.moved
+        && (a.renamed.is_none() && b.renamed.is_none() && a.phantom == b.phantom)
         && a.noderoles.len() == b.noderoles.len()
         && a.noderoles.iter().zip(&b.noderoles).all(same_noderole)
 }
@@ -285,6 +287,8 @@ mod tests {
             id,
             fqdn: Fqdn::parse(&format!("web-{n}.example.com")).unwrap(),
             mark: Mark::Changed,
+            renamed: None,
+            phantom: None,
             moved: None,
             noderoles: vec![NoderoleDifference {
                 id: key.id(id),
@@ -292,8 +296,13 @@ mod tests {
                 deployment: DeploymentId(Uuid::from_u128(9)),
                 mark: Mark::Added,
                 content: false,
+                contents: None,
+                bound: None,
                 rerun: false,
+                reruns: None,
+                rank: None,
                 rewired: false,
+                edges: Vec::new(),
                 data: Vec::new(),
             }],
             unchanged: n as usize,

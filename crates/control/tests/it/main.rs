@@ -4,10 +4,12 @@
 
 mod abuse;
 mod bad_input;
+mod blueprints;
 mod change;
 mod discussion;
 mod gate;
 mod house;
 mod line;
-mod removal;
+mod lint;
 mod races;
+mod removal;

@@ -2,15 +2,23 @@
 //!
 //! What did not change is counted, never listed: Reconfigurator prints every row of a changed sled, and one golden file came to
 //! 10,225 lines for an input of 515. Values are shown with both sides; references to secrets only as "changed".
+//!
+//! ## Invariants
+//!
+//! * Complete: two documents that differ at all differ here, in every field that they have. A change that no reviewer can see would
+//!   be approved unseen; so each document is taken apart field by field, and a new field does not compile until it is shown.
+//! * Symmetric: the difference from B to A is the one from A to B seen in the mirror ([`Difference::mirrored`]).
+//! * In one order, whatever the order in which documents came: by name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::DocumentChange;
-use crate::cluster::{Blueprint, DeploymentDoc, NodeDoc, NoderoleDoc, NoderoleKey};
-use crate::data::{self, Change, DataError};
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
+use crate::canonical::Hash;
+use crate::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use crate::data::{self, Change, ChangeKind, DataError};
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
 
 /// How something differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,6 +30,38 @@ pub enum Mark {
     Removed,
     /// It is another than before.
     Changed,
+}
+
+impl Mark {
+    fn mirrored(self) -> Self {
+        match self {
+            Self::Added => Self::Removed,
+            Self::Removed => Self::Added,
+            Self::Changed => Self::Changed,
+        }
+    }
+}
+
+/// A value that both have, but not the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sides<T> {
+    /// Before.
+    pub old: T,
+    /// After.
+    pub new: T,
+}
+
+impl<T: PartialEq + Clone> Sides<T> {
+    /// None when both sides are the same, or when one is not there: then the whole came or went.
+    fn differing(old: Option<&T>, new: Option<&T>) -> Option<Self> {
+        old.zip(new).filter(|(old, new)| old != new).map(|(old, new)| Self { old: old.clone(), new: new.clone() })
+    }
+}
+
+impl<T> Sides<T> {
+    fn mirrored(self) -> Self {
+        Self { old: self.new, new: self.old }
+    }
 }
 
 /// Everything in which two blueprints differ.
@@ -44,10 +84,31 @@ pub struct DeploymentDifference {
     pub name: DeploymentName,
     /// How.
     pub mark: Mark,
+    /// Its name, if that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renamed: Option<Sides<DeploymentName>>,
+    /// The deployment above it, if that differs; of a new one, and of one that goes, where it is or was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Sides<Option<DeploymentId>>>,
+    /// Its phantom node, if that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phantom: Option<Sides<NodeId>>,
+    /// Jigs that are switched: `added` ones go off, `removed` ones come on again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inactive_jigs: Vec<JigDifference>,
     /// Barclamps that it uses: the versions' short hashes before and after.
     pub barclamps: Vec<BarclampDifference>,
     /// Its roles.
     pub roles: Vec<RoleDifference>,
+}
+
+/// A jig that is switched on one side only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JigDifference {
+    /// Which.
+    pub jig: JigName,
+    /// `added`: it is off from now on. `removed`: it was off.
+    pub mark: Mark,
 }
 
 /// How a deployment's use of a barclamp differs.
@@ -72,6 +133,9 @@ pub struct RoleDifference {
     pub mark: Mark,
     /// Whether another content of the role (definition, scripts, schemas) is meant.
     pub content: bool,
+    /// The role's content on each side, if it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Sides<Option<Hash>>>,
     /// Its data.
     pub data: Vec<Change>,
 }
@@ -85,6 +149,12 @@ pub struct NodeDifference {
     pub fqdn: Fqdn,
     /// How.
     pub mark: Mark,
+    /// Its name, if that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renamed: Option<Sides<Fqdn>>,
+    /// Whether it stands for a deployment, if that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phantom: Option<Sides<bool>>,
     /// Where it was and will be, if that differs.
     pub moved: Option<(Option<DeploymentId>, Option<DeploymentId>)>,
     /// Its noderoles.
@@ -106,12 +176,134 @@ pub struct NoderoleDifference {
     pub mark: Mark,
     /// Whether another content of the role is meant.
     pub content: bool,
+    /// The role's content on each side, if it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Sides<Option<Hash>>>,
+    /// Where it is bound on each side, if that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Sides<DeploymentId>>,
     /// Whether somebody asked for it to run again.
     pub rerun: bool,
+    /// How often that was asked for, if it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reruns: Option<Sides<u32>>,
+    /// Its place in the order, if that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<Sides<u32>>,
     /// Whether it waits for other noderoles than before.
     pub rewired: bool,
+    /// What it waits for, as far as that differs, in the order of ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edges: Vec<EdgeDifference>,
     /// Its own data.
     pub data: Vec<Change>,
+}
+
+/// How an edge to a parent differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeDifference {
+    /// The parent.
+    pub parent: NoderoleId,
+    /// What the edge meant; None: it is new.
+    pub old: Option<EdgeKind>,
+    /// What it means; None: it goes.
+    pub new: Option<EdgeKind>,
+}
+
+impl Difference {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.deployments.is_empty() && self.nodes.is_empty()
+    }
+
+    /// The difference the other way round.
+    #[must_use]
+    pub fn mirrored(self) -> Self {
+        let Self { deployments, nodes, unchanged } = self;
+        let mut mirrored = Self {
+            deployments: deployments.into_iter().map(DeploymentDifference::mirrored).collect(),
+            nodes: nodes.into_iter().map(NodeDifference::mirrored).collect(),
+            unchanged,
+        };
+        mirrored.sort();
+        mirrored
+    }
+
+    fn sort(&mut self) {
+        self.deployments.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        self.nodes.sort_by(|a, b| (&a.fqdn, a.id).cmp(&(&b.fqdn, b.id)));
+    }
+}
+
+impl DeploymentDifference {
+    fn mirrored(self) -> Self {
+        let Self { id, name, mark, renamed, parent, phantom, inactive_jigs, barclamps, roles } = self;
+        let jigs = inactive_jigs.into_iter();
+        let inactive_jigs = jigs.map(|JigDifference { jig, mark }| JigDifference { jig, mark: mark.mirrored() });
+        let barclamps = barclamps.into_iter().map(|BarclampDifference { barclamp, mark, old, new }| {
+            BarclampDifference { barclamp, mark: mark.mirrored(), old: new, new: old }
+        });
+        let roles = roles.into_iter().map(|RoleDifference { role, mark, content, contents, data }| RoleDifference {
+            role,
+            mark: mark.mirrored(),
+            content,
+            contents: contents.map(Sides::mirrored),
+            data: data.into_iter().map(mirrored_value).collect(),
+        });
+        Self {
+            id,
+            name: renamed.as_ref().map_or(name, |sides| sides.old.clone()),
+            mark: mark.mirrored(),
+            renamed: renamed.map(Sides::mirrored),
+            parent: parent.map(Sides::mirrored),
+            phantom: phantom.map(Sides::mirrored),
+            inactive_jigs: inactive_jigs.collect(),
+            barclamps: barclamps.collect(),
+            roles: roles.collect(),
+        }
+    }
+}
+
+impl NodeDifference {
+    fn mirrored(self) -> Self {
+        let Self { id, fqdn, mark, renamed, phantom, moved, noderoles, unchanged } = self;
+        Self {
+            id,
+            fqdn: renamed.as_ref().map_or(fqdn, |sides| sides.old.clone()),
+            mark: mark.mirrored(),
+            renamed: renamed.map(Sides::mirrored),
+            phantom: phantom.map(Sides::mirrored),
+            moved: moved.map(|(from, to)| (to, from)),
+            noderoles: noderoles.into_iter().map(NoderoleDifference::mirrored).collect(),
+            unchanged,
+        }
+    }
+}
+
+impl NoderoleDifference {
+    fn mirrored(self) -> Self {
+        let edges = self.edges.into_iter().map(|edge| EdgeDifference { old: edge.new, new: edge.old, ..edge });
+        Self {
+            deployment: self.bound.map_or(self.deployment, |sides| sides.old),
+            mark: self.mark.mirrored(),
+            contents: self.contents.map(Sides::mirrored),
+            bound: self.bound.map(Sides::mirrored),
+            reruns: self.reruns.map(Sides::mirrored),
+            rank: self.rank.map(Sides::mirrored),
+            edges: edges.collect(),
+            data: self.data.into_iter().map(mirrored_value).collect(),
+            ..self
+        }
+    }
+}
+
+fn mirrored_value(change: Change) -> Change {
+    let kind = match change.kind {
+        ChangeKind::Added => ChangeKind::Removed,
+        ChangeKind::Removed => ChangeKind::Added,
+        ChangeKind::Changed => ChangeKind::Changed,
+    };
+    Change { kind, old: change.new, new: change.old, ..change }
 }
 
 /// The difference of two blueprints, given the documents in which they differ.
@@ -132,10 +324,10 @@ pub fn difference(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) 
             }
         }
     }
-    found.deployments.sort_by(|a, b| a.name.cmp(&b.name));
-    found.nodes.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
-    found.unchanged =
+    found.sort();
+    let there =
         (new.deployments.len() + new.nodes.len()).saturating_sub(changes.iter().filter(|c| is_there(c)).count());
+    found.unchanged = there;
     Ok(found)
 }
 
@@ -153,62 +345,89 @@ fn mark<T>(was: Option<T>, is: Option<T>) -> Mark {
     }
 }
 
+/// Every key of either, in order.
+fn keys<'m, K: Ord, V>(was: Option<&'m BTreeMap<K, V>>, is: Option<&'m BTreeMap<K, V>>) -> BTreeSet<&'m K> {
+    was.into_iter().chain(is).flat_map(BTreeMap::keys).collect()
+}
+
 fn deployment(
     was: Option<&DeploymentDoc>,
     is: Option<&DeploymentDoc>,
 ) -> Result<Option<DeploymentDifference>, DataError> {
     let Some(known) = is.or(was) else { return Ok(None) };
-    let sides = [was, is];
-    let barclamps: BTreeSet<_> = sides.iter().flatten().flat_map(|d| d.barclamps.keys()).collect();
-    let roles: BTreeSet<_> = sides.iter().flatten().flat_map(|d| d.roles.keys()).collect();
-    let barclamps = barclamps.into_iter().filter_map(|name| {
-        let (old, new) = (was.and_then(|d| d.barclamps.get(name)), is.and_then(|d| d.barclamps.get(name)));
+    // Every field is named, so that a new one can't be forgotten here.
+    let DeploymentDoc { id, name, parent: _, phantom: _, barclamps: _, roles: _, inactive_jigs: _ } = known;
+    let (pins_was, pins_is) = (was.map(|d| &d.barclamps), is.map(|d| &d.barclamps));
+    let barclamps = keys(pins_was, pins_is).into_iter().filter_map(|name| {
+        let (old, new) = (pins_was.and_then(|pins| pins.get(name)), pins_is.and_then(|pins| pins.get(name)));
         (old != new).then(|| BarclampDifference {
             barclamp: name.clone(),
             mark: mark(old, new),
-            old: old.map(|h| h.short()),
-            new: new.map(|h| h.short()),
+            old: old.map(Hash::short),
+            new: new.map(Hash::short),
         })
     });
+    let off = |side: Option<&DeploymentDoc>| side.map(|d| d.inactive_jigs.clone()).unwrap_or_default();
+    let (off_was, off_is) = (off(was), off(is));
+    let switched = off_was.symmetric_difference(&off_is).map(|jig| JigDifference {
+        jig: jig.clone(),
+        mark: if off_is.contains(jig) { Mark::Added } else { Mark::Removed },
+    });
+    let (above_was, above_is) = (was.map(|d| d.parent), is.map(|d| d.parent));
+    Ok(Some(DeploymentDifference {
+        id: *id,
+        name: name.clone(),
+        mark: mark(was, is),
+        renamed: Sides::differing(was.map(|d| &d.name), is.map(|d| &d.name)),
+        parent: (above_was != above_is).then(|| Sides { old: above_was.flatten(), new: above_is.flatten() }),
+        phantom: Sides::differing(was.map(|d| &d.phantom), is.map(|d| &d.phantom)),
+        inactive_jigs: switched.collect(),
+        barclamps: barclamps.collect(),
+        roles: roles(was, is)?,
+    }))
+}
+
+fn roles(was: Option<&DeploymentDoc>, is: Option<&DeploymentDoc>) -> Result<Vec<RoleDifference>, DataError> {
+    let (was, is) = (was.map(|d| &d.roles), is.map(|d| &d.roles));
     let empty = serde_json::json!({});
     let mut found = Vec::new();
-    for name in roles {
-        let (old, new) = (was.and_then(|d| d.roles.get(name)), is.and_then(|d| d.roles.get(name)));
+    for name in keys(was, is) {
+        let (old, new) = (was.and_then(|roles| roles.get(name)), is.and_then(|roles| roles.get(name)));
         if old == new {
             continue;
         }
+        let contents = Sides { old: old.map(|r| r.role), new: new.map(|r| r.role) };
         found.push(RoleDifference {
             role: name.clone(),
             mark: mark(old, new),
-            content: old.map(|r| r.role) != new.map(|r| r.role),
+            content: contents.old != contents.new,
+            contents: (contents.old != contents.new).then_some(contents),
             data: data::diff(old.map_or(&empty, |r| &r.data), new.map_or(&empty, |r| &r.data))?,
         });
     }
-    Ok(Some(DeploymentDifference {
-        id: known.id,
-        name: known.name.clone(),
-        mark: mark(was, is),
-        barclamps: barclamps.collect(),
-        roles: found,
-    }))
+    Ok(found)
 }
 
 fn node(was: Option<&NodeDoc>, is: Option<&NodeDoc>) -> Result<Option<NodeDifference>, DataError> {
     let Some(known) = is.or(was) else { return Ok(None) };
-    let keys: BTreeSet<_> = [was, is].into_iter().flatten().flat_map(|n| n.noderoles.keys()).collect();
+    let NodeDoc { id, fqdn, deployment: _, phantom: _, noderoles: _ } = known;
+    let (carried_was, carried_is) = (was.map(|n| &n.noderoles), is.map(|n| &n.noderoles));
+    let keys = keys(carried_was, carried_is);
     let total = keys.len();
     let noderoles: Vec<_> = keys
         .into_iter()
         .filter_map(|key| {
-            noderole(known.id, key, was.and_then(|n| n.noderoles.get(key)), is.and_then(|n| n.noderoles.get(key)))
-                .transpose()
+            let (was, is) = (carried_was.and_then(|n| n.get(key)), carried_is.and_then(|n| n.get(key)));
+            noderole(*id, key, was, is).transpose()
         })
         .collect::<Result<_, _>>()?;
     let (from, to) = (was.map(|n| n.deployment), is.map(|n| n.deployment));
     Ok(Some(NodeDifference {
-        id: known.id,
-        fqdn: known.fqdn.clone(),
+        id: *id,
+        fqdn: fqdn.clone(),
         mark: mark(was, is),
+        renamed: Sides::differing(was.map(|n| &n.fqdn), is.map(|n| &n.fqdn)),
+        phantom: Sides::differing(was.map(|n| &n.phantom), is.map(|n| &n.phantom)),
         moved: (from != to).then_some((from, to)),
         unchanged: total - noderoles.len(),
         noderoles,
@@ -222,16 +441,37 @@ fn noderole(
     is: Option<&NoderoleDoc>,
 ) -> Result<Option<NoderoleDifference>, DataError> {
     let Some(known) = is.or(was).filter(|_| was != is) else { return Ok(None) };
+    let NoderoleDoc { deployment, role: _, data: _, reruns: _, rank: _, parents: _ } = known;
     let empty = serde_json::json!({});
     let both = was.zip(is);
+    let contents = Sides { old: was.map(|n| n.role), new: is.map(|n| n.role) };
     Ok(Some(NoderoleDifference {
         id: key.id(node),
         noderole: key.clone(),
-        deployment: known.deployment,
+        deployment: *deployment,
         mark: mark(was, is),
         content: both.is_some_and(|(was, is)| was.role != is.role),
+        contents: (contents.old != contents.new).then_some(contents),
+        bound: Sides::differing(was.map(|n| &n.deployment), is.map(|n| &n.deployment)),
         rerun: both.is_some_and(|(was, is)| was.reruns != is.reruns),
+        reruns: Sides::differing(was.map(|n| &n.reruns), is.map(|n| &n.reruns)),
+        rank: Sides::differing(was.map(|n| &n.rank), is.map(|n| &n.rank)),
         rewired: both.is_some_and(|(was, is)| was.parents != is.parents),
+        edges: edges(was.map(|n| n.parents.as_slice()), is.map(|n| n.parents.as_slice())),
         data: data::diff(was.map_or(&empty, |n| &n.data), is.map_or(&empty, |n| &n.data))?,
     }))
+}
+
+fn edges(was: Option<&[EdgeDoc]>, is: Option<&[EdgeDoc]>) -> Vec<EdgeDifference> {
+    let kinds = |edges: Option<&[EdgeDoc]>| -> BTreeMap<NoderoleId, EdgeKind> {
+        edges.unwrap_or_default().iter().map(|edge| (edge.parent, edge.kind)).collect()
+    };
+    let (was, is) = (kinds(was), kinds(is));
+    let parents = keys(Some(&was), Some(&is)).into_iter();
+    let edges = parents.map(|parent| EdgeDifference {
+        parent: *parent,
+        old: was.get(parent).copied(),
+        new: is.get(parent).copied(),
+    });
+    edges.filter(|edge| edge.old != edge.new).collect()
 }

@@ -1,9 +1,11 @@
 //! Blueprints compared, and turned into work.
 //!
-//! Three views of "from this blueprint to that", each derived from the hashes of the two roots, so each costs what differs:
+//! Views of "from this blueprint to that", each derived from the hashes of the two roots, so each costs what differs:
 //!
-//! * [`changes`]: the documents that differ, by hash. A submission lists them and a commit may change nothing else.
-//! * [`Difference`](difference::Difference): the same for people, down to single values.
+//! * [`changes`]: the documents that differ, by hash. A submission lists them and a commit may change nothing else. Exact: laid
+//!   over the one root they give the other ([`apply`]).
+//! * [`Difference`](difference::Difference): the same for people, down to single values; [`text`] writes it down.
+//! * [`Consequences`](consequences::Consequences): what it leads to, for those who decide.
 //! * [`Projection`](projection::Projection): the same for the annealer: steps that come, run again or change their place.
 
 use std::collections::BTreeMap;
@@ -11,14 +13,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::{self, Hash};
-use crate::cluster::RootDoc;
+use crate::cluster::{Blueprint, RootDoc};
 use crate::ids::{DeploymentId, NodeId};
 
 pub mod anchor;
+pub mod consequences;
 pub mod difference;
 pub mod projection;
+pub mod text;
 
 pub use anchor::Anchor;
+pub use consequences::{Consequences, consequences};
 pub use difference::{Difference, difference};
 pub use projection::{Projection, project};
 
@@ -48,10 +53,57 @@ pub enum DocumentChange {
 
 /// The documents in which two roots differ: deployments first, each kind in the order of ids.
 pub fn changes(old: &RootDoc, new: &RootDoc) -> Vec<DocumentChange> {
-    let deployments =
-        differing(&old.deployments, &new.deployments).map(|(id, old, new)| DocumentChange::Deployment { id, old, new });
-    let nodes = differing(&old.nodes, &new.nodes).map(|(id, old, new)| DocumentChange::Node { id, old, new });
-    deployments.chain(nodes).collect()
+    listed(differing(&old.deployments, &new.deployments, |hash| *hash), differing(&old.nodes, &new.nodes, |hash| *hash))
+}
+
+/// The documents in which two blueprints differ, as [`changes`] of their roots, without writing these first.
+pub fn compare(old: &Blueprint, new: &Blueprint) -> Vec<DocumentChange> {
+    listed(
+        differing(&old.deployments, &new.deployments, |stored| stored.hash),
+        differing(&old.nodes, &new.nodes, |stored| stored.hash),
+    )
+}
+
+type Differing<K> = (K, Option<Hash>, Option<Hash>);
+
+fn listed(
+    deployments: impl Iterator<Item = Differing<DeploymentId>>,
+    nodes: impl Iterator<Item = Differing<NodeId>>,
+) -> Vec<DocumentChange> {
+    let deployments = deployments.map(|(id, old, new)| DocumentChange::Deployment { id, old, new });
+    deployments.chain(nodes.map(|(id, old, new)| DocumentChange::Node { id, old, new })).collect()
+}
+
+/// A change that was made on another root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the change was made on another state: it names an old document that is not the one here; plan it again")]
+pub struct OtherRoot {
+    /// What does not fit.
+    pub change: DocumentChange,
+}
+
+/// The root that a change leads to.
+///
+/// # Errors
+/// [`OtherRoot`] when any document is not the one that the change was made on.
+pub fn apply(root: &RootDoc, changes: &[DocumentChange]) -> Result<RootDoc, OtherRoot> {
+    fn put<K: Ord>(map: &mut BTreeMap<K, Hash>, id: K, new: Option<Hash>) -> Option<Hash> {
+        match new {
+            Some(hash) => map.insert(id, hash),
+            None => map.remove(&id),
+        }
+    }
+    let mut applied = root.clone();
+    for change in changes {
+        let (found, old) = match *change {
+            DocumentChange::Deployment { id, old, new } => (put(&mut applied.deployments, id, new), old),
+            DocumentChange::Node { id, old, new } => (put(&mut applied.nodes, id, new), old),
+        };
+        if found != old {
+            return Err(OtherRoot { change: *change });
+        }
+    }
+    Ok(applied)
 }
 
 /// The hash that stands for a change as a whole: of the list of its documents.
@@ -62,17 +114,18 @@ pub fn change_hash(changes: &[DocumentChange]) -> Result<Hash, serde_json::Error
     canonical::hash(&changes)
 }
 
-fn differing<'m, K: Ord + Copy>(
-    old: &'m BTreeMap<K, Hash>,
-    new: &'m BTreeMap<K, Hash>,
-) -> impl Iterator<Item = (K, Option<Hash>, Option<Hash>)> + 'm {
+fn differing<'m, K: Ord + Copy, V>(
+    old: &'m BTreeMap<K, V>,
+    new: &'m BTreeMap<K, V>,
+    hash: impl Fn(&V) -> Hash + 'm,
+) -> impl Iterator<Item = Differing<K>> + 'm {
     let (mut left, mut right) = (old.iter().peekable(), new.iter().peekable());
     let next = move || {
         let (l, r) = (left.peek().map(|(k, _)| **k), right.peek().map(|(k, _)| **k));
         let key = l.into_iter().chain(r).min()?;
         let take = |side: Option<K>| side == Some(key);
-        let was = if take(l) { left.next().map(|(_, hash)| *hash) } else { None };
-        let is = if take(r) { right.next().map(|(_, hash)| *hash) } else { None };
+        let was = if take(l) { left.next().map(|(_, value)| hash(value)) } else { None };
+        let is = if take(r) { right.next().map(|(_, value)| hash(value)) } else { None };
         Some((key, was, is))
     };
     std::iter::from_fn(next).filter(|(_, was, is)| was != is)
@@ -102,6 +155,9 @@ mod tests {
                 })
                 .collect();
             let (old, new) = (root(&old), root(&new));
+            let changed = changes(&old, &new);
+            prop_assert_eq!(apply(&old, &changed), Ok(new.clone()));
+            prop_assert_eq!(apply(&new, &changed).is_err(), !changed.is_empty(), "it fits the root that it was made on alone");
             for id in old.nodes.keys().chain(new.nodes.keys()) {
                 let (was, is) = (old.nodes.get(id).copied(), new.nodes.get(id).copied());
                 prop_assert_eq!(found.get(id).copied(), (was != is).then_some((was, is)));

@@ -29,6 +29,7 @@ use crate::canonical;
 mod diff;
 mod layers;
 mod merge;
+pub mod schema;
 pub mod secret;
 
 pub use diff::{Change, ChangeKind, diff};

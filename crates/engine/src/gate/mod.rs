@@ -10,6 +10,7 @@
 //! * nothing inside its base changed since, and it was made in this life of the database (epoch);
 //! * it was made under the policy that is in force;
 //! * it changes something, and every edit takes effect;
+//! * [lint](crate::lint) finds no error in it;
 //! * enough people approved it: each person's last verdict counts, authors' never, and only those of people who may review at this
 //!   very moment;
 //! * nobody's last word asks for changes or rejects it;
@@ -84,6 +85,15 @@ impl Policy {
         }
     }
 
+    /// Where another policy asks for less than this one: for what, and how much.
+    pub fn weaker_in(&self, other: &Self) -> Option<String> {
+        let less = |name: &str, now: u32, then: u32| (then < now).then(|| format!("{name}: {now} -> {then}"));
+        let risks = self.by_risk.keys().chain(other.by_risk.keys()).collect::<BTreeSet<_>>();
+        let of = |policy: &Self, risk: Risk| policy.approvals_for(&[risk].into());
+        let risks = risks.into_iter().filter_map(|risk| less(risk.as_str(), of(self, *risk), of(other, *risk)));
+        less("every change", self.approvals, other.approvals).into_iter().chain(risks).next()
+    }
+
     /// How many approvals a change with these risks needs.
     pub fn approvals_for(&self, risks: &BTreeSet<Risk>) -> u32 {
         let by_risk = risks.iter().filter_map(|risk| self.by_risk.get(risk).copied());
@@ -143,6 +153,8 @@ pub struct Facts {
     pub newest: bool,
     /// Whether an edit is refused, or nothing would change.
     pub unresolved: Option<String>,
+    /// The errors that lint finds in it, in words.
+    pub lint: Vec<String>,
     /// Deployments of its base that changed since, by name, and by which target.
     pub moved_base: Vec<(String, i64)>,
     /// Documents that it changes and that another target changed first, by name.
@@ -171,6 +183,8 @@ pub enum Rule {
     Newest,
     /// Every edit takes effect and something changes.
     Resolved,
+    /// Lint finds no error.
+    Lint,
     /// Nothing inside the base changed.
     Base,
     /// Made in this life of the database.
@@ -273,6 +287,7 @@ pub fn evaluate(facts: &Facts) -> GateState {
     let rules = vec![
         newest(facts),
         resolved(facts),
+        lint(facts),
         base(facts),
         epoch(facts),
         policy(facts),
@@ -294,6 +309,14 @@ fn newest(facts: &Facts) -> RuleState {
 
 fn resolved(facts: &Facts) -> RuleState {
     state(Rule::Resolved, facts.unresolved.clone(), "Every edit takes effect")
+}
+
+fn lint(facts: &Facts) -> RuleState {
+    let broken = facts.lint.first().map(|first| match facts.lint.len() {
+        1 => first.clone(),
+        n => format!("{n} errors. The first: {first}"),
+    });
+    state(Rule::Lint, broken, "Lint finds no error")
 }
 
 fn base(facts: &Facts) -> RuleState {
@@ -375,6 +398,7 @@ mod tests {
             submission: SubmissionId(41),
             newest: true,
             unresolved: None,
+            lint: Vec::new(),
             moved_base: Vec::new(),
             moved_documents: Vec::new(),
             same_epoch: true,
@@ -405,6 +429,7 @@ mod tests {
         };
         assert_eq!(changed(&|f| f.newest = false), Some(Rule::Newest));
         assert_eq!(changed(&|f| f.unresolved = Some("edit 2".into())), Some(Rule::Resolved));
+        assert_eq!(changed(&|f| f.lint.push("app on n1: its jig is off".into())), Some(Rule::Lint));
         assert_eq!(changed(&|f| f.moved_base.push(("web".into(), 32))), Some(Rule::Base));
         assert_eq!(changed(&|f| f.moved_documents.push("n1".into())), Some(Rule::Base));
         assert_eq!(changed(&|f| f.same_epoch = false), Some(Rule::Epoch));

@@ -73,7 +73,8 @@ fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTree
     }
 }
 
-fn is_below(blueprint: &Blueprint, deployment: DeploymentId, above: DeploymentId) -> bool {
+/// Whether a deployment is another one, or stands somewhere below it.
+pub(crate) fn is_below(blueprint: &Blueprint, deployment: DeploymentId, above: DeploymentId) -> bool {
     let mut next = Some(deployment);
     let mut left = blueprint.deployments.len();
     while let Some(id) = next {

@@ -1,5 +1,7 @@
 //! Importing barclamps: objects are added, nothing that runs changes. The same name and version with other content is refused.
 
+use std::collections::BTreeMap;
+
 use engine::Hash;
 use engine::canonical::Object;
 use engine::catalog::{Barclamp, Jig};
@@ -93,4 +95,13 @@ pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreE
         Ok(BarclampRow { name, version, hash: hash("barclamp", &h)?, imported_at })
     };
     rows.into_iter().map(row).collect()
+}
+
+/// Whether each jig is active. There are few.
+pub async fn jigs(on: &mut PgConnection) -> Result<BTreeMap<JigName, bool>, StoreError> {
+    let rows: Vec<(String, bool)> = sqlx::query_as("SELECT name, active FROM jig").fetch_all(on).await?;
+    let jig = |(name, active): (String, bool)| {
+        Ok((JigName::parse(&name).map_err(|e| StoreError::corrupt("jig", e))?, active))
+    };
+    rows.into_iter().map(jig).collect()
 }

@@ -1,0 +1,133 @@
+//! The line of targets, and any two blueprints compared.
+
+use api::Problem;
+use api::console::{Comparison, PAGE_SIZE, Point, Side, TargetKind, TargetPage, TargetSummary};
+use engine::Hash;
+use engine::blueprint::consequences::{self, consequences};
+use engine::blueprint::text::{Names, Place, parents};
+use engine::blueprint::{compare, difference, project};
+use engine::cluster::Blueprint;
+use engine::ids::{SubmissionId, TargetNo};
+use engine::plan::Effects;
+use sqlx::PgConnection;
+use store::reading::{self, TargetRow};
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::present::{Present, load};
+use crate::problems::from_store;
+use crate::words::at;
+
+impl Control {
+    /// Targets, newest first, before `before`.
+    pub async fn targets(&self, actor: &Actor, before: Option<TargetNo>) -> Result<TargetPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let rows = reading::targets(&mut connection, before).await.map_err(from_store)?;
+        let more = rows.len() > PAGE_SIZE;
+        let targets: Vec<_> = rows.into_iter().take(PAGE_SIZE).map(to_target).collect::<Result<_, _>>()?;
+        let next = targets.last().filter(|_| more).map(|target| target.number);
+        Ok(TargetPage { targets, next })
+    }
+
+    /// In what two blueprints differ, and what going from the one to the other would lead to.
+    pub async fn compare(&self, actor: &Actor, from: Point, to: Point) -> Result<Comparison, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let (from, old) = side(&mut connection, &present, from).await?;
+        let (to, new) = side(&mut connection, &present, to).await?;
+        let changes = compare(&old, &new);
+        let refused = |error: &dyn std::fmt::Display| Problem::conflict("comparison", error.to_string());
+        let difference = difference(&old, &new, &changes).map_err(|e| refused(&e))?;
+        let projection = project(&old, &new, &changes, &present.catalog).map_err(|e| refused(&e))?;
+        let effects = Effects::default();
+        let planned = consequences::Planned {
+            old: &old,
+            new: &new,
+            difference: &difference,
+            projection: &projection,
+            effects: &effects,
+        };
+        let consequences = consequences(&planned, None);
+        Ok(Comparison { from, to, names: Names::of(&difference, &old, &new), consequences, difference })
+    }
+
+    /// What a submission changes, as it was submitted.
+    pub async fn review_difference(&self, actor: &Actor, id: SubmissionId) -> Result<Comparison, Problem> {
+        let review = self.review(actor, id).await?;
+        let present = self.present().await?;
+        let mut names = Names { deployments: review.deployments, ..Names::default() };
+        for parent in parents(&review.difference) {
+            let Some((node, noderole)) = present.skeleton.place(parent) else { continue };
+            let Some(fqdn) = present.skeleton.nodes.get(node).map(|node| node.fqdn.clone()) else { continue };
+            names.noderoles.insert(parent, Place { noderole: noderole.clone(), node: *node, fqdn });
+        }
+        // What comes together with its parent is nowhere else yet.
+        for node in &review.difference.nodes {
+            for noderole in &node.noderoles {
+                let place = Place { noderole: noderole.noderole.clone(), node: node.id, fqdn: node.fqdn.clone() };
+                names.noderoles.entry(noderole.id).or_insert(place);
+            }
+        }
+        Ok(Comparison {
+            from: Side { target: Some(review.parent), submission: None, root: None },
+            to: Side { target: review.target, submission: Some(id), root: None },
+            difference: review.difference,
+            names,
+            consequences: review.consequences,
+        })
+    }
+}
+
+/// The blueprint that somebody asked for. What it shares with the present is taken from there.
+async fn side(on: &mut PgConnection, present: &Present, point: Point) -> Result<(Side, Blueprint), Problem> {
+    let (target, root) = match point {
+        Point::Target(number) => {
+            let root = reading::root_of(on, number).await.map_err(from_store)?;
+            let newest = present.head.number;
+            let missing = || Problem::not_found(format!("There is no target {number}: they go from 1 to {newest}."));
+            (Some(number), root.ok_or_else(missing)?)
+        }
+        Point::Root(root) => {
+            if !reading::is_root(on, root).await.map_err(from_store)? {
+                return Err(Problem::not_found(format!("No blueprint has the root {}.", root.short())));
+            }
+            (None, root)
+        }
+    };
+    let blueprint = load(on, root, &present.blueprint).await.map_err(from_store)?;
+    Ok((Side { target, submission: None, root: Some(root.to_string()) }, blueprint))
+}
+
+fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
+    let corrupt = || {
+        tracing::error!(target_number = row.number, "a target's row can't be read");
+        Problem::internal()
+    };
+    let kind = match row.kind.as_str() {
+        "genesis" => TargetKind::Genesis,
+        "change" => TargetKind::Change,
+        "switch" => TargetKind::Switch,
+        _ => return Err(corrupt()),
+    };
+    let title = match kind {
+        TargetKind::Genesis => "The beginning".to_owned(),
+        TargetKind::Change => row.title.clone().unwrap_or_default(),
+        TargetKind::Switch => {
+            let word = if row.enabled { "Execution on" } else { "Execution off" };
+            row.reason.as_ref().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"))
+        }
+    };
+    Ok(TargetSummary {
+        number: TargetNo(row.number),
+        kind,
+        root: Hash::from_bytes(&row.root).ok_or_else(corrupt)?.to_string(),
+        enabled: row.enabled,
+        at: at(row.at),
+        by: row.by.clone(),
+        submission: row.submission.map(SubmissionId),
+        title,
+        deployment: row.deployment.clone(),
+    })
+}

@@ -1,0 +1,93 @@
+//! The line of targets, and any two compared.
+
+use api::console::{Point, TargetKind};
+use engine::Hash;
+use engine::ids::TargetNo;
+use engine::plan::Edit;
+use serde_json::json;
+
+use crate::house::{House, role};
+
+fn target(n: i64) -> Point {
+    Point::Target(TargetNo(n))
+}
+
+#[tokio::test]
+async fn the_line_of_targets_says_who_and_what_for() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
+    let page = house.control.targets(&house.ada, None).await.unwrap();
+    let told: Vec<_> = page
+        .targets
+        .iter()
+        .map(|t| (t.number.0, t.kind, t.title.as_str(), t.by.as_deref(), t.deployment.as_deref()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (3, TargetKind::Switch, "Execution off: a storm", Some("ada"), None),
+            (2, TargetKind::Change, "a change", Some("ada"), Some("web")),
+            (1, TargetKind::Genesis, "The beginning", None, None),
+        ]
+    );
+    assert_eq!(page.targets[0].root, page.targets[1].root, "a switch changes no intent");
+    assert_eq!(page.next, None);
+    let older = house.control.targets(&house.ada, Some(TargetNo(2))).await.unwrap();
+    assert_eq!(older.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [1]);
+}
+
+#[tokio::test]
+async fn pages_of_targets_follow_each_other() {
+    let house = House::new().await;
+    for n in 0..54 {
+        house.control.switch(&house.ada, n % 2 == 1, "to and fro".into()).await.unwrap();
+    }
+    let first = house.control.targets(&house.ada, None).await.unwrap();
+    assert_eq!((first.targets.len(), first.next), (50, Some(TargetNo(6))));
+    let second = house.control.targets(&house.ada, first.next).await.unwrap();
+    assert_eq!(second.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
+    assert_eq!(second.next, None);
+}
+
+#[tokio::test]
+async fn any_two_are_compared_from_both_sides() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let edit = Edit::SetRoleData { deployment: house.id("web").await, role: role("app"), data: json!({"port": 1}) };
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, id).await;
+    house.control.commit(&house.ada, id).await.unwrap();
+
+    let forth = house.control.compare(&house.cy, target(1), target(3)).await.unwrap();
+    let text = forth.text();
+    assert!(text.contains("+ node n1.house.example.com in web\n"), "{text}");
+    assert!(text.contains(" for web, waits for runtime\n") && text.contains("    /port: added 1\n"), "{text}");
+    assert_eq!((forth.consequences.starts.count, forth.consequences.waves.len()), (3, 3));
+    let back = house.control.compare(&house.cy, target(3), target(1)).await.unwrap();
+    assert_eq!(back.difference.clone().mirrored(), forth.difference);
+    assert_eq!(back.consequences.lost.count, 3, "the node’s intent, a role of web’s, and a value");
+
+    let root: Hash = forth.to.root.clone().unwrap().parse().unwrap();
+    let same = house.control.compare(&house.cy, Point::Root(root), target(3)).await.unwrap();
+    assert!(same.difference.is_empty() && same.text().contains("Nothing differs."));
+    for (from, to, part) in [
+        (target(9), target(1), "There is no target 9: they go from 1 to 3."),
+        (target(1), Point::Root(Hash::of_bytes(b"x")), "No blueprint has the root"),
+    ] {
+        let refused = house.control.compare(&house.cy, from, to).await.unwrap_err();
+        assert!(refused.status == 404 && refused.detail.contains(part), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_reviews_difference_reads_with_names() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let edits = vec![house.bind("web", 2, "app").await];
+    let id = house.submit(&house.ada, "web", edits).await;
+    let text = house.control.review_difference(&house.bo, id).await.unwrap().text();
+    assert!(text.starts_with(&format!("from target 2\nto   review {id}\n\n")), "{text}");
+    assert!(text.contains("for web, waits for runtime on n1.house.example.com\n"), "{text}");
+    assert!(!text.contains("noderole ") && !text.contains("deployment 0"), "{text}");
+}

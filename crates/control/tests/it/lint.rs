@@ -1,0 +1,68 @@
+//! Lint: what it finds is shown in the review, and its errors keep the gate shut.
+
+use engine::lint::{Check, Level};
+use engine::plan::Edit;
+use serde_json::{Value, json};
+
+use crate::house::{House, role};
+
+async fn jig(house: &House, active: bool) {
+    let done = sqlx::query("UPDATE jig SET active = $1 WHERE name = 'noop'").bind(active);
+    assert_eq!(done.execute(house.database.owner()).await.unwrap().rows_affected(), 1);
+}
+
+async fn data(house: &House, data: Value) -> Edit {
+    Edit::SetRoleData { deployment: house.id("web").await, role: role("app"), data }
+}
+
+#[tokio::test]
+async fn an_error_that_came_after_the_approval_refuses_the_commit() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let edit = house.bind("web", 2, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, id).await;
+    jig(&house, false).await;
+    let before = house.traces().await;
+    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "lint"));
+    assert!(refused.detail.contains("n2.house.example.com"), "{}", refused.detail);
+    assert!(refused.detail.contains("Make jig noop active first"), "{}", refused.detail);
+    assert_eq!(house.traces().await, before);
+    let (audited,): (i64,) = sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'submission.commit.refused'")
+        .fetch_one(house.database.owner())
+        .await
+        .unwrap();
+    assert_eq!(audited, 1);
+    jig(&house, true).await;
+    house.control.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_error_is_not_submitted() {
+    let house = House::new().await;
+    let key = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----";
+    let (id, version) = house.propose(&house.ada, "web", vec![data(&house, json!({"tls": key})).await]).await;
+    let before = house.traces().await;
+    let refused = house.control.submit(&house.ada, id, version, "a key".into()).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "lint"));
+    assert!(refused.errors[0].detail.starts_with("plain-secret: /tls holds a private key"), "{refused:?}");
+    assert!(!format!("{refused:?}").contains("MIIE"), "what lint says is no second place where it stands");
+    assert_eq!(house.traces().await, before);
+}
+
+#[tokio::test]
+async fn warnings_and_consequences_are_shown_in_the_review() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    house.bound("web", 2, "app").await;
+    let id = house.submit(&house.ada, "web", vec![data(&house, json!({"admin": {"password": "x"}})).await]).await;
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    let checks: Vec<Check> = review.checks.iter().map(|finding| finding.check).collect();
+    assert_eq!(checks, [Check::SecretByName, Check::AllAtOnce]);
+    assert!(review.checks.iter().all(|finding| finding.level == Level::Warning));
+    assert!(review.gate.rules.iter().any(|rule| rule.text == "Lint finds no error" && rule.holds));
+    assert_eq!((review.consequences.restarts.count, review.consequences.starts.count), (2, 0));
+    house.approve(&house.bo, id).await;
+    house.control.commit(&house.ada, id).await.unwrap();
+}

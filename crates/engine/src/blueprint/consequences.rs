@@ -1,0 +1,428 @@
+//! What a change leads to: what people want to know before they let it pass.
+//!
+//! The difference says what is written down otherwise; this says what happens: what starts, what runs again, what is lost, what
+//! can't be undone, who stands downstream, and in which order it goes. All of it follows from the two blueprints and what projects
+//! between them, so the page, the command line and the gate never disagree. Where states of steps are given, it says besides what
+//! of it is in use at this moment; that part grows old, so no decision rests upon it.
+//!
+//! ## Waves
+//!
+//! A wave holds what can run at the same time at best. A step stands one wave after the last of those that it waits for and that
+//! run too, and on one node no two exclusive steps share a wave. Instant steps run nowhere: they hold as soon as the wave that
+//! they wait for has ended, so they count with that wave, apart; wave 0 has those that wait for nothing. Lanes don't move steps to
+//! later waves (a lane of 5 over 1,000 nodes would make 200 of them): a wave says how many of its steps go at once instead.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::difference::{Difference, Mark};
+use super::projection::{Projection, RerunCause, StepChange, StepIntent};
+use crate::anneal::StepState;
+use crate::catalog::LaneMode;
+use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey};
+use crate::data::{Change, ChangeKind};
+use crate::gate::Risk;
+use crate::ids::{ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
+use crate::plan::Effects;
+use crate::plan::base::is_below;
+
+/// What is listed by name in one place; beyond that it is counted.
+pub const LISTED: usize = 200;
+
+/// A change, as far as planning took it.
+#[derive(Debug, Clone, Copy)]
+pub struct Planned<'a> {
+    /// What is meant now.
+    pub old: &'a Blueprint,
+    /// What would be meant.
+    pub new: &'a Blueprint,
+    /// In what they differ.
+    pub difference: &'a Difference,
+    /// What that means for steps.
+    pub projection: &'a Projection,
+    /// What the edits come to; nothing when two targets are compared.
+    pub effects: &'a Effects,
+}
+
+/// The state that a step is in now; None: it has none.
+pub type Progress<'a> = &'a dyn Fn(StepId) -> Option<StepState>;
+
+/// A noderole that something happens to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Touched {
+    /// Its role and instance.
+    pub noderole: NoderoleKey,
+    /// Its node's name.
+    pub fqdn: Fqdn,
+    /// The deployment that it is bound in.
+    pub deployment: DeploymentName,
+    /// Which.
+    pub id: NoderoleId,
+}
+
+/// A noderole that runs again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restart {
+    /// Which.
+    #[serde(flatten)]
+    pub touched: Touched,
+    /// Because of what.
+    pub cause: RerunCause,
+    /// The reason that a person gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether it is ACTIVE now, so that something that works is interrupted. None: nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_use: Option<bool>,
+}
+
+/// Something that is gone afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Loss {
+    /// A deployment.
+    Deployment {
+        /// Its name.
+        name: DeploymentName,
+    },
+    /// All intent for a node.
+    Node {
+        /// Its name.
+        fqdn: Fqdn,
+        /// Noderoles that go with it.
+        noderoles: usize,
+    },
+    /// A noderole of a node that stays.
+    Noderole {
+        /// Which.
+        noderole: NoderoleKey,
+        /// Its node's name.
+        fqdn: Fqdn,
+    },
+    /// A role that can't be bound any more.
+    Role {
+        /// Which.
+        role: RoleName,
+        /// Where.
+        deployment: DeploymentName,
+    },
+    /// Reviewed values.
+    Data {
+        /// Of what: `app in web`, `app on n1.example.com`.
+        of: String,
+        /// JSON pointers.
+        paths: Vec<String>,
+    },
+}
+
+/// Noderoles of a deployment that stand downstream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Downstream {
+    /// Where.
+    pub deployment: DeploymentName,
+    /// Which.
+    #[serde(flatten)]
+    pub noderoles: Counted<Touched>,
+    /// How many of them are ACTIVE now. None: nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_use: Option<usize>,
+}
+
+/// What can run at the same time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wave {
+    /// From 1; 0 has instant steps alone.
+    pub number: u32,
+    /// By role and deployment, in the order of names; instant ones last.
+    pub groups: Vec<WaveGroup>,
+    /// Steps that run.
+    pub runs: usize,
+    /// Steps that hold as soon as those have ended.
+    pub instants: usize,
+}
+
+/// A role's steps in a wave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaveGroup {
+    /// Which role.
+    pub role: RoleName,
+    /// Where it is bound.
+    pub deployment: DeploymentName,
+    /// On how many nodes.
+    pub nodes: usize,
+    /// How many of them go at once; None: all.
+    pub at_once: Option<u32>,
+    /// Whether the next ones start when all of the last have ended.
+    pub in_chunks: bool,
+    /// Whether they run nowhere.
+    pub instant: bool,
+    /// Whether they lose data.
+    pub destructive: bool,
+}
+
+/// A list that may be long: all of it counted, the first [`LISTED`] there. The difference has every one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted<T> {
+    /// How many there are.
+    pub count: usize,
+    /// The first of them.
+    pub first: Vec<T>,
+}
+
+impl<T> Default for Counted<T> {
+    fn default() -> Self {
+        Self { count: 0, first: Vec::new() }
+    }
+}
+
+impl<T> From<Vec<T>> for Counted<T> {
+    fn from(mut all: Vec<T>) -> Self {
+        let count = all.len();
+        all.truncate(LISTED);
+        Self { count, first: all }
+    }
+}
+
+/// What a change leads to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consequences {
+    /// What runs for the first time, by name.
+    pub starts: Counted<Touched>,
+    /// What runs again, by name.
+    pub restarts: Counted<Restart>,
+    /// What is gone afterwards.
+    pub lost: Counted<Loss>,
+    /// What loses data when it runs: no later change brings that back.
+    pub irreversible: Counted<Touched>,
+    /// Who depends on what runs again or goes, and does not run itself; by deployment.
+    pub downstream: Vec<Downstream>,
+    /// The order.
+    pub waves: Vec<Wave>,
+    /// What makes it riskier than others.
+    pub risks: BTreeSet<Risk>,
+}
+
+/// What a change leads to.
+pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Consequences {
+    let names = Named(planned);
+    let mut starts = Vec::new();
+    let mut restarts = Vec::new();
+    let mut irreversible = Vec::new();
+    for step in running(planned.projection) {
+        let Some(touched) = names.touched(step) else { continue };
+        if step.destructive {
+            irreversible.push(touched.clone());
+        }
+        match step.change {
+            StepChange::Rerun(cause) => restarts.push(Restart {
+                cause,
+                reason: reason(planned.effects, step).map(str::to_owned),
+                in_use: progress.map(|state| state(step.id) == Some(StepState::Active)),
+                touched,
+            }),
+            StepChange::New | StepChange::Keep => starts.push(touched),
+        }
+    }
+    starts.sort();
+    irreversible.sort();
+    restarts.sort_by(|a, b| a.touched.cmp(&b.touched));
+    Consequences {
+        starts: starts.into(),
+        restarts: restarts.into(),
+        lost: lost(planned.difference, &names).into(),
+        irreversible: irreversible.into(),
+        downstream: downstream(planned, progress),
+        waves: waves(planned),
+        risks: risks(planned),
+    }
+}
+
+/// Steps that run because of the change.
+pub fn running(projection: &Projection) -> impl Iterator<Item = &StepIntent> + Clone {
+    projection.steps.iter().filter(|step| step.change != StepChange::Keep)
+}
+
+/// The reason that a person gave for a step to run again.
+pub fn reason<'e>(effects: &'e Effects, step: &StepIntent) -> Option<&'e str> {
+    let found = effects.reruns.iter().find(|rerun| rerun.node == step.node && rerun.noderole == step.key);
+    found.map(|rerun| rerun.reason.as_str())
+}
+
+/// What makes a change riskier than others. Policies ask more approvals for it, and pages a typed name where it can't be undone.
+pub fn risks(planned: &Planned<'_>) -> BTreeSet<Risk> {
+    let mut risks = BTreeSet::new();
+    for step in running(planned.projection) {
+        if step.destructive {
+            risks.insert(Risk::Destructive);
+        }
+        if matches!(step.change, StepChange::Rerun(_)) {
+            risks.insert(Risk::Rerun);
+        }
+    }
+    let goes = planned.difference.deployments.iter().any(|deployment| deployment.mark == Mark::Removed);
+    if goes || !planned.projection.removed.is_empty() || !planned.effects.expunged.is_empty() {
+        risks.insert(Risk::Removal);
+    }
+    let asked = planned.effects.moved.iter().map(|moved| (moved.from, moved.to));
+    let seen = planned.difference.nodes.iter().filter_map(|node| node.moved).filter_map(|(from, to)| from.zip(to));
+    if asked.chain(seen).any(|(from, to)| !is_below(planned.new, to, from)) {
+        risks.insert(Risk::Move);
+    }
+    risks
+}
+
+struct Named<'a>(&'a Planned<'a>);
+
+impl Named<'_> {
+    fn deployment(&self, id: DeploymentId) -> Option<DeploymentName> {
+        let Planned { old, new, .. } = self.0;
+        new.deployments.get(&id).or_else(|| old.deployments.get(&id)).map(|d| d.doc.name.clone())
+    }
+
+    fn fqdn(&self, id: NodeId) -> Option<Fqdn> {
+        let Planned { old, new, .. } = self.0;
+        new.nodes.get(&id).or_else(|| old.nodes.get(&id)).map(|n| n.doc.fqdn.clone())
+    }
+
+    fn touched(&self, step: &StepIntent) -> Option<Touched> {
+        Some(Touched {
+            noderole: step.key.clone(),
+            fqdn: self.fqdn(step.node)?,
+            deployment: self.deployment(step.deployment)?,
+            id: step.noderole,
+        })
+    }
+}
+
+fn lost(difference: &Difference, names: &Named<'_>) -> Vec<Loss> {
+    let mut lost = Vec::new();
+    for deployment in &difference.deployments {
+        if deployment.mark == Mark::Removed {
+            lost.push(Loss::Deployment { name: deployment.name.clone() });
+            continue;
+        }
+        for role in &deployment.roles {
+            if role.mark == Mark::Removed {
+                lost.push(Loss::Role { role: role.role.clone(), deployment: deployment.name.clone() });
+            } else {
+                lost.extend(dropped(format!("{} in {}", role.role, deployment.name), &role.data));
+            }
+        }
+    }
+    for node in &difference.nodes {
+        if node.mark == Mark::Removed {
+            lost.push(Loss::Node { fqdn: node.fqdn.clone(), noderoles: node.noderoles.len() });
+            continue;
+        }
+        for noderole in &node.noderoles {
+            let fqdn = names.fqdn(node.id).unwrap_or_else(|| node.fqdn.clone());
+            if noderole.mark == Mark::Removed {
+                lost.push(Loss::Noderole { noderole: noderole.noderole.clone(), fqdn });
+            } else {
+                lost.extend(dropped(format!("{} on {fqdn}", noderole.noderole), &noderole.data));
+            }
+        }
+    }
+    lost
+}
+
+fn dropped(of: String, data: &[Change]) -> Option<Loss> {
+    let gone = data.iter().filter(|change| change.kind == ChangeKind::Removed);
+    let paths: Vec<String> = gone.map(|change| change.path.clone()).collect();
+    (!paths.is_empty()).then_some(Loss::Data { of, paths })
+}
+
+/// Everything that depends on what runs again or goes: over edges that carry data, however far.
+fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Downstream> {
+    let again = running(planned.projection).filter(|step| step.change != StepChange::New).map(|step| step.noderole);
+    let mut upstream: BTreeSet<NoderoleId> = again.chain(planned.projection.removed.iter().copied()).collect();
+    if upstream.is_empty() {
+        return Vec::new();
+    }
+    let own: BTreeSet<NoderoleId> = running(planned.projection).map(|step| step.noderole).collect();
+    let mut by_rank: BTreeMap<u32, Vec<(NodeId, &NoderoleKey, &NoderoleDoc)>> = BTreeMap::new();
+    for (id, stored) in &planned.new.nodes {
+        for (key, noderole) in stored.doc.noderoles.iter().filter(|(_, noderole)| !noderole.parents.is_empty()) {
+            by_rank.entry(noderole.rank).or_default().push((*id, key, noderole));
+        }
+    }
+    // Ranks rise along edges, so one pass meets every parent before its children.
+    let names = Named(planned);
+    let mut found: BTreeMap<DeploymentName, (Vec<Touched>, usize)> = BTreeMap::new();
+    for (node, key, noderole) in by_rank.into_values().flatten() {
+        let depends = |edge: &EdgeDoc| edge.kind == EdgeKind::Hard && upstream.contains(&edge.parent);
+        if !noderole.parents.iter().any(depends) {
+            continue;
+        }
+        let id = key.id(node);
+        upstream.insert(id);
+        if own.contains(&id) {
+            continue;
+        }
+        let Some((deployment, fqdn)) = names.deployment(noderole.deployment).zip(names.fqdn(node)) else { continue };
+        let step = StepId::of(id, &ActionName::run());
+        let (touched, in_use) = found.entry(deployment.clone()).or_default();
+        *in_use += usize::from(progress.is_some_and(|state| state(step) == Some(StepState::Active)));
+        touched.push(Touched { noderole: key.clone(), fqdn, deployment, id });
+    }
+    let group = |(deployment, (mut noderoles, in_use)): (DeploymentName, (Vec<Touched>, usize))| {
+        noderoles.sort();
+        Downstream { deployment, noderoles: noderoles.into(), in_use: progress.map(|_| in_use) }
+    };
+    found.into_iter().map(group).collect()
+}
+
+/// The wave of each step that runs.
+pub fn placed(projection: &Projection) -> BTreeMap<StepId, u32> {
+    let mut placed: BTreeMap<StepId, u32> = BTreeMap::new();
+    let instants: BTreeSet<StepId> = running(projection).filter(|step| step.instant).map(|step| step.id).collect();
+    let mut taken: BTreeSet<(NodeId, u32)> = BTreeSet::new();
+    // Parents come before children.
+    for step in running(projection) {
+        let waits = step.parents.iter().filter_map(|(parent, _)| placed.get(parent)).copied().max().unwrap_or(0);
+        if instants.contains(&step.id) {
+            placed.insert(step.id, waits);
+            continue;
+        }
+        let mut wave = waits + 1;
+        while step.run.exclusive && !taken.insert((step.node, wave)) {
+            wave += 1;
+        }
+        placed.insert(step.id, wave);
+    }
+    placed
+}
+
+fn waves(planned: &Planned<'_>) -> Vec<Wave> {
+    let names = Named(planned);
+    let placed = placed(planned.projection);
+    let mut waves: BTreeMap<u32, BTreeMap<(bool, RoleName, DeploymentName), WaveGroup>> = BTreeMap::new();
+    for step in running(planned.projection) {
+        let Some((number, deployment)) = placed.get(&step.id).zip(names.deployment(step.deployment)) else { continue };
+        let key = (step.instant, step.key.role.clone(), deployment.clone());
+        let group = waves.entry(*number).or_default().entry(key).or_insert_with(|| WaveGroup {
+            role: step.key.role.clone(),
+            deployment,
+            nodes: 0,
+            at_once: None,
+            in_chunks: step.lane.mode == LaneMode::Chunk,
+            instant: step.instant,
+            destructive: step.destructive,
+        });
+        group.nodes += 1;
+        group.at_once = step.lane.max_running;
+    }
+    let wave = |(number, groups): (u32, BTreeMap<_, WaveGroup>)| {
+        let groups: Vec<WaveGroup> = groups.into_values().collect();
+        let of = |instant: bool| groups.iter().filter(|g| g.instant == instant).map(|g| g.nodes).sum();
+        Wave { number, runs: of(false), instants: of(true), groups }
+    };
+    let mut waves: Vec<Wave> = waves.into_iter().map(wave).collect();
+    for group in waves.iter_mut().flat_map(|wave| &mut wave.groups) {
+        // A limit that nothing of the wave meets is none.
+        group.at_once = group.at_once.filter(|limit| usize::try_from(*limit).is_ok_and(|limit| limit < group.nodes));
+        group.in_chunks &= group.at_once.is_some();
+    }
+    waves
+}

@@ -1,0 +1,304 @@
+//! A difference as text, for terminals, mails and files.
+//!
+//! Made to be read from the top by somebody who must decide: what goes comes first, then what changes, then what comes, each by
+//! name. One line for one thing; what belongs to it is indented below. What stays is one number. Names, never ids: an id stands
+//! only where nothing has a name for it. The order depends on the two blueprints alone, so two people see the same text.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::difference::{
+    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference,
+    RoleDifference, Sides,
+};
+use crate::canonical::Hash;
+use crate::cluster::{Blueprint, EdgeKind, NoderoleKey};
+use crate::data::Change;
+use crate::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId};
+
+/// Names of what a difference speaks of only by id.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// Deployments.
+    pub deployments: BTreeMap<DeploymentId, DeploymentName>,
+    /// Noderoles that others wait for.
+    pub noderoles: BTreeMap<NoderoleId, Place>,
+}
+
+/// Where a noderole is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Its role and instance.
+    pub noderole: NoderoleKey,
+    /// Its node.
+    pub node: NodeId,
+    /// The node's name.
+    pub fqdn: Fqdn,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.noderole, self.fqdn)
+    }
+}
+
+impl Names {
+    /// What the difference of these blueprints needs. Only a parent on a node that does not change makes it look further than at
+    /// what changed.
+    pub fn of(difference: &Difference, old: &Blueprint, new: &Blueprint) -> Self {
+        let deployments = old.deployments.iter().chain(&new.deployments).map(|(id, d)| (*id, d.doc.name.clone()));
+        let mut names = Self { deployments: deployments.collect(), noderoles: BTreeMap::new() };
+        let mut wanted = parents(difference);
+        let changed = difference.nodes.iter().map(|node| node.id);
+        names.find(&mut wanted, old, new, changed);
+        if !wanted.is_empty() {
+            names.find(&mut wanted, old, new, old.nodes.keys().chain(new.nodes.keys()).copied());
+        }
+        names
+    }
+
+    fn find(
+        &mut self,
+        wanted: &mut BTreeSet<NoderoleId>,
+        old: &Blueprint,
+        new: &Blueprint,
+        nodes: impl Iterator<Item = NodeId>,
+    ) {
+        for id in nodes {
+            for stored in [old.nodes.get(&id), new.nodes.get(&id)].into_iter().flatten() {
+                for key in stored.doc.noderoles.keys() {
+                    if wanted.is_empty() {
+                        return;
+                    }
+                    let noderole = key.id(id);
+                    if wanted.remove(&noderole) {
+                        let place = Place { noderole: key.clone(), node: id, fqdn: stored.doc.fqdn.clone() };
+                        self.noderoles.insert(noderole, place);
+                    }
+                }
+            }
+        }
+    }
+
+    fn deployment(&self, id: DeploymentId) -> String {
+        self.deployments.get(&id).map(ToString::to_string).unwrap_or_else(|| format!("deployment {id}"))
+    }
+
+    /// A parent as somebody on `node` would call it.
+    fn parent(&self, id: NoderoleId, node: NodeId) -> String {
+        match self.noderoles.get(&id) {
+            Some(place) if place.node == node => place.noderole.to_string(),
+            Some(place) => place.to_string(),
+            None => format!("noderole {id}"),
+        }
+    }
+}
+
+/// Noderoles that the difference names as parents.
+pub fn parents(difference: &Difference) -> BTreeSet<NoderoleId> {
+    let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles);
+    noderoles.flat_map(|noderole| &noderole.edges).map(|edge| edge.parent).collect()
+}
+
+impl Difference {
+    /// The difference as text. It ends with a line break.
+    pub fn text(&self, names: &Names) -> String {
+        let mut page = Page { text: String::new(), names };
+        if self.is_empty() {
+            page.line(0, "Nothing differs.");
+        }
+        for mark in [Mark::Removed, Mark::Changed, Mark::Added] {
+            self.deployments.iter().filter(|d| d.mark == mark).for_each(|d| page.deployment(d));
+        }
+        for mark in [Mark::Removed, Mark::Changed, Mark::Added] {
+            self.nodes.iter().filter(|n| n.mark == mark).for_each(|n| page.node(n));
+        }
+        page.counted(self);
+        page.text
+    }
+}
+
+struct Page<'a> {
+    text: String,
+    names: &'a Names,
+}
+
+fn sign(mark: Mark) -> char {
+    match mark {
+        Mark::Added => '+',
+        Mark::Removed => '-',
+        Mark::Changed => '*',
+    }
+}
+
+fn documents(n: usize) -> String {
+    match n {
+        1 => "1 document".into(),
+        n => format!("{n} documents"),
+    }
+}
+
+fn short(hash: Option<Hash>) -> String {
+    hash.map_or_else(|| "nothing".into(), |hash| hash.short())
+}
+
+impl Page<'_> {
+    fn line(&mut self, depth: usize, what: impl fmt::Display) {
+        // Writing into a String does not fail.
+        let _ = writeln!(self.text, "{:1$}{what}", "", depth * 2);
+    }
+
+    fn counted(&mut self, difference: &Difference) {
+        let of = |mark: Mark| {
+            let deployments = difference.deployments.iter().filter(|d| d.mark == mark).count();
+            deployments + difference.nodes.iter().filter(|n| n.mark == mark).count()
+        };
+        if !difference.is_empty() {
+            self.text.push('\n');
+        }
+        let (removed, changed, added) = (of(Mark::Removed), of(Mark::Changed), of(Mark::Added));
+        self.line(
+            0,
+            format_args!(
+                "{removed} removed, {changed} changed, {added} added, {} unchanged.",
+                documents(difference.unchanged)
+            ),
+        );
+    }
+
+    fn deployment(&mut self, deployment: &DeploymentDifference) {
+        let place = |id: Option<DeploymentId>| id.map_or_else(|| "the top".into(), |id| self.names.deployment(id));
+        let above = match (deployment.mark, &deployment.parent) {
+            (Mark::Added, Some(sides)) => format!(", below {}", place(sides.new)),
+            (Mark::Removed, Some(sides)) => format!(", was below {}", place(sides.old)),
+            _ => String::new(),
+        };
+        let moved = deployment.parent.as_ref().filter(|_| deployment.mark == Mark::Changed);
+        let moved = moved.map(|sides| format!("moves from below {} to below {}", place(sides.old), place(sides.new)));
+        self.line(0, format_args!("{} deployment {}{above}", sign(deployment.mark), deployment.name));
+        if let Some(Sides { old, new }) = &deployment.renamed {
+            self.line(1, format_args!("name: {old} -> {new}"));
+        }
+        moved.into_iter().for_each(|text| self.line(1, text));
+        if let Some(Sides { old, new }) = &deployment.phantom {
+            self.line(1, format_args!("phantom node: {old} -> {new}"));
+        }
+        for jig in &deployment.inactive_jigs {
+            let word = if jig.mark == Mark::Added { "off" } else { "on" };
+            self.line(1, format_args!("jig {}: switched {word}", jig.jig));
+        }
+        deployment.barclamps.iter().for_each(|barclamp| self.barclamp(barclamp));
+        deployment.roles.iter().for_each(|role| self.role(role));
+    }
+
+    fn barclamp(&mut self, change: &BarclampDifference) {
+        let BarclampDifference { barclamp, mark, old, new } = change;
+        let versions = match (old, new) {
+            (Some(old), Some(new)) => format!(": {old} -> {new}"),
+            (Some(one), None) | (None, Some(one)) => format!(" {one}"),
+            (None, None) => String::new(),
+        };
+        self.line(1, format_args!("{} barclamp {barclamp}{versions}", sign(*mark)));
+    }
+
+    fn role(&mut self, change: &RoleDifference) {
+        let content = content(change.mark, change.contents);
+        self.line(1, format_args!("{} role {}{content}", sign(change.mark), change.role));
+        self.values(2, &change.data);
+    }
+
+    fn node(&mut self, node: &NodeDifference) {
+        let place = |id: Option<DeploymentId>| id.map_or_else(|| "nowhere".into(), |id| self.names.deployment(id));
+        let (place, moved) = match (node.mark, node.moved) {
+            (Mark::Added, Some((_, to))) => (format!(" in {}", place(to)), None),
+            (Mark::Removed, Some((from, _))) => (format!(", was in {}", place(from)), None),
+            (_, Some((from, to))) => (String::new(), Some(format!("moves from {} to {}", place(from), place(to)))),
+            (_, None) => (String::new(), None),
+        };
+        self.line(0, format_args!("{} node {}{place}", sign(node.mark), node.fqdn));
+        if let Some(Sides { old, new }) = &node.renamed {
+            self.line(1, format_args!("name: {old} -> {new}"));
+        }
+        if let Some(Sides { new, .. }) = node.phantom {
+            self.line(
+                1,
+                if new { "becomes a phantom: no machine any more" } else { "becomes a machine: no phantom any more" },
+            );
+        }
+        moved.into_iter().for_each(|text| self.line(1, text));
+        for mark in [Mark::Removed, Mark::Changed, Mark::Added] {
+            node.noderoles.iter().filter(|n| n.mark == mark).for_each(|n| self.noderole(node.id, n));
+        }
+        match node.unchanged {
+            0 => {}
+            1 => self.line(1, "1 noderole unchanged"),
+            n => self.line(1, format_args!("{n} noderoles unchanged")),
+        }
+    }
+
+    fn noderole(&mut self, node: NodeId, change: &NoderoleDifference) {
+        let content = content(change.mark, change.contents);
+        let mut head = format!("{} {}{content}", sign(change.mark), change.noderole);
+        if change.mark != Mark::Changed {
+            head.push_str(&format!(" for {}", self.names.deployment(change.deployment)));
+        }
+        let plain: Vec<String> = change.edges.iter().map(|edge| self.edge(node, edge)).collect();
+        if change.mark != Mark::Changed && !plain.is_empty() {
+            let waits = if change.mark == Mark::Added { "waits for" } else { "waited for" };
+            head.push_str(&format!(", {waits} {}", plain.join(", ")));
+        }
+        self.line(1, head);
+        if change.mark == Mark::Changed {
+            self.facts(change);
+            for (edge, plain) in change.edges.iter().zip(plain) {
+                let text = match (edge.old, edge.new) {
+                    (None, _) => format!("+ waits for {plain}"),
+                    (_, None) => format!("- waits for {plain}"),
+                    _ => format!("* waits for {plain}"),
+                };
+                self.line(2, text);
+            }
+        }
+        self.values(2, &change.data);
+    }
+
+    fn facts(&mut self, change: &NoderoleDifference) {
+        if let Some(Sides { old, new }) = change.bound {
+            let (old, new) = (self.names.deployment(old), self.names.deployment(new));
+            self.line(2, format_args!("bound in: {old} -> {new}"));
+        }
+        match change.reruns {
+            Some(Sides { old, new }) if new > old => self.line(2, "runs again: asked for"),
+            Some(Sides { old, new }) => self.line(2, format_args!("re-runs asked for: {old} -> {new}")),
+            None => {}
+        }
+        if let Some(Sides { old, new }) = change.rank {
+            self.line(2, format_args!("rank: {old} -> {new}"));
+        }
+    }
+
+    fn edge(&self, node: NodeId, edge: &EdgeDifference) -> String {
+        let word = |kind: EdgeKind| kind.as_str().replace('_', " ");
+        let parent = self.names.parent(edge.parent, node);
+        match (edge.old, edge.new) {
+            (Some(old), Some(new)) => format!("{parent}: {} -> {}", word(old), word(new)),
+            (Some(EdgeKind::Hard), None) | (None, Some(EdgeKind::Hard)) | (None, None) => parent,
+            (Some(kind), None) | (None, Some(kind)) => format!("{parent} ({})", word(kind)),
+        }
+    }
+
+    fn values(&mut self, depth: usize, data: &[Change]) {
+        data.iter().for_each(|change| self.line(depth, change));
+    }
+}
+
+fn content(mark: Mark, contents: Option<Sides<Option<Hash>>>) -> String {
+    match (mark, contents) {
+        (_, None) => String::new(),
+        (Mark::Added, Some(sides)) => format!(" {}", short(sides.new)),
+        (Mark::Removed, Some(sides)) => format!(" {}", short(sides.old)),
+        (Mark::Changed, Some(sides)) => format!(": {} -> {}", short(sides.old), short(sides.new)),
+    }
+}

@@ -1,0 +1,187 @@
+//! Whether a value is what its attribute's schema says.
+//!
+//! Barclamps describe values in one of two vocabularies, and many in words of both: OpenCrowbar's (`type: seq`, `sequence`,
+//! `mapping`, `=` for any other key, `range`) and JSON Schema's (`type: array`, `items`, `properties`, `additionalProperties`,
+//! `minimum`, `maximum`). Both say the same few things, so one reader serves both. What it does not know says nothing: a schema that
+//! asks for more than can be checked here must not refuse a value that is right. Patterns are among that; they are written for
+//! another language's regular expressions.
+
+use serde_json::{Map, Value};
+
+use super::{check_depth, escaped, kind_of};
+
+/// A value that is not what its schema says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// A JSON pointer from the value on; empty for the value itself.
+    pub path: String,
+    /// What is wrong: `is text, and should be a number`. Never the value.
+    pub what: String,
+}
+
+/// Everything in which a value is not what its schema says, in the order of the value. References to secrets fit everywhere.
+pub fn misfits(value: &Value, schema: &Value) -> Vec<Misfit> {
+    let mut found = Vec::new();
+    if check_depth(value).is_ok() && check_depth(schema).is_ok() {
+        walk(value, schema, String::new(), &mut found);
+    }
+    found
+}
+
+fn walk(value: &Value, schema: &Value, path: String, found: &mut Vec<Misfit>) {
+    let Some(schema) = schema.as_object() else { return };
+    if super::secret::is_reference(value) {
+        return;
+    }
+    let mut wrong = |what: String| found.push(Misfit { path: path.clone(), what });
+    if let Some(expected) = schema.get("type").filter(|expected| !is_type(value, expected)) {
+        return wrong(format!("is {}, and should be {}", kind_of(value), listed(expected)));
+    }
+    if let Some(known) = schema.get("enum").and_then(Value::as_array)
+        && !known.contains(value)
+    {
+        let known: Vec<String> = known.iter().take(10).map(Value::to_string).collect();
+        wrong(format!("should be one of {}", known.join(", ")));
+    }
+    if let Some(what) = out_of_range(value, schema) {
+        wrong(what);
+    }
+    match value {
+        Value::Object(map) => fields(map, schema, &path, found),
+        Value::Array(list) => {
+            let each = match schema.get("sequence").or_else(|| schema.get("items")) {
+                Some(Value::Array(one)) => one.first(),
+                other => other,
+            };
+            for (n, item) in list.iter().enumerate() {
+                each.into_iter().for_each(|each| walk(item, each, format!("{path}/{n}"), found));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fields(map: &Map<String, Value>, schema: &Map<String, Value>, path: &str, found: &mut Vec<Misfit>) {
+    let known = schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object);
+    let other = known.and_then(|known| known.get("=")).or_else(|| schema.get("additionalProperties"));
+    for (key, value) in super::ordered(map) {
+        let at = format!("{path}/{}", escaped(key));
+        match (known.and_then(|known| known.get(key)), other) {
+            (Some(field), _) => walk(value, field, at, found),
+            (None, Some(Value::Bool(false))) => {
+                found.push(Misfit { path: at, what: "is no key that is known here".into() });
+            }
+            (None, Some(other)) => walk(value, other, at, found),
+            (None, None) => {}
+        }
+    }
+    let named = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let marked = known
+        .into_iter()
+        .flatten()
+        .filter(|(key, field)| *key != "=" && field.get("required").and_then(Value::as_bool) == Some(true));
+    let mut missing: Vec<&str> =
+        named.chain(marked.map(|(key, _)| key.as_str())).filter(|key| !map.contains_key(*key)).collect();
+    missing.sort_unstable();
+    missing.dedup();
+    for key in missing {
+        found.push(Misfit { path: format!("{path}/{}", escaped(key)), what: "is required, and missing".into() });
+    }
+}
+
+fn is_type(value: &Value, expected: &Value) -> bool {
+    match expected {
+        Value::String(word) => is_word(value, word),
+        Value::Array(words) => words.iter().any(|word| is_type(value, word)),
+        _ => true,
+    }
+}
+
+fn is_word(value: &Value, word: &str) -> bool {
+    match word {
+        "str" | "string" => value.is_string(),
+        "text" => value.is_string() || value.is_number(),
+        "int" | "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
+        "float" | "number" => value.is_number(),
+        "bool" | "boolean" => value.is_boolean(),
+        "seq" | "array" => value.is_array(),
+        "map" | "object" => value.is_object(),
+        "scalar" => !value.is_array() && !value.is_object(),
+        "null" => value.is_null(),
+        _ => true,
+    }
+}
+
+fn listed(expected: &Value) -> String {
+    let plain = |word: &str| match word {
+        "str" | "string" => "text".to_owned(),
+        "int" | "integer" => "a whole number".into(),
+        "float" | "number" => "a number".into(),
+        "bool" | "boolean" => "true or false".into(),
+        "seq" | "array" => "a list".into(),
+        "map" | "object" => "an object".into(),
+        other => other.to_owned(),
+    };
+    match expected {
+        Value::String(word) => plain(word),
+        Value::Array(words) => words.iter().filter_map(Value::as_str).map(plain).collect::<Vec<_>>().join(" or "),
+        other => other.to_string(),
+    }
+}
+
+fn out_of_range(value: &Value, schema: &Map<String, Value>) -> Option<String> {
+    let number = value.as_f64()?;
+    let range = schema.get("range");
+    let limit =
+        |short: &str, long: &str| range.and_then(|r| r.get(short)).or_else(|| schema.get(long)).and_then(Value::as_f64);
+    if let Some(least) = limit("min", "minimum").filter(|least| number < *least) {
+        return Some(format!("should be at least {least}"));
+    }
+    limit("max", "maximum").filter(|most| number > *most).map(|most| format!("should be at most {most}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn told(value: Value, schema: Value) -> Vec<String> {
+        misfits(&value, &schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect()
+    }
+
+    #[test]
+    fn both_vocabularies_say_the_same() {
+        let crowbar = json!({"type": "map", "mapping": {
+            "port": {"type": "int", "required": true, "range": {"min": 1, "max": 65535}},
+            "hosts": {"type": "seq", "sequence": [{"type": "str"}]},
+            "=": {"type": "bool"},
+        }});
+        let json_schema = json!({"type": "object", "required": ["port"], "additionalProperties": {"type": "boolean"}, "properties": {
+            "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+            "hosts": {"type": "array", "items": {"type": "string"}},
+        }});
+        for schema in [crowbar, json_schema] {
+            assert_eq!(told(json!({"port": 80, "hosts": ["a"], "on": true}), schema.clone()), [""; 0]);
+            assert_eq!(told(json!([]), schema.clone()), [" is a list, and should be an object"]);
+            let wrong = told(json!({"port": 0, "hosts": ["a", 1], "on": "yes"}), schema.clone());
+            assert_eq!(
+                wrong,
+                [
+                    "/hosts/1 is a number, and should be text",
+                    "/on is text, and should be true or false",
+                    "/port should be at least 1"
+                ]
+            );
+            assert_eq!(told(json!({}), schema.clone()), ["/port is required, and missing"]);
+        }
+        assert_eq!(told(json!("x"), json!({"enum": ["a", "b"]})), [" should be one of \"a\", \"b\""]);
+        assert_eq!(told(json!({"a": 1}), json!({"additionalProperties": false})), ["/a is no key that is known here"]);
+    }
+
+    #[test]
+    fn what_is_not_known_refuses_nothing_and_no_value_is_told() {
+        assert_eq!(told(json!("x"), json!({"type": "date", "pattern": "/\\Ay\\z/"})), [""; 0]);
+        assert_eq!(told(json!({"$secret": "s", "version": 1}), json!({"type": "str"})), [""; 0]);
+        assert!(!told(json!("hunter2"), json!({"type": "int"}))[0].contains("hunter"));
+    }
+}

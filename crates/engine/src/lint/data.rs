@@ -1,0 +1,188 @@
+//! What people wrote into data.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::order::ancestors;
+use super::{Found, Look};
+use crate::cluster::{NodeDoc, NoderoleKey};
+use crate::data::schema::misfits;
+use crate::data::{self, Change, ChangeKind, secret};
+use crate::ids::{NodeId, NoderoleId};
+
+/// Reviewed data of a noderole: its deployment's for the role, and its own over it.
+fn reviewed(look: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value> {
+    let noderole = node.noderoles.get(key)?;
+    let shared = look.planned().new.deployments.get(&noderole.deployment).and_then(|d| d.doc.roles.get(&key.role));
+    match shared {
+        Some(shared) => data::merge(&shared.data, &noderole.data).ok(),
+        None => Some(noderole.data.clone()),
+    }
+}
+
+pub(super) fn broken_schema(look: &Look<'_>, found: &mut Found) {
+    for step in &look.planned().projection.steps {
+        let Some(role) = look.role(step.role).filter(|role| role.attribs.iter().any(|a| a.schema.is_some())) else {
+            continue;
+        };
+        let stored = look.planned().new.nodes.get(&step.node);
+        let Some(value) = stored.and_then(|stored| reviewed(look, &stored.doc, &step.key)) else { continue };
+        for attrib in &role.attribs {
+            let Some((schema, value)) = attrib.schema.as_ref().zip(at(&value, &attrib.map)) else { continue };
+            for misfit in misfits(value, schema) {
+                let path: String = attrib.map.iter().map(|key| format!("/{}", data::escaped(key))).collect();
+                let what = format!("{path}{} {}", misfit.path, misfit.what);
+                let remedy = format!("Write it as attribute {} wants it", attrib.name);
+                found.add_noderole(look, (step.node, &step.key), what, remedy);
+            }
+        }
+    }
+}
+
+fn at<'v>(value: &'v Value, keys: &[String]) -> Option<&'v Value> {
+    keys.iter().try_fold(value, |value, key| value.get(key))
+}
+
+/// A place where people wrote something, with everything that they wrote there now.
+struct Written<'a> {
+    at: String,
+    noderole: Option<NoderoleId>,
+    path: &'a str,
+    value: &'a Value,
+}
+
+/// Values that the change brings or changes, as they stand in the documents: the difference masks some.
+fn written<'a>(look: &Look<'a>) -> Vec<Written<'a>> {
+    let planned = look.subject.planned;
+    let values = |changes: &'a [Change], data: &'a Value, at: String, noderole: Option<NoderoleId>| {
+        let kept = changes.iter().filter(|change| change.kind != ChangeKind::Removed);
+        let there = kept.filter_map(move |change| Some((change.path.as_str(), data.pointer(&change.path)?)));
+        there.map(move |(path, value)| Written { at: at.clone(), noderole, path, value }).collect::<Vec<_>>()
+    };
+    let mut all = Vec::new();
+    for deployment in &planned.difference.deployments {
+        let Some(stored) = planned.new.deployments.get(&deployment.id) else { continue };
+        for role in &deployment.roles {
+            let Some(doc) = stored.doc.roles.get(&role.role) else { continue };
+            all.extend(values(&role.data, &doc.data, format!("{} in {}", role.role, deployment.name), None));
+        }
+    }
+    for node in &planned.difference.nodes {
+        let Some(stored) = planned.new.nodes.get(&node.id) else { continue };
+        for noderole in &node.noderoles {
+            let Some(doc) = stored.doc.noderoles.get(&noderole.noderole) else { continue };
+            let place = look.place(node.id, &noderole.noderole);
+            all.extend(values(&noderole.data, &doc.data, place, Some(noderole.id)));
+        }
+    }
+    all
+}
+
+/// Every value below, with its pointer; references to secrets are values.
+fn leaves<'v>(value: &'v Value, path: String, visit: &mut dyn FnMut(&str, &'v Value)) {
+    match value {
+        Value::Object(map) if !secret::is_reference(value) => {
+            for (key, inner) in data::ordered(map) {
+                leaves(inner, format!("{path}/{}", data::escaped(key)), visit);
+            }
+        }
+        Value::Array(list) => {
+            for (n, inner) in list.iter().enumerate() {
+                leaves(inner, format!("{path}/{n}"), visit);
+            }
+        }
+        _ => visit(&path, value),
+    }
+}
+
+const BY_REFERENCE: &str = r#"Store it as a secret and refer to it: {"$secret": "name", "version": 1}; and change it, for it was written down"#;
+
+fn told(look: &Look<'_>, found: &mut Found, remedy: &str, judge: impl Fn(&str, &Value) -> Option<&'static str>) {
+    for written in written(look) {
+        leaves(written.value, written.path.to_owned(), &mut |path, value| {
+            if let Some(what) = judge(path, value) {
+                found.push(written.at.clone(), written.noderole, format!("{path} {what}"), remedy.to_owned());
+            }
+        });
+    }
+}
+
+pub(super) fn plain_secret(look: &Look<'_>, found: &mut Found) {
+    told(look, found, BY_REFERENCE, |_, value| is_unmistakable(value.as_str()?));
+}
+
+/// Forms that nothing but a secret has.
+fn is_unmistakable(text: &str) -> Option<&'static str> {
+    let word = |prefix: &str, length: usize| {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| {
+            word.strip_prefix(prefix)
+                .is_some_and(|rest| rest.len() == length && rest.chars().all(|c| c.is_ascii_alphanumeric()))
+        })
+    };
+    if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
+        return Some("holds a private key");
+    }
+    let token = word("AKIA", 16) || word("ghp_", 36) || word("glpat_", 20) || text.contains("AGE-SECRET-KEY-1");
+    token.then_some("holds an access token")
+}
+
+pub(super) fn broken_reference(look: &Look<'_>, found: &mut Found) {
+    let remedy = r#"Write {"$secret": "name", "version": 1}, with both and nothing else"#;
+    told(look, found, remedy, |_, value| {
+        (secret::is_reference(value) && secret::reference(value).is_none())
+            .then_some("is no complete reference to a secret")
+    });
+}
+
+pub(super) fn secret_by_name(look: &Look<'_>, found: &mut Found) {
+    told(look, found, BY_REFERENCE, |path, value| {
+        let text = value.as_str().filter(|text| !text.is_empty() && is_unmistakable(text).is_none())?;
+        // A path or an address of where the secret is says nothing of it.
+        let elsewhere = text.starts_with('/') || text.contains("://");
+        (!elsewhere && sounds_secret(path)).then_some("has a name that sounds like a secret, and a plain text")
+    });
+}
+
+fn sounds_secret(path: &str) -> bool {
+    // Entries of a list are named after the list.
+    let named = path.rsplit('/').find(|part| part.parse::<usize>().is_err()).unwrap_or_default();
+    let name: String = named.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let ends =
+        ["password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "secretkey", "accesskey"];
+    ends.iter().any(|end| name.ends_with(end))
+}
+
+pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
+    let mut touched: BTreeMap<NodeId, BTreeSet<&NoderoleKey>> = BTreeMap::new();
+    for step in &look.planned().projection.steps {
+        touched.entry(step.node).or_default().insert(&step.key);
+    }
+    for (id, touched) in touched {
+        let Some(node) = look.planned().new.nodes.get(&id).map(|stored| &*stored.doc) else { continue };
+        let mut setters: BTreeMap<String, Vec<(&NoderoleKey, Value)>> = BTreeMap::new();
+        for key in node.noderoles.keys() {
+            let Some(value) = reviewed(look, node, key) else { continue };
+            leaves(&value, String::new(), &mut |path, value| {
+                if !path.is_empty() && !path.rsplit('/').any(|part| part.parse::<usize>().is_ok()) {
+                    setters.entry(path.to_owned()).or_default().push((key, value.clone()));
+                }
+            });
+        }
+        for (path, setters) in setters {
+            for (n, (first, one)) in setters.iter().enumerate() {
+                for (second, other) in setters.iter().skip(n + 1) {
+                    let new = touched.contains(first) || touched.contains(second);
+                    if one != other && new && !related(node, first, second) {
+                        let what = format!("{first} and {second} both set {path}, and neither comes after the other");
+                        found.add(node.fqdn.to_string(), what, "Set it in one of them, or let one require the other");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn related(node: &NodeDoc, a: &NoderoleKey, b: &NoderoleKey) -> bool {
+    ancestors(node, a).contains(b) || ancestors(node, b).contains(a)
+}

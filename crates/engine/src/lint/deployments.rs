@@ -1,0 +1,166 @@
+//! Deployments: what they use, what is in them, and what leaves them.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Found, Look};
+use crate::blueprint::difference::Mark;
+use crate::cluster::Blueprint;
+use crate::ids::{DeploymentId, NoderoleId};
+use crate::plan::base::is_below;
+
+pub(super) fn out_of_tree(look: &Look<'_>, found: &mut Found) {
+    let new = look.planned().new;
+    for node in look.planned().difference.nodes.iter().filter_map(|node| new.nodes.get(&node.id)) {
+        for (key, noderole) in &node.doc.noderoles {
+            if !is_below(new, node.doc.deployment, noderole.deployment) {
+                let (of, place) = (look.deployment(noderole.deployment), look.deployment(node.doc.deployment));
+                let what = format!("it is bound in {of}, and its node would be in {place}, which is not below that");
+                found.add_noderole(
+                    look,
+                    (node.doc.id, key),
+                    what,
+                    format!("Unbind it first, or leave the node in {of}"),
+                );
+            }
+        }
+    }
+}
+
+pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
+    let Some((before, after)) = look.subject.policy else { return };
+    let Some(weaker) = before.weaker_in(after) else { return };
+    if look.planned().difference.is_empty() {
+        return;
+    }
+    let what = format!("the policy would ask for fewer approvals ({weaker}) in the same change that it lets pass");
+    found.add("policy", what, "Propose the policy by itself, so that it is judged by itself");
+}
+
+pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
+    for deployment in &look.planned().difference.deployments {
+        let Some(stored) = look.planned().new.deployments.get(&deployment.id) else { continue };
+        let written = deployment.barclamps.iter().filter(|barclamp| barclamp.mark != Mark::Removed);
+        for barclamp in written {
+            let pin = stored.doc.barclamps.get(&barclamp.barclamp);
+            let Some(used) = pin.and_then(|pin| look.subject.catalog.barclamp(*pin).ok()) else { continue };
+            let all = look.subject.catalog.barclamps().filter(|(_, other)| other.name == used.name);
+            let newest = all.map(|(_, other)| other.version.as_str()).max_by(|a, b| by_version(a, b));
+            if let Some(newest) = newest.filter(|newest| by_version(newest, &used.version) == Ordering::Greater) {
+                found.add(
+                    format!("{} in {}", used.name, deployment.name),
+                    format!("version {} comes into use, and {newest} is imported", used.version),
+                    format!("Use {newest}, unless the older one is meant"),
+                );
+            }
+        }
+    }
+}
+
+/// Numbers as numbers, everything else as text: `1.10` is newer than `1.9`.
+fn by_version(a: &str, b: &str) -> Ordering {
+    let parts = |text: &str| -> Vec<(Option<u64>, String)> {
+        let split = text.split(['.', '-', '+', '_']);
+        split.map(|part| (part.trim_start_matches('v').parse().ok(), part.to_owned())).collect()
+    };
+    parts(a).cmp(&parts(b))
+}
+
+pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
+    for deployment in &look.planned().difference.deployments {
+        let Some(stored) = look.planned().new.deployments.get(&deployment.id) else { continue };
+        for (name, role) in &stored.doc.roles {
+            let Some(content) = look.role(role.role) else { continue };
+            // The nearest version of the role's barclamp is the one that a new binding would take it from.
+            let Some(pin) = nearest_pin(look.planned().new, deployment.id, content.barclamp.as_str()) else { continue };
+            let Ok(barclamp) = look.subject.catalog.barclamp(pin) else { continue };
+            if barclamp.roles.get(name).is_some_and(|pinned| *pinned != role.role) {
+                found.add(
+                    format!("{name} in {}", deployment.name),
+                    format!("the role is not the one of {} {}, which is in use there", barclamp.name, barclamp.version),
+                    "Bring the role to that version, or use the barclamp that it is of",
+                );
+            }
+        }
+    }
+}
+
+fn nearest_pin(blueprint: &Blueprint, deployment: DeploymentId, barclamp: &str) -> Option<crate::Hash> {
+    let mut next = Some(deployment);
+    for _ in 0..=blueprint.deployments.len() {
+        let stored = blueprint.deployments.get(&next?)?;
+        if let Some((_, pin)) = stored.doc.barclamps.iter().find(|(name, _)| name.as_str() == barclamp) {
+            return Some(*pin);
+        }
+        next = stored.doc.parent;
+    }
+    None
+}
+
+pub(super) fn emptied(look: &Look<'_>, found: &mut Found) {
+    let difference = look.planned().difference;
+    let left = difference.nodes.iter().filter_map(|node| node.moved.and_then(|(from, _)| from));
+    let gone = difference.nodes.iter().flat_map(|node| &node.noderoles).filter(|n| n.mark == Mark::Removed);
+    let candidates: BTreeSet<DeploymentId> = left.chain(gone.map(|noderole| noderole.deployment)).collect();
+    let (old, new) = (look.planned().old, look.planned().new);
+    for deployment in candidates {
+        if new.deployments.contains_key(&deployment) && is_used(old, deployment) && !is_used(new, deployment) {
+            let what = "no node and no noderole would be left in it";
+            found.add(look.deployment(deployment), what, "Remove the deployment too, or keep what it needs");
+        }
+    }
+}
+
+fn is_used(blueprint: &Blueprint, deployment: DeploymentId) -> bool {
+    let mut nodes = blueprint.nodes.values().filter(|node| !node.doc.phantom);
+    nodes.any(|node| {
+        node.doc.deployment == deployment
+            || node.doc.noderoles.values().any(|noderole| noderole.deployment == deployment)
+    })
+}
+
+pub(super) fn moved_away(look: &Look<'_>, found: &mut Found) {
+    let new = look.planned().new;
+    let mut moving: BTreeMap<NoderoleId, (crate::ids::NodeId, DeploymentId)> = BTreeMap::new();
+    for node in look.planned().difference.nodes.iter().filter(|node| node.mark == Mark::Changed) {
+        let Some((_, Some(to))) = node.moved else { continue };
+        let carried = new.nodes.get(&node.id).into_iter().flat_map(|stored| stored.doc.noderoles.keys());
+        moving.extend(carried.map(|key| (key.id(node.id), (node.id, to))));
+    }
+    if moving.is_empty() {
+        return;
+    }
+    let mut users: BTreeMap<(crate::ids::NodeId, DeploymentId), BTreeSet<String>> = BTreeMap::new();
+    for (id, stored) in &new.nodes {
+        for (key, noderole) in &stored.doc.noderoles {
+            let served = noderole.parents.iter().filter_map(|edge| moving.get(&edge.parent));
+            // Who moves along, or stands where the node goes to, goes on being near it.
+            for (node, to) in served.filter(|(node, to)| node != id && !is_below(new, stored.doc.deployment, *to)) {
+                users.entry((*node, *to)).or_default().insert(look.place(*id, key));
+            }
+        }
+    }
+    for ((node, to), users) in users {
+        let first = users.first().cloned().unwrap_or_default();
+        let others = if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
+        found.add(
+            look.fqdn(node),
+            format!("it moves to {}, and {first}{others}, which stays, depends on it", look.deployment(to)),
+            "Move those along, or bind what they need elsewhere first",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        for (older, newer) in
+            [("1", "2"), ("1.9", "1.10"), ("v1.0", "v2.0"), ("1.0", "1.0.1"), ("2024-12-01", "2025-01-01")]
+        {
+            assert_eq!(by_version(older, newer), Ordering::Less, "{older} {newer}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What may stand together, and how many of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Found, Look};
+use crate::blueprint::projection::StepChange;
+use crate::catalog::Role;
+use crate::cluster::{NodeDoc, NoderoleKey};
+use crate::ids::{NodeId, RoleName};
+
+/// Nodes that the change writes, as they will be.
+fn changed_nodes<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a NodeDoc> {
+    let new = look.subject.planned.new;
+    look.subject.planned.difference.nodes.iter().filter_map(|node| new.nodes.get(&node.id)).map(|stored| &*stored.doc)
+}
+
+pub(super) fn conflicting(look: &Look<'_>, found: &mut Found) {
+    for node in changed_nodes(look) {
+        let carried: Vec<(&NoderoleKey, &Role)> =
+            node.noderoles.iter().filter_map(|(key, noderole)| Some((key, look.role(noderole.role)?))).collect();
+        let mut names: BTreeMap<&RoleName, BTreeSet<&NoderoleKey>> = BTreeMap::new();
+        for (key, role) in &carried {
+            for name in role.names() {
+                names.entry(name).or_default().insert(key);
+            }
+        }
+        let mut told = BTreeSet::new();
+        for (key, role) in &carried {
+            let against = role.conflicts.iter().filter_map(|name| names.get(name)).flatten();
+            for other in against.filter(|other| *other != key) {
+                // Both may say so; people need it once.
+                if told.insert([(*key).min(other), (*key).max(other)]) {
+                    let remedy = "Bind one of them to another node";
+                    found.add_noderole(
+                        look,
+                        (node.id, key),
+                        format!("it excludes {other}, which is on that node too"),
+                        remedy,
+                    );
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn is_abstract(look: &Look<'_>, found: &mut Found) {
+    for step in &look.planned().projection.steps {
+        if look.role(step.role).is_some_and(|role| role.flags.is_abstract) {
+            let remedy = "Bind a role that provides it instead";
+            found.add_noderole(look, (step.node, &step.key), "the role is abstract: nothing of it can run", remedy);
+        }
+    }
+}
+
+pub(super) fn lonely_service(look: &Look<'_>, found: &mut Found) {
+    let is_lonely = |step: &&crate::blueprint::projection::StepIntent| {
+        step.change == StepChange::New
+            && step.parents.is_empty()
+            && look.role(step.role).is_some_and(|role| role.flags.service)
+    };
+    let mut lonely: BTreeMap<_, (NodeId, &NoderoleKey)> =
+        look.running().filter(is_lonely).map(|step| (step.noderole, (step.node, &step.key))).collect();
+    if lonely.is_empty() {
+        return;
+    }
+    for noderole in look.planned().new.nodes.values().flat_map(|node| node.doc.noderoles.values()) {
+        for edge in &noderole.parents {
+            lonely.remove(&edge.parent);
+        }
+    }
+    for place in lonely.into_values() {
+        let what = "it stands for a service, and no noderole gives or uses that";
+        found.add_noderole(look, place, what, "Bind a role that does, or take the service out");
+    }
+}
+
+pub(super) fn cluster_size(look: &Look<'_>, found: &mut Found) {
+    let bound = look.running().filter(|step| step.change == StepChange::New).map(|step| (step.deployment, step.role));
+    let gone = look
+        .planned()
+        .difference
+        .nodes
+        .iter()
+        .flat_map(|node| &node.noderoles)
+        .filter_map(|noderole| Some((noderole.deployment, noderole.contents?.old?)));
+    let touched: BTreeSet<_> = bound.chain(gone).collect();
+    for (deployment, hash) in touched {
+        let Some(role) = look.role(hash).filter(|role| role.flags.cluster) else { continue };
+        let size = look.members().get(&(deployment, hash)).copied().unwrap_or(0);
+        let what = match size {
+            0 => continue,
+            1 => "the cluster has a single member: it fails with its node".to_owned(),
+            n if n % 2 == 0 => format!("the cluster has {n} members: cut in halves, neither has a majority"),
+            _ => continue,
+        };
+        let at = format!("{} in {}", role.name, look.deployment(deployment));
+        found.add(at, what, "Give it an odd number of members, 3 or more");
+    }
+}

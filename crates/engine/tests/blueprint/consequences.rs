@@ -1,0 +1,196 @@
+//! What a change leads to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::anneal::StepState;
+use engine::blueprint::consequences::{self, Consequences, Loss, Planned, placed, running};
+use engine::blueprint::{consequences as of, difference};
+use engine::catalog::{JigClass, LaneMode, Role, RunPolicy};
+use engine::gate::Risk;
+use engine::ids::{ActionName, DeploymentId, DeploymentName, NodeId, StepId};
+use engine::plan::Edit;
+use proptest::prelude::*;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::world::{Changed, EDGE, WEB, World, bind, data, flagged, fqdn, in_lane, key, node, rerun, role, role_data};
+
+fn told(changed: &Changed) -> Consequences {
+    let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
+    let Changed { old, new, effects, projection, .. } = changed;
+    of(&Planned { old, new, difference: &found, projection, effects }, None)
+}
+
+/// `1: base 2; 2: runtime 2, db 1 (1 at once)`.
+fn order(found: &Consequences) -> String {
+    let group = |g: &consequences::WaveGroup| {
+        let limit = g.at_once.map(|n| format!(" ({n} at once{})", if g.in_chunks { ", in chunks" } else { "" }));
+        let instant = if g.instant { "!" } else { "" };
+        format!("{}{instant} {}{}", g.role, g.nodes, limit.unwrap_or_default())
+    };
+    let wave = |w: &consequences::Wave| {
+        let groups: Vec<String> = w.groups.iter().map(group).collect();
+        format!("{}: {}", w.number, groups.join(", "))
+    };
+    found.waves.iter().map(wave).collect::<Vec<_>>().join("; ")
+}
+
+fn chain() -> World {
+    World::of(vec![role("base", &[]), role("db", &["base"]), role("app", &["db"]), role("web", &["app"])])
+}
+
+#[test]
+fn what_is_new_starts_and_nothing_is_lost() {
+    let found = told(&chain().change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]));
+    let starts: Vec<String> = found.starts.first.iter().map(|t| format!("{}@{}", t.noderole, t.fqdn.short())).collect();
+    assert_eq!(starts, ["app@n1", "app@n2", "base@n1", "db@n1"], "those that n2 needs are found on n1");
+    assert!([found.restarts.count, found.lost.count, found.irreversible.count] == [0, 0, 0]);
+    assert!(found.downstream.is_empty() && found.risks.is_empty());
+    assert_eq!(order(&found), "1: base 1; 2: db 1; 3: app 2");
+}
+
+#[test]
+fn a_restart_says_why_and_who_stands_downstream() {
+    let mut world = chain();
+    world.commit(&[bind(WEB, 1, "web"), bind(WEB, 2, "web"), bind(EDGE, 3, "web")]);
+    let changed = world.change(&[rerun(1, "base"), role_data(WEB, "web", json!({"a": 1}))]);
+    let found = told(&changed);
+    let restarts: Vec<String> = found
+        .restarts
+        .first
+        .iter()
+        .map(|r| format!("{}@{} {:?}", r.touched.noderole, r.touched.fqdn.short(), r.cause))
+        .collect();
+    assert_eq!(restarts, ["base@n1 Asked", "web@n1 DataChanged", "web@n2 DataChanged"]);
+    assert_eq!(found.restarts.first[0].reason.as_deref(), Some("the disk was replaced"));
+    assert_eq!(found.risks, [Risk::Rerun].into());
+    let below: Vec<(&str, usize)> =
+        found.downstream.iter().map(|d| (d.deployment.as_str(), d.noderoles.count)).collect();
+    assert_eq!(below, [("web", 2)], "app and db of n1; what runs itself is not counted");
+    assert_eq!(order(&found), "1: base 1, web 1; 2: web 1", "two of n1 don't share a wave");
+
+    let (old, new) = (&changed.old, &changed.new);
+    let shown = difference(old, new, &changed.changes).unwrap();
+    let planned = Planned { old, new, difference: &shown, projection: &changed.projection, effects: &changed.effects };
+    let step = |n: u128, name: &str| StepId::of(key(name).id(node(n)), &ActionName::run());
+    let active: BTreeSet<StepId> = [step(1, "base"), step(1, "db")].into();
+    let now = of(&planned, Some(&|id| active.contains(&id).then_some(StepState::Active)));
+    assert_eq!(now.restarts.first.iter().map(|r| r.in_use).collect::<Vec<_>>(), [Some(true), Some(false), Some(false)]);
+    assert_eq!((now.downstream[0].noderoles.count, now.downstream[0].in_use), (2, Some(1)));
+}
+
+#[test]
+fn what_goes_is_named() {
+    let mut world = chain();
+    world.commit(&[bind(WEB, 1, "web"), bind(WEB, 2, "app"), data(1, "app", json!({"a": 1, "b": 2}))]);
+    let mut new = world.with_node(1, |doc| {
+        doc.noderoles.remove(&key("web"));
+        doc.noderoles.get_mut(&key("app")).unwrap().data = json!({"b": 2});
+    });
+    new.nodes.remove(&node(2));
+    new.deployments.remove(&EDGE);
+    let found = told(&world.to(new));
+    assert_eq!(
+        found.lost.first,
+        [
+            Loss::Deployment { name: DeploymentName::parse("edge").unwrap() },
+            Loss::Data { of: "app on n1.house.example.com".into(), paths: vec!["/a".into()] },
+            Loss::Noderole { noderole: key("web"), fqdn: fqdn(1) },
+            Loss::Node { fqdn: fqdn(2), noderoles: 1 },
+        ]
+    );
+    assert_eq!(found.risks, [Risk::Removal, Risk::Rerun].into());
+}
+
+#[test]
+fn what_loses_data_can_not_be_undone() {
+    let wipe = flagged(role("wipe", &[]), |flags| flags.destructive = true);
+    let found = told(&World::of(vec![wipe]).change(&[bind(WEB, 1, "wipe")]));
+    assert_eq!(found.irreversible.count, 1);
+    assert_eq!(found.risks, [Risk::Destructive].into());
+}
+
+#[test]
+fn a_move_beside_is_a_risk_and_one_down_is_none() {
+    let mut world = chain();
+    let blue = DeploymentId(Uuid::from_u128(9));
+    let create = Edit::CreateDeployment {
+        id: blue,
+        phantom: NodeId(Uuid::from_u128(99)),
+        name: DeploymentName::parse("blue").unwrap(),
+        parent: WEB,
+    };
+    world.commit(&[create, bind(WEB, 1, "base")]);
+    let to = |deployment| told(&world.change(&[Edit::MoveNode { node: node(1), deployment }])).risks;
+    assert_eq!(to(blue), [].into());
+    let beside = world.with_node(1, |doc| doc.deployment = EDGE);
+    assert_eq!(told(&world.to(beside)).risks, [Risk::Move].into());
+}
+
+#[test]
+fn instants_stand_apart_and_lanes_say_how_many_go_at_once() {
+    let milestone = Role { jig_class: JigClass::Noop, ..flagged(role("gate", &["base"]), |f| f.milestone = true) };
+    let first = flagged(role("first", &[]), |f| f.milestone = true);
+    let roles = vec![
+        role("base", &["first"]),
+        first,
+        milestone,
+        in_lane(role("app", &["gate"]), 2, LaneMode::Chunk),
+        in_lane(role("few", &["gate"]), 5, LaneMode::Chunk),
+    ];
+    let mut edits: Vec<Edit> = (1..=5).map(|n| bind(WEB, n, "app")).collect();
+    edits.push(bind(WEB, 6, "few"));
+    let found = told(&World::of(roles).change(&edits));
+    assert_eq!(order(&found), "0: first! 1; 1: base 1, gate! 1; 2: app 5 (2 at once, in chunks), few 1");
+    assert_eq!(found.waves.iter().map(|w| (w.runs, w.instants)).collect::<Vec<_>>(), [(0, 1), (1, 1), (6, 0)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever is bound: each step that runs has one wave, after all that it waits for, and shares it with no other exclusive step
+    /// of its node; and the waves count each of them once.
+    #[test]
+    fn waves_keep_the_order(
+        wires in prop::collection::vec((1usize..8, 0usize..8), 0..14),
+        shared in prop::collection::vec(any::<bool>(), 8),
+        instant in prop::collection::vec(any::<bool>(), 8),
+        drops in prop::collection::btree_set((1u128..5, 0usize..8), 1..14),
+    ) {
+        let roles = (0..8).map(|n| {
+            let requires: BTreeSet<String> =
+                wires.iter().filter(|(child, parent)| *child == n && parent < child).map(|(_, p)| format!("r{p}")).collect();
+            let requires: Vec<&str> = requires.iter().map(String::as_str).collect();
+            let made = flagged(role(&format!("r{n}"), &requires), |f| f.milestone = instant[n]);
+            Role { run: RunPolicy { exclusive: !shared[n], ..made.run.clone() }, ..made }
+        });
+        let mut world = World::of(roles.collect());
+        for (n, r) in &drops {
+            if !world.blueprint.nodes.get(&node(*n)).is_some_and(|d| d.doc.noderoles.contains_key(&key(&format!("r{r}")))) {
+                let empty = World { blueprint: world.blueprint.clone(), ..world.clone() };
+                world.blueprint = empty.change(&[bind(WEB, *n, &format!("r{r}"))]).new;
+            }
+        }
+        let all = world.blueprint.clone();
+        let start = World { blueprint: World::of(vec![]).blueprint, ..world };
+        let mut new = all;
+        for id in [WEB, EDGE] {
+            new.deployments.entry(id).or_insert_with(|| start.blueprint.deployments[&id].clone());
+        }
+        let changed = start.to(new);
+        let found = told(&changed);
+        let waves = placed(&changed.projection);
+        let mut exclusive = BTreeSet::new();
+        let steps: BTreeMap<StepId, _> = running(&changed.projection).map(|s| (s.id, s)).collect();
+        for (id, step) in &steps {
+            let wave = waves[id];
+            for (parent, _) in step.parents.iter().filter(|(parent, _)| steps.contains_key(parent)) {
+                prop_assert!(wave > waves[parent] || (step.instant && wave == waves[parent]));
+            }
+            prop_assert!(step.instant || wave > 0);
+            prop_assert!(step.instant || !step.run.exclusive || exclusive.insert((step.node, wave)));
+        }
+        prop_assert_eq!(found.waves.iter().map(|w| w.runs + w.instants).sum::<usize>(), steps.len());
+        prop_assert_eq!(found.starts.count, steps.len());
+    }
+}

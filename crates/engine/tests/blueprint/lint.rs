@@ -1,0 +1,410 @@
+//! Each check of lint: a change that trips it, and one that does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::blueprint::consequences::Planned;
+use engine::blueprint::{consequences, difference};
+use engine::catalog::{Attrib, JigClass, LaneMode, Role, RunPolicy};
+use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, Skeleton};
+use engine::gate::{Policy, Risk};
+use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId};
+use engine::lint::{Check, Finding, Level, MAX_EACH, Subject, errors, lint};
+use engine::plan::Edit;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::world::{
+    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, in_lane, key, name, node, rerun, role, role_data,
+};
+
+fn findings_with(
+    world: &World,
+    changed: &Changed,
+    jigs: &[(&str, bool)],
+    policy: Option<(&Policy, &Policy)>,
+) -> Vec<Finding> {
+    let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
+    let Changed { old, new, effects, projection, .. } = changed;
+    let planned = Planned { old, new, difference: &found, projection, effects };
+    let skeleton = Skeleton::of(old, [], &world.catalog).unwrap();
+    let rank = |id| {
+        let (node, key) = skeleton.place(id)?;
+        Some(skeleton.nodes[node].noderoles[key].rank)
+    };
+    let jigs: BTreeMap<JigName, bool> = jigs.iter().map(|(jig, on)| (JigName::parse(jig).unwrap(), *on)).collect();
+    let subject = Subject { planned, catalog: &world.catalog, jigs: &jigs, rank: &rank, policy };
+    let all = lint(&subject, &consequences(&planned, None));
+    let only = errors(&subject);
+    let of_all: Vec<&Finding> = all.iter().filter(|f| f.level == Level::Error).collect();
+    assert_eq!(only.iter().collect::<Vec<_>>(), of_all, "the commit asks the same as the review");
+    assert!(
+        all.iter()
+            .all(|f| f.level == f.check.level() && !f.at.is_empty() && !f.what.is_empty() && !f.remedy.is_empty())
+    );
+    all
+}
+
+fn findings(world: &World, changed: &Changed) -> Vec<Finding> {
+    findings_with(world, changed, &[], None)
+}
+
+/// The findings of one check; those of others don't matter.
+#[track_caller]
+fn trips(world: &World, changed: &Changed, check: Check, part: &str) {
+    let all = findings(world, changed);
+    let found = all.iter().find(|f| f.check == check).unwrap_or_else(|| panic!("{} is not among {all:?}", check.id()));
+    assert!(found.to_string().contains(part), "{found}");
+}
+
+#[track_caller]
+fn passes(world: &World, changed: &Changed, check: Check) {
+    let all = findings(world, changed);
+    assert!(all.iter().all(|f| f.check != check), "{all:?}");
+}
+
+fn lane_of(limit: u32) -> Role {
+    in_lane(role("app", &[]), limit, LaneMode::Rolling)
+}
+
+fn using(deployment: DeploymentId, version: engine::Hash) -> Edit {
+    Edit::UseBarclamp { deployment, barclamp: BarclampName::parse("house").unwrap(), version }
+}
+
+#[test]
+fn checks_have_names_of_their_own() {
+    let ids: BTreeSet<&str> = Check::ALL.iter().map(|check| check.id()).collect();
+    assert_eq!(ids.len(), Check::ALL.len());
+    for check in Check::ALL {
+        assert_eq!(serde_json::to_value(check).unwrap(), check.id());
+    }
+    assert!(Check::ALL.is_sorted_by_key(|check| check.level()), "errors are told first");
+}
+
+#[test]
+fn a_plain_change_has_no_finding() {
+    let world = World::of(vec![role("base", &[]), role("app", &["base"])]);
+    assert_eq!(findings(&world, &world.change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")])), []);
+}
+
+#[test]
+fn what_was_wrong_before_holds_nothing_up() {
+    let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
+    let mut world = World::of(vec![role("app", &[]), rival]);
+    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "rival")]);
+    world.blueprint = world.with_node(1, |doc| {
+        let other = world.blueprint.nodes[&node(2)].doc.noderoles[&key("rival")].clone();
+        doc.noderoles.insert(key("rival"), other);
+    });
+    assert_eq!(findings(&world, &world.change(&[bind(WEB, 3, "app")])), []);
+}
+
+#[test]
+fn conflicting_roles() {
+    let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
+    let mut world = World::of(vec![role("app", &[]), rival]);
+    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "rival")]);
+    let rival = world.blueprint.nodes[&node(2)].doc.noderoles[&key("rival")].clone();
+    let both = world.with_node(1, |doc| drop(doc.noderoles.insert(key("rival"), rival.clone())));
+    trips(&world, &world.to(both), Check::ConflictingRoles, "it excludes app, which is on that node too");
+    passes(&world, &world.change(&[bind(WEB, 3, "rival"), bind(WEB, 4, "app")]), Check::ConflictingRoles);
+}
+
+#[test]
+fn abstract_roles() {
+    let mut world = World::of(vec![role("store", &[])]);
+    world.commit(&[bind(WEB, 1, "store")]);
+    let hash = world.import("2", vec![flagged(role("store", &[]), |f| f.is_abstract = true)]);
+    let content = world.catalog.barclamp(hash).unwrap().roles[&name("store")];
+    let new = world.with_noderole(1, "store", |noderole| noderole.role = content);
+    trips(&world, &world.to(new), Check::AbstractRole, "store on n1.house.example.com: the role is abstract");
+    passes(&world, &world.change(&[bind(WEB, 2, "store")]), Check::AbstractRole);
+}
+
+#[test]
+fn noderoles_out_of_their_tree() {
+    let mut world = World::of(vec![role("app", &[])]);
+    world.commit(&[bind(WEB, 1, "app"), bind(SYSTEM, 2, "app")]);
+    let beside = world.with_node(1, |doc| doc.deployment = EDGE);
+    trips(&world, &world.to(beside), Check::OutOfTree, "bound in web, and its node would be in edge");
+    passes(&world, &world.change(&[Edit::MoveNode { node: node(2), deployment: EDGE }]), Check::OutOfTree);
+}
+
+#[test]
+fn orders_that_can_not_be() {
+    let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
+    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
+    let nothing = EdgeDoc { parent: key("gone").id(node(1)), kind: EdgeKind::Hard };
+    let dangling = world.with_noderole(1, "app", |noderole| noderole.parents.push(nothing));
+    trips(&world, &world.to(dangling), Check::BrokenOrder, "a noderole that will not be there");
+    let later = EdgeDoc { parent: key("app").id(node(2)), kind: EdgeKind::OrderOnly };
+    let circle = world.with_noderole(1, "base", |noderole| noderole.parents.push(later));
+    trips(&world, &world.to(circle), Check::BrokenOrder, "the order has a circle");
+    let left = world.with_node(1, |doc| drop(doc.noderoles.remove(&key("base"))));
+    trips(&world, &world.to(left), Check::BrokenOrder, "it waits for a noderole that goes");
+    passes(&world, &world.change(&[bind(WEB, 3, "app"), rerun(1, "base")]), Check::BrokenOrder);
+}
+
+#[test]
+fn soft_orders_against_hard_ones() {
+    let fine = Role { preceeds: [name("app")].into(), ..role("other", &[]) };
+    let mut world = World::of(vec![role("base", &[]), role("mid", &["base"]), role("app", &["mid"]), fine]);
+    world.commit(&[bind(WEB, 1, "app")]);
+    // Planning refuses the circle when it binds; the pin of a noderole can still come to one.
+    let hash = world.import("2", vec![Role { preceeds: [name("base")].into(), ..role("app", &["mid"]) }]);
+    let against = world.catalog.barclamp(hash).unwrap().roles[&name("app")];
+    let new = world.with_noderole(1, "app", |noderole| noderole.role = against);
+    trips(&world, &world.to(new), Check::SoftAgainstHard, "goes before base, and yet it waits for it");
+    passes(&world, &world.change(&[bind(WEB, 2, "other")]), Check::SoftAgainstHard);
+}
+
+#[test]
+fn jigs_that_nobody_has_or_that_are_off() {
+    let mut world = World::of(vec![role("app", &[])]);
+    let plain = world.change(&[bind(WEB, 1, "app")]);
+    let off = findings_with(&world, &plain, &[("noop", false)], None);
+    assert_eq!((off.len(), off[0].check), (1, Check::InactiveJig));
+    assert!(off[0].remedy.contains("Make jig noop active"), "{}", off[0]);
+    assert_eq!(findings_with(&world, &plain, &[("noop", true), ("other", false)], None), []);
+
+    let switch = |active| Edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active };
+    let mut without = world.clone();
+    without.commit(&[switch(false)]);
+    let together = without.change(&[switch(true), bind(WEB, 1, "app")]);
+    assert_eq!(findings_with(&without, &together, &[("noop", false)], None), [], "the same change switches it on");
+
+    world.commit(&[bind(WEB, 1, "app")]);
+    let hash = world.import("2", vec![Role { jig_class: JigClass::Other("chef".into()), ..role("app", &[]) }]);
+    let content = world.catalog.barclamp(hash).unwrap().roles[&name("app")];
+    let cooked = world.with_noderole(1, "app", |noderole| noderole.role = content);
+    trips(&world, &world.to(cooked), Check::UnknownJig, "class chef, which no worker has");
+    passes(&world, &plain, Check::UnknownJig);
+}
+
+#[test]
+fn runs_without_time() {
+    let hasty = Role { run: RunPolicy { timeout: 0, ..RunPolicy::default() }, ..role("hasty", &[]) };
+    let world = World::of(vec![hasty, role("app", &[])]);
+    trips(&world, &world.change(&[bind(WEB, 1, "hasty")]), Check::NoTime, "gives a run no time");
+    passes(&world, &world.change(&[bind(WEB, 1, "app")]), Check::NoTime);
+}
+
+#[test]
+fn destruction_that_nobody_asked_for_or_that_repeats() {
+    let wipe = flagged(role("wipe", &[]), |f| f.destructive = true);
+    let stubborn = Role {
+        run: RunPolicy { retries: 3, ..RunPolicy::default() },
+        ..flagged(role("stubborn", &[]), |f| f.destructive = true)
+    };
+    let mut world = World::of(vec![wipe, stubborn]);
+    trips(&world, &world.change(&[bind(WEB, 2, "stubborn")]), Check::DestructiveRetries, "tried up to 3 times more");
+    passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveRetries);
+    passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveUnasked);
+    world.commit(&[bind(WEB, 1, "wipe")]);
+    let silent = world.change(&[data(1, "wipe", json!({"disk": "sda"}))]);
+    trips(&world, &silent, Check::DestructiveUnasked, "lose its data again because its data changed");
+    let shared = world.change(&[role_data(WEB, "wipe", json!({"disk": "sda"}))]);
+    trips(&world, &shared, Check::DestructiveUnasked, "Add a re-run of wipe with the reason");
+    let said = world.change(&[data(1, "wipe", json!({"disk": "sda"})), rerun(1, "wipe")]);
+    passes(&world, &said, Check::DestructiveUnasked);
+}
+
+#[test]
+fn data_against_its_schema() {
+    let port = Attrib {
+        name: AttribName::parse("app-port").unwrap(),
+        map: vec!["app".into(), "port".into()],
+        description: String::new(),
+        default: None,
+        schema: Some(json!({"type": "int", "range": {"max": 65535}})),
+    };
+    let mut world = World::of(vec![Role { attribs: vec![port], ..role("app", &[]) }]);
+    world.commit(&[bind(WEB, 1, "app")]);
+    let own = |value: Value| world.change(&[data(1, "app", json!({"app": {"port": value}}))]);
+    trips(&world, &own(json!("http")), Check::BrokenSchema, "/app/port is a text, and should be a whole number");
+    trips(&world, &own(json!(70000)), Check::BrokenSchema, "/app/port should be at most 65535");
+    let shared = world.change(&[role_data(WEB, "app", json!({"app": {"port": true}}))]);
+    trips(&world, &shared, Check::BrokenSchema, "Write it as attribute app-port wants it");
+    passes(&world, &own(json!(8080)), Check::BrokenSchema);
+    passes(&world, &world.change(&[data(1, "app", json!({"app": {"other": "x"}}))]), Check::BrokenSchema);
+}
+
+#[test]
+fn secrets_in_plain_sight() {
+    let mut world = World::of(vec![role("app", &[])]);
+    world.commit(&[bind(WEB, 1, "app")]);
+    let own = |value: Value| world.change(&[data(1, "app", value)]);
+    let pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----";
+    trips(&world, &own(json!({"tls": [{"pem": pem}]})), Check::PlainSecret, "/tls/0/pem holds a private key");
+    let token = format!("ghp_{}", "a1".repeat(18));
+    let shared = world.change(&[role_data(WEB, "app", json!({"env": format!("TOKEN={token}")}))]);
+    trips(&world, &shared, Check::PlainSecret, "app in web: /env holds an access token");
+    assert!(!serde_json::to_string(&findings(&world, &shared)).unwrap().contains(&token), "it is not told once more");
+    passes(&world, &own(json!({"tls": {"pem": "-----BEGIN CERTIFICATE-----"}, "akia": "AKIA"})), Check::PlainSecret);
+
+    for value in
+        [json!({"db_password": "x"}), json!({"api": {"apiKey": "x"}}), json!({"tokens": 1, "auth-token": ["x"]})]
+    {
+        trips(&world, &own(value), Check::SecretByName, "sounds like a secret");
+    }
+    let secret = json!({"$secret": "db", "version": 1});
+    let fine =
+        json!({"password": secret, "token": "", "secret": "/etc/secret", "tokenizer": "fast", "password_length": 12});
+    passes(&world, &own(fine), Check::SecretByName);
+
+    trips(&world, &own(json!({"key": {"$secret": "db"}})), Check::BrokenReference, "no complete reference");
+    passes(&world, &own(json!({"key": secret})), Check::BrokenReference);
+}
+
+#[test]
+fn one_key_from_two_sides() {
+    let mut world = World::of(vec![role("base", &[]), role("app", &["base"]), role("other", &[])]);
+    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 1, "other"), data(1, "app", json!({"net": {"mtu": 1500}}))]);
+    let own = |role: &str, value: Value| world.change(&[data(1, role, value)]);
+    let both = own("other", json!({"net": {"mtu": 9000}}));
+    trips(&world, &both, Check::SharedKey, "app and other both set /net/mtu");
+    passes(&world, &own("other", json!({"net": {"mtu": 1500}})), Check::SharedKey);
+    passes(&world, &own("other", json!({"net": {"name": "x"}})), Check::SharedKey);
+    passes(&world, &own("base", json!({"net": {"mtu": 9000}})), Check::SharedKey);
+}
+
+#[test]
+fn policies_weakened_in_what_they_let_pass() {
+    let world = World::of(vec![role("app", &[])]);
+    let changed = world.change(&[bind(WEB, 1, "app")]);
+    let policy = |approvals, destructive| Policy { approvals, by_risk: [(Risk::Destructive, destructive)].into() };
+    let weaker = findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(1, 1))));
+    assert_eq!((weaker.len(), weaker[0].check), (1, Check::PolicyWeakened));
+    assert!(weaker[0].what.contains("destructive: 2 -> 1"), "{}", weaker[0]);
+    assert_eq!(findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(2, 2)))), []);
+    let alone = world.to(world.blueprint.clone());
+    assert_eq!(findings_with(&world, &alone, &[], Some((&policy(2, 2), &policy(1, 1)))), []);
+}
+
+#[test]
+fn restarts_all_at_once() {
+    let mut world = World::of(vec![lane_of(1), role("free", &[])]);
+    world.commit(&[bind(WEB, 1, "free"), bind(WEB, 2, "free"), bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
+    let all = world.change(&[role_data(WEB, "free", json!({"a": 1}))]);
+    trips(&world, &all, Check::AllAtOnce, "free in web: all 2 nodes restart at the same time");
+    passes(&world, &world.change(&[role_data(WEB, "app", json!({"a": 1}))]), Check::AllAtOnce);
+    passes(&world, &world.change(&[rerun(1, "free")]), Check::AllAtOnce);
+    passes(&world, &world.change(&[bind(WEB, 3, "free"), bind(WEB, 4, "free")]), Check::AllAtOnce);
+}
+
+#[test]
+fn those_below_go_on_with_the_old() {
+    let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
+    world.commit(&[bind(WEB, 1, "app")]);
+    trips(&world, &world.change(&[rerun(1, "base")]), Check::StaleBelow, "1 noderoles depend on what changes");
+    passes(&world, &world.change(&[rerun(1, "base"), rerun(1, "app")]), Check::StaleBelow);
+}
+
+#[test]
+fn limits_that_go_or_limit_nothing() {
+    let mut world = World::of(vec![lane_of(2)]);
+    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
+    let content = |world: &mut World, version: &str, role: Role| {
+        let hash = world.import(version, vec![role]);
+        world.catalog.barclamp(hash).unwrap().roles[&name("app")]
+    };
+    let (open, tight) = (content(&mut world, "2", role("app", &[])), content(&mut world, "3", lane_of(1)));
+    let to = |hash| world.to(world.with_noderole(1, "app", |noderole| noderole.role = hash));
+    trips(&world, &to(open), Check::LimitGone, "until now 2 ran at once; the role's new content has no limit");
+    passes(&world, &to(tight), Check::LimitGone);
+    passes(&world, &world.change(&[bind(WEB, 4, "app")]), Check::LimitTooWide);
+
+    let wide = World::of(vec![lane_of(2)]);
+    let two = wide.change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
+    trips(&wide, &two, Check::LimitTooWide, "lane app in web: it lets 2 run at once, and there are 2");
+    passes(&wide, &wide.change(&[bind(WEB, 1, "app")]), Check::LimitTooWide);
+}
+
+#[test]
+fn services_alone_and_clusters_of_a_wrong_size() {
+    let service = flagged(role("name-service", &[]), |f| f.service = true);
+    let member = flagged(role("member", &[]), |f| f.cluster = true);
+    let mut world = World::of(vec![service, role("client", &["name-service"]), member]);
+    let phantom = world.blueprint.deployments[&WEB].doc.phantom;
+    let doc = NodeDoc {
+        id: phantom,
+        fqdn: Fqdn::parse("web.phantom.example.com").unwrap(),
+        deployment: WEB,
+        phantom: true,
+        noderoles: BTreeMap::new(),
+    };
+    world.blueprint.put_node(doc).unwrap();
+    trips(
+        &world,
+        &world.change(&[bind(WEB, 1, "name-service")]),
+        Check::LonelyService,
+        "no noderole gives or uses that",
+    );
+    passes(&world, &world.change(&[bind(WEB, 1, "client")]), Check::LonelyService);
+
+    let of = |n: u128| world.change(&(1..=n).map(|n| bind(WEB, n, "member")).collect::<Vec<_>>());
+    trips(&world, &of(1), Check::ClusterSize, "member in web: the cluster has a single member");
+    trips(&world, &of(4), Check::ClusterSize, "the cluster has 4 members");
+    passes(&world, &of(3), Check::ClusterSize);
+    let mut whole = world.clone();
+    whole.commit(&(1..=3).map(|n| bind(WEB, n, "member")).collect::<Vec<_>>());
+    let fewer = whole.with_node(3, |doc| doc.noderoles.clear());
+    trips(&whole, &whole.to(fewer), Check::ClusterSize, "the cluster has 2 members");
+}
+
+#[test]
+fn versions_that_are_old_or_do_not_fit() {
+    let mut world = World::of(vec![role("app", &[])]);
+    world.commit(&[bind(WEB, 1, "app")]);
+    let newer = Role { description: "other".into(), ..role("app", &[]) };
+    let nine = world.import("1.9", vec![newer]);
+    let ten = world.import("1.10", vec![role("app", &[])]);
+    trips(
+        &world,
+        &world.change(&[using(WEB, nine)]),
+        Check::OlderBarclamp,
+        "version 1.9 comes into use, and 1.10 is imported",
+    );
+    passes(&world, &world.change(&[using(WEB, ten)]), Check::OlderBarclamp);
+    trips(&world, &world.change(&[using(WEB, nine)]), Check::RoleBesidePin, "the role is not the one of house 1.9");
+    passes(&world, &world.change(&[using(WEB, ten)]), Check::RoleBesidePin);
+}
+
+#[test]
+fn deployments_and_neighbours_left_alone() {
+    let blue = DeploymentId(Uuid::from_u128(9));
+    let create = Edit::CreateDeployment {
+        id: blue,
+        phantom: NodeId(Uuid::from_u128(99)),
+        name: DeploymentName::parse("blue").unwrap(),
+        parent: WEB,
+    };
+    let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
+    world.commit(&[create, bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(EDGE, 4, "base")]);
+    let down = |n: u128| world.change(&[Edit::MoveNode { node: node(n), deployment: blue }]);
+    trips(
+        &world,
+        &down(1),
+        Check::MovedAway,
+        "n1.house.example.com: it moves to blue, and app on n2.house.example.com, which stays",
+    );
+    passes(&world, &down(2), Check::MovedAway);
+    let together = [1, 2].map(|n| Edit::MoveNode { node: node(n), deployment: blue });
+    passes(&world, &world.change(&together), Check::MovedAway);
+
+    let bare = world.with_node(4, |doc| {
+        doc.noderoles.clear();
+        doc.deployment = SYSTEM;
+    });
+    trips(&world, &world.to(bare), Check::EmptiedDeployment, "edge: no node and no noderole would be left in it");
+    passes(&world, &down(1), Check::EmptiedDeployment);
+}
+
+#[test]
+fn many_of_a_kind_are_counted() {
+    let mut world = World::of((0..60).map(|n| role(&format!("r{n}"), &[])).collect());
+    world.commit(&(0..60).map(|n| bind(WEB, 1, &format!("r{n}"))).collect::<Vec<_>>());
+    let edits: Vec<Edit> = (0..60).map(|n| data(1, &format!("r{n}"), json!({"password": "x"}))).collect();
+    let found = findings(&world, &world.change(&edits));
+    assert_eq!(found.len(), MAX_EACH);
+    assert!(found.last().unwrap().what.ends_with("(and 10 more like this)"));
+}

@@ -1,0 +1,180 @@
+//! A small cluster: *system* with *web* and *edge* below it, nodes that have no document yet, and roles written in code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use engine::Hash;
+use engine::blueprint::{DocumentChange, Projection, compare, project};
+use engine::canonical::{Object, ObjectKind};
+use engine::catalog::{Barclamp, Catalog, Flags, JigClass, Lane, LaneMode, Role};
+use engine::cluster::{Blueprint, DeploymentDoc, NoderoleDoc, NoderoleKey, Skeleton};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, LaneName, NodeId, RoleName};
+use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+pub const SYSTEM: DeploymentId = DeploymentId(Uuid::from_u128(1));
+pub const WEB: DeploymentId = DeploymentId(Uuid::from_u128(2));
+pub const EDGE: DeploymentId = DeploymentId(Uuid::from_u128(3));
+
+pub fn name(text: &str) -> RoleName {
+    RoleName::parse(text).unwrap()
+}
+
+pub fn key(role: &str) -> NoderoleKey {
+    NoderoleKey::first(name(role))
+}
+
+pub fn node(n: u128) -> NodeId {
+    NodeId(Uuid::from_u128(100 + n))
+}
+
+pub fn fqdn(n: u128) -> Fqdn {
+    Fqdn::parse(&format!("n{n}.house.example.com")).unwrap()
+}
+
+pub fn role(text: &str, requires: &[&str]) -> Role {
+    Role {
+        name: name(text),
+        barclamp: BarclampName::parse("house").unwrap(),
+        jig: JigName::parse("noop").unwrap(),
+        jig_class: JigClass::Noop,
+        description: String::new(),
+        flags: Flags::default(),
+        requires: requires.iter().map(|r| name(r)).collect(),
+        provides: BTreeSet::new(),
+        conflicts: BTreeSet::new(),
+        preceeds: BTreeSet::new(),
+        wants: Vec::new(),
+        gathers: Default::default(),
+        template: Value::Null,
+        attribs: Vec::new(),
+        run: Default::default(),
+        scripts: Vec::new(),
+        metadata: Value::Null,
+    }
+}
+
+pub fn flagged(role: Role, flag: impl Fn(&mut Flags)) -> Role {
+    let mut flags = role.flags.clone();
+    flag(&mut flags);
+    Role { flags, ..role }
+}
+
+pub fn in_lane(role: Role, max_running: u32, mode: LaneMode) -> Role {
+    let lane = Lane { name: LaneName::of_role(&role.name), max_running, mode };
+    Role { run: engine::catalog::RunPolicy { lane: Some(lane), ..role.run.clone() }, ..role }
+}
+
+/// A cluster and what it may be made of.
+#[derive(Clone)]
+pub struct World {
+    pub catalog: Catalog,
+    pub blueprint: Blueprint,
+    pub nodes: u128,
+}
+
+/// A change of a world.
+pub struct Changed {
+    pub old: Blueprint,
+    pub new: Blueprint,
+    pub changes: Vec<DocumentChange>,
+    pub effects: Effects,
+    pub projection: Projection,
+}
+
+impl World {
+    pub fn of(roles: Vec<Role>) -> Self {
+        let mut world = Self { catalog: Catalog::default(), blueprint: Blueprint::default(), nodes: 6 };
+        let pin = world.import("1", roles);
+        for (n, (id, label, parent)) in
+            [(SYSTEM, "system", None), (WEB, "web", Some(SYSTEM)), (EDGE, "edge", Some(SYSTEM))].into_iter().enumerate()
+        {
+            let pins = parent.is_none().then(|| (BarclampName::parse("house").unwrap(), pin));
+            let doc = DeploymentDoc {
+                id,
+                name: DeploymentName::parse(label).unwrap(),
+                parent,
+                phantom: NodeId(Uuid::from_u128(50 + n as u128)),
+                barclamps: pins.into_iter().collect(),
+                roles: BTreeMap::new(),
+                inactive_jigs: BTreeSet::new(),
+            };
+            world.blueprint.put_deployment(doc).unwrap();
+        }
+        world
+    }
+
+    /// Takes a version of the barclamp `house` into the catalog.
+    pub fn import(&mut self, version: &str, roles: Vec<Role>) -> Hash {
+        let mut content = BTreeMap::new();
+        for role in roles {
+            let hash = engine::canonical::hash(&role).unwrap();
+            content.insert(role.name.clone(), hash);
+            self.catalog.add_role(hash, Arc::new(role));
+        }
+        let barclamp: Barclamp =
+            serde_json::from_value(json!({"name": "house", "version": version, "roles": content})).unwrap();
+        let object = Object::of(ObjectKind::Barclamp, &barclamp).unwrap();
+        self.catalog.add(&object).unwrap();
+        object.hash
+    }
+
+    fn bare(&self) -> impl Iterator<Item = (NodeId, Fqdn, DeploymentId)> {
+        (1..=self.nodes).map(|n| (node(n), fqdn(n), SYSTEM))
+    }
+
+    /// What edits come to; each must take effect.
+    pub fn change(&self, edits: &[Edit]) -> Changed {
+        let skeleton = Skeleton::of(&self.blueprint, self.bare(), &self.catalog).unwrap();
+        let numbered: Vec<NumberedEdit> =
+            (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
+        let effects = resolve(&skeleton, &self.catalog, &numbered);
+        assert_eq!(effects.refused, []);
+        let bare = |id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2));
+        let new = materialise(&self.blueprint, &bare, &effects).unwrap().blueprint;
+        Changed { effects, ..self.to(new) }
+    }
+
+    /// The step to another blueprint, however it came about.
+    pub fn to(&self, new: Blueprint) -> Changed {
+        let changes = compare(&self.blueprint, &new);
+        let projection = project(&self.blueprint, &new, &changes, &self.catalog).unwrap();
+        Changed { old: self.blueprint.clone(), new, changes, effects: Effects::default(), projection }
+    }
+
+    /// Applies edits as a commit would.
+    pub fn commit(&mut self, edits: &[Edit]) {
+        self.blueprint = self.change(edits).new;
+    }
+
+    /// The blueprint with a node's document rewritten, as no edit would do it.
+    pub fn with_node(&self, n: u128, change: impl Fn(&mut engine::cluster::NodeDoc)) -> Blueprint {
+        let mut new = self.blueprint.clone();
+        let mut doc = (*new.nodes.get(&node(n)).unwrap().doc).clone();
+        change(&mut doc);
+        new.put_node(doc).unwrap();
+        new
+    }
+
+    /// The same for one noderole.
+    pub fn with_noderole(&self, n: u128, role: &str, change: impl Fn(&mut NoderoleDoc)) -> Blueprint {
+        self.with_node(n, |doc| change(doc.noderoles.get_mut(&key(role)).unwrap()))
+    }
+}
+
+pub fn bind(deployment: DeploymentId, n: u128, role: &str) -> Edit {
+    Edit::Bind { deployment, node: node(n), role: name(role) }
+}
+
+pub fn data(n: u128, role: &str, data: Value) -> Edit {
+    Edit::SetNoderoleData { node: node(n), noderole: key(role), data }
+}
+
+pub fn role_data(deployment: DeploymentId, role: &str, data: Value) -> Edit {
+    Edit::SetRoleData { deployment, role: name(role), data }
+}
+
+pub fn rerun(n: u128, role: &str) -> Edit {
+    Edit::Rerun { node: node(n), noderole: key(role), reason: "the disk was replaced".into() }
+}
