@@ -259,6 +259,15 @@ impl<'a> Linker<'a> {
         }
     }
 
+    /// The severity of a name that nobody has. Jigs are declared by the files at the root of those systems; a set of theirs without
+    /// any builds on such a root, and where that isn't there either, what is missing is likely in it.
+    fn absent(&self) -> Severity {
+        match self.foreign && self.jigs.is_empty() && self.base_jigs.is_empty() {
+            true => Severity::Note,
+            false => self.strict(),
+        }
+    }
+
     /// The barclamp that a file declares, or that it is named after.
     fn owner(&mut self, file: usize) -> Option<BarclampName> {
         let draft = &self.drafts[file];
@@ -500,8 +509,8 @@ impl<'a> Linker<'a> {
                 format!("role \"{}\" needs the jig \"{}\", which no barclamp declares", role.name, role.jig.value);
             let known = self.jigs.keys().chain(self.base_jigs.keys()).map(|name| name.as_str());
             let known = known.chain(["script", "noop", "test"]);
-            let near = self.report.nearest(self.strict(), role.jig.value.as_str(), known);
-            return self.say(self.strict(), file, role.jig.at, what, near);
+            let near = self.report.nearest(self.absent(), role.jig.value.as_str(), known);
+            return self.say(self.absent(), file, role.jig.at, what, near);
         };
         let has_scripts = !role.scripts.is_empty();
         match class {
@@ -599,12 +608,12 @@ impl<'a> Linker<'a> {
                         role.name, wanted.value
                     );
                     let near = self.report.nearest(
-                        self.strict(),
+                        self.absent(),
                         wanted.value.as_str(),
                         self.attribs.keys().map(|name| name.as_str()),
                     );
                     let or = "leave it out, or import the barclamp that has it";
-                    self.advise(self.strict(), file, wanted.at, what, near.map_or_else(|| or.into(), did_you_mean));
+                    self.advise(self.absent(), file, wanted.at, what, near.map_or_else(|| or.into(), did_you_mean));
                 }
             }
         }
@@ -652,7 +661,7 @@ impl<'a> Linker<'a> {
             return;
         }
         self.missing.insert(required.value.clone());
-        let severity = self.strict();
+        let severity = self.absent();
         let near = self.near_role(severity, &required.value);
         let advice = match near {
             Some(near) => did_you_mean(near),
