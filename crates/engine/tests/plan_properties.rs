@@ -65,8 +65,13 @@ fn wires() -> impl Strategy<Value = Wires> {
         rarely(),
         rarely(),
     )
-        .prop_map(|(requires, preceeds, implicit, cluster, service, conflicts)| {
-            Wires { requires, preceeds, implicit, cluster, service, conflicts }
+        .prop_map(|(requires, preceeds, implicit, cluster, service, conflicts)| Wires {
+            requires,
+            preceeds,
+            implicit,
+            cluster,
+            service,
+            conflicts,
         })
 }
 
@@ -150,7 +155,11 @@ impl World {
             let chain = skeleton.chain(node.deployment);
             prop_assert!(!chain.is_empty(), "a node is in a deployment that is there");
             for (key, noderole) in &node.noderoles {
-                prop_assert!(chain.contains(&noderole.deployment), "{key} on {} is of its node's deployments", node.fqdn);
+                prop_assert!(
+                    chain.contains(&noderole.deployment),
+                    "{key} on {} is of its node's deployments",
+                    node.fqdn
+                );
                 ranks.insert(key.id(*id), noderole.rank);
             }
         }
@@ -181,8 +190,11 @@ fn numbered(edits: &[Edit]) -> Vec<NumberedEdit> {
 
 fn edit() -> impl Strategy<Value = Edit> {
     let (n, r, d) = (0..NODES + 1, 0..ROLES, 0..DEPLOYMENTS.len());
-    let bind = (n.clone(), r.clone(), d.clone())
-        .prop_map(|(n, r, d)| Edit::Bind { deployment: deployment(d), node: node(n), role: name(r) });
+    let bind = (n.clone(), r.clone(), d.clone()).prop_map(|(n, r, d)| Edit::Bind {
+        deployment: deployment(d),
+        node: node(n),
+        role: name(r),
+    });
     let unbind = (n.clone(), r.clone(), any::<bool>()).prop_map(|(n, r, with_dependents)| Edit::Unbind {
         node: node(n),
         noderole: key(r),
