@@ -63,13 +63,15 @@ pub fn Frame() -> impl IntoView {
     view! {
         <a class="button skip" href="#main">"Skip to the page"</a>
         <div class="frame">
-            <a class="brand" href=places::DEPLOYMENTS>
-                {drawn(Icon::Gantry, "icon large")}
-                <span>"Gantry"</span>
-            </a>
-            <header class="top">
-                <Crumbs/>
-                <Suspense>{known(top)}</Suspense>
+            <header>
+                <a class="brand" href=places::DEPLOYMENTS>
+                    {drawn(Icon::Gantry, "icon large")}
+                    <span>"Gantry"</span>
+                </a>
+                <div class="top">
+                    <Crumbs/>
+                    <Suspense>{known(top)}</Suspense>
+                </div>
             </header>
             <Rail>
                 <Suspense>{known(waiting)}</Suspense>

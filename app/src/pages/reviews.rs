@@ -68,7 +68,7 @@ fn row(review: Memo<ReviewSummary>) -> impl IntoView {
         <tr>
             <td>
                 <div>
-                    <a class="main" href=places::review(id)>{move || review.read().title.clone()}</a>
+                    <a class="main" href=places::review(id)><bdi>{move || review.read().title.clone()}</bdi></a>
                     <div class="muted">{id.0} " on " {move || review.read().deployment.to_string()} ": " {move || review.read().summary.clone()}</div>
                 </div>
             </td>

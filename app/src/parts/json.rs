@@ -172,7 +172,7 @@ pub fn DataView(
     let is_empty = value.as_object().is_some_and(serde_json::Map::is_empty) || value.is_null();
     match is_empty {
         true => view! { <p class="muted">"Nothing."</p> }.into_any(),
-        false => view! { <pre class="data" tabindex="0" role="region" aria-label="Data">{check::pretty(&value)}</pre> }
+        false => view! { <pre class="data" tabindex="0" role="group" aria-label="Data">{check::pretty(&value)}</pre> }
             .into_any(),
     }
 }

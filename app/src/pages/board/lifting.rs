@@ -4,7 +4,7 @@ use api::console::{Brought, Lift, LiftRole};
 use engine::ids::{NodeId, RoleName};
 
 /// Names that are said before the rest becomes a count.
-const NAMED: usize = 4;
+const NAMED: usize = 6;
 
 /// What dropping on a role would do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -136,7 +136,8 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                     {move || view! { <Moment at=review.read().at/> }}
                 </div>
                 <h1>
-                    {move || review.read().title.clone()}
+                    <bdi>{move || review.read().title.clone()}</bdi>
+                    " "
                     {move || view! { <ReviewPill state=review.read().state/> }}
                 </h1>
             </div>

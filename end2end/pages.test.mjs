@@ -1,0 +1,103 @@
+// Every page by itself: visited directly it is taken over by its module, it fits in every width, and nobody is kept out.
+//
+// A Gantry with something in it: the demo's waiting change is approved, committed and runs to its end first.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { start } from './lib/gantry.mjs';
+import { signIn } from './lib/console.mjs';
+
+let browser;
+let gantry;
+let page;
+const places = [];
+before(async () => {
+  browser = await openBrowser();
+  gantry = await start({ name: 'pages' });
+  page = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+  const review = await theWaitingReview();
+  const board = await committed(review);
+  const [run, noderole] = await somethingThatRan(board);
+  places.push(
+    ['deployments', '/deployments', 'Deployments'],
+    ['board', board, null],
+    ['board-system', '/deployments/system', null],
+    ['board-panel', `${board}?noderole=${noderole}`, null],
+    ['noderole', `/noderoles/${noderole}`, null],
+    ['nodes', '/nodes', 'Nodes'],
+    ['reviews', '/reviews', 'Reviews'],
+    ['review', review, null],
+    ['review-order', `${review}?tab=order`, null],
+    ['runs', '/runs', 'Runs'],
+    ['run', run, null],
+  );
+}, { timeout: 240_000 });
+after(async () => {
+  await browser.close();
+  await gantry.stop();
+});
+
+test('every page that is visited directly is taken over and stays quiet', { timeout: 240_000 }, async () => {
+  for (const [name, path, heading] of places) {
+    // Three times: what is taken over by luck is not taken over.
+    for (let time = 0; time < 3; time += 1) {
+      const response = await visit(page, path);
+      assert.equal(response.status(), 200, name);
+      await page.getByRole('heading', { level: 1 }).first().waitFor();
+      if (heading) await page.getByRole('heading', { level: 1, name: heading }).waitFor();
+      await answers(page);
+      assertQuiet(page);
+    }
+  }
+});
+
+test('every page fits in every width, and is for everybody', { timeout: 480_000 }, async (t) => {
+  for (const [name, path] of places) {
+    await t.test(name, async () => {
+      await visit(page, path);
+      await page.waitForLoadState('load');
+      await eachLook(page, () => assertFits(page));
+      await assertAccessible(page);
+      await screenshot(page, `page-${name}`);
+      assertQuiet(page);
+    });
+  }
+});
+
+/** The page's parts are alive, not only drawn: the choice of colours, which every page has, works. */
+async function answers(page) {
+  await page.getByRole('button', { name: /^Account of/ }).click();
+  const choice = page.getByRole('group', { name: 'Colours' });
+  for (const word of ['Dark', 'System']) {
+    await choice.getByRole('button', { name: word }).click();
+    await choice.getByRole('button', { name: word, pressed: true }).waitFor();
+  }
+  await page.keyboard.press('Escape');
+}
+
+async function theWaitingReview() {
+  await visit(page, '/reviews');
+  const link = page.locator('main a[href^="/reviews/"]').first();
+  await link.waitFor();
+  return link.getAttribute('href');
+}
+
+async function committed(review) {
+  await visit(page, review);
+  await page.getByRole('button', { name: 'Approve' }).click();
+  await page.getByRole('button', { name: 'Commit' }).click();
+  const link = page.getByRole('link', { name: 'Watch it run' });
+  await link.waitFor();
+  return link.getAttribute('href');
+}
+
+async function somethingThatRan(board) {
+  await visit(page, board);
+  await page.locator('[data-noderole][data-state=active]').first().waitFor({ timeout: 60_000 });
+  const noderole = await page.locator('[data-noderole][data-state=active]').first().getAttribute('data-noderole');
+  await visit(page, '/runs?state=succeeded');
+  const run = page.locator('main td a[href^="/runs/"]').first();
+  await run.waitFor();
+  return [await run.getAttribute('href'), noderole];
+}
