@@ -60,11 +60,11 @@ impl Control {
         // On a base that has moved the plan is another one anyhow, and what helps is to hear that it has moved: that shuts the gate too.
         if case.facts.moved_base.is_empty() && case.facts.moved_documents.is_empty() {
             case.facts.unresolved = unlike(&case, planned.as_ref());
+            let jigs = intent::jigs(&mut transaction).await.map_err(from_store)?;
+            let policy = self.policy(&mut transaction, &present).await?;
+            let errors = |planned| linting::errors(&present, planned, &jigs, &policy);
+            case.facts.lint = planned.iter().flat_map(errors).collect();
         }
-        let jigs = intent::jigs(&mut transaction).await.map_err(from_store)?;
-        let policy = self.policy(&mut transaction, &present).await?;
-        let errors = |planned| linting::errors(&present, planned, &jigs, &policy);
-        case.facts.lint = planned.iter().flat_map(errors).collect();
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &case, &gate) {
             let code = gate.closed_by().map_or("committed", |rule| rule_code(rule.rule));

@@ -6,9 +6,14 @@ use serde_json::{Value, json};
 
 use crate::house::{House, role};
 
+/// Switches the jig behind the gate's back: by a review, the base would move with it, and that alone shuts the gate.
 async fn jig(house: &House, active: bool) {
+    let mut transaction = house.database.owner().begin().await.unwrap();
+    sqlx::query("ALTER TABLE jig DISABLE TRIGGER USER").execute(&mut *transaction).await.unwrap();
     let done = sqlx::query("UPDATE jig SET active = $1 WHERE name = 'noop'").bind(active);
-    assert_eq!(done.execute(house.database.owner()).await.unwrap().rows_affected(), 1);
+    assert_eq!(done.execute(&mut *transaction).await.unwrap().rows_affected(), 1);
+    sqlx::query("ALTER TABLE jig ENABLE TRIGGER USER").execute(&mut *transaction).await.unwrap();
+    transaction.commit().await.unwrap();
 }
 
 async fn data(house: &House, data: Value) -> Edit {
