@@ -15,6 +15,7 @@ use engine::gate::Policy;
 use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName};
 use engine::plan::base::{base, in_scope, written};
 use engine::plan::effects::Why;
+use engine::plan::report::{Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{Edit, Effects, NumberedEdit, Rules, materialise, resolve, resolve_by};
 use proptest::prelude::*;
@@ -621,4 +622,34 @@ fn a_circle_among_noderoles_is_refused_where_it_would_close() {
         (effects.refused[0].code.as_str(), bound(&effects)),
         ("circle", vec!["one@1".to_owned(), "two@1".to_owned()])
     );
+}
+
+#[test]
+fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
+    let world = tiers();
+    let about = |edits: &[Edit]| {
+        let effects = world.effects(edits);
+        report(&world.skeleton(), &world.catalog, &numbered(edits), &effects)
+    };
+    let idle = about(&[]);
+    let stages: Vec<Stage> = idle.stages.iter().map(|s| s.stage).collect();
+    assert_eq!(stages, [Stage::Catalog, Stage::Edits, Stage::Bind, Stage::Place, Stage::Order, Stage::Check]);
+    for stage in &idle.stages {
+        assert!(!stage.did.is_empty() && stage.did.iter().all(|line| !line.evidence.is_empty()), "{stage:?}");
+        assert!(stage.will_do.is_empty() && stage.blocked_by.is_empty(), "{stage:?}");
+    }
+    assert_eq!(idle.stages[3].waiting_on[0].about, [Subject::Node(node(4))], "a node without a role");
+
+    let busy = about(&[bind(WEB, 4, "top"), unbind(1, "db", false), bind(EDGE, 1, "top")]);
+    let of = |stage: Stage| busy.stages.iter().find(|s| s.stage == stage).unwrap();
+    let (bound, top) = (&of(Stage::Bind).will_do, NoderoleKey::first(name("top")).id(node(4)));
+    let lines: Vec<&str> = bound.iter().map(|line| line.what.as_str()).collect();
+    assert_eq!(lines, ["bind top: 1 noderole"]);
+    assert_eq!((bound[0].about.as_slice(), &bound[0].edits), (&[Subject::Noderole(top)][..], &[1].into()));
+    assert_eq!(of(Stage::Bind).blocked_by[0].edits, [2].into(), "what is needed can't go");
+    assert_eq!(of(Stage::Place).blocked_by[0].edits, [3].into(), "a sibling's node");
+    assert_eq!(of(Stage::Place).will_do[0].about, [Subject::Node(node(4))]);
+    assert_eq!(of(Stage::Check).blocked_by[0].edits, [2, 3].into());
+    let read: Report = serde_json::from_value(serde_json::to_value(&busy).unwrap()).unwrap();
+    assert_eq!(read, busy);
 }

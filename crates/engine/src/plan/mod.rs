@@ -22,6 +22,7 @@ pub mod effects;
 pub mod materialise;
 pub mod refusal;
 mod remove;
+pub mod report;
 pub mod resolve;
 mod sight;
 
@@ -30,4 +31,5 @@ pub use edit::{Edit, NumberedEdit};
 pub use effects::{Effects, Refusal};
 pub use materialise::materialise;
 pub use refusal::EditError;
+pub use report::{Report, report};
 pub use resolve::{resolve, resolve_by};

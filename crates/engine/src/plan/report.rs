@@ -1,0 +1,355 @@
+//! The planner's report: what each stage did, will do, waits on, and is blocked by.
+//!
+//! Somebody who asks "why is nothing happening?" must get an answer from the planner itself, also when it changes nothing; so every
+//! stage always says something, each time with the ids that it is about and the evidence that it went by. Of long lists the first
+//! are shown and the rest are counted.
+//!
+//! The report follows from skeleton, catalog, edits and effects and from nothing else, so it is the same wherever it is made. It is
+//! no part of the effects: words may change without a review being void.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::edit::NumberedEdit;
+use super::effects::{Bound, Effects, Refusal, Why};
+use crate::canonical::Hash;
+use crate::catalog::Catalog;
+use crate::cluster::Skeleton;
+use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
+
+/// Most ids that one line names.
+pub const MAX_NAMED: usize = 50;
+
+/// What planning came to, stage by stage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// In the order in which planning goes through them; all of them, always.
+    pub stages: Vec<StageReport>,
+}
+
+/// A stage of planning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// What may be bound, and in which version.
+    Catalog,
+    /// Which edits take effect.
+    Edits,
+    /// Which noderoles come, go and run again.
+    Bind,
+    /// Where nodes belong.
+    Place,
+    /// What waits for what.
+    Order,
+    /// Whether the whole may be submitted.
+    Check,
+}
+
+/// What one stage has to say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageReport {
+    /// Which.
+    pub stage: Stage,
+    /// What it looked at, and how that is. Never empty.
+    pub did: Vec<Line>,
+    /// What a commit would do.
+    pub will_do: Vec<Line>,
+    /// What it would do if something came that is not there yet.
+    pub waiting_on: Vec<Line>,
+    /// What keeps edits from taking effect.
+    pub blocked_by: Vec<Line>,
+}
+
+/// One thing that a stage says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// In words.
+    pub what: String,
+    /// What it goes by, in words.
+    pub evidence: String,
+    /// The edits that are the reason.
+    pub edits: BTreeSet<u32>,
+    /// What it is about; [`MAX_NAMED`] at most.
+    pub about: Vec<Subject>,
+    /// How many more it is about.
+    pub more: usize,
+}
+
+/// What a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// A deployment.
+    Deployment(DeploymentId),
+    /// A node.
+    Node(NodeId),
+    /// A noderole.
+    Noderole(NoderoleId),
+    /// A barclamp's or a role's content.
+    Content(Hash),
+}
+
+impl Line {
+    fn new(what: impl Into<String>, evidence: impl Into<String>) -> Self {
+        let (edits, about) = (BTreeSet::new(), Vec::new());
+        Self { what: what.into(), evidence: evidence.into(), edits, about, more: 0 }
+    }
+
+    fn about(mut self, subjects: impl IntoIterator<Item = Subject>) -> Self {
+        self.about = subjects.into_iter().collect();
+        self.more = self.about.len().saturating_sub(MAX_NAMED);
+        self.about.truncate(MAX_NAMED);
+        self
+    }
+
+    fn by(mut self, edits: impl IntoIterator<Item = u32>) -> Self {
+        self.edits = edits.into_iter().collect();
+        self
+    }
+}
+
+impl StageReport {
+    fn new(stage: Stage) -> Self {
+        Self { stage, did: Vec::new(), will_do: Vec::new(), waiting_on: Vec::new(), blocked_by: Vec::new() }
+    }
+}
+
+/// The report on what these edits come to.
+pub fn report(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit], effects: &Effects) -> Report {
+    let asked = Asked { skeleton, catalog, edits, effects };
+    let mut stages = vec![asked.catalog(), asked.edits(), asked.bind(), asked.place(), asked.order(), asked.check()];
+    for refusal in &effects.refused {
+        let stage = stage_of(&refusal.code);
+        if let Some(report) = stages.iter_mut().find(|report| report.stage == stage) {
+            report.blocked_by.push(refused(refusal));
+        }
+    }
+    Report { stages }
+}
+
+fn refused(refusal: &Refusal) -> Line {
+    Line::new(refusal.reason.clone(), format!("edit {} is refused: {}", refusal.edit, refusal.code)).by([refusal.edit])
+}
+
+/// The stage that refuses with this code.
+fn stage_of(code: &str) -> Stage {
+    match code {
+        "catalog" | "unknown_role" | "unresolved_require" | "other_barclamp" | "no_such_jig" | "inactive_jig"
+        | "unknown_jig" | "jig_is_so" | "version_lacks" => Stage::Catalog,
+        "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed" | "barrier"
+        | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
+        "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed" | "not_empty"
+        | "root_deployment" => Stage::Place,
+        "cycle" | "circle" => Stage::Order,
+        "policy" => Stage::Check,
+        _ => Stage::Edits,
+    }
+}
+
+struct Asked<'a> {
+    skeleton: &'a Skeleton,
+    catalog: &'a Catalog,
+    edits: &'a [NumberedEdit],
+    effects: &'a Effects,
+}
+
+impl Asked<'_> {
+    fn deployment(&self, id: DeploymentId) -> String {
+        let new = self.effects.deployments.iter().find(|d| d.id == id).map(|d| d.name.to_string());
+        let known = self.skeleton.deployments.get(&id).map(|d| d.name.to_string());
+        known.or(new).unwrap_or_else(|| id.to_string())
+    }
+
+    fn catalog(&self) -> StageReport {
+        let mut report = StageReport::new(Stage::Catalog);
+        let used: BTreeSet<Hash> =
+            self.skeleton.deployments.values().flat_map(|d| d.barclamps.values().copied()).collect();
+        let roles: usize = used.iter().filter_map(|pin| self.catalog.barclamp(*pin).ok()).map(|b| b.roles.len()).sum();
+        let what = format!("{} and {} are in use", count(used.len(), "barclamp"), count(roles, "role"));
+        report.did.push(Line::new(what, "what deployments pin").about(used.iter().map(|pin| Subject::Content(*pin))));
+        for pin in &self.effects.barclamps {
+            let what = format!("{} uses {} {}", self.deployment(pin.deployment), pin.barclamp, pin.version.short());
+            let about = [Subject::Deployment(pin.deployment), Subject::Content(pin.version)];
+            report.will_do.push(Line::new(what, asked(&pin.why)).about(about).by([pin.why.edit()]));
+        }
+        for switch in &self.effects.jigs {
+            let what = format!("jig {} is switched {}", switch.jig, if switch.active { "on" } else { "off" });
+            report.will_do.push(Line::new(what, asked(&switch.why)).by([switch.why.edit()]));
+        }
+        let coming: BTreeSet<Hash> = self.effects.barclamps.iter().map(|pin| pin.version).collect();
+        for (hash, barclamp) in self.catalog.barclamps() {
+            if !used.contains(&hash) && !coming.contains(&hash) {
+                let what = format!("{} {} is there and nobody uses it", barclamp.name, barclamp.version);
+                let evidence = "no deployment pins it; using a version is an edit";
+                report.waiting_on.push(Line::new(what, evidence).about([Subject::Content(hash)]));
+            }
+        }
+        report
+    }
+
+    fn edits(&self) -> StageReport {
+        let mut report = StageReport::new(Stage::Edits);
+        let refused: BTreeSet<u32> = self.effects.refused.iter().map(|r| r.edit).collect();
+        let taken: BTreeSet<u32> = self.edits.iter().map(|e| e.seq).filter(|seq| !refused.contains(seq)).collect();
+        let what = format!("{} of {} take effect", taken.len(), count(self.edits.len(), "edit"));
+        report.did.push(Line::new(what, "each edit was laid over those before it").by(taken));
+        if self.edits.is_empty() {
+            report.waiting_on.push(Line::new("an edit", "the proposal has none"));
+        }
+        for data in &self.effects.role_data {
+            let what = format!("data of {} in {} is replaced", data.role, self.deployment(data.deployment));
+            let line = Line::new(what, asked(&data.why)).about([Subject::Deployment(data.deployment)]);
+            report.will_do.push(line.by([data.why.edit()]));
+        }
+        for data in &self.effects.noderole_data {
+            let id = data.noderole.id(data.node);
+            let what = format!("data of {} on {} is replaced", data.noderole, self.node(data.node));
+            report.will_do.push(Line::new(what, asked(&data.why)).about([Subject::Noderole(id)]).by([data.why.edit()]));
+        }
+        report
+    }
+
+    fn node(&self, id: NodeId) -> String {
+        self.skeleton.nodes.get(&id).map(|n| n.fqdn.short().to_owned()).unwrap_or_else(|| id.to_string())
+    }
+
+    fn bind(&self) -> StageReport {
+        let mut report = StageReport::new(Stage::Bind);
+        let there: usize = self.skeleton.nodes.values().map(|node| node.noderoles.len()).sum();
+        let carriers = self.skeleton.nodes.values().filter(|node| !node.noderoles.is_empty()).count();
+        let what = format!("{} on {} are bound", count(there, "noderole"), count(carriers, "node"));
+        report.did.push(Line::new(what, "the blueprint that the plan stands on"));
+        let bound = self.effects.bound.iter().map(|b| (b.noderole.role.clone(), b.id, b.why.clone()));
+        report.will_do.extend(by_role("bind", bound));
+        let unbound = self.effects.unbound.iter().map(|u| (u.noderole.role.clone(), u.id, u.why.clone()));
+        report.will_do.extend(by_role("unbind", unbound));
+        let reruns =
+            self.effects.reruns.iter().map(|r| (r.noderole.role.clone(), r.noderole.id(r.node), r.why.clone()));
+        report.will_do.extend(by_role("run again", reruns));
+        let repinned: Vec<Subject> = self
+            .effects
+            .repinned
+            .iter()
+            .filter_map(|r| r.node.map(|node| Subject::Noderole(r.noderole.id(node))))
+            .collect();
+        if !repinned.is_empty() {
+            let what = format!("{} get their role's other version", count(repinned.len(), "noderole"));
+            report
+                .will_do
+                .push(Line::new(what, "their deployment uses another version of its barclamp").about(repinned));
+        }
+        report
+    }
+
+    fn place(&self) -> StageReport {
+        let mut report = StageReport::new(Stage::Place);
+        let machines = self.skeleton.nodes.values().filter(|node| !node.phantom).count();
+        let deployments = count(self.skeleton.deployments.len(), "deployment");
+        report
+            .did
+            .push(Line::new(format!("{} in {deployments}", count(machines, "node")), "the nodes' own deployments"));
+        for new in &self.effects.deployments {
+            let what = format!("{} is made below {}", new.name, self.deployment(new.parent));
+            let line = Line::new(what, asked(&new.why)).about([Subject::Deployment(new.id)]);
+            report.will_do.push(line.by([new.why.edit()]));
+        }
+        for gone in &self.effects.removed_deployments {
+            let line = Line::new(format!("{} is removed", gone.name), "nothing is in it");
+            report.will_do.push(line.about([Subject::Deployment(gone.id)]).by([gone.why.edit()]));
+        }
+        for moved in &self.effects.moved {
+            let (from, to) = (self.deployment(moved.from), self.deployment(moved.to));
+            let what = format!("{} moves from {from} to {to}", self.node(moved.node));
+            let line = Line::new(what, asked(&moved.why)).about([Subject::Node(moved.node)]);
+            report.will_do.push(line.by([moved.why.edit()]));
+        }
+        for gone in &self.effects.expunged {
+            let line = Line::new(format!("{} is given up", gone.fqdn.short()), gone.reason.clone());
+            report.will_do.push(line.about([Subject::Node(gone.node)]).by([gone.why.edit()]));
+        }
+        let touched: BTreeSet<NodeId> = self.effects.bound.iter().map(|b| b.node).collect();
+        let idle: Vec<Subject> = self
+            .skeleton
+            .nodes
+            .iter()
+            .filter(|(id, node)| !node.phantom && node.noderoles.is_empty() && !touched.contains(id))
+            .map(|(id, _)| Subject::Node(*id))
+            .collect();
+        if !idle.is_empty() {
+            let what = format!("a role for {}", count(idle.len(), "node"));
+            report.waiting_on.push(Line::new(what, "they carry no noderole").about(idle));
+        }
+        report
+    }
+
+    fn order(&self) -> StageReport {
+        let mut report = StageReport::new(Stage::Order);
+        let ranks = self.skeleton.nodes.values().flat_map(|node| &node.noderoles).map(|(_, n)| n.rank + 1);
+        let what =
+            format!("the longest way through the graph has {}", count(ranks.max().unwrap_or(0) as usize, "step"));
+        report.did.push(Line::new(what, "ranks of the noderoles that are there"));
+        let waves: BTreeSet<u32> = self.effects.bound.iter().map(|b| b.rank).collect();
+        if !waves.is_empty() {
+            let first = self.effects.bound.iter().filter(|b| waves.first() == Some(&b.rank));
+            let what = format!("what is new runs in {}, these first", count(waves.len(), "wave"));
+            let line = Line::new(what, "their ranks").by(self.effects.bound.iter().map(|b: &Bound| b.why.edit()));
+            report.will_do.push(line.about(first.map(|b| Subject::Noderole(b.id))));
+        }
+        if !self.effects.rewired.is_empty() {
+            let what = format!("{} wait for others than before", count(self.effects.rewired.len(), "noderole"));
+            let about = self.effects.rewired.iter().map(|r| Subject::Noderole(r.noderole.id(r.node)));
+            report.will_do.push(Line::new(what, "what comes before them came or went").about(about));
+        }
+        report
+    }
+
+    fn check(&self) -> StageReport {
+        let mut report = StageReport::new(Stage::Check);
+        let hash = self.effects.hash().map(|hash| hash.short()).unwrap_or_else(|error| error.to_string());
+        report.did.push(Line::new("the effects are known by their hash", hash));
+        if let Some(policy) = &self.effects.policy {
+            let what = format!("changes need {} from then on", count(policy.policy.approvals as usize, "approval"));
+            report.will_do.push(Line::new(what, asked(&policy.why)).by([policy.why.edit()]));
+        }
+        if self.effects.is_empty() {
+            report.waiting_on.push(Line::new("something to review", "the edits change nothing"));
+        } else if self.effects.refused.is_empty() {
+            report.waiting_on.push(Line::new("its submission and other people's verdicts", "every edit takes effect"));
+        }
+        if !self.effects.refused.is_empty() {
+            let what = format!("{} to be taken back first", count(self.effects.refused.len(), "refused edit"));
+            let line = Line::new(what, "a submission's edits all take effect");
+            report.blocked_by.push(line.by(self.effects.refused.iter().map(|r| r.edit)));
+        }
+        report
+    }
+}
+
+/// One line for each role and way in which it came to be part of the plan.
+fn by_role<'a>(
+    verb: &'a str,
+    things: impl Iterator<Item = (RoleName, NoderoleId, Why)>,
+) -> impl Iterator<Item = Line> + 'a {
+    let mut grouped: BTreeMap<(RoleName, String), (Vec<Subject>, BTreeSet<u32>)> = BTreeMap::new();
+    for (role, id, why) in things {
+        let (ids, edits) = grouped.entry((role, asked(&why))).or_default();
+        ids.push(Subject::Noderole(id));
+        edits.insert(why.edit());
+    }
+    grouped.into_iter().map(move |((role, evidence), (ids, edits))| {
+        Line::new(format!("{verb} {role}: {}", count(ids.len(), "noderole")), evidence).by(edits).about(ids)
+    })
+}
+
+fn asked(why: &Why) -> String {
+    match why {
+        Why::Asked { .. } => "an edit asks for it".into(),
+        Why::Brought { by, implicit: true, .. } => format!("{by} brings it along on its own node"),
+        Why::Brought { by, implicit: false, .. } => format!("it goes along with {by}"),
+    }
+}
+
+fn count(n: usize, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+}
