@@ -9,5 +9,5 @@ mod discussion;
 mod gate;
 mod house;
 mod line;
-mod removal;
 mod races;
+mod removal;
