@@ -22,7 +22,7 @@ impl Floor {
                 "ALTER TABLE target DISABLE TRIGGER USER; ALTER TABLE head DISABLE TRIGGER USER;
                  ALTER TABLE deployment DISABLE TRIGGER USER; ALTER TABLE node DISABLE TRIGGER guard_node;
                  ALTER TABLE noderole DISABLE TRIGGER USER; ALTER TABLE lane DISABLE TRIGGER USER;
-                 ALTER TABLE budget DISABLE TRIGGER USER; ALTER TABLE step DISABLE TRIGGER guard_intent;
+                 ALTER TABLE budget DISABLE TRIGGER USER; ALTER TABLE jig DISABLE TRIGGER USER; ALTER TABLE step DISABLE TRIGGER guard_intent;
                  INSERT INTO object (hash, kind, body) VALUES (sha256('x'), 'role', 'x');
                  INSERT INTO target (number, kind, root, enabled, epoch) VALUES (1, 'genesis', sha256('x'), true, 1);
                  UPDATE head SET number = 1;

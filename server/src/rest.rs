@@ -37,6 +37,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments", get(deployments))
         .route("/deployments/{name}/board", get(board))
         .route("/deployments/{name}/proposals", post(propose))
+        .route("/deployments/{name}/hold", post(hold))
         .route("/proposals/{id}/edits", post(edit))
         .route("/proposals/{id}/undo", post(undo))
         .route("/proposals/{id}/redo", post(redo))
@@ -102,6 +103,24 @@ async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name):
     let deployment = named(&state, &actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
     Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Holding {
+    held: bool,
+    reason: String,
+}
+
+async fn hold(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Given(holding): Given<Holding>,
+) -> Answer<Done> {
+    let deployment = named(&state, &actor, &name).await?;
+    state.control.hold(&actor, deployment, holding.held, holding.reason).await?;
+    Ok(Json(Done {}))
 }
 
 async fn named(state: &AppState, actor: &control::people::Actor, name: &str) -> Result<DeploymentId, Problem> {

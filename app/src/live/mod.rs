@@ -95,6 +95,7 @@ fn thing(event: &Event) -> String {
         Event::Submission { submission } => format!("v{submission}"),
         Event::Target { .. } => "t".into(),
         Event::Node { fqdn } => format!("n{fqdn}"),
+        Event::Hold { deployment, .. } => format!("h{deployment}"),
         Event::Reset => "x".into(),
     }
 }

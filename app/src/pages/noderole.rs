@@ -97,7 +97,7 @@ fn concerns(event: &Event, shown: &NoderoleView) -> bool {
         Event::Run { noderole, state, .. } => {
             *noderole == shown.id && shown.runs.first().is_none_or(|newest| newest.state != *state)
         }
-        Event::Proposal { .. } | Event::Target { .. } | Event::Reset => true,
+        Event::Proposal { .. } | Event::Target { .. } | Event::Hold { .. } | Event::Reset => true,
         Event::Node { fqdn } => *fqdn == shown.fqdn,
         Event::Submission { .. } => false,
     }

@@ -204,6 +204,7 @@ fn board() -> Board {
         above: vec![deployment("system")],
         system: false,
         held_by: None,
+        hold: None,
         target: TargetNo(127),
         proposal: None,
         groups: vec![

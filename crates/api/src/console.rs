@@ -146,6 +146,9 @@ pub struct Board {
     pub system: bool,
     /// Who holds it, if somebody does.
     pub held_by: Option<String>,
+    /// What keeps new runs from starting here: a hold of its own or of one above it.
+    #[serde(default)]
+    pub hold: Option<HoldView>,
     /// The target that last changed it.
     pub target: TargetNo,
     /// The open proposal. While there is one, the board shows what it would add.
@@ -162,6 +165,17 @@ pub struct Board {
     pub may_propose: Result<(), String>,
     /// The journal's position when this was read.
     pub cursor: i64,
+}
+
+/// A hold: no new run starts in a deployment and those below it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldView {
+    /// The deployment that is held: this one or one above it.
+    pub deployment: DeploymentName,
+    /// Who holds it.
+    pub by: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// The roles of one barclamp on a board.

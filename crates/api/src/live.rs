@@ -117,6 +117,13 @@ pub enum Live {
         /// Its name.
         fqdn: String,
     },
+    /// A deployment is held, or goes on.
+    Hold {
+        /// Which; those below it are held with it.
+        deployment: DeploymentId,
+        /// Who holds it; None: it goes on.
+        by: Option<String>,
+    },
     /// The cursor is too old: fetch everything again.
     Reset,
 }

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, EditView, ProposalView, RoleChoice, StepState, TrayNode,
+    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, EditView, HoldView, ProposalView, RoleChoice, StepState,
+    TrayNode,
 };
 use engine::Hash;
 use engine::catalog::{JigClass, LaneMode, Role};
@@ -88,7 +89,8 @@ impl Control {
             name: found.name.clone(),
             above: above.into_iter().rev().collect(),
             system: found.parent.is_none(),
-            held_by: row.held_by.clone(),
+            held_by: row.held.as_ref().map(|(by, _)| by.clone()),
+            hold: hold(&present, id)?,
             target: row.head_no,
             proposal,
             groups: scene.groups()?,
@@ -99,6 +101,16 @@ impl Control {
             cursor,
         })
     }
+}
+
+/// The nearest hold, from the deployment upward.
+fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem> {
+    let rows = present.skeleton.chain(id).into_iter().filter_map(|id| present.row(id));
+    let Some((row, (by, reason))) = rows.filter_map(|row| Some((row, row.held.clone()?))).next() else {
+        return Ok(None);
+    };
+    let deployment = DeploymentName::parse(&row.name).map_err(|_| Problem::internal())?;
+    Ok(Some(HoldView { deployment, by, reason }))
 }
 
 fn may_propose(actor: &Actor, system: bool) -> Result<(), String> {

@@ -48,6 +48,12 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
+    /// Approvals that it needs while this policy is in force.
+    fn approvals(&self, policy: &Policy) -> u32 {
+        let brought = self.effects.policy.as_ref().map_or(0, |set| set.policy.approvals_for(&self.risks));
+        policy.approvals_for(&self.risks).max(brought)
+    }
+
     /// Everything that a submission or a target names.
     pub fn objects(&self) -> Vec<Object> {
         self.materialised.objects.iter().chain(&self.policy).cloned().collect()
@@ -294,7 +300,8 @@ impl Control {
             effects: planned.effects.hash().map_err(internal)?,
             policy: present.head.policy,
             new_policy: planned.policy.as_ref().map(|object| object.hash),
-            approvals: policy.approvals_for(&planned.risks),
+            // A change of the policy passes under the old one and under the new one, so that nobody locks themselves out.
+            approvals: planned.approvals(&policy),
             epoch: present.head.epoch,
             root: root.ok_or_else(Problem::internal)?,
             summary: serde_json::to_value(summary).map_err(internal)?,

@@ -1,10 +1,13 @@
-//! What needs no review, because it adds no intent: retrying, cancelling, switching execution. All of it is audited.
+//! What needs no review, because it adds no intent: retrying, cancelling, holding a deployment, switching execution. All of it is
+//! audited.
+
+use std::collections::BTreeSet;
 
 use api::Problem;
 use api::live::{Live, Topic};
-use engine::ids::{ActionName, NoderoleId, RunId, StepId, TargetNo};
+use engine::ids::{ActionName, DeploymentId, NoderoleId, RunId, StepId, TargetNo};
 use serde_json::{Value, json};
-use store::intent;
+use store::intent::{self, DeploymentRow};
 use store::running::{self, ChangeError};
 
 use crate::people::{Actor, Permission};
@@ -34,6 +37,19 @@ fn from_change(error: ChangeError) -> Problem {
     }
 }
 
+/// A deployment and all below it.
+fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<DeploymentId> {
+    let mut all = BTreeSet::from([deployment]);
+    loop {
+        let more = rows.iter().filter(|row| row.parent.is_some_and(|parent| all.contains(&parent)));
+        let before = all.len();
+        all = more.map(|row| row.id).chain(all.iter().copied()).collect();
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
 impl Control {
     /// Lets a step in ERROR try again.
     pub async fn retry(&self, actor: &Actor, noderole: NoderoleId, reason: String) -> Result<(), Problem> {
@@ -58,6 +74,40 @@ impl Control {
     async fn note(&self, actor: &Actor, action: &str, subject: &str, detail: &Value) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
         intent::append_audit(&mut connection, Some(actor.person), action, subject, detail).await.map_err(from_store)
+    }
+
+    /// Holds a deployment, so that no new run starts in it and in those below it, or lets it go on. Runs under way go on to their end.
+    pub async fn hold(
+        &self,
+        actor: &Actor,
+        deployment: DeploymentId,
+        held: bool,
+        reason: String,
+    ) -> Result<(), Problem> {
+        actor.require(Permission::Operator)?;
+        let reason = checked(&reason)?;
+        let mut transaction = self.begin().await?;
+        intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        let rows = intent::deployment_rows(&mut transaction).await.map_err(from_store)?;
+        let row = rows.iter().find(|row| row.id == deployment);
+        let row = row.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
+        let by = held.then_some((actor.person, reason));
+        if !intent::set_hold(&mut transaction, deployment, by).await.map_err(from_store)? {
+            let detail = match &row.held {
+                Some((by, why)) => format!("{} is held already, by {by}: {why}", row.name),
+                None => format!("{} is not held.", row.name),
+            };
+            return Err(Problem::conflict("state", detail));
+        }
+        let action = if held { "deployment.hold" } else { "deployment.release" };
+        let detail = json!({"name": row.name, "reason": reason});
+        intent::append_audit(&mut transaction, Some(actor.person), action, &deployment.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        let told = Live::Hold { deployment, by: held.then(|| actor.name.clone()) };
+        let topics: Vec<Topic> = below(&rows, deployment).into_iter().map(Topic::Deployment).collect();
+        intent::append_live(&mut transaction, &topics, &told).await.map_err(from_store)?;
+        done(transaction).await
     }
 
     /// Switches execution on or off for everything.

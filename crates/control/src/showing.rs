@@ -8,6 +8,7 @@ use api::console::{
     PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
 use engine::Hash;
+use engine::anneal::{Limits, Reason, why_not};
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, layers, mask};
@@ -17,7 +18,7 @@ use engine::ids::{
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent;
-use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow, WaitingRow};
+use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow};
 use store::running;
 
 use crate::Control;
@@ -218,8 +219,7 @@ impl Control {
         match state {
             StepState::Blocked => why.extend(parents.iter().filter_map(blocked_by)),
             StepState::Todo => {
-                let waiting = reading::waiting_for(on, step).await.map_err(from_store)?;
-                why.extend(waiting.iter().flat_map(|w| waits(w, &row.node.fqdn)));
+                why.extend(self.waits(on, step).await?);
             }
             StepState::Transition => {
                 let run = reading::open_run(on, step).await.map_err(from_store)?;
@@ -240,6 +240,24 @@ impl Control {
             why.push(format!("It runs again: {}.", cause_words(cause)));
         }
         Ok(why)
+    }
+
+    /// Every rule of the engine's admission that keeps a TODO step from starting. How many runs may be open everywhere is said to
+    /// workers, not here, so of that rule only their capacity counts.
+    async fn waits(&self, on: &mut PgConnection, step: StepId) -> Result<Vec<String>, Problem> {
+        let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else { return Ok(Vec::new()) };
+        let limits = Limits { running: u32::MAX, ..Limits::default() };
+        let reasons = why_not(&view, limits, step);
+        let by = reasons.iter().filter_map(|reason| match reason {
+            Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => Some(*by),
+            _ => None,
+        });
+        let by: Vec<StepId> = by.collect();
+        let names = reading::step_names(on, &by).await.map_err(from_store)?.into_iter().collect();
+        if reasons.is_empty() {
+            return Ok(vec![format!("Starts with the next claim; {} runs are under way.", view.open.len())]);
+        }
+        Ok(reasons.iter().map(|reason| reason_words(reason, &names)).collect())
     }
 
     /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
@@ -403,47 +421,21 @@ fn blocked_by(parent: &EdgeRow) -> Option<String> {
     }
 }
 
-fn waits(waiting: &WaitingRow, fqdn: &str) -> Vec<String> {
-    let mut why = Vec::new();
-    if !waiting.enabled {
-        why.push("Execution is switched off. Switch it on at the top of the page.".to_owned());
-    }
-    if let Some(who) = &waiting.held_by {
-        why.push(format!("{who} holds the deployment, or one above it."));
-    }
-    if !waiting.node_fits {
-        let state = if waiting.alive { "not available" } else { "not alive" };
-        why.push(format!("{fqdn} is {state}."));
-    }
-    if !waiting.jig_active {
-        why.push(format!("Jig {} is not active.", waiting.jig));
-    }
-    if let Some(max) = waiting.max_running
-        && waiting.lane_running >= i64::from(max)
-    {
-        why.push(format!("Waits for a slot of lane {}: {} of {max} are taken.", waiting.lane, waiting.lane_running));
-    }
-    if let Some(run) = waiting.exclusive_run {
-        why.push(format!("{fqdn} is busy with run {run}."));
-    }
-    if let Some(role) = &waiting.frozen_by {
-        why.push(format!("The error of {role} stops everything on {fqdn}."));
-    }
-    if let Some(moment) = waiting.not_before {
-        why.push(format!("It is retried at {} UTC.", words_time(moment)));
-    }
-    if waiting.workers == 0 {
-        why.push("No worker is there. Start one with `gantry worker`.".to_owned());
-    }
-    if why.is_empty() {
-        why.push(format!("It starts as soon as a worker has a free slot; {} runs are under way.", waiting.running));
-    }
-    why
-}
-
-fn words_time(moment: time::OffsetDateTime) -> String {
-    let moment = moment.to_offset(time::UtcOffset::UTC);
-    format!("{:02}:{:02}:{:02}", moment.hour(), moment.minute(), moment.second())
+/// A rule of admission in the words of a page: with what frees it, and steps by name.
+fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
+    let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
+    let words = match reason {
+        Reason::Paused => "execution is switched off: switch it on at the top of the page".to_owned(),
+        Reason::Room { running, capacity, .. } if *capacity > 0 => {
+            format!("waits for room: {running} runs are open and workers can carry {capacity}")
+        }
+        Reason::Frozen { node, by } => format!("the error of {} stops everything on {node}: retry that", named(by)),
+        Reason::Exclusive { node, by } => format!("waits for node {node}: {} runs there", named(by)),
+        other => other.to_string(),
+    };
+    let mut letters = words.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
 }
 
 fn cause_words(cause: &str) -> &str {

@@ -181,7 +181,9 @@ impl Desk {
             match event {
                 Event::Step { noderole, state } => self.hear_step(*noderole, *state),
                 Event::Run { .. } | Event::Submission { .. } => {}
-                Event::Target { .. } | Event::Proposal { .. } | Event::Node { .. } => self.feed.soon(),
+                Event::Target { .. } | Event::Proposal { .. } | Event::Node { .. } | Event::Hold { .. } => {
+                    self.feed.soon()
+                }
                 Event::Reset => self.feed.now(),
             }
         }

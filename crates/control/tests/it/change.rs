@@ -1,11 +1,13 @@
 //! The way of a change, as it should go.
 
 use api::console::{ReviewState, StepState};
+use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
 use engine::gate::VerdictKind;
 use engine::ids::TargetNo;
 use engine::plan::Edit;
 use serde_json::json;
+use store::running::{self, Hello, WorkerId};
 
 use crate::house::{House, role};
 
@@ -164,4 +166,55 @@ async fn a_switch_voids_no_review() {
     house.control.commit(&house.ada, id).await.unwrap();
     let view = house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap();
     assert!(view.why.iter().any(|w| w.contains("Execution is switched off")), "{:?}", view.why);
+}
+
+#[tokio::test]
+async fn a_hold_stops_what_is_below_it_and_says_so() {
+    let house = House::new().await;
+    let database = house.database.app();
+    house.bound("web", 1, "app").await;
+    let (system, web) = (house.id("system").await, house.id("web").await);
+    let worker = WorkerId(uuid::Uuid::new_v4());
+    let hello = Hello {
+        id: worker,
+        name: "w".into(),
+        capacity: 9,
+        jigs: vec!["noop".into()],
+        host: "here".into(),
+        pid: 1,
+        version: "0".into(),
+    };
+    let long = std::time::Duration::from_secs(600);
+    running::ensure_worker(database, &hello, long).await.unwrap();
+    running::confirm_worker(database, worker).await.unwrap();
+    let why = async || house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap().why;
+    assert_eq!(why().await, ["Starts with the next claim; 0 runs are under way."]);
+
+    assert_eq!(running::claim_runs(database, Limits::default()).await.unwrap().runs.len(), 1);
+    house.control.hold(&house.bo, system, true, "a fire drill".into()).await.unwrap();
+    assert!(
+        running::lease_runs(database, worker, &["noop"], 9, long).await.unwrap().is_empty(),
+        "queued before the hold"
+    );
+    assert!(running::claim_runs(database, Limits::default()).await.unwrap().runs.is_empty());
+    assert_eq!(why().await, ["Deployment system is held by bo."]);
+    let hold = house.board("web").await.hold.unwrap();
+    assert_eq!((hold.deployment.as_str(), hold.by.as_str(), hold.reason.as_str()), ("system", "bo", "a fire drill"));
+    assert_eq!(house.board("web").await.held_by, None, "it is not held itself");
+    let again = house.control.hold(&house.ada, system, true, "me too".into()).await.unwrap_err();
+    assert_eq!((again.code.as_str(), again.detail.as_str()), ("state", "system is held already, by bo: a fire drill"));
+    let head: i64 = sqlx::query_scalar("SELECT number FROM head").fetch_one(database).await.unwrap();
+    assert_eq!(head, 2, "a hold is no intent");
+
+    house.control.hold(&house.ada, web, true, "mine".into()).await.unwrap();
+    house.control.hold(&house.ada, system, false, "over".into()).await.unwrap();
+    assert_eq!(why().await, ["Deployment web is held by ada."]);
+    house.control.hold(&house.ada, web, false, "over".into()).await.unwrap();
+    assert_eq!(running::claim_runs(database, Limits::default()).await.unwrap().runs.len(), 1);
+    let audited: Vec<String> =
+        sqlx::query_scalar("SELECT action FROM audit WHERE action LIKE 'deployment.%' ORDER BY id")
+            .fetch_all(house.database.owner())
+            .await
+            .unwrap();
+    assert_eq!(audited, ["deployment.hold", "deployment.hold", "deployment.release", "deployment.release"]);
 }

@@ -1,12 +1,13 @@
 //! Where the line of targets stands.
 
 use engine::Hash;
-use engine::ids::{DeploymentId, PolicyNo, TargetNo};
+use engine::ids::{DeploymentId, PersonId, PolicyNo, TargetNo};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::hash;
 use crate::StoreError;
+use crate::running::CHANNEL_TODO;
 
 /// Where the line stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,23 +56,49 @@ pub struct DeploymentRow {
     pub name: String,
     /// The target that last changed it.
     pub head_no: TargetNo,
-    /// Who holds it.
-    pub held_by: Option<String>,
+    /// The one above it.
+    pub parent: Option<DeploymentId>,
+    /// Who holds it, and why.
+    pub held: Option<(String, String)>,
 }
 
 /// All deployments. There are few: they are what people name.
 pub async fn deployment_rows(on: &mut PgConnection) -> Result<Vec<DeploymentRow>, StoreError> {
-    let rows: Vec<(Uuid, String, i64, Option<String>)> = sqlx::query_as(
-        "SELECT d.id, d.name, d.head_no, p.name FROM deployment d LEFT JOIN person p ON p.id = d.held_by \
+    type Row = (Uuid, String, i64, Option<Uuid>, Option<String>, Option<String>);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT d.id, d.name, d.head_no, d.parent, p.name, d.held_reason FROM deployment d LEFT JOIN person p ON p.id = d.held_by \
          WHERE d.removed_in IS NULL ORDER BY d.name",
     )
     .fetch_all(on)
     .await?;
-    let row = |(id, name, head_no, held_by)| DeploymentRow {
+    let row = |(id, name, head_no, parent, held_by, reason): Row| DeploymentRow {
         id: DeploymentId(id),
         name,
         head_no: TargetNo(head_no),
-        held_by,
+        parent: parent.map(DeploymentId),
+        held: held_by.map(|by| (by, reason.unwrap_or_default())),
     };
     Ok(rows.into_iter().map(row).collect())
+}
+
+/// Holds a deployment, or lets it go on; false: it is so already. A hold stops new runs in it and in those below it. The caller has
+/// taken APPLY alone, so that no claim or lease is half-way.
+pub async fn set_hold(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+    hold: Option<(PersonId, &str)>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE deployment SET held_by = $2, held_reason = $3, held_at = CASE WHEN $2 IS NULL THEN NULL ELSE now() END \
+         WHERE id = $1 AND removed_in IS NULL AND (held_by IS NULL) = ($2 IS NOT NULL)",
+    )
+    .bind(deployment.0)
+    .bind(hold.map(|(by, _)| by.0))
+    .bind(hold.map(|(_, reason)| reason))
+    .execute(&mut *on)
+    .await?;
+    if done.rows_affected() == 1 && hold.is_none() {
+        sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
+    }
+    Ok(done.rows_affected() == 1)
 }

@@ -25,7 +25,7 @@ pub use comments::{
     set_resolved, thread,
 };
 pub use commit::{NewTarget, close_committed, commit_change, commit_genesis, insert_switch};
-pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit};
+pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit, set_hold};
 pub use imports::{BarclampRow, ImportOutcome, barclamps, import_barclamp, jigs};
 pub use nodes::{BareNode, NewNode, bare_nodes, insert_node};
 pub use objects::{bodies, catalog_objects, put_objects};

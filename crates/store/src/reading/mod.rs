@@ -1,11 +1,13 @@
 //! Reading for pages: bounded lists, each by an index, none of them needing a lock.
 
+mod admission;
 mod noderoles;
 mod runs;
 mod steps;
 mod targets;
 
-pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, WaitingRow, children, noderole, open_run, parents, waiting_for};
+pub use admission::admission_view;
+pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
 pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_step};
 pub use steps::{
     DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, local_nodes, node_counts, nodes, step_names, steps_of,

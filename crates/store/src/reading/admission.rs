@@ -1,0 +1,202 @@
+//! What keeps a TODO step from starting, as the engine's admission looks at it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::anneal::{
+    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Moment, NodeView, OpenRun, StepState,
+    StepView,
+};
+use engine::catalog::{LaneMode, Needs, OnError};
+use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Most open runs and steps that are looked at.
+const LOOKED_AT: i64 = 10_000;
+
+/// The view of one step: everything that could be against it, and no more. None: there is no such step.
+pub async fn admission_view(on: &mut PgConnection, step: StepId) -> Result<Option<AdmissionView>, StoreError> {
+    let (now, enabled, capacity): (i64, bool, i64) = sqlx::query_as(
+        "SELECT (extract(epoch FROM now()) * 1000000)::int8, h.enabled, (SELECT coalesce(sum(capacity), 0)::int8 FROM worker \
+         WHERE phase = 'confirmed' AND lease_until > now()) FROM head h",
+    )
+    .fetch_one(&mut *on)
+    .await?;
+    let steps = steps(on, step).await?;
+    if !steps.contains_key(&step) {
+        return Ok(None);
+    }
+    let mut view = AdmissionView {
+        now: Moment(now),
+        enabled,
+        capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
+        deployments: deployments(on).await?,
+        lanes: lanes(on, step).await?,
+        budgets: budgets(on, step).await?,
+        nodes: nodes(on, steps.values().map(|s| s.node)).await?,
+        jigs: BTreeMap::new(),
+        steps,
+        open: open(on).await?,
+    };
+    let jigs: Vec<(String, bool)> =
+        sqlx::query_as("SELECT j.name, j.active FROM step s JOIN jig j ON j.name = s.jig WHERE s.id = $1")
+            .bind(step.0)
+            .fetch_all(on)
+            .await?;
+    view.jigs = jigs
+        .into_iter()
+        .map(|(name, active)| Ok((name_of(&name, JigName::parse)?, active)))
+        .collect::<Result<_, StoreError>>()?;
+    Ok(Some(view))
+}
+
+fn name_of<T, E: std::fmt::Display>(text: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<T, StoreError> {
+    parse(text).map_err(|error| StoreError::corrupt(text, error))
+}
+
+#[derive(sqlx::FromRow)]
+struct StepRow {
+    id: Uuid,
+    node_id: Uuid,
+    deployment_id: Uuid,
+    lane: String,
+    jig: String,
+    state: String,
+    pending: i32,
+    priority: i32,
+    since: i64,
+    rank: i32,
+    not_before: i64,
+    failures: i32,
+    needs: String,
+    exclusive: bool,
+    freezes_node: bool,
+    budget_ids: Vec<i64>,
+    rests: bool,
+}
+
+/// The step, what freezes its node, and what draws on its budgets and is not well.
+async fn steps(on: &mut PgConnection, step: StepId) -> Result<BTreeMap<StepId, StepView>, StoreError> {
+    let rows: Vec<StepRow> = sqlx::query_as(
+        "WITH own AS (SELECT node_id, budget_ids FROM step WHERE id = $1), wanted AS ( \
+           SELECT $1::uuid AS id \
+           UNION SELECT f.id FROM own JOIN step f ON f.node_id = own.node_id AND f.state = 'error' AND f.freezes_node \
+           UNION SELECT b.id FROM own JOIN step b ON b.budget_ids && own.budget_ids AND b.budget_ids <> '{}' \
+             AND (b.state IN ('transition', 'error') OR b.failures > 0 OR NOT b.node_up)) \
+         SELECT s.id, s.node_id, l.deployment_id, l.name AS lane, s.jig, s.state, s.pending, s.priority, \
+           (extract(epoch FROM s.since) * 1000000)::int8 AS since, s.rank, \
+           CASE WHEN isfinite(s.not_before) THEN (extract(epoch FROM s.not_before) * 1000000)::int8 ELSE 0 END AS not_before, \
+           s.failures, s.needs, s.exclusive, s.freezes_node, s.budget_ids, \
+           (s.instant OR s.skipped IS NOT NULL \
+             OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL))) AS rests \
+         FROM wanted w JOIN step s ON s.id = w.id JOIN lane l ON l.id = s.lane_id WHERE s.state <> 'gone' LIMIT $2",
+    )
+    .bind(step.0)
+    .bind(LOOKED_AT)
+    .fetch_all(on)
+    .await?;
+    rows.into_iter().map(|row| Ok((StepId(row.id), view(row)?))).collect()
+}
+
+fn view(row: StepRow) -> Result<StepView, StoreError> {
+    let state: StepState = name_of(&row.state, str::parse)?;
+    let needs = match row.needs.as_str() {
+        "dead" => Needs::Dead,
+        "any" => Needs::Any,
+        _ => Needs::Alive,
+    };
+    Ok(StepView {
+        node: NodeId(row.node_id),
+        lane: LaneKey { deployment: DeploymentId(row.deployment_id), name: name_of(&row.lane, LaneName::parse)? },
+        jig: name_of(&row.jig, JigName::parse)?,
+        state,
+        pending: row.pending.unsigned_abs(),
+        priority: row.priority,
+        ready_since: Moment(row.since),
+        rank: row.rank.unsigned_abs(),
+        not_before: Moment(row.not_before),
+        failures: row.failures.unsigned_abs(),
+        needs,
+        exclusive: row.exclusive,
+        on_error: if row.freezes_node { OnError::Node } else { OnError::default() },
+        budgets: row.budget_ids.into_iter().map(BudgetId).collect(),
+        rests: row.rests,
+    })
+}
+
+async fn deployments(on: &mut PgConnection) -> Result<BTreeMap<DeploymentId, DeploymentView>, StoreError> {
+    let rows: Vec<(Uuid, Option<Uuid>, String, Option<String>)> = sqlx::query_as(
+        "SELECT d.id, d.parent, d.name, p.name FROM deployment d LEFT JOIN person p ON p.id = d.held_by \
+         WHERE d.removed_in IS NULL",
+    )
+    .fetch_all(on)
+    .await?;
+    let row = |(id, parent, name, held_by): (Uuid, Option<Uuid>, String, Option<String>)| {
+        let view =
+            DeploymentView { name: name_of(&name, DeploymentName::parse)?, parent: parent.map(DeploymentId), held_by };
+        Ok((DeploymentId(id), view))
+    };
+    rows.into_iter().map(row).collect()
+}
+
+async fn lanes(on: &mut PgConnection, step: StepId) -> Result<BTreeMap<LaneKey, LaneView>, StoreError> {
+    let rows: Vec<(Uuid, String, Option<i32>, String)> = sqlx::query_as(
+        "SELECT l.deployment_id, l.name, l.max_running, l.mode FROM step s JOIN lane l ON l.id = s.lane_id WHERE s.id = $1",
+    )
+    .bind(step.0)
+    .fetch_all(on)
+    .await?;
+    let row = |(deployment, name, max, mode): (Uuid, String, Option<i32>, String)| {
+        let key = LaneKey { deployment: DeploymentId(deployment), name: name_of(&name, LaneName::parse)? };
+        let mode = if mode == "chunk" { LaneMode::Chunk } else { LaneMode::Rolling };
+        Ok((key, LaneView { max_running: max.map(i32::unsigned_abs), mode }))
+    };
+    rows.into_iter().map(row).collect()
+}
+
+async fn budgets(on: &mut PgConnection, step: StepId) -> Result<BTreeMap<BudgetId, BudgetView>, StoreError> {
+    let rows: Vec<(i64, String, i32)> = sqlx::query_as(
+        "SELECT b.id, b.name, b.max_down FROM step s JOIN budget b ON b.id = ANY (s.budget_ids) WHERE s.id = $1",
+    )
+    .bind(step.0)
+    .fetch_all(on)
+    .await?;
+    let row = |(id, name, max_down): (i64, String, i32)| {
+        (BudgetId(id), BudgetView { name, max_down: max_down.unsigned_abs() })
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+async fn nodes(
+    on: &mut PgConnection,
+    nodes: impl Iterator<Item = NodeId>,
+) -> Result<BTreeMap<NodeId, NodeView>, StoreError> {
+    let ids: BTreeSet<Uuid> = nodes.map(|node| node.0).collect();
+    let rows: Vec<(Uuid, String, bool, bool, bool, String)> = sqlx::query_as(
+        "SELECT id, split_part(fqdn, '.', 1), phantom, alive, available AND removed_in IS NULL, joined FROM node WHERE id = ANY($1)",
+    )
+    .bind(ids.into_iter().collect::<Vec<_>>())
+    .fetch_all(on)
+    .await?;
+    let row = |(id, name, phantom, alive, available, joined): (Uuid, String, bool, bool, bool, String)| {
+        (NodeId(id), NodeView { name, phantom, alive, available, confirmed: joined == "confirmed" })
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+async fn open(on: &mut PgConnection) -> Result<Vec<OpenRun>, StoreError> {
+    let rows: Vec<(Uuid, Uuid, Uuid, String, bool)> = sqlx::query_as(
+        "SELECT r.step_id, r.node_id, l.deployment_id, l.name, r.exclusive FROM run r JOIN lane l ON l.id = r.lane_id \
+         WHERE r.ended_at IS NULL LIMIT $1",
+    )
+    .bind(LOOKED_AT)
+    .fetch_all(on)
+    .await?;
+    let row = |(step, node, deployment, lane, exclusive): (Uuid, Uuid, Uuid, String, bool)| {
+        let lane = LaneKey { deployment: DeploymentId(deployment), name: name_of(&lane, LaneName::parse)? };
+        Ok(OpenRun { step: StepId(step), node: NodeId(node), lane, exclusive })
+    };
+    rows.into_iter().map(row).collect()
+}
