@@ -294,7 +294,13 @@ impl Control {
             effects: planned.effects.hash().map_err(internal)?,
             policy: present.head.policy,
             new_policy: planned.policy.as_ref().map(|object| object.hash),
-            approvals: policy.approvals_for(&planned.risks),
+            // A change of the policy passes under both: else one could loosen it cheaply, or ask for what nobody can give.
+            approvals: [Some(&policy), planned.effects.policy.as_ref().map(|set| &set.policy)]
+                .into_iter()
+                .flatten()
+                .map(|policy| policy.approvals_for(&planned.risks))
+                .max()
+                .ok_or_else(Problem::internal)?,
             epoch: present.head.epoch,
             root: root.ok_or_else(Problem::internal)?,
             summary: serde_json::to_value(summary).map_err(internal)?,

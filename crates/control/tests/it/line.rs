@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
+use engine::blueprint::projection::StepChange;
 use engine::blueprint::{change_hash, changes, project};
 use engine::catalog::Catalog;
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc};
-use engine::gate::VerdictKind;
+use engine::gate::{Risk, VerdictKind};
 use engine::ids::{DeploymentId, TargetNo};
 use engine::plan::base::written;
 use serde_json::json;
@@ -58,6 +59,7 @@ impl Line {
         let (proposal, _) = intent::ensure_proposal(&mut transaction, on, house.ada.person).await.unwrap();
         let version = intent::raise_version(&mut transaction, proposal, 0).await.unwrap().unwrap();
         let rows = intent::deployment_rows(&mut transaction).await.unwrap();
+        let destructive = projection.steps.iter().any(|s| s.destructive && s.change != StepChange::Keep);
         let submission = NewSubmission {
             proposal,
             version,
@@ -70,13 +72,16 @@ impl Line {
             epoch: head.epoch,
             root: root.hash,
             summary: json!({}),
-            risks: BTreeSet::new(),
+            risks: destructive.then_some(Risk::Destructive).into_iter().collect(),
             by: house.ada.person,
             base: rows.iter().map(|row| (row.id, row.head_no)).collect::<BTreeMap<_, _>>(),
             authors: BTreeSet::from([house.ada.person]),
             documents: changes.clone(),
         };
         let submission = intent::insert_submission(&mut transaction, &submission).await.unwrap();
+        transaction.commit().await.unwrap();
+        let mut transaction = house.database.app().begin().await.unwrap();
+        let head = intent::lock_for_commit(&mut transaction).await.unwrap();
         intent::insert_verdict(&mut transaction, submission, house.bo.person, VerdictKind::Approve, "").await.unwrap();
         let target = NewTarget {
             head,

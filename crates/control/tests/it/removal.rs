@@ -337,17 +337,24 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_policy_is_reviewed_under_the_one_before_it() {
+async fn a_policy_is_reviewed_under_the_one_before_it_and_under_itself() {
     let house = House::new().await;
     let waiting = house.submit(&house.ada, "edge", vec![house.bind("edge", 2, "app").await]).await;
     house.approve(&house.bo, waiting).await;
     let policy = Policy { approvals: 2, by_risk: BTreeMap::new() };
     let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy }]).await;
     let review = house.control.review(&house.bo, id).await.unwrap();
-    assert_eq!(review.gate.needed, 1, "the old one asks");
+    assert_eq!(review.gate.needed, 2, "the old one asks for 1, the new one for 2");
     assert!(review.summary[0].contains("2 approvals for every change"), "{:?}", review.summary);
     house.approve(&house.bo, id).await;
+    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
+    house.approve(&house.cy, id).await;
     house.control.commit(&house.ada, id).await.unwrap();
+    let weaker = Policy { approvals: 1, by_risk: BTreeMap::new() };
+    let back = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: weaker }]).await;
+    assert_eq!(house.control.review(&house.bo, back).await.unwrap().gate.needed, 2, "the old one asks for 2");
+    let draft = house.board("web").await.proposal.unwrap();
+    house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
     assert_eq!(house.control.commit(&house.ada, waiting).await.unwrap_err().code, "policy_moved");
     let next = house.submit(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
     house.approve(&house.bo, next).await;
