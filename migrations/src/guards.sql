@@ -630,8 +630,9 @@ BEGIN
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_risk AFTER INSERT ON step FOR EACH ROW WHEN (NEW.destructive) EXECUTE FUNCTION guard_risk();
+-- One that goes is not run.
 CREATE TRIGGER guard_risk_again AFTER UPDATE OF generation, destructive ON step FOR EACH ROW
-  WHEN (NEW.destructive AND (NEW.generation, NEW.destructive) IS DISTINCT FROM (OLD.generation, OLD.destructive))
+  WHEN (NEW.destructive AND NEW.state <> 'gone' AND (NEW.generation, NEW.destructive) IS DISTINCT FROM (OLD.generation, OLD.destructive))
   EXECUTE FUNCTION guard_risk();
 
 -- Bare records of nodes come and go freely: without a document, no phantom, in the system deployment.

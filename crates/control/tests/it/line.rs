@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
-use engine::blueprint::projection::StepChange;
+use engine::blueprint::projection::{StepChange, StepIntent};
 use engine::blueprint::{change_hash, changes, project};
 use engine::catalog::Catalog;
 use engine::cluster::document::parse;
@@ -59,7 +59,11 @@ impl Line {
         let (proposal, _) = intent::ensure_proposal(&mut transaction, on, house.ada.person).await.unwrap();
         let version = intent::raise_version(&mut transaction, proposal, 0).await.unwrap().unwrap();
         let rows = intent::deployment_rows(&mut transaction).await.unwrap();
-        let destructive = projection.steps.iter().any(|s| s.destructive && s.change != StepChange::Keep);
+        let kept = |s: &StepIntent| {
+            let before = self.blueprint.noderole(s.node, &s.key);
+            s.change == StepChange::Keep && before.is_some_and(|(_, noderole)| noderole.role == s.role)
+        };
+        let destructive = projection.steps.iter().any(|s| s.destructive && !kept(s));
         let submission = NewSubmission {
             proposal,
             version,
