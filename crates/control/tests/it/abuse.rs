@@ -223,41 +223,6 @@ async fn texts_that_read_as_others_reach_no_review() {
     house.control.edit(&house.ada, proposal, version, vec![fine]).await.unwrap();
 }
 
-/// A role whose content changes without a run of it.
-fn turning(version: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
-    let yaml = format!(
-        "barclamp: {{name: turning, version: '{version}', description: For tests}}\nroles:\n  - {{name: turns, jig: noop, on-change: keep, flags: [{flags}]}}\n"
-    );
-    [("turning/turning.yml".to_owned(), yaml.into_bytes())].into()
-}
-
-#[tokio::test]
-async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
-    let web = house.id("web").await;
-    let uses = async |files| {
-        let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
-        let barclamp = engine::ids::BarclampName::parse("turning").unwrap();
-        Edit::UseBarclamp { deployment: web, barclamp, version }
-    };
-    let edits = vec![
-        uses(turning("1", "")).await,
-        Edit::AddRole { deployment: web, role: role("turns") },
-        house.bind("web", 1, "turns").await,
-    ];
-    let id = house.submit(&house.ada, "web", edits).await;
-    house.approve(&house.bo, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
-    let edits = vec![uses(turning("2", "destructive")).await, Edit::AddRole { deployment: web, role: role("turns") }];
-    let id = house.submit(&house.ada, "web", edits).await;
-    let review = house.control.review(&house.bo, id).await.unwrap();
-    assert!(review.risks.contains(&Risk::Destructive) && review.gate.needed == 2, "{review:?}");
-    house.approve(&house.bo, id).await;
-    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
-    house.approve(&house.cy, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
-}
-
 fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
     let yaml = format!(
         "barclamp: {{name: tool, version: '{version}', description: For tests}}\nroles:\n  - {{name: tool, jig: script}}\n"
