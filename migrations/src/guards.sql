@@ -630,6 +630,7 @@ BEGIN
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_risk AFTER INSERT ON step FOR EACH ROW WHEN (NEW.destructive) EXECUTE FUNCTION guard_risk();
+-- One that goes is not run.
 CREATE TRIGGER guard_risk_again AFTER UPDATE OF generation, destructive ON step FOR EACH ROW
   WHEN (NEW.destructive AND NEW.state <> 'gone'
         AND (NEW.generation, NEW.destructive) IS DISTINCT FROM (OLD.generation, OLD.destructive))

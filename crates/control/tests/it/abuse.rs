@@ -9,7 +9,7 @@ use engine::Hash;
 use engine::anneal::Limits;
 use engine::catalog::Role;
 use engine::gate::{Policy, Risk, VerdictKind};
-use engine::ids::SubmissionId;
+use engine::ids::{DeploymentId, DeploymentName, NodeId, SubmissionId};
 use engine::plan::Edit;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
@@ -144,6 +144,37 @@ async fn a_proposal_made_again_takes_no_approval_along() {
     assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_newest");
     assert_eq!(house.control.commit(&house.ada, again).await.unwrap_err().code, "not_approved");
     assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Discarded);
+}
+
+#[tokio::test]
+async fn a_deployment_made_again_takes_no_approval_along() {
+    let house = House::new().await;
+    let web = house.id("web").await;
+    let make = || Edit::CreateDeployment {
+        id: DeploymentId(uuid::Uuid::new_v4()),
+        phantom: NodeId(uuid::Uuid::new_v4()),
+        name: DeploymentName::parse("below").unwrap(),
+        parent: web,
+    };
+    let passes = async |edit: Edit| {
+        let id = house.submit(&house.ada, "web", vec![edit]).await;
+        house.approve(&house.bo, id).await;
+        house.control.commit(&house.ada, id).await.unwrap();
+    };
+    passes(make()).await;
+    let first = house.id("below").await;
+    let add = |deployment| Edit::AddRole { deployment, role: role("app") };
+    let old = house.submit(&house.ada, "below", vec![add(first)]).await;
+    house.approve(&house.bo, old).await;
+    passes(Edit::RemoveDeployment { deployment: first }).await;
+    passes(make()).await;
+    let second = house.id("below").await;
+    assert_ne!(first, second);
+    let targets = house.targets().await;
+    assert_eq!(house.control.commit(&house.ada, old).await.unwrap_err().status, 409);
+    let new = house.submit(&house.ada, "below", vec![add(second)]).await;
+    assert_eq!(house.control.commit(&house.ada, new).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.targets().await, targets);
 }
 
 #[tokio::test]

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
-use engine::blueprint::{change_hash, changes, project};
+use engine::blueprint::consequences::{Planned, risks};
+use engine::blueprint::{change_hash, changes, difference, project};
 use engine::catalog::Catalog;
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc};
 use engine::gate::{Risk, VerdictKind};
 use engine::ids::{DeploymentId, TargetNo};
+use engine::plan::Effects;
 use engine::plan::base::written;
 use serde_json::json;
 use store::intent::{self, NewSubmission, NewTarget};
@@ -58,6 +60,15 @@ impl Line {
         let (proposal, _) = intent::ensure_proposal(&mut transaction, on, house.ada.person).await.unwrap();
         let version = intent::raise_version(&mut transaction, proposal, 0).await.unwrap().unwrap();
         let rows = intent::deployment_rows(&mut transaction).await.unwrap();
+        let difference = difference(&self.blueprint, &new, &changes).unwrap();
+        let planned = Planned {
+            old: &self.blueprint,
+            new: &new,
+            difference: &difference,
+            projection: &projection,
+            effects: &Effects::default(),
+        };
+        let risks = risks(&planned);
         let submission = NewSubmission {
             proposal,
             version,
@@ -70,7 +81,7 @@ impl Line {
             epoch: head.epoch,
             root: root.hash,
             summary: json!({}),
-            risks: [Risk::Destructive, Risk::Removal].into(),
+            risks,
             by: house.ada.person,
             base: rows.iter().map(|row| (row.id, row.head_no)).collect::<BTreeMap<_, _>>(),
             authors: BTreeSet::from([house.ada.person]),

@@ -350,6 +350,11 @@ async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
     assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
     house.approve(&house.cy, id).await;
     house.control.commit(&house.ada, id).await.unwrap();
+    let weaker = Policy { approvals: 1, by_risk: BTreeMap::new() };
+    let back = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: weaker }]).await;
+    assert_eq!(house.control.review(&house.bo, back).await.unwrap().gate.needed, 2, "the old one asks for 2");
+    let draft = house.board("web").await.proposal.unwrap();
+    house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
     assert_eq!(house.control.commit(&house.ada, waiting).await.unwrap_err().code, "policy_moved");
     let next = house.submit(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
     house.approve(&house.bo, next).await;

@@ -209,6 +209,9 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     let mut starts = Vec::new();
     let mut restarts = Vec::new();
     let mut irreversible = Vec::new();
+    for step in planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep) {
+        irreversible.extend(names.touched(step).filter(|_| becomes_destructive(planned, step)));
+    }
     for step in running(planned.projection) {
         let Some(touched) = names.touched(step) else { continue };
         if step.destructive {
@@ -249,9 +252,18 @@ pub fn reason<'e>(effects: &'e Effects, step: &StepIntent) -> Option<&'e str> {
     found.map(|rerun| rerun.reason.as_str())
 }
 
+/// Whether a step gets a role that destroys, although nothing runs because of it: what has not run yet, or runs again some day, will.
+fn becomes_destructive(planned: &Planned<'_>, step: &StepIntent) -> bool {
+    let before = planned.old.noderole(step.node, &step.key).map(|(_, noderole)| noderole.role);
+    step.destructive && before.is_some_and(|role| role != step.role)
+}
+
 /// What makes a change riskier than others. Policies ask more approvals for it, and pages a typed name where it can't be undone.
 pub fn risks(planned: &Planned<'_>) -> BTreeSet<Risk> {
     let mut risks = BTreeSet::new();
+    if planned.projection.steps.iter().any(|step| becomes_destructive(planned, step)) {
+        risks.insert(Risk::Destructive);
+    }
     for step in running(planned.projection) {
         if step.destructive {
             risks.insert(Risk::Destructive);

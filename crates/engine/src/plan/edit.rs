@@ -134,7 +134,7 @@ pub enum Edit {
         /// On.
         active: bool,
     },
-    /// Brings another policy of the gate into force. The change itself is reviewed under the one in force before.
+    /// Brings another policy of the gate into force. The change itself passes under both.
     SetPolicy {
         /// The whole new policy.
         policy: Policy,
