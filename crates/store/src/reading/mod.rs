@@ -8,6 +8,6 @@ mod targets;
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, WaitingRow, children, noderole, open_run, parents, waiting_for};
 pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_step};
 pub use steps::{
-    DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, local_nodes, node_counts, nodes, step_names, steps_of,
+    DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, local_nodes, node_counts, nodes, step_names, states_of, steps_of,
 };
 pub use targets::{TargetRow, is_root, root_of, targets};
