@@ -2,6 +2,7 @@
 
 use api::console::ReviewView;
 use engine::gate::{Rule, RuleState};
+use engine::lint::{Finding, Level};
 use leptos::prelude::*;
 
 use crate::parts::{Icon, icon};
@@ -22,6 +23,41 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
                 </table>
             </div>
         </section>
+        <section class="card" aria-label="Lint">
+            <header><h2>"Lint"</h2> <span class="muted">"found when it was submitted"</span></header>
+            {move || findings(&review.read())}
+        </section>
+    }
+    .into_any()
+}
+
+/// What lint found when the change was submitted, each with what to do.
+fn findings(review: &ReviewView) -> impl IntoView + use<> {
+    let line = |finding: &Finding| {
+        let (colour, shape, word) = match finding.level {
+            Level::Error => ("error", Icon::Error, "error"),
+            Level::Warning => ("warn", Icon::Warn, "warning"),
+        };
+        view! {
+            <tr>
+                <td data-label="Weight"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+                <td data-label="Check"><code>{finding.check.id()}</code></td>
+                <td data-label="Where">{finding.at.clone()}</td>
+                <td data-label="What and what to do">{finding.what.clone()} ". " <span class="muted">{finding.remedy.clone()}</span></td>
+            </tr>
+        }
+    };
+    if review.checks.is_empty() {
+        return view! { <p class="inside muted">"Nothing was found."</p> }.into_any();
+    }
+    let lines = review.checks.iter().map(line).collect_view();
+    view! {
+        <div class="table-scroll">
+            <table class="table folds">
+                <thead><tr><th scope="col">"Weight"</th><th scope="col">"Check"</th><th scope="col">"Where"</th><th scope="col">"What and what to do"</th></tr></thead>
+                <tbody>{lines}</tbody>
+            </table>
+        </div>
     }
     .into_any()
 }
