@@ -29,6 +29,12 @@ before(async () => {
     ['reviews', '/reviews', 'Reviews'],
     ['review', review, null],
     ['review-order', `${review}?tab=order`, null],
+    ['review-checks', `${review}?tab=checks`, null],
+    ['review-discussion', `${review}?tab=discussion`, null],
+    ['review-graph', `${review}?tab=graph`, null],
+    ['graphs', '/graph', 'Graph'],
+    ['graph', '/graph/edge', 'Graph of edge'],
+    ['graph-table', '/graph/edge?as=table', 'Graph of edge'],
     ['runs', '/runs', 'Runs'],
     ['run', run, null],
   );

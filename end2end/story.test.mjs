@@ -37,6 +37,9 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
 
   await t.test('drag: legal roles light up, say what comes along, and take the node', async () => {
     await propose(ada);
+    await ada.locator('.board[data-planner=here]').waitFor();
+    const asked = [];
+    ada.on('request', (request) => request.url().endsWith('/call/lift') && asked.push(request.url()));
     const node = ada.getByRole('button', { name: 'n1', exact: true });
     const from = await center(node);
     await ada.mouse.move(from.x, from.y);
@@ -61,6 +64,9 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     const bar = ada.getByRole('region', { name: 'Open proposal' });
     await bar.getByText('1 edit').waitFor();
     assert.match(await bar.innerText(), /\+7 noderoles/);
+    // What was foretold here is what the server came to, by hash, and it was not asked before.
+    await ada.locator('.board[data-planner=agreed]').waitFor();
+    assert.deepEqual(asked, [], 'the page planned by itself');
   });
 
   await t.test('what is there already refuses, with the reason', async () => {

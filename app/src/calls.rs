@@ -9,10 +9,13 @@
 )]
 
 use api::console::{
-    Board, DeploymentSummary, Frame, Lift, LogPart, NodePage, NoderoleView, ReviewSummary, ReviewView, RunPage, RunView,
+    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
+    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
+#[cfg(feature = "ssr")]
+use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::Edit;
 use leptos::prelude::*;
 
@@ -69,6 +72,12 @@ pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> Answer<Lift> 
     answer(console()?.lift(deployment, nodes).await)
 }
 
+/// What planning in the browser takes.
+#[server(name = ReadPlanner, prefix = "/call", endpoint = "planner", input = AsJson, output = AsJson)]
+pub async fn planner(deployment: DeploymentId, known: Option<String>) -> Answer<PlannerView> {
+    answer(console()?.planner(deployment, known).await)
+}
+
 /// A noderole.
 #[server(name = ReadNoderole, prefix = "/call", endpoint = "noderole", input = AsJson, output = AsJson)]
 pub async fn noderole(id: NoderoleId) -> Answer<NoderoleView> {
@@ -109,6 +118,60 @@ pub async fn reviews() -> Answer<Vec<ReviewSummary>> {
 #[server(name = ReadReview, prefix = "/call", endpoint = "review", input = AsJson, output = AsJson)]
 pub async fn review(id: SubmissionId) -> Answer<ReviewView> {
     answer(console()?.review(id).await)
+}
+
+/// A deployment's graph.
+#[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]
+pub async fn graph(deployment: String, wish: GraphWish) -> Answer<GraphView> {
+    answer(console()?.graph(&deployment, wish).await)
+}
+
+/// A submission's graph.
+#[server(name = ReadReviewGraph, prefix = "/call", endpoint = "review_graph", input = AsJson, output = AsJson)]
+pub async fn review_graph(id: SubmissionId, wish: GraphWish) -> Answer<GraphView> {
+    answer(console()?.review_graph(id, wish).await)
+}
+
+/// What is said of a submission.
+#[server(name = ReadDiscussion, prefix = "/call", endpoint = "discussion", input = AsJson, output = AsJson)]
+pub async fn discussion(id: SubmissionId) -> Answer<Discussion> {
+    answer(console()?.discussion(id).await)
+}
+
+/// What is new since the last look.
+#[server(name = ReadSinceLook, prefix = "/call", endpoint = "since_look", input = AsJson, output = AsJson)]
+pub async fn since_look(id: SubmissionId) -> Answer<SinceLook> {
+    answer(console()?.since_look(id).await)
+}
+
+/// Notes a look.
+#[server(name = Look, prefix = "/call", endpoint = "look", input = AsJson, output = AsJson)]
+pub async fn look(id: SubmissionId) -> Answer<()> {
+    answer(console()?.look(id).await)
+}
+
+/// Opens a thread.
+#[server(name = OpenThread, prefix = "/call", endpoint = "open_thread", output = AsJson)]
+pub async fn open_thread(
+    submission: SubmissionId,
+    #[server(default)] anchor: String,
+    body: String,
+) -> Answer<CommentId> {
+    let anchor: Anchor =
+        anchor.parse().map_err(|error: engine::blueprint::NotAnAnchor| api::Problem::invalid(error.to_string()))?;
+    answer(console()?.open_thread(submission, anchor, body).await)
+}
+
+/// Answers in a thread.
+#[server(name = Reply, prefix = "/call", endpoint = "reply", output = AsJson)]
+pub async fn reply(thread: CommentId, body: String) -> Answer<CommentId> {
+    answer(console()?.reply(thread, body).await)
+}
+
+/// Resolves a thread, or opens it again.
+#[server(name = ResolveThread, prefix = "/call", endpoint = "resolve_thread", output = AsJson)]
+pub async fn resolve_thread(thread: CommentId, resolved: bool) -> Answer<()> {
+    answer(console()?.resolve_thread(thread, resolved).await)
 }
 
 /// Opens a proposal.

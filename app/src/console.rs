@@ -6,11 +6,13 @@
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Frame, Lift, LogPart, NodePage, NoderoleView, ReviewSummary, ReviewView, RunPage, RunView,
+    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
+    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 use async_trait::async_trait;
+use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::Edit;
 
 /// The server's side of the pages.
@@ -24,6 +26,8 @@ pub trait Console: Send + Sync {
     async fn board(&self, deployment: &str) -> Result<Board, Problem>;
     /// What lifting these nodes would allow in the open proposal on the deployment.
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem>;
+    /// What planning in the browser on the deployment's open proposal takes; the ground is left out for who knows its stamp.
+    async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<PlannerView, Problem>;
     /// A noderole's panel.
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem>;
     /// Nodes in the order of their names, behind `after`, whose names contain `filter`.
@@ -36,9 +40,25 @@ pub trait Console: Send + Sync {
     async fn log(&self, id: RunId, offset: i64) -> Result<LogPart, Problem>;
     /// Submissions: those that wait for somebody first, then the newest.
     async fn reviews(&self) -> Result<Vec<ReviewSummary>, Problem>;
+    /// A deployment's graph, by the deployment's name, folded as wished.
+    async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem>;
+    /// What a submission changes and one step around it, as a graph.
+    async fn review_graph(&self, id: SubmissionId, wish: GraphWish) -> Result<GraphView, Problem>;
     /// A submission.
     async fn review(&self, id: SubmissionId) -> Result<ReviewView, Problem>;
+    /// What is said of a submission's proposal.
+    async fn discussion(&self, id: SubmissionId) -> Result<Discussion, Problem>;
+    /// What a submission changes against the one that this person looked at before.
+    async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem>;
 
+    /// Notes that this person has looked at a submission.
+    async fn look(&self, id: SubmissionId) -> Result<(), Problem>;
+    /// Opens a thread on a change of a submission.
+    async fn open_thread(&self, submission: SubmissionId, anchor: Anchor, body: String) -> Result<CommentId, Problem>;
+    /// Answers in a thread.
+    async fn reply(&self, thread: CommentId, body: String) -> Result<CommentId, Problem>;
+    /// Resolves a thread, or opens it again.
+    async fn resolve_thread(&self, thread: CommentId, resolved: bool) -> Result<(), Problem>;
     /// Opens a proposal on a deployment, or hands back the one that is open.
     async fn propose(&self, deployment: DeploymentId) -> Result<ProposalId, Problem>;
     /// Appends edits to a proposal at a version, all or none; hands back the new version.

@@ -7,6 +7,7 @@
 //! * [`pages`]: one module for each page.
 //! * [`frame`]: what is around them.
 //! * [`parts`]: what they are made of.
+//! * [`graph`]: pictures of what waits for what.
 //! * [`live`]: how they learn what happens.
 //!
 //! Rules of the house: a page is readable without scripts and its state is in its address; live data changes what is shown and never
@@ -26,6 +27,7 @@ pub mod clock;
 pub mod console;
 pub mod failure;
 pub mod frame;
+pub mod graph;
 pub mod live;
 pub mod pages;
 pub mod parts;
@@ -86,6 +88,8 @@ pub fn App() -> impl IntoView {
                 <ParentRoute path=path!("") view=frame::Frame ssr=SsrMode::Async>
                     <Route path=path!("/deployments") view=pages::deployments::Deployments ssr=SsrMode::Async/>
                     <Route path=path!("/deployments/:name") view=pages::board::BoardPage ssr=SsrMode::Async/>
+                    <Route path=path!("/graph") view=pages::graph::Graphs ssr=SsrMode::Async/>
+                    <Route path=path!("/graph/:name") view=pages::graph::GraphPage ssr=SsrMode::Async/>
                     <Route path=path!("/noderoles/:id") view=pages::noderole::NoderolePage ssr=SsrMode::Async/>
                     <Route path=path!("/reviews") view=pages::reviews::Reviews ssr=SsrMode::Async/>
                     <Route path=path!("/reviews/:id") view=pages::review::ReviewPage ssr=SsrMode::Async/>

@@ -6,6 +6,8 @@ use engine::ids::{DeploymentName, NoderoleId, RunId, SubmissionId};
 pub const SIGN_IN: &str = "/sign-in";
 /// All deployments.
 pub const DEPLOYMENTS: &str = "/deployments";
+/// The graphs of all deployments.
+pub const GRAPH: &str = "/graph";
 /// All nodes.
 pub const NODES: &str = "/nodes";
 /// All submissions.
@@ -16,6 +18,16 @@ pub const RUNS: &str = "/runs";
 /// A deployment's board.
 pub fn deployment(name: &DeploymentName) -> String {
     format!("{DEPLOYMENTS}/{name}")
+}
+
+/// A deployment's graph.
+pub fn graph(name: &DeploymentName) -> String {
+    graph_of(name.as_str())
+}
+
+/// The same, of a name that nobody has checked yet.
+pub fn graph_of(name: &str) -> String {
+    format!("{GRAPH}/{}", encoded(name))
 }
 
 /// A noderole's own page.

@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Frame, Lift, LogPart, NodePage, NoderoleView, ReviewSummary, ReviewView, RunPage, RunView,
+    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
+    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
 use control::Control;
 use control::people::{Actor, People};
+use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::Edit;
 use leptos_axum::ResponseOptions;
 
@@ -63,6 +65,10 @@ impl Console for Bound {
         asked!(self.lift(deployment, nodes))
     }
 
+    async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<PlannerView, Problem> {
+        asked!(self.planner(deployment, known.as_deref()))
+    }
+
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem> {
         asked!(self.noderole(id))
     }
@@ -89,6 +95,38 @@ impl Console for Bound {
 
     async fn review(&self, id: SubmissionId) -> Result<ReviewView, Problem> {
         asked!(self.review(id))
+    }
+
+    async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem> {
+        asked!(self.graph(deployment, &wish))
+    }
+
+    async fn review_graph(&self, id: SubmissionId, wish: GraphWish) -> Result<GraphView, Problem> {
+        asked!(self.review_graph(id, &wish))
+    }
+
+    async fn discussion(&self, id: SubmissionId) -> Result<Discussion, Problem> {
+        asked!(self.discussion(id))
+    }
+
+    async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem> {
+        asked!(self.since_look(id))
+    }
+
+    async fn look(&self, id: SubmissionId) -> Result<(), Problem> {
+        asked!(self.look(id))
+    }
+
+    async fn open_thread(&self, submission: SubmissionId, anchor: Anchor, body: String) -> Result<CommentId, Problem> {
+        asked!(self.open_thread(submission, anchor, body))
+    }
+
+    async fn reply(&self, thread: CommentId, body: String) -> Result<CommentId, Problem> {
+        asked!(self.reply(thread, body))
+    }
+
+    async fn resolve_thread(&self, thread: CommentId, resolved: bool) -> Result<(), Problem> {
+        asked!(self.resolve_thread(thread, resolved))
     }
 
     async fn propose(&self, deployment: DeploymentId) -> Result<ProposalId, Problem> {

@@ -154,6 +154,7 @@ fn Rail(children: Children) -> impl IntoView {
             <ul>
                 {place(places::DEPLOYMENTS, Icon::Deployments, "Deployments", None)}
                 {place(places::NODES, Icon::Node, "Nodes", None)}
+                {place(places::GRAPH, Icon::Graph, "Graph", None)}
                 {place(places::REVIEWS, Icon::Review, "Reviews", Some(children))}
                 {place(places::RUNS, Icon::Run, "Runs", None)}
             </ul>
@@ -203,6 +204,7 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
     let (name, link) = match first {
         "deployments" => ("Deployments", places::DEPLOYMENTS),
         "nodes" => ("Nodes", places::NODES),
+        "graph" => ("Graph", places::GRAPH),
         "reviews" => ("Reviews", places::REVIEWS),
         "runs" => ("Runs", places::RUNS),
         "noderoles" => ("Noderoles", places::DEPLOYMENTS),

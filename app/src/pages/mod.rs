@@ -2,6 +2,7 @@
 
 pub mod board;
 pub mod deployments;
+pub mod graph;
 pub mod noderole;
 pub mod nodes;
 pub mod not_found;

@@ -232,6 +232,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let own = now.may_edit.as_ref().map(|draft| draft.data.clone()).unwrap_or_default();
     let draft = Draft::new(&own, now.attribs.clone());
     let reason = RwSignal::new(String::new());
+    let along = RwSignal::new(false);
     let (busy, problem) = (RwSignal::new(false), RwSignal::new(None));
     let is_again = Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
     let changed = Memo::new(move |_| {
@@ -279,6 +280,21 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
                     </div>
                     <div class="buttons">
                         <button class="button" type="submit" disabled=move || reason.read().trim().is_empty() || is_again.get() || busy.get()>{icon(Icon::Again)} "Put into the proposal"</button>
+                    </div>
+                </form>
+                <form
+                    class="form"
+                    on:submit=move |event| {
+                        event.prevent_default();
+                        send(Edit::Unbind { node, noderole: key.get_value(), with_dependents: along.get_untracked() });
+                    }
+                >
+                    <label class="choice">
+                        <input type="checkbox" prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
+                        <span><b>"With what can't be without it"</b> <small>"Else it is refused, and says what that is."</small></span>
+                    </label>
+                    <div class="buttons">
+                        <button class="button danger" type="submit" disabled=busy>{icon(Icon::Bin)} "Unbind in the proposal"</button>
                     </div>
                 </form>
             </div>

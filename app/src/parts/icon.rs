@@ -54,8 +54,12 @@ icons! {
     Deployments = "deployments";
     /// A node.
     Node = "node";
+    /// The graph.
+    Graph = "graph";
     /// Reviews.
     Review = "review";
+    /// What people say.
+    Talk = "talk";
     /// Runs; to start.
     Run = "run";
     /// A milestone.

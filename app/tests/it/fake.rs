@@ -9,10 +9,11 @@ use api::console::*;
 use api::{At, Problem};
 use app::console::Console;
 use async_trait::async_trait;
+use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
     DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
 };
-use engine::cluster::NoderoleKey;
+use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateState, Risk, Rule, RuleState, VerdictKind};
 use engine::ids::*;
@@ -64,6 +65,9 @@ pub struct World {
     pub lift: Lift,
     pub reviews: Vec<ReviewSummary>,
     pub review: ReviewView,
+    pub graph: GraphView,
+    pub discussion: Discussion,
+    pub since: SinceLook,
     pub deployments: Vec<DeploymentSummary>,
     pub nodes: Vec<NodeSummary>,
     pub runs: Vec<RunSummary>,
@@ -484,6 +488,14 @@ impl Default for World {
                 },
             ],
             review: review(),
+            graph: graph(),
+            discussion: discussion(),
+            since: SinceLook {
+                submission: SubmissionId(128),
+                before: None,
+                same_effect: false,
+                difference: Difference::default(),
+            },
             deployments: vec![
                 summary(0, "system", 0, all_active),
                 summary(1, "web", 1, some),
@@ -554,6 +566,66 @@ impl Default for World {
     }
 }
 
+/// An open thread of bo's on a change of the review, and a resolved one.
+fn discussion() -> Discussion {
+    let thread = |n: i64, anchor: Anchor, about: &str, resolved: Option<(String, At)>| ThreadView {
+        id: CommentId(n),
+        submission: SubmissionId(128),
+        anchor,
+        about: about.into(),
+        stands: true,
+        comments: vec![CommentView {
+            id: CommentId(n),
+            person: "bo".into(),
+            body: "Why this port?".into(),
+            at: ago(60),
+        }],
+        resolved,
+        may_resolve: Err("whoever opened this thread resolves it".into()),
+    };
+    Discussion {
+        submission: SubmissionId(128),
+        threads: vec![
+            thread(1, Anchor::Role(deployment_id(1), role("app"), None), "app in web", None),
+            thread(2, Anchor::Whole, "the whole change", Some(("bo".into(), ago(30)))),
+        ],
+        open: 1,
+        may_write: Ok(()),
+    }
+}
+
+/// `runtime` before `app`, whose noderoles are shown one by one.
+fn graph() -> GraphView {
+    let group = |name: &str, looks: &[(Look, usize)]| GraphVertex {
+        key: format!("web:{name}"),
+        role: role(name),
+        deployment: deployment("web"),
+        one: None,
+        members: looks.iter().map(|(_, n)| n).sum(),
+        looks: looks.to_vec(),
+    };
+    let one = |n: u128, state| GraphVertex {
+        key: noderole(n, "app").to_string(),
+        one: Some(GraphNoderole { id: noderole(n, "app"), short: format!("web-{n}"), fqdn: fqdn(n), has_page: true }),
+        ..group("app", &[(Look::State(state), 1)])
+    };
+    let edge = |from, to, count| GraphEdge { from, to, count, kind: EdgeKind::Hard };
+    GraphView {
+        deployment: deployment("web"),
+        deployment_id: deployment_id(1),
+        vertices: vec![
+            one(1, StepState::Active),
+            one(2, StepState::Error),
+            group("runtime", &[(Look::State(StepState::Active), 3), (Look::State(StepState::Blocked), 1)]),
+        ],
+        edges: vec![edge(2, 0, 1), edge(2, 1, 3)],
+        noderoles: 6,
+        wires: 4,
+        cut: None,
+        cursor: 900,
+    }
+}
+
 /// A refusal of one of the edits of [`proposal`].
 pub fn refusal() -> Refusal {
     Refusal {
@@ -612,6 +684,46 @@ impl Console for Fake {
     async fn reviews(&self) -> Result<Vec<ReviewSummary>, Problem> {
         self.read(|world| world.reviews.clone())
     }
+    async fn planner(&self, _: DeploymentId, _: Option<String>) -> Result<PlannerView, Problem> {
+        Err(Problem::not_found("This console plans nothing."))
+    }
+
+    async fn discussion(&self, _: SubmissionId) -> Result<Discussion, Problem> {
+        self.read(|world| world.discussion.clone())
+    }
+
+    async fn since_look(&self, _: SubmissionId) -> Result<SinceLook, Problem> {
+        self.read(|world| world.since.clone())
+    }
+
+    async fn look(&self, id: SubmissionId) -> Result<(), Problem> {
+        self.told(format!("look {id}"));
+        Ok(())
+    }
+
+    async fn open_thread(&self, id: SubmissionId, anchor: Anchor, body: String) -> Result<CommentId, Problem> {
+        self.told(format!("open {id} {anchor} {body}"));
+        Ok(CommentId(1))
+    }
+
+    async fn reply(&self, thread: CommentId, body: String) -> Result<CommentId, Problem> {
+        self.told(format!("reply {thread} {body}"));
+        Ok(CommentId(2))
+    }
+
+    async fn resolve_thread(&self, thread: CommentId, resolved: bool) -> Result<(), Problem> {
+        self.told(format!("resolve {thread} {resolved}"));
+        Ok(())
+    }
+
+    async fn graph(&self, _: &str, _: GraphWish) -> Result<GraphView, Problem> {
+        self.read(|world| world.graph.clone())
+    }
+
+    async fn review_graph(&self, _: SubmissionId, _: GraphWish) -> Result<GraphView, Problem> {
+        self.read(|world| world.graph.clone())
+    }
+
     async fn review(&self, _: SubmissionId) -> Result<ReviewView, Problem> {
         self.read(|world| world.review.clone())
     }

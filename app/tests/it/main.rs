@@ -192,9 +192,55 @@ async fn what_was_committed_leads_to_where_it_runs() {
         world.review.state = ReviewState::Committed;
         world.review.target = Some(TargetNo(128));
     });
-    let page = get(&fake, "/reviews/128?tab=verdicts").await;
+    let page = get(&fake, "/reviews/128?tab=discussion").await;
     page.says(&["Watch it run", "Looked at the network with the site.", "does not count"]);
     page.says_not(&["name=\"kind\""]);
+}
+
+#[tokio::test]
+async fn a_thread_hangs_on_its_change_and_says_who_may_close_it() {
+    let changes = get(&Fake::new(|_| {}), "/reviews/128").await;
+    changes.says(&["Discussion 1 open", "Comment on app", "tab=discussion&amp;about=deployment%2F"]);
+    let anchor = engine::blueprint::Anchor::Role(fake::deployment_id(1), fake::role("app"), None);
+    let path = format!("/reviews/128?tab=discussion&about={}", app::places::encoded(&anchor.to_string()));
+    let talk = get(&Fake::new(|_| {}), &path).await;
+    talk.says(&["Why this port?", "resolved", "whoever opened this thread resolves it", "Open a thread on ", "name=\"anchor\""]);
+    talk.says(&[&format!("value=\"{anchor}\"")]);
+}
+
+#[tokio::test]
+async fn comments_work_without_scripts() {
+    let fake = Fake::new(|_| {});
+    let done = post(&fake, "/call/open_thread", "submission=128&anchor=&body=Why%3F").await;
+    assert_eq!(done.status, 302);
+    post(&fake, "/call/reply", "thread=1&body=Because").await;
+    post(&fake, "/call/resolve_thread", "thread=1&resolved=true").await;
+    assert_eq!(fake.0.lock().unwrap().told, ["open 128  Why?", "reply 1 Because", "resolve 1 true"]);
+    let odd = post(&fake, "/call/open_thread", "submission=128&anchor=elsewhere&body=x").await;
+    assert_eq!(odd.status, 302, "it leads back to the page, which says what is wrong");
+}
+
+#[tokio::test]
+async fn the_checks_say_what_they_looked_at() {
+    let page = get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await;
+    page.says(&["Approvals", "1 of 2 approvals; could approve: ", "planned on target"]);
+}
+
+#[tokio::test]
+async fn a_graph_is_a_picture_and_a_table_and_each_choice_is_a_link() {
+    let page = get(&Fake::new(|_| {}), "/graph/web?roles=app&at=web%3Aruntime").await;
+    page.says(&[
+        "Graph of ",
+        "aria-label=\"app on web-2 in web: error\"",
+        "aria-label=\"runtime in web: 3 active, 1 blocked\"",
+        "class=\"wire here\"",
+        "/graph/web?roles=app&amp;at=web%3Aruntime&amp;as=table",
+        "Show its 4 noderoles one by one",
+        "href=\"/graph/web?roles=app&amp;focus=web%3Aruntime&amp;at=web%3Aruntime\"",
+    ]);
+    let table = get(&Fake::new(|_| {}), "/graph/web?as=table").await;
+    table.says(&["<th scope=\"col\">Waits for</th>", "app on web-1, app on web-2"]);
+    get(&Fake::new(|_| {}), "/reviews/128?tab=graph").await.says(&["/reviews/128?tab=graph&amp;at=web%3Aruntime"]);
 }
 
 /// A resource that is made while something else is waited for is made again each time that is looked at; then server and browser
@@ -208,7 +254,10 @@ async fn every_page_loads_once_what_it_shows() {
         (format!("/deployments/web?noderole={id}"), 3),
         (format!("/noderoles/{id}"), 2),
         ("/reviews".into(), 2),
-        ("/reviews/128".into(), 2),
+        ("/reviews/128".into(), 3),
+        ("/reviews/128?tab=graph".into(), 3),
+        ("/graph".into(), 2),
+        ("/graph/web".into(), 2),
         ("/runs".into(), 2),
         ("/runs/1006".into(), 2),
         ("/nodes".into(), 2),

@@ -10,13 +10,16 @@ use crate::At;
 use engine::Hash;
 use engine::blueprint::text::Names;
 use engine::blueprint::{Anchor, Consequences, Difference};
+use engine::catalog::{Barclamp, Role};
+use engine::cluster::{EdgeKind, Skeleton};
 use engine::gate::{GateState, Risk, VerdictKind};
 use engine::ids::{
     BarclampName, CommentId, DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
     SubmissionId, TargetNo,
 };
 use engine::lint::Finding;
-use engine::plan::Refusal;
+pub use engine::plan::lift::{Brought, IllegalNode, Lift, LiftRole};
+use engine::plan::{NumberedEdit, Refusal};
 
 /// Node chips of a cell before they become a count.
 pub const CHIPS_IN_CELL: usize = 24;
@@ -312,52 +315,34 @@ pub struct EditView {
     pub undone: bool,
 }
 
-/// What lifting some nodes would allow: one entry for each role of the board.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lift {
-    /// In the order of the board.
-    pub roles: Vec<LiftRole>,
+/// What a browser needs to plan by itself on an open proposal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannerView {
+    /// Names the ground; changes when that does.
+    pub stamp: String,
+    /// None for who knows the ground of this stamp.
+    pub ground: Option<Ground>,
+    /// The proposal.
+    pub proposal: ProposalId,
+    /// Its version.
+    pub version: i32,
+    /// Its edits that count.
+    pub edits: Vec<NumberedEdit>,
+    /// The number of its next edit.
+    pub next: u32,
+    /// The hash of what the edits come to.
+    pub effects: Hash,
 }
 
-/// What dropping the lifted nodes on a role would mean.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LiftRole {
-    /// The role.
-    pub role: RoleName,
-    /// Nodes that could be bound.
-    pub legal: Vec<NodeId>,
-    /// Nodes that can't, and why.
-    pub illegal: Vec<IllegalNode>,
-    /// What would come along, in the order in which it was decided.
-    pub brings: Vec<Brought>,
-    /// Nodes that would change their deployment, in words: `web-1 moves from system to web`.
-    pub moves: Vec<String>,
-    /// Noderoles that would be added in all.
-    pub added: usize,
-    /// The place of the role in the order it all would run in, and how many places there are.
-    pub wave: Option<(u32, u32)>,
-}
-
-/// A role that comes along.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Brought {
-    /// Which.
-    pub role: RoleName,
-    /// Short names of the nodes that it comes to.
-    pub nodes: Vec<String>,
-    /// Why: `brought by runtime, implicit`.
-    pub why: String,
-}
-
-/// A node that can't be bound to a role.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IllegalNode {
-    /// Which.
-    pub node: NodeId,
-    /// Its short name.
-    pub short: String,
-    /// Why not, and what to do.
-    pub reason: String,
+/// What planning rests on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ground {
+    /// Who is bound where. Its index has to be built by whoever receives it.
+    pub skeleton: Skeleton,
+    /// Every imported barclamp, by content.
+    pub barclamps: Vec<(Hash, Barclamp)>,
+    /// Every imported role, by content.
+    pub roles: Vec<(Hash, Role)>,
 }
 
 /// A noderole and everything about it.
@@ -902,4 +887,111 @@ pub struct NodePage {
     pub nodes: Vec<NodeSummary>,
     /// Give this to get the next page.
     pub next: Option<String>,
+}
+
+/// How something in a graph is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Look {
+    /// By the state of its step.
+    State(StepState),
+    /// A change adds it.
+    Added,
+    /// A change removes it.
+    Removed,
+    /// A change makes it another, or lets it run again.
+    Changed,
+    /// It stands beside a change and stays as it is.
+    Around,
+}
+
+/// A graph of noderoles, folded as its reader asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphView {
+    /// Of which deployment.
+    pub deployment: DeploymentName,
+    /// The same, for the live stream's topic.
+    pub deployment_id: DeploymentId,
+    /// In a fixed order: positions stay from one view to the next.
+    pub vertices: Vec<GraphVertex>,
+    /// From what is waited for to what waits, as places in `vertices`.
+    pub edges: Vec<GraphEdge>,
+    /// Noderoles in the whole graph.
+    pub noderoles: usize,
+    /// Edges in the whole graph.
+    pub wires: usize,
+    /// Set when what was asked for is too much for one picture: what was left folded, and what to do.
+    pub cut: Option<String>,
+    /// The journal's position when this was read.
+    pub cursor: i64,
+}
+
+/// A role, or one noderole of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphVertex {
+    /// Names it in addresses: `web:app`, or a noderole's id.
+    pub key: String,
+    /// The role.
+    pub role: RoleName,
+    /// Where it is bound.
+    pub deployment: DeploymentName,
+    /// Set for a single noderole.
+    pub one: Option<GraphNoderole>,
+    /// How many noderoles it stands for.
+    pub members: usize,
+    /// Of these, how many look how; none that is zero.
+    pub looks: Vec<(Look, usize)>,
+}
+
+/// A noderole of a graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphNoderole {
+    /// Which.
+    pub id: NoderoleId,
+    /// Its node's first label, and the instance beyond the first.
+    pub short: String,
+    /// Its node's whole name.
+    pub fqdn: String,
+    /// Whether it has a page of its own: what a change would add has none yet.
+    pub has_page: bool,
+}
+
+/// An edge of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphEdge {
+    /// What is waited for.
+    pub from: usize,
+    /// What waits.
+    pub to: usize,
+    /// How many edges of noderoles it stands for.
+    pub count: usize,
+    /// The strongest kind among them.
+    pub kind: EdgeKind,
+}
+
+/// What a reader of a graph asks for. Everything at once: it is the page's address.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GraphWish {
+    /// Roles whose noderoles are shown one by one.
+    pub roles: Vec<RoleName>,
+    /// Nodes whose noderoles are shown one by one, by full or short name.
+    pub nodes: Vec<String>,
+    /// Shows only this vertex (by key) and what it waits for and what waits for it.
+    pub focus: Option<String>,
+    /// Which of these; both unless said.
+    pub way: GraphWay,
+}
+
+/// Which way to look from what is focused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GraphWay {
+    /// To what it waits for and to what waits for it.
+    #[default]
+    Both,
+    /// To what it waits for.
+    Up,
+    /// To what waits for it.
+    Down,
 }

@@ -24,7 +24,7 @@ use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
 use crate::showing::attribs;
-use crate::words::{self, Names, at};
+use crate::words::{Names, at};
 
 /// Nodes in the tray before they become a count.
 const TRAY: usize = 200;
@@ -221,7 +221,7 @@ impl Scene<'_> {
         };
         let known = skeleton.answering(deployment, role).filter(|a| a.key.role == *role && here(a.node));
         let known = known.map(|a| Shown { node: a.node, fqdn: a.fqdn.to_string(), key: a.key.clone(), proposed: None });
-        let brought = self.planned.map(|p| words::brought(&p.effects)).unwrap_or_default();
+        let brought = self.planned.map(|p| engine::plan::lift::brought(&p.effects)).unwrap_or_default();
         let new = self.planned.into_iter().flat_map(|p| &p.effects.bound);
         let new =
             new.filter(|b| b.deployment == deployment && b.noderole.role == *role && here(b.node)).map(|b| Shown {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{Brought, IllegalNode, Lift, LiftRole, WaveView};
+use api::console::{Lift, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::consequences::{self, Consequences, Touched, Wave, WaveGroup};
@@ -15,7 +15,7 @@ use engine::canonical::{Object, ObjectKind};
 use engine::gate::{Policy, Risk};
 use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId, TargetNo};
 use engine::plan::base::{base, in_scope};
-use engine::plan::effects::Bound;
+use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
 use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
 use serde::{Deserialize, Serialize};
@@ -375,13 +375,8 @@ impl Control {
             None => Vec::new(),
         };
         let edits = counting(&rows);
-        let first = rows.last().map_or(1, |e| e.edit.seq + 1);
-        let effects = resolve(&present.skeleton, &present.catalog, &edits);
-        let known = present.skeleton.deployments.get(&deployment).map(|d| d.roles.keys().cloned().collect::<Vec<_>>());
-        let new = effects.roles.iter().filter(|r| r.deployment == deployment).map(|r| r.role.clone());
-        let roles: BTreeSet<RoleName> = known.unwrap_or_default().into_iter().chain(new).collect();
-        let lifted = roles.into_iter().map(|role| lift_role(&present, &edits, first, deployment, &nodes, role));
-        Ok(Lift { roles: lifted.collect() })
+        let next = rows.last().map_or(1, |e| e.edit.seq + 1);
+        Ok(lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes))
     }
 
     /// The present, the proposal and its edits; refused unless it is open at this version.
@@ -445,63 +440,6 @@ async fn tell(
     intent::append_live(on, &topics, &Live::Proposal { proposal, version }).await.map_err(from_store)
 }
 
-fn lift_role(
-    present: &Present,
-    edits: &[NumberedEdit],
-    first: u32,
-    deployment: DeploymentId,
-    nodes: &[NodeId],
-    role: RoleName,
-) -> LiftRole {
-    let binds = (first..)
-        .zip(nodes)
-        .map(|(seq, node)| NumberedEdit { seq, edit: Edit::Bind { deployment, node: *node, role: role.clone() } });
-    let all: Vec<NumberedEdit> = edits.iter().cloned().chain(binds).collect();
-    let effects = resolve(&present.skeleton, &present.catalog, &all);
-    let names = Names::of(present, all.iter().map(|e| &e.edit));
-    let refused: BTreeMap<u32, String> =
-        effects.refused.iter().filter(|r| r.edit >= first).map(|r| (r.edit, r.reason.clone())).collect();
-    let (mut legal, mut illegal) = (Vec::new(), Vec::new());
-    for (seq, node) in (first..).zip(nodes) {
-        match refused.get(&seq) {
-            None => legal.push(*node),
-            Some(reason) => {
-                illegal.push(IllegalNode { node: *node, short: names.node(*node), reason: reason.clone() });
-            }
-        }
-    }
-    let new: Vec<&Bound> = effects.bound.iter().filter(|b| b.why.edit() >= first).collect();
-    let why = words::brought(&effects);
-    let mut brings: Vec<Brought> = Vec::new();
-    for bound in &new {
-        let (Some(why), node) = (why.get(&bound.id), names.node(bound.node)) else { continue };
-        match brings.iter_mut().find(|b| b.role == bound.noderole.role && b.why == *why) {
-            Some(known) => known.nodes.push(node),
-            None => brings.push(Brought { role: bound.noderole.role.clone(), nodes: vec![node], why: why.clone() }),
-        }
-    }
-    let moved = effects.moved.iter().filter(|m| m.why.edit() >= first);
-    let moves = moved
-        .map(|m| {
-            format!("{} moves from {} to {}", names.node(m.node), names.deployment(m.from), names.deployment(m.to))
-        })
-        .collect();
-    let levels = levels(new.iter().map(|b| (b.id, b.parents.iter().map(|p| p.parent).collect())));
-    let own = new.iter().filter(|b| b.noderole.role == role).filter_map(|b| levels.get(&b.id)).max();
-    let wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
-    LiftRole { role, legal, illegal, brings, moves, added: new.len(), wave }
-}
-
-/// How many of a set each waits for in a row; parents come before children in the iterator.
-fn levels<Id: Ord + Copy>(items: impl Iterator<Item = (Id, Vec<Id>)>) -> BTreeMap<Id, u32> {
-    let mut levels = BTreeMap::new();
-    for (id, parents) in items {
-        let level = parents.iter().filter_map(|p| levels.get(p)).max().map_or(0, |l: &u32| l + 1);
-        levels.insert(id, level);
-    }
-    levels
-}
-
 /// What the review page says of a plan.
 fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summary {
     let names = Names::of(present, edits.iter().map(|e| &e.edit));
@@ -513,7 +451,7 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
         waves: waves(&consequences),
         consequences,
         findings: Vec::new(),
-        brought: words::brought(&planned.effects),
+        brought: brought(&planned.effects),
         deployments: known.chain(new).collect(),
     }
 }

@@ -299,6 +299,24 @@ fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
 
 /// The difference as it was submitted, from the documents themselves.
 pub(crate) async fn shown(on: &mut PgConnection, documents: &[DocumentChange]) -> Result<Difference, Problem> {
+    let (was, is) = sides(on, documents).await?;
+    difference_of(&was, &is, documents)
+}
+
+/// The difference between the two sides of a change.
+pub(crate) fn difference_of(
+    was: &Blueprint,
+    is: &Blueprint,
+    documents: &[DocumentChange],
+) -> Result<Difference, Problem> {
+    difference(was, is, documents).map_err(|error| Problem::conflict("data", error.to_string()))
+}
+
+/// The documents that a change touches, as they were and as they will be.
+pub(crate) async fn sides(
+    on: &mut PgConnection,
+    documents: &[DocumentChange],
+) -> Result<(Blueprint, Blueprint), Problem> {
     let hashes: Vec<_> = documents
         .iter()
         .flat_map(|change| match change {
@@ -326,7 +344,7 @@ pub(crate) async fn shown(on: &mut PgConnection, documents: &[DocumentChange]) -
             })?;
         }
     }
-    difference(&was, &is, documents).map_err(|error| Problem::conflict("data", error.to_string()))
+    Ok((was, is))
 }
 
 fn deployment_name(present: &Present, case: &Case, summary: &Summary) -> Result<DeploymentName, Problem> {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use api::{At, Problem};
 use engine::gate::Policy;
-use engine::ids::{DeploymentId, NodeId, NoderoleId};
-use engine::plan::effects::Why;
-use engine::plan::{Edit, Effects};
+use engine::ids::{DeploymentId, NodeId};
+use engine::plan::Edit;
 use serde_json::Value;
 use time::OffsetDateTime;
 
@@ -76,16 +75,6 @@ impl<'a> Names<'a> {
             }
         }
     }
-}
-
-/// Why noderoles come along, for those that nobody asked for.
-pub(crate) fn brought(effects: &Effects) -> BTreeMap<NoderoleId, String> {
-    let text = |why: &Why| match why {
-        Why::Asked { .. } => None,
-        Why::Brought { by, implicit: true, .. } => Some(format!("brought by {by}, implicit")),
-        Why::Brought { by, implicit: false, .. } => Some(format!("brought by {by}")),
-    };
-    effects.bound.iter().filter_map(|bound| Some((bound.id, text(&bound.why)?))).collect()
 }
 
 /// A text that people wrote, trimmed. What can't be stored, and what makes a text read as another one than it is (controls, marks

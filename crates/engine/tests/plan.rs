@@ -653,3 +653,41 @@ fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
     let read: Report = serde_json::from_value(serde_json::to_value(&busy).unwrap()).unwrap();
     assert_eq!(read, busy);
 }
+
+/// A board in the browser has the skeleton and the catalog through JSON: what it says of a drop is what the server says.
+#[test]
+fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
+    let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
+    let mut world = World::of(vec![implicit(role("dns", &[])), role("app", &["dns"]), rival]);
+    world.commit(&[Edit::AddRole { deployment: WEB, role: name("app") }, bind(WEB, 1, "app")]);
+    world.commit(&[Edit::AddRole { deployment: WEB, role: name("rival") }]);
+    let edits = numbered(&[bind(WEB, 2, "app")]);
+    let said = engine::plan::lift(&world.skeleton(), &world.catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]);
+
+    let mut skeleton: Skeleton = serde_json::from_str(&serde_json::to_string(&world.skeleton()).unwrap()).unwrap();
+    let mut catalog = Catalog::default();
+    for (hash, barclamp) in world.catalog.barclamps() {
+        let text = serde_json::to_string(&**barclamp).unwrap();
+        catalog.add_barclamp(hash, Arc::new(serde_json::from_str(&text).unwrap()));
+    }
+    for (hash, role) in world.catalog.roles() {
+        let text = serde_json::to_string(&**role).unwrap();
+        catalog.add_role(hash, Arc::new(serde_json::from_str(&text).unwrap()));
+    }
+    skeleton.index(&catalog).unwrap();
+    assert_eq!(engine::plan::lift(&skeleton, &catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]), said);
+
+    let of = |role: &str| said.roles.iter().find(|r| r.role == name(role)).unwrap();
+    assert_eq!(of("app").legal, [node(3)], "the proposal has the second already");
+    assert_eq!(of("app").illegal.len(), 2);
+    assert_eq!(of("rival").legal, [node(3)]);
+    assert!(of("rival").illegal[0].reason.contains("conflicts with app"), "{:?}", of("rival").illegal);
+    assert_eq!((of("app").added, of("app").brings[0].why.as_str()), (2, "brought by app, implicit"));
+    assert_eq!(of("app").moves, ["n3 moves from system to web"]);
+    assert_eq!(of("app").wave, Some((2, 2)));
+
+    // The drop comes to exactly what was foretold, by hash.
+    let foretold = resolve(&skeleton, &catalog, &[edits.clone(), vec![NumberedEdit { seq: 2, edit: bind(WEB, 3, "app") }]].concat());
+    let done = world.effects(&[bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
+    assert_eq!(foretold.hash().unwrap(), done.hash().unwrap());
+}

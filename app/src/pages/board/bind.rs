@@ -6,11 +6,9 @@ use std::time::Duration;
 use api::console::{LiftRole, TrayNode};
 use engine::ids::{NodeId, RoleName};
 use leptos::prelude::*;
-use leptos::task::spawn_local;
 
 use super::desk::{By, Desk, nodes};
 use super::lifting::Verdict;
-use crate::calls;
 use crate::parts::{Dialog, DialogHandle, Icon, icon};
 
 /// Opens *Bind to…* for these nodes.
@@ -293,19 +291,16 @@ fn node_choice(node: TrayNode, possible: Option<&LiftRole>, chosen: RwSignal<BTr
 
 /// Which nodes the role could take, and why not the others.
 fn ask_for_all(desk: Desk, role: RoleName, tray: &[TrayNode], possible: RwSignal<Option<LiftRole>>) {
-    let deployment = desk.board().read_untracked().id;
     let all: Vec<NodeId> = tray.iter().map(|node| node.node).collect();
     if all.is_empty() {
         return;
     }
-    spawn_local(async move {
-        match calls::lift(deployment, all).await {
-            Ok(lift) => {
-                possible.try_set(lift.roles.into_iter().find(|found| found.role == role));
-            }
-            Err(failure) => {
-                desk.problem().try_set(Some(failure.0));
-            }
+    desk.ask_lift(all, move |answer| match answer {
+        Ok(lift) => {
+            possible.try_set(lift.roles.into_iter().find(|found| found.role == role));
+        }
+        Err(failure) => {
+            desk.problem().try_set(Some(failure.0));
         }
     });
 }

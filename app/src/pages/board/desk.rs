@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{Board, BoardRole, Chip, Lift, ProposalView, StepState};
+use engine::Hash;
 use engine::ids::{NodeId, NoderoleId, RoleName};
 use engine::plan::Edit;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::lifting::{self, Verdict, counted, named};
+use super::planner::{Planner, Unusable};
 use crate::calls;
 use crate::failure::Answer;
 use crate::live::Event;
@@ -22,6 +24,31 @@ pub(super) enum By {
     Pointer,
     Keyboard,
     Menu,
+}
+
+/// Who works out what a drop would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plans {
+    /// The server: this page has not got what it takes, or not yet.
+    Elsewhere,
+    /// This page.
+    Here,
+    /// This page, and the server came to the same the last time.
+    HereAsThere,
+    /// The server: the two came to different things, so this page is not to be believed.
+    Differently,
+}
+
+impl Plans {
+    /// The word for styles and tests.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Elsewhere => "server",
+            Self::Here => "here",
+            Self::HereAsThere => "agreed",
+            Self::Differently => "differs",
+        }
+    }
 }
 
 /// Nodes on their way to a role.
@@ -52,6 +79,10 @@ pub(super) struct Desk {
     dropped: StoredValue<Option<RoleName>>,
     /// A drop of which only a part is possible: the role that is asked about.
     part: RwSignal<Option<RoleName>>,
+    planner: StoredValue<Option<Planner>>,
+    /// What the last command was said to come to, and at which version.
+    foretold: StoredValue<Option<(i32, Hash)>>,
+    plans: RwSignal<Plans>,
     pub(super) nodes_for: RwSignal<Option<RoleName>>,
     pub(super) data_of: RwSignal<Option<BoardRole>>,
     pub(super) again: RwSignal<Option<BoardRole>>,
@@ -68,6 +99,7 @@ pub(super) struct Dialogs {
     pub(super) nodes_for: DialogHandle,
     pub(super) data: DialogHandle,
     pub(super) again: DialogHandle,
+    pub(super) give_up: DialogHandle,
 }
 
 impl Desk {
@@ -99,6 +131,9 @@ impl Desk {
             over: RwSignal::new(None),
             dropped: StoredValue::new(None),
             part: RwSignal::new(None),
+            planner: StoredValue::new(None),
+            foretold: StoredValue::new(None),
+            plans: RwSignal::new(Plans::Elsewhere),
             nodes_for: RwSignal::new(None),
             data_of: RwSignal::new(None),
             again: RwSignal::new(None),
@@ -107,12 +142,17 @@ impl Desk {
                 nodes_for: DialogHandle::new(),
                 data: DialogHandle::new(),
                 again: DialogHandle::new(),
+                give_up: DialogHandle::new(),
             },
             busy: RwSignal::new(false),
             problem: RwSignal::new(None),
             said: RwSignal::new(String::new()),
         };
-        Effect::new(move |_| desk.settle_states(&feed.value().get()));
+        Effect::new(move |_| {
+            let board = feed.value().get();
+            desk.settle_states(&board);
+            desk.learn_to_plan(&board);
+        });
         desk
     }
 
@@ -148,6 +188,11 @@ impl Desk {
     }
     pub(super) fn part(self) -> RwSignal<Option<RoleName>> {
         self.part
+    }
+
+    /// Who works out what a drop would do.
+    pub(super) fn plans(self) -> RwSignal<Plans> {
+        self.plans
     }
 
     /// Says something to those who hear the page.
@@ -231,6 +276,65 @@ impl Desk {
         named(&names)
     }
 
+    // --- planning ---------------------------------------------------------------------------------------------------
+
+    /// Gets what planning on the open proposal takes, and compares what the last command was said to come to.
+    fn learn_to_plan(self, board: &Board) {
+        let Some(proposal) = board.proposal.as_ref() else {
+            self.planner.set_value(None);
+            self.plans.set(Plans::Elsewhere);
+            return;
+        };
+        if self.plans.get_untracked() == Plans::Differently {
+            return;
+        }
+        // Nodes may have been added, too: the stamp says whether anything is new, and costs little.
+        let known = self.planner.with_value(|planner| planner.as_ref().map(Planner::stamp));
+        let (deployment, version) = (board.id, proposal.version);
+        spawn_local(async move {
+            let Ok(view) = calls::planner(deployment, known).await else { return };
+            let made = self.planner.try_with_value(|last| Planner::of(view, last.as_ref()));
+            match made {
+                Some(Ok(planner)) => self.compare(planner, version),
+                Some(Err(Unusable::Differs)) => self.plan_no_more(),
+                Some(Err(Unusable::Ground)) => self.planner.set_value(None),
+                None => {}
+            }
+        });
+    }
+
+    fn compare(self, planner: Planner, version: i32) {
+        let foretold = self.foretold.get_value().filter(|(at, _)| planner.is_at(*at)).map(|(_, hash)| hash);
+        match foretold {
+            Some(hash) if hash != planner.effects() => return self.plan_no_more(),
+            Some(_) => self.plans.set(Plans::HereAsThere),
+            None if self.plans.get_untracked() == Plans::Elsewhere => self.plans.set(Plans::Here),
+            None => {}
+        }
+        if version >= self.version.get_value() {
+            self.planner.set_value(Some(planner));
+        }
+    }
+
+    fn plan_no_more(self) {
+        self.planner.set_value(None);
+        self.plans.set(Plans::Differently);
+    }
+
+    fn planner_now(self) -> Option<Planner> {
+        let (proposal, version) = self.open_proposal()?;
+        self.planner.with_value(|planner| planner.clone().filter(|planner| planner.is_of(proposal, version)))
+    }
+
+    /// What lifting these nodes allows: worked out here, or asked of the server while this page can't.
+    pub(super) fn ask_lift(self, nodes: Vec<NodeId>, then: impl FnOnce(Answer<Lift>) + 'static) {
+        let deployment = self.board.read_untracked().id;
+        match self.planner_now() {
+            Some(planner) => then(Ok(planner.lift(deployment, &nodes))),
+            None => spawn_local(async move { then(calls::lift(deployment, nodes).await) }),
+        }
+    }
+
     // --- lifting --------------------------------------------------------------------------------------------------
 
     /// Lifts nodes and asks, once, what that allows.
@@ -247,9 +351,7 @@ impl Desk {
         if by == By::Keyboard {
             self.say(format!("{names} lifted. Arrows choose a role, Enter drops, Escape cancels."));
         }
-        let deployment = self.board.read_untracked().id;
-        spawn_local(async move {
-            let answer = calls::lift(deployment, nodes).await;
+        self.ask_lift(nodes, move |answer| {
             let current = self.lifted.try_get_untracked().flatten().is_some_and(|lifted| lifted.number == number);
             if current {
                 self.learn(answer);
@@ -379,7 +481,8 @@ impl Desk {
         if self.busy.get_untracked() {
             return;
         }
-        self.command(calls::edit(proposal, version, edits), done);
+        let foretold = self.planner_now().and_then(|planner| planner.effects_with(&edits));
+        self.command(calls::edit(proposal, version, edits), done, foretold);
     }
 
     /// Takes the last edit back.
@@ -387,7 +490,7 @@ impl Desk {
         let Some((proposal, version)) = self.open_proposal() else { return };
         let Some(what) = self.proposal.read_untracked().as_ref().and_then(|p| p.undo.clone()) else { return };
         if !self.busy.get_untracked() {
-            self.command(calls::undo(proposal, version), format!("Taken back: {what}."));
+            self.command(calls::undo(proposal, version), format!("Taken back: {what}."), None);
         }
     }
 
@@ -396,11 +499,11 @@ impl Desk {
         let Some((proposal, version)) = self.open_proposal() else { return };
         let Some(what) = self.proposal.read_untracked().as_ref().and_then(|p| p.redo.clone()) else { return };
         if !self.busy.get_untracked() {
-            self.command(calls::redo(proposal, version), format!("Brought back: {what}."));
+            self.command(calls::redo(proposal, version), format!("Brought back: {what}."), None);
         }
     }
 
-    fn command(self, command: impl Future<Output = Answer<i32>> + 'static, done: String) {
+    fn command(self, command: impl Future<Output = Answer<i32>> + 'static, done: String, foretold: Option<Hash>) {
         self.busy.set(true);
         self.problem.set(None);
         spawn_local(async move {
@@ -409,6 +512,7 @@ impl Desk {
             match answer {
                 Ok(version) => {
                     self.version.try_set_value(version);
+                    self.foretold.try_set_value(foretold.map(|hash| (version, hash)));
                     self.said.try_set(done);
                 }
                 Err(failure) => {

@@ -8,6 +8,7 @@ use wasm_bindgen::JsCast;
 
 use super::desk::Desk;
 use super::lifting::{Verdict, counted};
+use super::more;
 use crate::parts::{Empty, Icon, icon, mark, rows};
 use crate::places;
 
@@ -141,6 +142,7 @@ fn about(role: &BoardRole) -> String {
 #[component]
 fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
     let name = role.read_untracked().role.to_string();
+    let has_nodes = Memo::new(move |_| !role.read().chips.is_empty() || role.read().more > 0);
     view! {
         <div class="buttons">
             <button
@@ -167,6 +169,16 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 }
             >
                 {icon(Icon::Again)}
+            </button>
+            <button
+                class="button quiet small only-icon"
+                type="button"
+                aria-label=format!("Remove role {name}")
+                title=move || if has_nodes.get() { "Nodes carry it: unbind them first (Delete on a node)" } else { "Remove the role from this deployment" }
+                disabled=has_nodes
+                on:click=move |_| more::remove_role(desk, &role.read_untracked().role)
+            >
+                {icon(Icon::Bin)}
             </button>
         </div>
     }
@@ -213,6 +225,8 @@ fn node_chip(desk: Desk, chip: Memo<Chip>, panel: Memo<Option<NoderoleId>>) -> i
                 class:touched=move || chip.read().touched
                 // What only a proposal has is no noderole yet, so there is nothing to open.
                 href=move || (state.get() != StepState::Proposed).then(|| address.clone())
+                // It can be unbound, so it can be reached.
+                tabindex=move || (state.get() == StepState::Proposed).then_some("0")
                 data-noscroll
                 data-noderole=id.to_string()
                 data-state=move || state.get().as_str()

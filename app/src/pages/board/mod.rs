@@ -10,6 +10,8 @@ mod bind;
 mod desk;
 mod grid;
 mod lifting;
+mod more;
+mod planner;
 mod role;
 mod tray;
 
@@ -49,18 +51,24 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
     let desk = Desk::new(first);
     provide_context(desk);
+    let unbind_key = move |event: &ev::KeyboardEvent| more::unbind_focused(desk, event);
     use_live().hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |events| desk.hear(events));
 
-    let dialogs = Dialogs { bind: DialogHandle::new(), add_role: DialogHandle::new() };
-    listen_to_keys(desk, dialogs.bind);
+    let dialogs = Dialogs {
+        bind: DialogHandle::new(),
+        add_role: DialogHandle::new(),
+        child: DialogHandle::new(),
+        remove: DialogHandle::new(),
+    };
+    listen_to_keys(desk, dialogs.bind, unbind_key);
     let with_panel = move || panel.get().is_some();
     view! {
         <Title text=name.to_string()/>
-        <Head desk add_role=dialogs.add_role/>
+        <Head desk dialogs/>
         <ProblemNotice problem=desk.problem() dismiss=Callback::new(move |()| desk.problem().set(None))/>
         <ProblemNotice problem=desk.feed().problem()/>
         <bar::ProposalBar desk/>
-        <div class="board" class:with-panel=with_panel>
+        <div class="board" class:with-panel=with_panel data-planner=move || desk.plans().get().word()>
             <grid::Grid desk panel/>
             <tray::Tray desk bind=dialogs.bind/>
             {move || panel.get().map(|id| view! { <SidePanel id desk noderole/> })}
@@ -71,6 +79,9 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         <bind::NodesFor desk/>
         <role::RoleData desk/>
         <role::RoleAgain desk/>
+        <more::GiveUp desk/>
+        <more::Child desk handle=dialogs.child/>
+        <more::RemoveDeployment desk handle=dialogs.remove/>
         <div class="unseen" role="status" aria-live="assertive">{move || desk.said().get()}</div>
     }
     .into_any()
@@ -80,6 +91,8 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
 struct Dialogs {
     bind: DialogHandle,
     add_role: DialogHandle,
+    child: DialogHandle,
+    remove: DialogHandle,
 }
 
 /// The noderole whose panel is open: part of the address, so that it can be shared and left by the back button.
@@ -98,7 +111,7 @@ async fn of_panel(id: Option<NoderoleId>) -> OfPanel {
 }
 
 #[component]
-fn Head(desk: Desk, add_role: DialogHandle) -> impl IntoView {
+fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     let board = desk.board();
     let propose = ServerAction::<Propose>::new();
     when_done(propose, move |_| {
@@ -121,9 +134,17 @@ fn Head(desk: Desk, add_role: DialogHandle) -> impl IntoView {
     let act = move || {
         if desk.proposal().read().is_some() {
             return view! {
-                <button class="button" type="button" commandfor="add-role" command="show-modal" on:click=add_role.on_click()>
+                <button class="button" type="button" commandfor="add-role" command="show-modal" on:click=dialogs.add_role.on_click()>
                     {icon(Icon::Plus)}
                     "Add role"
+                </button>
+                <button class="button quiet" type="button" commandfor="child" command="show-modal" on:click=dialogs.child.on_click()>
+                    {icon(Icon::Deployments)}
+                    "Child deployment"
+                </button>
+                <button class="button quiet" type="button" commandfor="remove-deployment" command="show-modal" on:click=dialogs.remove.on_click()>
+                    {icon(Icon::Bin)}
+                    "Remove deployment"
                 </button>
             }
             .into_any();
@@ -201,7 +222,7 @@ fn focus_chip(id: NoderoleId) {
 }
 
 /// Keys for the whole board: undo, redo, bind what is selected, close the panel.
-fn listen_to_keys(desk: Desk, bind: DialogHandle) {
+fn listen_to_keys(desk: Desk, bind: DialogHandle, unbind: impl Fn(&ev::KeyboardEvent) -> bool + Copy + 'static) {
     let navigate = use_navigate();
     let (path, query) = (use_location().pathname, use_query_map());
     Effect::new(move |_| {
@@ -216,6 +237,11 @@ fn listen_to_keys(desk: Desk, bind: DialogHandle) {
                 "Z" | "z" | "y" if command => desk.redo(),
                 "b" | "B" if !command && !desk.selected().read_untracked().is_empty() => {
                     bind::open(desk, bind, desk.selected_nodes());
+                }
+                "Delete" => {
+                    if !unbind(&event) {
+                        return;
+                    }
                 }
                 "Escape" if query.read_untracked().get("noderole").is_some() => {
                     navigate(

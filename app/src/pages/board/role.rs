@@ -67,6 +67,7 @@ pub(super) fn RoleAgain(desk: Desk) -> impl IntoView {
     let title = Signal::derive(move || {
         desk.again.read().as_ref().map(|role| format!("Run {} again", role.role)).unwrap_or_default()
     });
+    let behind = RwSignal::new(false);
     let targets = move || {
         let role = desk.again.get()?;
         let bound: Vec<_> = role.chips.iter().filter(|chip| chip.state != StepState::Proposed).cloned().collect();
@@ -80,12 +81,20 @@ pub(super) fn RoleAgain(desk: Desk) -> impl IntoView {
         })
     };
     view! {
-        <Dialog id="role-again" title=title handle=handle closed=Callback::new(move |()| { desk.again.set(None); reason.set(String::new()); })>
+        <Dialog id="role-again" title=title handle=handle closed=Callback::new(move |()| { desk.again.set(None); reason.set(String::new()); behind.set(false); })>
             <form
                 class="form"
                 on:submit=move |event| {
                     event.prevent_default();
                     let Some((role, bound)) = untrack(targets) else { return };
+                    if behind.get_untracked() {
+                        let deployment = desk.board().read_untracked().id;
+                        let roles = [role.role.clone()].into();
+                        let slice = Edit::RerunSlice { deployment, roles, reason: reason.get_untracked() };
+                        desk.edit(vec![slice], format!("{} and what waits for it run again by the proposal.", role.role));
+                        handle.close();
+                        return;
+                    }
                     let again = |node| Edit::Rerun { node, noderole: NoderoleKey::first(role.role.clone()), reason: reason.get_untracked() };
                     let edits = bound.iter().map(|chip| again(chip.node)).collect();
                     desk.edit(edits, format!("{} runs again on {} by the proposal.", role.role, nodes(bound.len())));
@@ -106,6 +115,10 @@ pub(super) fn RoleAgain(desk: Desk) -> impl IntoView {
                         />
                         <span class="hint">"Shown in the review and with each run."</span>
                     </div>
+                    <label class="choice">
+                        <input type="checkbox" prop:checked=move || behind.get() on:change=move |event| behind.set(event_target_checked(&event))/>
+                        <span><b>"And whatever waits for it here"</b> <small>"On every node, in the order of the graph."</small></span>
+                    </label>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || reason.read().trim().is_empty()>"Put into the proposal"</button>

@@ -100,6 +100,12 @@ fn Selection(desk: Desk, bind: DialogHandle) -> impl IntoView {
                         {nodes(count)}
                         " to…"
                     </button>
+                    {(count == 1).then(|| view! {
+                        <button class="button quiet small" type="button" on:click=move |_| desk.dialogs.give_up.open()>
+                            {icon(Icon::Bin)}
+                            "Give up…"
+                        </button>
+                    })}
                     <button class="button quiet small" type="button" on:click=move |_| desk.selected().update(|selected| selected.clear())>
                         "Clear"
                     </button>

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use api::console::ReviewView;
+use api::console::{Discussion, ReviewView};
+use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
     BarclampDifference, DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
 };
 use engine::data::{Change, ChangeKind};
-use engine::ids::{DeploymentId, DeploymentName, NoderoleId};
+use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, SubmissionId};
 use leptos::prelude::*;
 use serde_json::Value;
 
-use crate::parts::{Empty, Icon, icon};
+use crate::parts::{Empty, Feed, Icon, icon};
+use crate::places;
 
 /// Cards before the rest waits for a click.
 const SHOWN: usize = 40;
@@ -28,21 +30,105 @@ pub(super) fn count(difference: &Difference) -> usize {
 struct Names {
     deployments: BTreeMap<DeploymentId, DeploymentName>,
     brought: BTreeMap<NoderoleId, String>,
+    talks: Option<Talks>,
 }
 
 impl Names {
+    fn talk(&self, anchor: Anchor, what: &str) -> AnyView {
+        self.talks.map(|talks| talks.link(anchor, what)).into_any()
+    }
+
     fn deployment(&self, id: Option<DeploymentId>) -> String {
         let name = id.and_then(|id| self.deployments.get(&id).map(ToString::to_string));
         name.unwrap_or_else(|| "nowhere".into())
     }
 }
 
+/// Threads by the change that they hang on: how many, and how many of these are open.
+type Threads = BTreeMap<Anchor, (usize, usize)>;
+
+/// The way from each change to what is said of it.
+#[derive(Clone, Copy)]
+pub(super) struct Talks {
+    submission: SubmissionId,
+    threads: Memo<Threads>,
+}
+
+impl Talks {
+    pub(super) fn of(submission: SubmissionId, discussion: Feed<Discussion>) -> Self {
+        let threads = Memo::new(move |_| {
+            let mut threads = Threads::new();
+            for thread in &discussion.value().read().threads {
+                let entry = threads.entry(thread.anchor.clone()).or_default();
+                entry.0 += 1;
+                entry.1 += usize::from(thread.resolved.is_none());
+            }
+            threads
+        });
+        Self { submission, threads }
+    }
+
+    /// A link to the discussion of one change; it says how many threads there are.
+    fn link(self, anchor: Anchor, what: &str) -> AnyView {
+        let address = format!(
+            "{}?tab=discussion&about={}",
+            places::review(self.submission),
+            places::encoded(&anchor.to_string())
+        );
+        let counts = Memo::new(move |_| self.threads.read().get(&anchor).copied().unwrap_or_default());
+        let (has_some, has_open) = (move || counts.get().0 > 0, move || counts.get().1 > 0);
+        let label = format!("Comment on {what}");
+        let said = move || {
+            let (all, open) = counts.get();
+            (all > 0).then(
+                || view! { <span class="num">{all}</span> <span class="unseen">" threads, " {open} " open"</span> },
+            )
+        };
+        view! {
+            <a class="talk" class:open=has_open class:some=has_some href=address title=label>
+                {icon(Icon::Talk)}
+                <span class="unseen">{label.clone()}</span>
+                {said}
+            </a>
+        }
+        .into_any()
+    }
+}
+
+/// A change in words: `app on n1, /app/port`.
+pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
+    let deployment = |id: &DeploymentId| review.deployments.get(id).map_or_else(|| id.to_string(), ToString::to_string);
+    let node = |id: &NodeId| {
+        let found = review.difference.nodes.iter().find(|node| node.id == *id);
+        found.map_or_else(|| id.to_string(), |node| node.fqdn.short().to_owned())
+    };
+    let what = match anchor {
+        Anchor::Whole => "the whole change".to_owned(),
+        Anchor::Deployment(id) => format!("deployment {}", deployment(id)),
+        Anchor::Barclamp(id, barclamp) => format!("{barclamp} in {}", deployment(id)),
+        Anchor::Role(id, role, _) => format!("{role} in {}", deployment(id)),
+        Anchor::Node(id) => format!("node {}", node(id)),
+        Anchor::Noderole(id, key, _) => format!("{key} on {}", node(id)),
+    };
+    match anchor.value() {
+        Some(path) if !path.is_empty() => format!("{what}, {path}"),
+        _ => what,
+    }
+}
+
 #[component]
-pub(super) fn Changes(review: RwSignal<ReviewView>) -> impl IntoView {
+pub(super) fn Changes(
+    /// Of which names come.
+    review: RwSignal<ReviewView>,
+    /// What differs: the review's own, or what is new since an earlier look.
+    difference: Difference,
+    /// The way to comments; None where there is nothing to hang them on.
+    talks: Option<Talks>,
+) -> impl IntoView {
     // A submission never changes: what differs is drawn once, whatever happens around it.
     let review = review.get_untracked();
-    let names = Names { deployments: review.deployments, brought: review.brought };
-    let Difference { deployments, nodes, unchanged } = review.difference;
+    let names = Names { deployments: review.deployments, brought: review.brought, talks };
+    let Difference { deployments, nodes, unchanged } = difference;
     if deployments.is_empty() && nodes.is_empty() {
         return view! {
             <div class="card">
@@ -64,7 +150,7 @@ pub(super) fn Changes(review: RwSignal<ReviewView>) -> impl IntoView {
     }
     };
     view! {
-        {deployments.into_iter().map(deployment_card).collect_view()}
+        {deployments.into_iter().map(|deployment| deployment_card(deployment, &names)).collect_view()}
         {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
         {rest}
         <p class="muted">{unchanged} " other documents stay as they are."</p>
@@ -103,23 +189,26 @@ fn same(a: &NodeDifference, b: &NodeDifference, names: &Names) -> bool {
         && a.noderoles.iter().zip(&b.noderoles).all(same_noderole)
 }
 
-fn deployment_card(deployment: DeploymentDifference) -> impl IntoView {
+fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
     let is_new = (deployment.mark != Mark::Changed).then(|| mark_pill(deployment.mark));
     let nothing = deployment.roles.is_empty() && deployment.barclamps.is_empty();
+    let id = deployment.id;
     view! {
         <section class="card">
             <header>
                 <h2>{deployment.name.to_string()}</h2>
                 <span class="muted">"deployment"</span>
                 {is_new}
+                <span class="grow"></span>
+                {names.talk(Anchor::Deployment(id), &format!("deployment {}", deployment.name))}
             </header>
             <div class="table-scroll">
                 <table class="table changes">
-                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th></tr></thead>
+                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
                     <tbody>
-                        {deployment.barclamps.into_iter().map(barclamp_row).collect_view()}
-                        {deployment.roles.into_iter().map(role_rows).collect_view()}
-                        {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td></tr> })}
+                        {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, names)).collect_view()}
+                        {deployment.roles.into_iter().map(|role| role_rows(id, role, names)).collect_view()}
+                        {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td><td></td></tr> })}
                     </tbody>
                 </table>
             </div>
@@ -128,21 +217,33 @@ fn deployment_card(deployment: DeploymentDifference) -> impl IntoView {
     .into_any()
 }
 
-fn barclamp_row(barclamp: BarclampDifference) -> impl IntoView {
+fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -> AnyView {
     let values = view! {
         {barclamp.old.map(|old| view! { <del>{old}</del> " " })}
         {barclamp.new.map(|new| view! { <ins>{new}</ins> })}
     };
-    row(barclamp.mark, view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> }, values)
+    let talk = names.talk(Anchor::Barclamp(id, barclamp.barclamp.clone()), barclamp.barclamp.as_str());
+    row(
+        barclamp.mark,
+        view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> },
+        values,
+        talk,
+    )
 }
 
-fn role_rows(role: RoleDifference) -> impl IntoView {
+fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
     let content =
         (role.content && role.mark == Mark::Changed).then_some("another content: definition, scripts or schemas");
     let about = view! { <b>{role.role.to_string()}</b> <span class="muted">" role"</span> };
+    let name = role.role.clone();
+    let value = |change: Change| {
+        let what = format!("{name}, {}", change.path);
+        let talk = names.talk(Anchor::Role(id, name.clone(), Some(change.path.clone())), &what);
+        value_row(change, talk)
+    };
     view! {
-        {row(role.mark, about, content)}
-        {role.data.into_iter().map(value_row).collect_view()}
+        {row(role.mark, about, content, names.talk(Anchor::Role(id, name.clone(), None), name.as_str()))}
+        {role.data.into_iter().map(value).collect_view()}
     }
     .into_any()
 }
@@ -167,7 +268,7 @@ fn node_card(group: Group, names: &Names) -> AnyView {
     });
     let unchanged =
         (first.unchanged > 0).then(|| view! { <span class="muted">{first.unchanged} " unchanged on it"</span> });
-    let rows = first.noderoles.iter().map(|noderole| noderole_rows(noderole, names)).collect_view();
+    let rows = first.noderoles.iter().map(|noderole| noderole_rows(first.id, noderole, names)).collect_view();
     view! {
         <section class="card">
             <header>
@@ -177,10 +278,11 @@ fn node_card(group: Group, names: &Names) -> AnyView {
                 {also}
                 <span class="grow"></span>
                 {unchanged}
+                {names.talk(Anchor::Node(first.id), &format!("node {}", first.fqdn.short()))}
             </header>
             <div class="table-scroll">
                 <table class="table changes">
-                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th></tr></thead>
+                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
                     <tbody>{rows}</tbody>
                 </table>
             </div>
@@ -207,7 +309,7 @@ fn tally(noderoles: &[NoderoleDifference]) -> AnyView {
     .into_any()
 }
 
-fn noderole_rows(noderole: &NoderoleDifference, names: &Names) -> AnyView {
+fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView {
     let mut notes = Vec::new();
     notes.extend(names.brought.get(&noderole.id).cloned());
     notes.extend(noderole.rerun.then(|| "runs again".to_owned()));
@@ -220,14 +322,21 @@ fn noderole_rows(noderole: &NoderoleDifference, names: &Names) -> AnyView {
         <span class="muted">{notes.join(", ")}</span>
     };
     let place = view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))}</span> };
+    let key = noderole.noderole.clone();
+    let value = |change: Change| {
+        let what = format!("{key}, {}", change.path);
+        let talk = names.talk(Anchor::Noderole(node, key.clone(), Some(change.path.clone())), &what);
+        value_row(change, talk)
+    };
+    let talk = names.talk(Anchor::Noderole(node, key.clone(), None), &key.to_string());
     view! {
-        {row(noderole.mark, about, place)}
-        {noderole.data.iter().cloned().map(value_row).collect_view()}
+        {row(noderole.mark, about, place, talk)}
+        {noderole.data.iter().cloned().map(value).collect_view()}
     }
     .into_any()
 }
 
-fn row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'static) -> AnyView {
+fn row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'static, talk: AnyView) -> AnyView {
     let (word, sign, said) = match mark {
         Mark::Added => ("added", "+", "added"),
         Mark::Removed => ("removed", "−", "removed"),
@@ -238,12 +347,13 @@ fn row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'stati
             <td class="sign"><span aria-hidden="true">{sign}</span><span class="unseen">{said}</span></td>
             <td>{what}</td>
             <td>{values}</td>
+            <td class="talks">{talk}</td>
         </tr>
     }
     .into_any()
 }
 
-fn value_row(change: Change) -> AnyView {
+fn value_row(change: Change, talk: AnyView) -> AnyView {
     let (word, sign) = match change.kind {
         ChangeKind::Added => ("added", "+"),
         ChangeKind::Removed => ("removed", "−"),
@@ -260,6 +370,7 @@ fn value_row(change: Change) -> AnyView {
                 {change.new.map(|new| view! { <ins><span class="unseen">"after: "</span>{text(new)}</ins> " " })}
                 {change.secret.then(|| view! { <span class="muted">"secret, " {word}</span> })}
             </td>
+            <td class="talks">{talk}</td>
         </tr>
     }
     .into_any()
@@ -311,7 +422,7 @@ mod tests {
 
     #[test]
     fn nodes_that_change_alike_are_one_card_unless_their_reasons_differ() {
-        let mut names = Names { deployments: BTreeMap::new(), brought: BTreeMap::new() };
+        let mut names = Names { deployments: BTreeMap::new(), brought: BTreeMap::new(), talks: None };
         let nodes = vec![node(1, "app"), node(2, "db"), node(3, "app")];
         let groups = alike(nodes.clone(), &names);
         assert_eq!(groups.len(), 2);

@@ -91,7 +91,10 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
     let commit = ServerAction::<Commit>::new();
     when_done(commit, move |_| feed.now());
     let why_not = Memo::new(move |_| review.read().may_commit.clone().err());
-    let is_destructive = Memo::new(move |_| review.read().risks.contains(&Risk::Destructive));
+    let is_destructive = Memo::new(move |_| {
+        let review = review.read();
+        review.risks.iter().any(|risk| matches!(risk, Risk::Destructive | Risk::Removal))
+    });
     let off = move || why_not.read().is_some() || commit.pending().get();
     view! {
         <ActionForm action=commit attr:class="inside acts">

@@ -1,11 +1,14 @@
 //! The page that decides: what changes, whether it may, and who says so.
 
 mod changes;
+mod checks;
+mod discussion;
 mod gate;
 
-use api::console::{ReviewState, ReviewView, VerdictView, WaveView};
+use api::console::{Discussion, GraphView, ReviewState, ReviewView, SinceLook, WaveView};
 use api::live::Topic;
-use engine::gate::{Risk, VerdictKind};
+use engine::blueprint::Anchor;
+use engine::gate::Risk;
 use engine::ids::SubmissionId;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -15,6 +18,8 @@ use super::reviews::ReviewPill;
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
+use crate::graph::Graph;
+use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
 use crate::parts::{Feed, Icon, ProblemNotice, icon, load};
 use crate::places;
@@ -24,13 +29,35 @@ use crate::places;
 pub fn ReviewPage() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
+    let query = use_query_map();
+    let tab = Memo::new(move |_| Tab::of(query.read().get("tab")));
+    let address = Memo::new(move |_| {
+        let path = format!("{}/{}", places::REVIEWS, places::encoded(&id.get()));
+        Address::of(path, Some(("tab", Tab::Graph.word())), &query.read())
+    });
     let review = Resource::new(move || id.get(), by_text);
-    load(review, |first| view! { <Loaded first/> })
+    // Made here and not where it is shown: see `Frame`.
+    let graph = Resource::new(
+        move || (id.get(), tab.get() == Tab::Graph),
+        move |(id, wanted)| {
+            let wish = address.get_untracked().wish;
+            async move {
+                match id.parse::<SubmissionId>() {
+                    Ok(id) if wanted => calls::review_graph(id, wish).await.map(Some),
+                    _ => Ok(None),
+                }
+            }
+        },
+    );
+    load(review, move |first| view! { <Loaded first tab address graph/> })
 }
 
-async fn by_text(id: String) -> Answer<ReviewView> {
+/// What the page is made of: a submission, what is said of it, and what is new for this reader.
+type Whole = (ReviewView, Discussion, SinceLook);
+
+async fn by_text(id: String) -> Answer<Whole> {
     let id = id.parse::<SubmissionId>().map_err(|_| missing())?;
-    calls::review(id).await
+    Ok((calls::review(id).await?, calls::discussion(id).await?, calls::since_look(id).await?))
 }
 
 fn missing() -> Failure {
@@ -43,18 +70,24 @@ fn missing() -> Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tab {
     Changes,
+    Since,
+    Graph,
     Order,
-    Verdicts,
+    Checks,
+    Discussion,
 }
 
 impl Tab {
-    const ALL: [Self; 3] = [Self::Changes, Self::Order, Self::Verdicts];
+    const ALL: [Self; 6] = [Self::Changes, Self::Since, Self::Graph, Self::Order, Self::Checks, Self::Discussion];
 
     fn word(self) -> &'static str {
         match self {
             Self::Changes => "changes",
+            Self::Since => "since",
+            Self::Graph => "graph",
             Self::Order => "order",
-            Self::Verdicts => "verdicts",
+            Self::Checks => "checks",
+            Self::Discussion => "discussion",
         }
     }
 
@@ -64,29 +97,46 @@ impl Tab {
 }
 
 #[component]
-fn Loaded(first: ReviewView) -> impl IntoView {
+fn Loaded(first: Whole, tab: Memo<Tab>, address: Memo<Address>, graph: Resource<OfGraph>) -> impl IntoView {
+    let (first, said, since) = first;
     let (id, proposal) = (first.submission, first.proposal);
     let title = first.title.clone();
     let feed = Feed::new(first, move || calls::review(id));
-    use_live().hear(vec![Topic::Submission(id), Topic::Proposal(proposal), Topic::Targets], NOW, move |_| feed.soon());
+    let discussion = Feed::new(said, move || calls::discussion(id));
+    use_live().hear(vec![Topic::Submission(id), Topic::Proposal(proposal), Topic::Targets], NOW, move |_| {
+        feed.soon();
+        discussion.soon();
+    });
     let review = feed.value();
+    note_look(id);
 
     let query = use_query_map();
-    let tab = Memo::new(move |_| Tab::of(query.read().get("tab")));
+    let about = Memo::new(move |_| query.read().get("about")?.parse::<Anchor>().ok());
+    let talks = changes::Talks::of(id, discussion);
+    let since = StoredValue::new(since);
     let shown = move || match tab.get() {
-        Tab::Changes => view! { <changes::Changes review/> }.into_any(),
+        Tab::Changes => {
+            let difference = review.read_untracked().difference.clone();
+            view! { <changes::Changes review difference talks=Some(talks)/> }.into_any()
+        }
+        Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
+        Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
         Tab::Order => view! { <Order waves=Memo::new(move |_| review.read().waves.clone())/> }.into_any(),
-        Tab::Verdicts => view! { <Verdicts verdicts=Memo::new(move |_| review.read().verdicts.clone())/> }.into_any(),
+        Tab::Checks => view! { <checks::Checks review/> }.into_any(),
+        Tab::Discussion => view! { <discussion::Talk review=feed discussion about/> }.into_any(),
     };
+    let tabs =
+        Tab::ALL.into_iter().filter(|tab| *tab != Tab::Since || since.with_value(|since| since.before.is_some()));
     view! {
         <Title text=format!("Review {id}: {title}")/>
         <Head review/>
         <ProblemNotice problem=feed.problem()/>
+        {since_notice(id, &since.get_value())}
         <div class="columns">
             <div class="stack">
                 <ul class="card summary">{move || review.read().summary.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view()}</ul>
                 <nav class="tabs" aria-label="What to look at">
-                    {Tab::ALL.map(|which| tab_link(which, tab, review)).collect_view()}
+                    {tabs.map(|which| tab_link(which, tab, review, discussion, since)).collect_view()}
                 </nav>
                 {shown}
             </div>
@@ -98,14 +148,91 @@ fn Loaded(first: ReviewView) -> impl IntoView {
     .into_any()
 }
 
-fn tab_link(which: Tab, tab: Memo<Tab>, review: RwSignal<ReviewView>) -> impl IntoView {
+/// Tells the server that this person has seen this version, so that the next one can be compared with it.
+fn note_look(id: SubmissionId) {
+    Effect::new(move |_| {
+        leptos::task::spawn_local(async move {
+            // Whoever can't be told about loses a comparison later and nothing else.
+            let _ = calls::look(id).await;
+        });
+    });
+}
+
+fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
+    let before = since.before?;
+    let said = match since.same_effect {
+        true => "It was planned anew since, and comes to exactly the same effect.".to_owned(),
+        false => match changes::count(&since.difference) {
+            1 => "One thing is different since.".to_owned(),
+            n => format!("{n} things are different since."),
+        },
+    };
+    let link = format!("{}?tab=since", places::review(id));
+    Some(view! {
+        <div class="notice" data-state="todo" role="status">
+            {icon(Icon::Again)}
+            <div>
+                <b>"You looked at " <a href=places::review(before)>"review " {before.0}</a> " of this change before"</b>
+                <p>{said} " " <a href=link data-noscroll>"What differs"</a></p>
+            </div>
+        </div>
+    })
+}
+
+#[component]
+fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
+    if since.difference.deployments.is_empty() && since.difference.nodes.is_empty() {
+        return view! { <p class="card inside muted">"What it would bring about is the same as when you looked before."</p> }.into_any();
+    }
+    view! { <changes::Changes review difference=since.difference talks=None/> }.into_any()
+}
+
+type OfGraph = Answer<Option<GraphView>>;
+
+/// What changes and one step around it, as a graph.
+#[component]
+fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) -> impl IntoView {
+    let body = move || {
+        Suspend::new(async move {
+            match graph.await {
+                Ok(Some(first)) => {
+                    let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
+                    view! { <Graph feed address/> }.into_any()
+                }
+                Ok(None) => ().into_any(),
+                Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
+            }
+        })
+    };
+    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{body}</Transition> }
+        .into_any()
+}
+
+fn tab_link(
+    which: Tab,
+    tab: Memo<Tab>,
+    review: RwSignal<ReviewView>,
+    discussion: Feed<Discussion>,
+    since: StoredValue<SinceLook>,
+) -> impl IntoView {
     let id = review.read_untracked().submission;
     let label = move || {
         let review = review.read();
         match which {
             Tab::Changes => format!("Changes {}", changes::count(&review.difference)),
+            Tab::Since => {
+                format!("Since your last look {}", since.with_value(|since| changes::count(&since.difference)))
+            }
+            Tab::Graph => "Graph".to_owned(),
             Tab::Order => format!("Order {}", review.waves.len()),
-            Tab::Verdicts => format!("Verdicts {}", review.verdicts.len()),
+            Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {
+                0 => "Checks".to_owned(),
+                broken => format!("Checks {broken}"),
+            },
+            Tab::Discussion => match discussion.value().read().open {
+                0 => "Discussion".to_owned(),
+                open => format!("Discussion {open} open"),
+            },
         }
     };
     view! {
@@ -198,35 +325,6 @@ fn wave_line(wave: WaveView, most: usize) -> impl IntoView {
                 <svg class="bar" aria-hidden="true"><rect x="0" y="0" height="100%" width=format!("{share}%")></rect></svg>
             </div>
         </li>
-    }
-    .into_any()
-}
-
-#[component]
-fn Verdicts(verdicts: Memo<Vec<VerdictView>>) -> impl IntoView {
-    let line = |verdict: VerdictView| {
-        let (colour, shape, word) = match verdict.kind {
-            VerdictKind::Approve => ("active", Icon::Check, "approved"),
-            VerdictKind::RequestChanges => ("warn", Icon::Undo, "asked for changes"),
-            VerdictKind::Reject => ("error", Icon::Cross, "rejected"),
-        };
-        view! {
-            <li>
-                <span class="line">
-                    <b>{verdict.person}</b>
-                    <span class="pill" data-state=colour>{icon(shape)} {word}</span>
-                    {(!verdict.counts).then(|| view! { <span class="pill flat">"does not count"</span> })}
-                    <span class="muted"><Moment at=verdict.at/></span>
-                </span>
-                {(!verdict.reason.is_empty()).then(|| view! { <p>{verdict.reason}</p> })}
-            </li>
-        }
-    };
-    view! {
-        <section class="card" aria-label="Verdicts">
-            {move || verdicts.read().is_empty().then(|| view! { <p class="inside muted">"Nobody has given a verdict yet."</p> })}
-            <ul class="verdicts">{move || verdicts.get().into_iter().map(line).collect_view()}</ul>
-        </section>
     }
     .into_any()
 }

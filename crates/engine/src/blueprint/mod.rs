@@ -22,7 +22,7 @@ pub mod difference;
 pub mod projection;
 pub mod text;
 
-pub use anchor::Anchor;
+pub use anchor::{Anchor, NotAnAnchor};
 pub use consequences::{Consequences, consequences};
 pub use difference::{Difference, difference};
 pub use projection::{Projection, project};

@@ -2,7 +2,7 @@
 //!
 //! Two shapes of one thing. The **documents** ([`document`]) are the truth of intent: what a blueprint stores under its hashes.
 //! The **skeleton** ([`skeleton`]) is what planning needs of them, without data, small enough for a browser, and indexed for the
-//! questions that binding asks.
+//! questions that binding asks. The **graph** ([`graph`]) is the same noderoles, folded for people to look at.
 //!
 //! Invariants of both:
 //! * deployments form one tree under *system*;
@@ -11,6 +11,7 @@
 //! * every edge of a noderole leads to one that exists, and ranks rise along edges, so the graph has no cycle.
 
 pub mod document;
+pub mod graph;
 pub mod naming;
 pub mod skeleton;
 

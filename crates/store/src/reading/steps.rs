@@ -43,6 +43,20 @@ pub async fn steps_of(on: &mut PgConnection, deployment: DeploymentId) -> Result
     .await?)
 }
 
+/// The states of these noderoles' steps.
+pub async fn states_of(
+    on: &mut PgConnection,
+    noderoles: &[NoderoleId],
+) -> Result<Vec<(NoderoleId, String)>, StoreError> {
+    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
+    let rows: Vec<(Uuid, String)> =
+        sqlx::query_as("SELECT noderole_id, state FROM step WHERE noderole_id = ANY($1) AND action = 'run'")
+            .bind(ids)
+            .fetch_all(on)
+            .await?;
+    Ok(rows.into_iter().map(|(id, state)| (NoderoleId(id), state)).collect())
+}
+
 /// How many steps of a deployment are in each state, and how many nodes it has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeploymentCounts {

@@ -1,0 +1,111 @@
+//! The planner in the page: what a drop would do is worked out here, by the engine's own code, while the nodes are still in the air.
+//!
+//! The server stays the judge. After each command its hash of the proposal's effects is compared with the one that was foretold here;
+//! when they differ the page plans no more, says so, and asks the server for each lift, which is slower and always right.
+
+use api::console::{Lift, PlannerView};
+use engine::Hash;
+use engine::catalog::Catalog;
+use engine::cluster::Skeleton;
+use engine::ids::{DeploymentId, NodeId, ProposalId};
+use engine::plan::lift::lift;
+use engine::plan::{Edit, NumberedEdit, resolve};
+use std::sync::Arc;
+
+/// Skeleton and catalog, as one stamp names them.
+#[derive(Debug)]
+struct Ground {
+    stamp: String,
+    skeleton: Skeleton,
+    catalog: Catalog,
+}
+
+/// A proposal at a version, and everything that planning on it takes.
+#[derive(Debug, Clone)]
+pub(super) struct Planner {
+    ground: Arc<Ground>,
+    proposal: ProposalId,
+    version: i32,
+    edits: Vec<NumberedEdit>,
+    next: u32,
+    /// What the server says that the edits come to.
+    effects: Hash,
+}
+
+/// Why what the server sent can't be planned with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// The ground is missing or not whole: it has to be sent again.
+    Ground,
+    /// The same edits come to something else here than in the server.
+    Differs,
+}
+
+impl Planner {
+    /// Out of what the server sent; the ground may be the last one's.
+    pub(super) fn of(view: PlannerView, last: Option<&Self>) -> Result<Self, Unusable> {
+        let ground = match view.ground {
+            Some(sent) => {
+                let mut catalog = Catalog::default();
+                for (hash, barclamp) in sent.barclamps {
+                    catalog.add_barclamp(hash, Arc::new(barclamp));
+                }
+                for (hash, role) in sent.roles {
+                    catalog.add_role(hash, Arc::new(role));
+                }
+                let mut skeleton = sent.skeleton;
+                skeleton.index(&catalog).map_err(|_| Unusable::Ground)?;
+                Arc::new(Ground { stamp: view.stamp, skeleton, catalog })
+            }
+            None => {
+                let same = last.filter(|last| last.ground.stamp == view.stamp);
+                Arc::clone(&same.ok_or(Unusable::Ground)?.ground)
+            }
+        };
+        let planner = Self {
+            ground,
+            proposal: view.proposal,
+            version: view.version,
+            edits: view.edits,
+            next: view.next,
+            effects: view.effects,
+        };
+        // Whoever comes to something else than the server must not tell people what a drop would do.
+        match planner.effects_with(&[]) == Some(planner.effects) {
+            true => Ok(planner),
+            false => Err(Unusable::Differs),
+        }
+    }
+
+    /// The stamp of its ground.
+    pub(super) fn stamp(&self) -> String {
+        self.ground.stamp.clone()
+    }
+
+    /// Whether it is about this version of this proposal.
+    pub(super) fn is_of(&self, proposal: ProposalId, version: i32) -> bool {
+        (self.proposal, self.version) == (proposal, version)
+    }
+
+    /// Whether it is about this version.
+    pub(super) fn is_at(&self, version: i32) -> bool {
+        self.version == version
+    }
+
+    /// What lifting these nodes allows.
+    pub(super) fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift {
+        lift(&self.ground.skeleton, &self.ground.catalog, &self.edits, self.next, deployment, nodes)
+    }
+
+    /// The hash of what the proposal comes to with further edits.
+    pub(super) fn effects_with(&self, edits: &[Edit]) -> Option<Hash> {
+        let new = (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
+        let all: Vec<NumberedEdit> = self.edits.iter().cloned().chain(new).collect();
+        resolve(&self.ground.skeleton, &self.ground.catalog, &all).hash().ok()
+    }
+
+    /// What the server says that its edits come to.
+    pub(super) fn effects(&self) -> Hash {
+        self.effects
+    }
+}

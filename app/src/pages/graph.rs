@@ -1,0 +1,84 @@
+//! The graph of a deployment, and the way to each.
+
+use api::console::{DeploymentSummary, GraphView};
+use api::live::Topic;
+use engine::ids::DeploymentName;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::{use_params_map, use_query_map};
+
+use crate::calls;
+use crate::graph::Graph;
+use crate::graph::address::Address;
+use crate::live::use_live;
+use crate::parts::{Counts, Feed, Icon, icon, load};
+use crate::places;
+
+/// All deployments, each with the way to its graph.
+#[component]
+pub fn Graphs() -> impl IntoView {
+    let deployments = Resource::new(|| (), |()| calls::deployments());
+    let row = |deployment: DeploymentSummary| {
+        view! {
+            <tr>
+                <td class="name" data-depth=deployment.depth.min(8).to_string()>
+                    <a class="main" href=places::graph(&deployment.name)>{deployment.name.to_string()}</a>
+                </td>
+                <td data-label="Steps"><Counts counts=deployment.steps/></td>
+            </tr>
+        }
+    };
+    view! {
+        <Title text="Graph"/>
+        <div class="head"><h1>"Graph"</h1></div>
+        {load(deployments, move |all| view! {
+            <div class="card">
+                <table class="table folds deployments">
+                    <thead><tr><th scope="col">"Deployment"</th><th scope="col">"Steps"</th></tr></thead>
+                    <tbody>{all.into_iter().map(row).collect_view()}</tbody>
+                </table>
+            </div>
+        })}
+    }
+    .into_any()
+}
+
+/// A deployment's graph, by the name in the address.
+#[component]
+pub fn GraphPage() -> impl IntoView {
+    let params = use_params_map();
+    let query = use_query_map();
+    let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
+    let address = Memo::new(move |_| Address::of(places::graph_of(&name.get()), None, &query.read()));
+    // The page is made once for a deployment; another fold of the same is fetched under it.
+    let graph = Resource::new(
+        move || name.get(),
+        move |name| {
+            let wish = address.get_untracked().wish;
+            calls::graph(name, wish)
+        },
+    );
+    load(graph, move |first| view! { <Loaded first address/> })
+}
+
+#[component]
+fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
+    let (name, id, cursor) = (first.deployment.clone(), first.deployment_id, first.cursor);
+    let fetched: DeploymentName = name.clone();
+    let feed = Feed::new(first, move || calls::graph(fetched.to_string(), address.get_untracked().wish));
+    use_live().hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |_| feed.eventually());
+    view! {
+        <Title text=format!("Graph of {name}")/>
+        <div class="head">
+            <div>
+                <div class="muted">"what waits for what"</div>
+                <h1>"Graph of " {name.to_string()}</h1>
+            </div>
+            <div class="buttons">
+                <a class="button small" href=places::deployment(&name)>{icon(Icon::Deployments)} "Board"</a>
+            </div>
+        </div>
+        <Graph feed address/>
+    }
+    .into_any()
+}

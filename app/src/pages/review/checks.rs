@@ -1,0 +1,124 @@
+//! Every rule of the gate with what it looked at: what holds, what does not, and who can do something about it.
+
+use api::console::ReviewView;
+use engine::gate::{Rule, RuleState};
+use engine::lint::{Finding, Level};
+use leptos::prelude::*;
+
+use crate::parts::{Icon, icon};
+
+#[component]
+pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
+    let rows = move || {
+        let review = review.read();
+        review.gate.rules.iter().map(|rule| row(rule, &evidence(&review, rule.rule))).collect_view()
+    };
+    view! {
+        <section class="card" aria-label="Checks">
+            <header><h2>"Checks"</h2> <span class="muted">"looked at now, and once more by the commit itself"</span></header>
+            <div class="table-scroll">
+                <table class="table folds checks-table">
+                    <thead><tr><th scope="col">"Rule"</th><th scope="col">"Holds"</th><th scope="col">"What it says"</th><th scope="col">"What it looked at"</th></tr></thead>
+                    <tbody>{rows}</tbody>
+                </table>
+            </div>
+        </section>
+        <section class="card" aria-label="Lint">
+            <header><h2>"Lint"</h2> <span class="muted">"found when it was submitted"</span></header>
+            {move || findings(&review.read())}
+        </section>
+    }
+    .into_any()
+}
+
+/// What lint found when the change was submitted, each with what to do.
+fn findings(review: &ReviewView) -> impl IntoView + use<> {
+    let line = |finding: &Finding| {
+        let (colour, shape, word) = match finding.level {
+            Level::Error => ("error", Icon::Error, "error"),
+            Level::Warning => ("warn", Icon::Warn, "warning"),
+        };
+        view! {
+            <tr>
+                <td data-label="Weight"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+                <td data-label="Check"><code>{finding.check.id()}</code></td>
+                <td data-label="Where">{finding.at.clone()}</td>
+                <td data-label="What and what to do">{finding.what.clone()} ". " <span class="muted">{finding.remedy.clone()}</span></td>
+            </tr>
+        }
+    };
+    if review.checks.is_empty() {
+        return view! { <p class="inside muted">"Nothing was found."</p> }.into_any();
+    }
+    let lines = review.checks.iter().map(line).collect_view();
+    view! {
+        <div class="table-scroll">
+            <table class="table folds">
+                <thead><tr><th scope="col">"Weight"</th><th scope="col">"Check"</th><th scope="col">"Where"</th><th scope="col">"What and what to do"</th></tr></thead>
+                <tbody>{lines}</tbody>
+            </table>
+        </div>
+    }
+    .into_any()
+}
+
+fn row(state: &RuleState, evidence: &str) -> impl IntoView + use<> {
+    let (colour, shape, word) = match (state.holds, state.rule) {
+        (true, _) => ("active", Icon::Check, "holds"),
+        (false, Rule::Approvals) => ("warn", Icon::Todo, "waits"),
+        (false, _) => ("error", Icon::Cross, "broken"),
+    };
+    view! {
+        <tr>
+            <td data-label="Rule" class="nowrap"><b>{name(state.rule)}</b></td>
+            <td data-label="Holds"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+            <td data-label="What it says">{state.text.clone()}</td>
+            <td data-label="What it looked at" class="muted">{evidence.to_owned()}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+/// The rule in a word or two. New rules of the engine have to be named here before this compiles.
+fn name(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Newest => "Newest version",
+        Rule::Resolved => "Takes effect",
+        Rule::Lint => "Lint",
+        Rule::Base => "Fresh",
+        Rule::Epoch => "This database",
+        Rule::Policy => "Policy",
+        Rule::Approvals => "Approvals",
+        Rule::Objections => "Objections",
+        Rule::Threads => "Threads",
+    }
+}
+
+/// What a rule looked at, as far as the page knows it.
+fn evidence(review: &ReviewView, rule: Rule) -> String {
+    let verdicts = |counts: bool| review.verdicts.iter().filter(|verdict| verdict.counts == counts).count();
+    match rule {
+        Rule::Newest => format!("version {} of the proposal", review.version),
+        Rule::Resolved => format!("effects {}", short(&review.effects_hash)),
+        Rule::Lint => format!("{} findings", review.checks.len()),
+        Rule::Base => format!("planned on target {}", review.parent),
+        Rule::Epoch => String::new(),
+        Rule::Policy => match review.risks.len() {
+            0 => "no risk class".to_owned(),
+            1 => "1 risk class".to_owned(),
+            n => format!("{n} risk classes"),
+        },
+        Rule::Approvals => format!(
+            "{} of {} approvals; could approve: {}",
+            review.gate.approvals,
+            review.gate.needed,
+            if review.gate.can_approve.is_empty() { "nobody".to_owned() } else { review.gate.can_approve.join(", ") }
+        ),
+        Rule::Objections => format!("{} verdicts that count, {} that don't", verdicts(true), verdicts(false)),
+        Rule::Threads => "all versions of the proposal".to_owned(),
+    }
+}
+
+fn short(hash: &str) -> String {
+    hash.chars().take(8).collect()
+}

@@ -1,0 +1,231 @@
+//! What is said of a change: threads on single parts of it, and everybody's verdicts. An open thread keeps the gate shut.
+
+use api::console::{Discussion, ReviewView, ThreadView, VerdictView};
+use engine::blueprint::Anchor;
+use engine::gate::VerdictKind;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use crate::calls::{OpenThread, Reply, ResolveThread};
+use crate::clock::Moment;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Feed, Icon, ProblemNotice, icon, rows};
+use crate::places;
+
+/// Threads and verdicts; `about` is the change that a new thread is to hang on.
+#[component]
+pub(super) fn Talk(
+    review: Feed<ReviewView>,
+    discussion: Feed<Discussion>,
+    about: Memo<Option<Anchor>>,
+) -> impl IntoView {
+    let threads = Memo::new(move |_| discussion.value().read().threads.clone());
+    let none = move || {
+        let none = threads.read().is_empty();
+        none.then(|| {
+            view! {
+                <p class="inside muted">
+                    "Nobody has asked anything yet. A thread keeps the gate shut until whoever opened it, or another reviewer, resolves it."
+                </p>
+            }
+        })
+    };
+    let verdicts = Memo::new(move |_| review.value().read().verdicts.clone());
+    view! {
+        <ProblemNotice problem=discussion.problem()/>
+        <section class="card" aria-label="Threads">
+            <header>
+                <h2>"Threads"</h2>
+                <span class="muted">{move || discussion.value().read().open} " open"</span>
+            </header>
+            {none}
+            <ul class="threads">{rows(threads.into(), |thread| thread.id, move |thread| view! { <Thread thread review discussion/> })}</ul>
+            <NewThread review discussion about/>
+        </section>
+        <Verdicts verdicts/>
+    }
+    .into_any()
+}
+
+#[component]
+fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<Discussion>) -> impl IntoView {
+    let first = thread.read_untracked();
+    let (id, submission) = (first.id, first.submission);
+    drop(first);
+    let resolve = ServerAction::<ResolveThread>::new();
+    when_done(resolve, move |()| {
+        discussion.now();
+        review.now();
+    });
+    let reply = ServerAction::<Reply>::new();
+    let text = RwSignal::new(String::new());
+    when_done(reply, move |_| {
+        text.set(String::new());
+        discussion.now();
+    });
+    let is_open = Memo::new(move |_| thread.read().resolved.is_none());
+    let may_write = Memo::new(move |_| discussion.value().read().may_write.is_ok());
+    let state = move || match thread.read().resolved.clone() {
+        None => view! { <span class="pill" data-state="warn">{icon(Icon::Todo)} "open"</span> }.into_any(),
+        Some((by, at)) => view! {
+            <span class="pill" data-state="active">{icon(Icon::Check)} "resolved"</span>
+            <span class="muted">"by " {by} ", " <Moment at/></span>
+        }
+        .into_any(),
+    };
+    let gone = move || {
+        (!thread.read().stands).then(|| view! { <span class="pill flat">"this version has no such change"</span> })
+    };
+    let earlier = move || {
+        let now = discussion.value().read().submission;
+        (submission != now).then(|| view! { <span class="muted">"opened on " <a href=places::review(submission)>"review " {submission.0}</a></span> })
+    };
+    let comments = move || {
+        let line = |comment: api::console::CommentView| {
+            view! {
+                <li>
+                    <span class="line"><b>{comment.person}</b> <span class="muted"><Moment at=comment.at/></span></span>
+                    <p class="said-text"><bdi>{comment.body}</bdi></p>
+                </li>
+            }
+        };
+        thread.read().comments.iter().cloned().map(line).collect_view()
+    };
+    let why_not = Memo::new(move |_| thread.read().may_resolve.clone().err().filter(|_| is_open.get()));
+    let why_id = format!("why-not-{id}");
+    let field = format!("reply-{id}");
+    let label = field.clone();
+    let described = why_id.clone();
+    let forms = move || {
+        if !may_write.get() {
+            return ().into_any();
+        }
+        let (field, label) = (field.clone(), label.clone());
+        let (why_id, described) = (why_id.clone(), described.clone());
+        let word = move || if is_open.get() { "Resolve" } else { "Open again" };
+        view! {
+            <div class="thread-acts">
+                {is_open.get().then(|| view! {
+                    <ActionForm action=reply attr:class="reply">
+                        <input type="hidden" name="thread" value=id.to_string()/>
+                        <label class="unseen" for=label>"Reply"</label>
+                        <textarea
+                            class="area small"
+                            id=field
+                            name="body"
+                            required
+                            maxlength="10000"
+                            placeholder="Reply"
+                            prop:value=move || text.get()
+                            on:input=move |event| text.set(event_target_value(&event))
+                        ></textarea>
+                        <button class="button small" type="submit" disabled=move || reply.pending().get()>"Reply"</button>
+                    </ActionForm>
+                })}
+                <ActionForm action=resolve>
+                    <input type="hidden" name="thread" value=id.to_string()/>
+                    <input type="hidden" name="resolved" value=move || is_open.get().to_string()/>
+                    <button class="button small" type="submit" disabled=move || why_not.read().is_some() || resolve.pending().get() aria-describedby=described>{word}</button>
+                    <small class="muted" id=why_id>{move || why_not.get()}</small>
+                </ActionForm>
+                <ProblemNotice problem=problem_of(reply)/>
+                <ProblemNotice problem=problem_of(resolve)/>
+            </div>
+        }
+        .into_any()
+    };
+    view! {
+        <li class="thread" class:open=is_open id=format!("thread-{id}") data-thread=id.to_string()>
+            <div class="line">
+                <b><bdi>{move || thread.read().about.clone()}</bdi></b>
+                {state}
+                {gone}
+                {earlier}
+            </div>
+            <ul class="comments">{comments}</ul>
+            {forms}
+        </li>
+    }
+    .into_any()
+}
+
+#[component]
+fn NewThread(review: Feed<ReviewView>, discussion: Feed<Discussion>, about: Memo<Option<Anchor>>) -> impl IntoView {
+    let open = ServerAction::<OpenThread>::new();
+    let text = RwSignal::new(String::new());
+    when_done(open, move |_| {
+        text.set(String::new());
+        discussion.now();
+        review.now();
+    });
+    let why_not = Memo::new(move |_| discussion.value().read().may_write.clone().err());
+    let submission = move || discussion.value().read().submission;
+    let anchor = move || about.get().unwrap_or(Anchor::Whole);
+    let what = move || match about.get() {
+        Some(anchor) => super::changes::words(&review.value().read(), &anchor),
+        None => "the whole change".to_owned(),
+    };
+    let whole = move || {
+        about.read().is_some().then(|| {
+            let link = format!("{}?tab=discussion", places::review(submission()));
+            view! { <a class="button quiet small" href=link data-noscroll>"Speak of the whole instead"</a> }
+        })
+    };
+    view! {
+        <ActionForm action=open attr:class="inside acts new-thread">
+            <input type="hidden" name="submission" value=move || submission().to_string()/>
+            <input type="hidden" name="anchor" value=move || anchor().to_string()/>
+            <div class="field">
+                <label for="new-thread">"Open a thread on " <bdi>{what}</bdi></label>
+                <textarea
+                    class="area"
+                    id="new-thread"
+                    name="body"
+                    required
+                    maxlength="10000"
+                    disabled=move || why_not.read().is_some()
+                    prop:value=move || text.get()
+                    on:input=move |event| text.set(event_target_value(&event))
+                ></textarea>
+                <span class="hint">"The change can't be committed until the thread is resolved."</span>
+            </div>
+            <div class="buttons">
+                <button class="button" type="submit" disabled=move || why_not.read().is_some() || open.pending().get() aria-describedby="why-not-write">"Open thread"</button>
+                {whole}
+            </div>
+            <small class="muted" id="why-not-write">{move || why_not.get()}</small>
+            <ProblemNotice problem=problem_of(open)/>
+        </ActionForm>
+    }
+    .into_any()
+}
+
+#[component]
+fn Verdicts(verdicts: Memo<Vec<VerdictView>>) -> impl IntoView {
+    let line = |verdict: VerdictView| {
+        let (colour, shape, word) = match verdict.kind {
+            VerdictKind::Approve => ("active", Icon::Check, "approved"),
+            VerdictKind::RequestChanges => ("warn", Icon::Undo, "asked for changes"),
+            VerdictKind::Reject => ("error", Icon::Cross, "rejected"),
+        };
+        view! {
+            <li>
+                <span class="line">
+                    <b>{verdict.person}</b>
+                    <span class="pill" data-state=colour>{icon(shape)} {word}</span>
+                    {(!verdict.counts).then(|| view! { <span class="pill flat">"does not count"</span> })}
+                    <span class="muted"><Moment at=verdict.at/></span>
+                </span>
+                {(!verdict.reason.is_empty()).then(|| view! { <p><bdi>{verdict.reason}</bdi></p> })}
+            </li>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Verdicts">
+            <header><h2>"Verdicts"</h2></header>
+            {move || verdicts.read().is_empty().then(|| view! { <p class="inside muted">"Nobody has given a verdict yet."</p> })}
+            <ul class="verdicts">{move || verdicts.get().into_iter().map(line).collect_view()}</ul>
+        </section>
+    }
+    .into_any()
+}

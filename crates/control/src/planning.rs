@@ -1,0 +1,77 @@
+//! What a browser needs to plan by itself while somebody drags: the skeleton, the catalog and the proposal's edits.
+//!
+//! The first two are large and change rarely, so they are named by a stamp and sent only to who has not got them. The edits' effects
+//! come along as a hash: a browser that comes to another one does not trust itself any more and asks the server for each lift.
+
+use std::collections::BTreeMap;
+
+use api::Problem;
+use api::console::{Ground, PlannerView};
+use engine::Hash;
+use engine::canonical;
+use engine::ids::{DeploymentId, Fqdn, NodeId};
+use engine::plan::resolve;
+use store::intent;
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::proposing::counting;
+
+impl Control {
+    /// What planning on a deployment's open proposal takes; the ground is left out for who knows its stamp.
+    pub async fn planner(
+        &self,
+        actor: &Actor,
+        deployment: DeploymentId,
+        known: Option<&str>,
+    ) -> Result<PlannerView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let open = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?;
+        let open = open.ok_or_else(|| Problem::conflict("no_proposal", "There is no open proposal here any more."))?;
+        let rows = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
+        let edits = counting(&rows);
+        let effects = resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
+        let stamp = stamp(&present)?;
+        Ok(PlannerView {
+            ground: (known != Some(stamp.as_str())).then(|| ground(&present)),
+            stamp,
+            proposal: open.id,
+            version: open.version,
+            next: rows.last().map_or(1, |row| row.edit.seq + 1),
+            edits,
+            effects,
+        })
+    }
+}
+
+fn ground(present: &Present) -> Ground {
+    Ground {
+        skeleton: (*present.skeleton).clone(),
+        barclamps: present.catalog.barclamps().map(|(hash, barclamp)| (hash, (**barclamp).clone())).collect(),
+        roles: present.catalog.roles().map(|(hash, role)| (hash, (**role).clone())).collect(),
+    }
+}
+
+/// Names what planning rests on: the root, the nodes that no document speaks of yet, and how much was imported.
+fn stamp(present: &Present) -> Result<String, Problem> {
+    let bare: BTreeMap<&NodeId, (&Fqdn, &DeploymentId)> = present
+        .skeleton
+        .nodes
+        .iter()
+        .filter(|(id, _)| !present.blueprint.nodes.contains_key(id))
+        .map(|(id, node)| (id, (&node.fqdn, &node.deployment)))
+        .collect();
+    let root: Option<Hash> = present.head.root;
+    canonical::hash(&(root, bare, present.catalog.roles().count(), present.catalog.barclamps().count()))
+        .map(|hash| hash.to_string())
+        .map_err(unsaid)
+}
+
+fn unsaid(error: serde_json::Error) -> Problem {
+    tracing::error!(%error, "a plan can't be written as JSON");
+    Problem::internal()
+}
