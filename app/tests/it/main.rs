@@ -204,7 +204,13 @@ async fn a_thread_hangs_on_its_change_and_says_who_may_close_it() {
     let anchor = engine::blueprint::Anchor::Role(fake::deployment_id(1), fake::role("app"), None);
     let path = format!("/reviews/128?tab=discussion&about={}", app::places::encoded(&anchor.to_string()));
     let talk = get(&Fake::new(|_| {}), &path).await;
-    talk.says(&["Why this port?", "resolved", "whoever opened this thread resolves it", "Open a thread on ", "name=\"anchor\""]);
+    talk.says(&[
+        "Why this port?",
+        "resolved",
+        "whoever opened this thread resolves it",
+        "Open a thread on ",
+        "name=\"anchor\"",
+    ]);
     talk.says(&[&format!("value=\"{anchor}\"")]);
 }
 

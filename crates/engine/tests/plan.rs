@@ -687,7 +687,11 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
     assert_eq!(of("app").wave, Some((2, 2)));
 
     // The drop comes to exactly what was foretold, by hash.
-    let foretold = resolve(&skeleton, &catalog, &[edits.clone(), vec![NumberedEdit { seq: 2, edit: bind(WEB, 3, "app") }]].concat());
+    let foretold = resolve(
+        &skeleton,
+        &catalog,
+        &[edits.clone(), vec![NumberedEdit { seq: 2, edit: bind(WEB, 3, "app") }]].concat(),
+    );
     let done = world.effects(&[bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
     assert_eq!(foretold.hash().unwrap(), done.hash().unwrap());
 }

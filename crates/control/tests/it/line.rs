@@ -8,7 +8,7 @@ use engine::blueprint::{change_hash, changes, difference, project};
 use engine::catalog::Catalog;
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc};
-use engine::gate::{Risk, VerdictKind};
+use engine::gate::VerdictKind;
 use engine::ids::{DeploymentId, TargetNo};
 use engine::plan::Effects;
 use engine::plan::base::written;
