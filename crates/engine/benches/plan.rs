@@ -34,7 +34,7 @@ fn name(n: usize) -> RoleName {
 fn role(n: usize) -> Role {
     let role: Role =
         serde_json::from_value(json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
-    let flags = Flags { implicit: n % 3 == 0, cluster: n == 7, milestone: n == ROLES, ..Flags::default() };
+    let flags = Flags { implicit: n.is_multiple_of(3), cluster: n == 7, milestone: n == ROLES, ..Flags::default() };
     let requires = match n {
         // The one on top brings every role along on its node.
         ROLES => (0..ROLES).map(name).collect(),
