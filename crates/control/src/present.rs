@@ -15,7 +15,7 @@ use engine::cluster::{Blueprint, RootDoc, Skeleton};
 use engine::ids::{DeploymentId, Fqdn, NodeId};
 use sqlx::PgConnection;
 use store::StoreError;
-use store::intent::{self, DeploymentRow, Head};
+use store::intent::{self, BareNode, DeploymentRow, Head};
 
 use crate::problems::from_store;
 
@@ -34,6 +34,16 @@ pub(crate) struct Present {
 pub(crate) struct Kept {
     blueprint: RwLock<Option<(Hash, Arc<Blueprint>)>>,
     catalog: RwLock<Arc<Catalog>>,
+    skeleton: RwLock<Option<KeptSkeleton>>,
+}
+
+/// The skeleton of a root and of the nodes without a document: nothing else goes into it, so with the same of both it is the same.
+/// Making it walks all noderoles, which at 200,000 of them takes longer than the rest of a commit.
+#[derive(Debug, Clone)]
+struct KeptSkeleton {
+    root: Hash,
+    bare: Vec<BareNode>,
+    skeleton: Arc<Skeleton>,
 }
 
 impl Present {
@@ -81,13 +91,33 @@ impl Kept {
         let blueprint = self.blueprint(on, root).await.map_err(from_store)?;
         let catalog = self.catalog(on).await.map_err(from_store)?;
         let bare = intent::bare_nodes(on).await.map_err(from_store)?;
-        let bare = bare.into_iter().map(|node| (node.id, node.fqdn, node.deployment));
-        let skeleton = Skeleton::of(&blueprint, bare, &catalog).map_err(|error| {
+        let skeleton = self.skeleton(root, bare, &blueprint, &catalog)?;
+        let rows = intent::deployment_rows(on).await.map_err(from_store)?;
+        Ok(Present { head, blueprint, catalog, skeleton, rows })
+    }
+
+    fn skeleton(
+        &self,
+        root: Hash,
+        bare: Vec<BareNode>,
+        blueprint: &Blueprint,
+        catalog: &Catalog,
+    ) -> Result<Arc<Skeleton>, Problem> {
+        if let Ok(kept) = self.skeleton.read()
+            && let Some(kept) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare)
+        {
+            return Ok(Arc::clone(&kept.skeleton));
+        }
+        let nodes = bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
+        let skeleton = Skeleton::of(blueprint, nodes, catalog).map_err(|error| {
             tracing::error!(%error, "the catalog lacks what the blueprint pins");
             Problem::internal()
         })?;
-        let rows = intent::deployment_rows(on).await.map_err(from_store)?;
-        Ok(Present { head, blueprint, catalog, skeleton: Arc::new(skeleton), rows })
+        let skeleton = Arc::new(skeleton);
+        if let Ok(mut kept) = self.skeleton.write() {
+            *kept = Some(KeptSkeleton { root, bare, skeleton: Arc::clone(&skeleton) });
+        }
+        Ok(skeleton)
     }
 
     /// The blueprint of a root.

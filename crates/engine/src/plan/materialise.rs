@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::effects::{Effects, JigSwitch, Repinned};
-use crate::blueprint::{DocumentChange, changes};
+use crate::blueprint::{DocumentChange, compare};
 use crate::canonical::Object;
 use crate::cluster::{Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, NodeDoc, NoderoleDoc};
 use crate::ids::{DeploymentId, Fqdn, NodeId};
@@ -246,7 +246,7 @@ fn finish(old: &Blueprint, writing: Writing<'_>, gone: &Gone) -> Result<Material
         objects.push(blueprint.put_node(doc)?);
     }
     objects.push(blueprint.root_object()?);
-    let changes = changes(&old.root(), &blueprint.root());
+    let changes = compare(old, &blueprint);
     Ok(Materialised { blueprint, objects, changes })
 }
 
