@@ -275,7 +275,7 @@ async fn migrating_again_changes_nothing_and_brings_guards_back() {
     two.unwrap();
     assert_refused("intent", world.app("UPDATE step SET priority = 8").await, Refusal::IntentOutsideCommit);
     assert_eq!(state(world.app("DELETE FROM verdict").await), DENIED);
-    world.app("UPDATE jig SET active = false").await.unwrap();
+    world.app("UPDATE jig SET description = 'another'").await.unwrap();
 }
 
 #[tokio::test]
