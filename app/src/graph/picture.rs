@@ -200,10 +200,10 @@ fn vertex_view(
             on:keydown=press
         >
             <rect class="ground" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
-            <text class="name" x="12" y="23">{short(&named_in_box(vertex))}</text>
-            {(vertex.members > 1).then(|| view! { <text class="members" x=(MEASURES.width - 12.0).to_string() y="23">{vertex.members}</text> })}
+            <text class="name" aria-hidden="true" x="12" y="23">{short(&named_in_box(vertex))}</text>
+            {(vertex.members > 1).then(|| view! { <text class="members" aria-hidden="true" x=(MEASURES.width - 12.0).to_string() y="23">{vertex.members}</text> })}
             {bars(vertex)}
-            <text class="said" x="12" y="52">{short(&said(vertex))}</text>
+            <text class="said" aria-hidden="true" x="12" y="52">{short(&said(vertex))}</text>
         </a>
         </g>
     }
