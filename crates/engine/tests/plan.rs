@@ -695,3 +695,39 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
     let done = world.effects(&[bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
     assert_eq!(foretold.hash().unwrap(), done.hash().unwrap());
 }
+
+/// Another version of the world's barclamp, in which these roles are as given.
+fn other_version(world: &mut World, roles: Vec<Role>) -> Edit {
+    let mut content = BTreeMap::new();
+    for role in roles {
+        let hash = engine::canonical::hash(&role).unwrap();
+        content.insert(role.name.clone(), hash);
+        world.catalog.add_role(hash, Arc::new(role));
+    }
+    let barclamp: Barclamp = serde_json::from_value(json!({"name": "b", "version": "2", "roles": content})).unwrap();
+    let pin = Object::of(ObjectKind::Barclamp, &barclamp).unwrap();
+    world.catalog.add(&pin).unwrap();
+    Edit::UseBarclamp { deployment: SYSTEM, barclamp: barclamp.name, version: pin.hash }
+}
+
+#[test]
+fn another_version_is_taken_on_by_what_is_bound() {
+    let mut world = tiers();
+    let newer = |text: &str, requires: &[&str]| Role { description: "newer".into(), ..role(text, requires) };
+    let lacking = other_version(&mut world, vec![role("db", &[])]);
+    let (code, reason) = refusal(&world, lacking);
+    assert_eq!((code.as_str(), reason.contains("lacks app, which web has")), ("version_unfit", true), "{reason}");
+
+    let roles = vec![role("db", &[]), newer("app", &["db", "cache"]), role("cache", &[]), role("top", &["app"])];
+    let edit = other_version(&mut world, roles);
+    let before = world.blueprint.clone();
+    let effects = world.commit(&[edit]);
+    assert_eq!(bound(&effects), ["cache@2"], "what the newer version requires comes along, once");
+    assert_eq!(effects.repinned.iter().filter(|r| r.node.is_some()).count(), 2, "app on two nodes; db is as it was");
+    assert_eq!(effects.rewired.len(), 2);
+    let documents = changes(&before.root(), &world.blueprint.root());
+    let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
+    let again = work.steps.iter().filter(|s| matches!(s.change, StepChange::Rerun(_))).count();
+    assert_eq!((again, work.steps.len()), (2, 3));
+    assert_eq!(world.effects(&[]), Effects::default());
+}

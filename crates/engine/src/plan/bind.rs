@@ -47,10 +47,10 @@ impl Default for Rules {
 }
 
 /// A binding under way: for which deployment, by which edit, and what brought what along until here.
-struct Way {
-    deployment: DeploymentId,
-    edit: u32,
-    path: Vec<RoleName>,
+pub(super) struct Way {
+    pub deployment: DeploymentId,
+    pub edit: u32,
+    pub path: Vec<RoleName>,
 }
 
 impl Draft<'_> {
@@ -202,7 +202,7 @@ impl Draft<'_> {
     }
 
     /// The noderole that serves a role on a node for one name that it wants; bound now if there is none.
-    fn parent(
+    pub fn parent(
         &mut self,
         way: &mut Way,
         node: NodeId,
@@ -260,14 +260,12 @@ impl Draft<'_> {
         parent: NoderoleId,
         fits: &dyn Fn(NoderoleId) -> bool,
     ) -> Result<Option<BTreeSet<NoderoleId>>, EditError> {
-        let (Some((node, _, noderole)), Some(role), Some(served_by)) =
-            (self.noderole(child), self.role_of(child), self.role_of(parent))
-        else {
+        let (Some((node, _, noderole)), Some(role)) = (self.noderole(child), self.role_of(child)) else {
             return Ok(None);
         };
         let deployment = noderole.deployment;
-        let serves = |wanted: &RoleName| served_by.answers_to(wanted) || self.gathers_one_that_answers(parent, wanted);
-        let wanted: Vec<RoleName> = self.wanted(deployment, role)?.into_iter().filter(serves).collect();
+        let mut wanted = self.wanted(deployment, role)?;
+        wanted.retain(|name| self.serves(parent, name));
         let mut found = BTreeSet::new();
         for name in &wanted {
             let implicit = match self.required_content(deployment, name)? {
@@ -283,6 +281,12 @@ impl Draft<'_> {
         Ok((!found.is_empty()).then_some(found))
     }
 
+    /// Whether a noderole, or a barrier by its members, answers to a wanted name.
+    pub fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
+        self.role_of(parent).is_some_and(|role| role.answers_to(wanted))
+            || self.gathers_one_that_answers(parent, wanted)
+    }
+
     fn gathers_one_that_answers(&self, barrier: NoderoleId, wanted: &RoleName) -> bool {
         let Some(gathered) = self.role_of(barrier).and_then(|role| role.gathers.as_ref()) else { return false };
         let members = self.noderole(barrier).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
@@ -290,7 +294,7 @@ impl Draft<'_> {
     }
 
     /// What a child waits for when this noderole serves it: the barrier of its cluster, or itself.
-    fn as_parent(&self, id: NoderoleId) -> NoderoleId {
+    pub fn as_parent(&self, id: NoderoleId) -> NoderoleId {
         self.barrier_of(id).unwrap_or(id)
     }
 
@@ -356,7 +360,7 @@ impl Draft<'_> {
         elsewhere.find(|id| self.role_of(*id).is_some_and(|found| found.name == *role))
     }
 
-    fn check_bindable(&self, deployment: DeploymentId, role: &Role) -> Result<(), EditError> {
+    pub fn check_bindable(&self, deployment: DeploymentId, role: &Role) -> Result<(), EditError> {
         if role.gathers.is_some() {
             return Err(EditError::BarrierByHand(role.name.clone()));
         }
@@ -375,7 +379,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn check_neighbours(&self, node: NodeId, role: &Role) -> Result<(), EditError> {
+    pub fn check_neighbours(&self, node: NodeId, role: &Role) -> Result<(), EditError> {
         let found = self.node(node)?;
         for noderole in found.noderoles.values() {
             let other = self.catalog.role(noderole.role)?;

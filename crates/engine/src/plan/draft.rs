@@ -415,7 +415,6 @@ impl<'a> Draft<'a> {
     }
 
     /// Lets a noderole pin another content of its role.
-    #[expect(dead_code, reason = "the next step: using another version")]
     pub fn repin(&mut self, id: NoderoleId, content: Hash) -> Result<(), EditError> {
         let role = self.catalog.role(content)?;
         let Some((node, key, noderole)) = self.noderole(id) else { return Ok(()) };

@@ -14,6 +14,7 @@
 //! * The order of edits is the order of their numbers; the same edits on the same skeleton give the same effects, to the byte.
 //! * An edit never changes what another deployment's sibling means (its base): see [`base`].
 
+mod adopt;
 pub mod base;
 pub mod bind;
 mod draft;

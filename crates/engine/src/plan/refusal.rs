@@ -267,6 +267,22 @@ pub enum EditError {
         /// How it is.
         active: bool,
     },
+    /// A version that what is bound can't take on.
+    #[error(
+        "{barclamp} {version} {how} {role}, which {deployment} has: unbind and remove it there first, or use another version"
+    )]
+    VersionUnfit {
+        /// The barclamp.
+        barclamp: BarclampName,
+        /// Its version, as its file has it.
+        version: String,
+        /// The role.
+        role: RoleName,
+        /// A deployment that has it.
+        deployment: String,
+        /// What is wrong with the version.
+        how: &'static str,
+    },
     /// The planner alone binds it.
     #[error("{0} is a barrier that the planner makes by itself: bind the role that it gathers")]
     BarrierByHand(RoleName),
@@ -353,6 +369,7 @@ impl EditError {
             Self::InactiveJig { .. } => "inactive_jig",
             Self::UnknownJig { .. } => "unknown_jig",
             Self::JigIsSo { .. } => "jig_is_so",
+            Self::VersionUnfit { .. } => "version_unfit",
             Self::BarrierByHand(_) => "barrier_by_hand",
             Self::Circle { .. } => "circle",
             Self::Policy(_) => "policy",

@@ -105,7 +105,9 @@ impl Draft<'_> {
         if content.name != *barclamp {
             return Err(EditError::OtherBarclamp { version, found: content.name.clone(), asked: barclamp.clone() });
         }
-        self.pin(deployment, barclamp, version, why)
+        let edit = why.edit();
+        self.pin(deployment, barclamp, version, why)?;
+        self.adopt(deployment, barclamp, version, edit)
     }
 
     fn let_bind(&mut self, deployment: DeploymentId, role: &RoleName, why: Why) -> Result<(), EditError> {
