@@ -81,7 +81,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await ada.mouse.move(to.x, to.y, { steps: 5 });
     await ada.mouse.up();
     await ada.locator('[data-lift]').first().waitFor({ state: 'detached' });
-    assert.match(await ada.getByRole('region', { name: 'Open proposal' }).innerText(), /\b1 edit\b/);
+    assert.match(await ada.getByRole('region', { name: 'Open proposal' }).innerText(), /\b1\s+edit\b/);
   });
 
   await t.test('undo names what it takes back, redo brings it again', async () => {
@@ -136,7 +136,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
 
   await t.test('the board moves by itself until all is ACTIVE', async () => {
     for (const role of ['base-files', 'runtime', 'app', 'app-check']) await waitForState(ada, role, 'n1', 'active');
-    await ada.getByText('COMMITTED').waitFor();
+    await ada.getByText('COMMITTED', { exact: true }).waitFor();
     assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
     const seen = await ada.evaluate(() => window.seenStates);
     for (const state of ['blocked', 'transition', 'active']) assert.ok(seen.includes(state), `${state} among ${seen}`);
