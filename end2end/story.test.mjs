@@ -170,7 +170,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await ada.getByRole('button', { name: 'Bind 1 node' }).click();
     await chip(ada, 'proxy', 'n1').waitFor();
     review = await submit(ada, 'See it fail');
-    await commit(bo, review, ['/check/fail', 'true']);
+    await commit(bo, review, ['/check', 'true']);
 
     await visit(ada, '/deployments/web');
     await waitForState(ada, 'app-check', 'n1', 'error');
