@@ -20,7 +20,8 @@ impl Control {
     pub async fn nodes(&self, actor: &Actor, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
         let filter: String = words::plain(&filter)?.to_ascii_lowercase().chars().take(253).collect();
-        let mut rows = reading::nodes(&self.store, &filter, after.as_deref()).await.map_err(from_store)?;
+        let after = after.as_deref().map(words::plain).transpose()?;
+        let mut rows = reading::nodes(&self.store, &filter, after).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
