@@ -110,6 +110,10 @@ impl<'a> Draft<'a> {
 
     fn take_back(&mut self) {
         for former in std::mem::take(&mut self.journal).into_iter().rev() {
+            // Sights rest on deployments alone; making them anew for every refused edit would cost more than the edits.
+            if matches!(former, Former::Deployment(..)) {
+                self.sights.get_mut().clear();
+            }
             match former {
                 Former::Deployment(id, Some(was)) => drop(self.deployments.insert(id, was)),
                 Former::Deployment(id, None) => drop(self.deployments.remove(&id)),
@@ -117,7 +121,6 @@ impl<'a> Draft<'a> {
                 Former::Node(id, None) => drop(self.nodes.remove(&id)),
             }
         }
-        self.sights.get_mut().clear();
     }
 
     // Looking things up: the overlay first, then the skeleton.
@@ -400,9 +403,16 @@ impl<'a> Draft<'a> {
         if self.waits_for(parent, child) {
             return Err(EditError::Circle { child: self.in_words(child), parent: self.in_words(parent) });
         }
-        let mut parents: BTreeSet<EdgeDoc> = noderole.parents.iter().filter(|e| e.parent != parent).copied().collect();
-        parents.insert(EdgeDoc { parent, kind });
-        self.rewire(child, parents)
+        // A barrier may have thousands of parents, so one more costs what it adds: a new edge can only raise the rank.
+        let raises = self.noderole(parent).is_some_and(|(_, _, above)| above.rank >= noderole.rank);
+        self.children.entry(parent).or_default().insert(child);
+        self.change(child, |noderole| {
+            noderole.parents.retain(|edge| edge.parent != parent);
+            let edge = EdgeDoc { parent, kind };
+            let at = noderole.parents.partition_point(|known| *known < edge);
+            noderole.parents.insert(at, edge);
+        })?;
+        if raises { self.settle(child) } else { Ok(()) }
     }
 
     /// Gives a noderole that is there these parents, and everything behind it its rank.
