@@ -26,11 +26,12 @@ fn collect(folder: &Dir<'_>, files: &mut BTreeMap<String, Vec<u8>>) {
 mod tests {
     use super::*;
     use engine::catalog::Catalog;
+    use engine::catalog::read::Severity;
 
     #[test]
-    fn what_is_shipped_imports_without_a_finding() {
+    fn what_is_shipped_imports_without_a_warning() {
         let read = engine_import(&files());
-        assert!(read.findings.0.is_empty(), "{:?}", read.findings);
+        assert!(read.findings.0.iter().all(|finding| finding.severity == Severity::Note), "{:?}", read.findings);
         let demo = read.barclamps.iter().find(|b| b.barclamp.name.as_str() == "demo").unwrap();
         assert!(demo.roles.len() >= 10, "{}", demo.roles.len());
     }

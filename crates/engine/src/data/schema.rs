@@ -168,7 +168,7 @@ mod tests {
                 wrong,
                 [
                     "/hosts/1 is a number, and should be text",
-                    "/on is text, and should be true or false",
+                    "/on is a text, and should be true or false",
                     "/port should be at least 1"
                 ]
             );

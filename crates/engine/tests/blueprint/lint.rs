@@ -365,8 +365,14 @@ fn versions_that_are_old_or_do_not_fit() {
         "version 1.9 comes into use, and 1.10 is imported",
     );
     passes(&world, &world.change(&[using(WEB, ten)]), Check::OlderBarclamp);
-    trips(&world, &world.change(&[using(WEB, nine)]), Check::RoleBesidePin, "the role is not the one of house 1.9");
-    passes(&world, &world.change(&[using(WEB, ten)]), Check::RoleBesidePin);
+    // Using a version takes its roles along, so a role beside the pin takes somebody who writes documents.
+    let other = world.catalog.barclamp(nine).unwrap().roles[&name("app")];
+    let mut beside = world.blueprint.clone();
+    let mut doc = (*beside.deployments[&WEB].doc).clone();
+    doc.roles.get_mut(&name("app")).unwrap().role = other;
+    beside.put_deployment(doc).unwrap();
+    trips(&world, &world.to(beside), Check::RoleBesidePin, "the role is not the one of house 1");
+    passes(&world, &world.change(&[using(WEB, nine)]), Check::RoleBesidePin);
 }
 
 #[test]
