@@ -29,6 +29,8 @@ use crate::plan::base::is_below;
 
 /// What is listed by name in one place; beyond that it is counted.
 pub const LISTED: usize = 200;
+/// Nodes that a role's part of a wave names, and roles that it waits for; beyond that they are counted.
+pub const NAMED: usize = 24;
 
 /// A change, as far as planning took it.
 #[derive(Debug, Clone, Copy)]
@@ -159,6 +161,26 @@ pub struct WaveGroup {
     pub instant: bool,
     /// Whether they lose data.
     pub destructive: bool,
+    /// The first of the nodes, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<Fqdn>,
+    /// What they wait for of all that runs in the same change, the last to end first.
+    #[serde(default)]
+    pub after: Counted<Awaited>,
+    /// How many of them wait for nothing but their node, which runs one at a time.
+    #[serde(default)]
+    pub queued: usize,
+}
+
+/// A role's steps that others wait for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Awaited {
+    /// The last wave in which they are.
+    pub wave: u32,
+    /// Which role.
+    pub role: RoleName,
+    /// Where it is bound.
+    pub deployment: DeploymentName,
 }
 
 /// A list that may be long: all of it counted, the first [`LISTED`] there. The difference has every one.
@@ -177,30 +199,58 @@ impl<T> Default for Counted<T> {
 }
 
 impl<T> From<Vec<T>> for Counted<T> {
-    fn from(mut all: Vec<T>) -> Self {
+    fn from(all: Vec<T>) -> Self {
+        Self::up_to(LISTED, all)
+    }
+}
+
+impl<T> Counted<T> {
+    fn up_to(most: usize, mut all: Vec<T>) -> Self {
         let count = all.len();
-        all.truncate(LISTED);
+        all.truncate(most);
         Self { count, first: all }
+    }
+
+    /// How many are counted and not there.
+    pub fn more(&self) -> usize {
+        self.count - self.first.len()
     }
 }
 
 /// What a change leads to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consequences {
+    /// How many nodes something happens on: a step runs there, or a noderole goes.
+    #[serde(default)]
+    pub nodes: usize,
     /// What runs for the first time, by name.
     pub starts: Counted<Touched>,
     /// What runs again, by name.
     pub restarts: Counted<Restart>,
+    /// How many of these are ACTIVE now: they are interrupted. None: nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<usize>,
     /// What is gone afterwards.
     pub lost: Counted<Loss>,
+    /// How many of the noderoles that go are ACTIVE now. None: nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_in_use: Option<usize>,
     /// What loses data when it runs: no later change brings that back.
     pub irreversible: Counted<Touched>,
     /// Who depends on what runs again or goes, and does not run itself; by deployment.
     pub downstream: Vec<Downstream>,
-    /// The order.
+    /// The order; at most [`LISTED`] waves.
     pub waves: Vec<Wave>,
+    /// Waves behind those.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_waves: usize,
     /// What makes it riskier than others.
     pub risks: BTreeSet<Risk>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks like this")]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 /// What a change leads to.
@@ -212,6 +262,9 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     for step in planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep) {
         irreversible.extend(names.touched(step).filter(|_| becomes_destructive(planned, step)));
     }
+    // As `reason`, but found by key: a slice of 20,000 steps would be looked through 20,000 times.
+    let reasons: BTreeMap<_, _> =
+        planned.effects.reruns.iter().map(|rerun| ((rerun.node, &rerun.noderole), &rerun.reason)).collect();
     for step in running(planned.projection) {
         let Some(touched) = names.touched(step) else { continue };
         if step.destructive {
@@ -220,7 +273,7 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
         match step.change {
             StepChange::Rerun(cause) => restarts.push(Restart {
                 cause,
-                reason: reason(planned.effects, step).map(str::to_owned),
+                reason: reasons.get(&(step.node, &step.key)).map(|reason| (*reason).clone()),
                 in_use: progress.map(|state| state(step.id) == Some(StepState::Active)),
                 touched,
             }),
@@ -229,14 +282,24 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     }
     starts.sort();
     irreversible.sort();
-    restarts.sort_by(|a, b| a.touched.cmp(&b.touched));
+    // What is interrupted stands first: of a long list that is what must not be left out.
+    restarts.sort_by(|a, b| (a.in_use != Some(true), &a.touched).cmp(&(b.in_use != Some(true), &b.touched)));
+    let mut waves = waves(planned);
+    let more_waves = waves.len().saturating_sub(LISTED);
+    waves.truncate(LISTED);
+    let removed = &planned.projection.removed;
+    let is_up = |state: Progress<'_>, id: &NoderoleId| state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active);
     Consequences {
+        nodes: nodes(planned),
         starts: starts.into(),
+        interrupted: progress.map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
         restarts: restarts.into(),
         lost: lost(planned.difference, &names).into(),
+        lost_in_use: progress.map(|state| removed.iter().filter(|id| is_up(state, id)).count()),
         irreversible: irreversible.into(),
         downstream: downstream(planned, progress),
-        waves: waves(planned),
+        waves,
+        more_waves,
         risks: risks(planned),
     }
 }
@@ -345,23 +408,36 @@ fn dropped(of: String, data: &[Change]) -> Option<Loss> {
     (!paths.is_empty()).then_some(Loss::Data { of, paths })
 }
 
-/// Everything that depends on what runs again or goes: over edges that carry data, however far.
-fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Downstream> {
+/// How many nodes a step runs on, or lose a noderole.
+fn nodes(planned: &Planned<'_>) -> usize {
+    let goes = planned.difference.nodes.iter().filter(|node| {
+        node.mark == Mark::Removed || node.noderoles.iter().any(|noderole| noderole.mark == Mark::Removed)
+    });
+    let all: BTreeSet<NodeId> =
+        running(planned.projection).map(|step| step.node).chain(goes.map(|node| node.id)).collect();
+    all.len()
+}
+
+/// A noderole with its place.
+type Placed<'a> = (NodeId, &'a NoderoleKey, &'a NoderoleDoc);
+
+/// The blast radius: everything that depends on what runs again or goes and does not run itself, over edges that carry data, however
+/// far; parents before children.
+pub fn below<'a>(planned: &Planned<'a>) -> Vec<Placed<'a>> {
     let again = running(planned.projection).filter(|step| step.change != StepChange::New).map(|step| step.noderole);
     let mut upstream: BTreeSet<NoderoleId> = again.chain(planned.projection.removed.iter().copied()).collect();
     if upstream.is_empty() {
         return Vec::new();
     }
     let own: BTreeSet<NoderoleId> = running(planned.projection).map(|step| step.noderole).collect();
-    let mut by_rank: BTreeMap<u32, Vec<(NodeId, &NoderoleKey, &NoderoleDoc)>> = BTreeMap::new();
+    let mut by_rank: BTreeMap<u32, Vec<Placed<'a>>> = BTreeMap::new();
     for (id, stored) in &planned.new.nodes {
         for (key, noderole) in stored.doc.noderoles.iter().filter(|(_, noderole)| !noderole.parents.is_empty()) {
             by_rank.entry(noderole.rank).or_default().push((*id, key, noderole));
         }
     }
     // Ranks rise along edges, so one pass meets every parent before its children.
-    let names = Named(planned);
-    let mut found: BTreeMap<DeploymentName, (Vec<Touched>, usize)> = BTreeMap::new();
+    let mut found = Vec::new();
     for (node, key, noderole) in by_rank.into_values().flatten() {
         let depends = |edge: &EdgeDoc| edge.kind == EdgeKind::Hard && upstream.contains(&edge.parent);
         if !noderole.parents.iter().any(depends) {
@@ -369,9 +445,18 @@ fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Down
         }
         let id = key.id(node);
         upstream.insert(id);
-        if own.contains(&id) {
-            continue;
+        if !own.contains(&id) {
+            found.push((node, key, noderole));
         }
+    }
+    found
+}
+
+fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Downstream> {
+    let names = Named(planned);
+    let mut found: BTreeMap<DeploymentName, (Vec<Touched>, usize)> = BTreeMap::new();
+    for (node, key, noderole) in below(planned) {
+        let id = key.id(node);
         let Some((deployment, fqdn)) = names.deployment(noderole.deployment).zip(names.fqdn(node)) else { continue };
         let step = StepId::of(id, &ActionName::run());
         let (touched, in_use) = found.entry(deployment.clone()).or_default();
@@ -387,54 +472,106 @@ fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Down
 
 /// The wave of each step that runs.
 pub fn placed(projection: &Projection) -> BTreeMap<StepId, u32> {
-    let mut placed: BTreeMap<StepId, u32> = BTreeMap::new();
+    order(projection).into_iter().map(|(step, place)| (step, place.wave)).collect()
+}
+
+/// Where a step stands in the order.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    wave: u32,
+    /// Whether what it waits for would have let it run earlier, but its node was taken.
+    queued: bool,
+}
+
+fn order(projection: &Projection) -> BTreeMap<StepId, Place> {
+    let mut placed: BTreeMap<StepId, Place> = BTreeMap::new();
     let instants: BTreeSet<StepId> = running(projection).filter(|step| step.instant).map(|step| step.id).collect();
     let mut taken: BTreeSet<(NodeId, u32)> = BTreeSet::new();
     // Parents come before children.
     for step in running(projection) {
-        let waits = step.parents.iter().filter_map(|(parent, _)| placed.get(parent)).copied().max().unwrap_or(0);
+        let waits =
+            step.parents.iter().filter_map(|(parent, _)| placed.get(parent)).map(|at| at.wave).max().unwrap_or(0);
         if instants.contains(&step.id) {
-            placed.insert(step.id, waits);
+            placed.insert(step.id, Place { wave: waits, queued: false });
             continue;
         }
         let mut wave = waits + 1;
         while step.run.exclusive && !taken.insert((step.node, wave)) {
             wave += 1;
         }
-        placed.insert(step.id, wave);
+        placed.insert(step.id, Place { wave, queued: wave > waits + 1 });
     }
     placed
 }
 
+/// What is gathered of a role's part of a wave before it is bounded.
+struct Gathered<'a> {
+    group: WaveGroup,
+    nodes: BTreeSet<Fqdn>,
+    after: BTreeMap<(&'a RoleName, DeploymentId), u32>,
+}
+
 fn waves(planned: &Planned<'_>) -> Vec<Wave> {
     let names = Named(planned);
-    let placed = placed(planned.projection);
-    let mut waves: BTreeMap<u32, BTreeMap<(bool, RoleName, DeploymentName), WaveGroup>> = BTreeMap::new();
+    let placed = order(planned.projection);
+    let by_id: BTreeMap<StepId, &StepIntent> = running(planned.projection).map(|step| (step.id, step)).collect();
+    let mut waves: BTreeMap<u32, BTreeMap<(bool, &RoleName, DeploymentId), Gathered<'_>>> = BTreeMap::new();
     for step in running(planned.projection) {
-        let Some((number, deployment)) = placed.get(&step.id).zip(names.deployment(step.deployment)) else { continue };
-        let key = (step.instant, step.key.role.clone(), deployment.clone());
-        let group = waves.entry(*number).or_default().entry(key).or_insert_with(|| WaveGroup {
-            role: step.key.role.clone(),
-            deployment,
-            nodes: 0,
-            at_once: None,
-            in_chunks: step.lane.mode == LaneMode::Chunk,
-            instant: step.instant,
-            destructive: step.destructive,
+        let Some((place, deployment)) = placed.get(&step.id).zip(names.deployment(step.deployment)) else { continue };
+        let key = (step.instant, &step.key.role, step.deployment);
+        let gathered = waves.entry(place.wave).or_default().entry(key).or_insert_with(|| Gathered {
+            group: group(step, deployment),
+            nodes: BTreeSet::new(),
+            after: BTreeMap::new(),
         });
-        group.nodes += 1;
-        group.at_once = step.lane.max_running;
+        gathered.group.nodes += 1;
+        gathered.group.at_once = step.lane.max_running;
+        gathered.group.queued += usize::from(place.queued);
+        gathered.nodes.extend(names.fqdn(step.node));
+        if gathered.nodes.len() > NAMED {
+            gathered.nodes.pop_last();
+        }
+        for parent in step.parents.iter().filter_map(|(parent, _)| by_id.get(parent)) {
+            let wave = placed.get(&parent.id).map_or(0, |at| at.wave);
+            let last = gathered.after.entry((&parent.key.role, parent.deployment)).or_default();
+            *last = wave.max(*last);
+        }
     }
-    let wave = |(number, groups): (u32, BTreeMap<_, WaveGroup>)| {
-        let groups: Vec<WaveGroup> = groups.into_values().collect();
+    let wave = |(number, groups): (u32, BTreeMap<_, Gathered<'_>>)| {
+        let mut groups: Vec<WaveGroup> = groups.into_values().map(|gathered| bounded(gathered, &names)).collect();
+        groups.sort_by(|a, b| (a.instant, &a.role, &a.deployment).cmp(&(b.instant, &b.role, &b.deployment)));
         let of = |instant: bool| groups.iter().filter(|g| g.instant == instant).map(|g| g.nodes).sum();
         Wave { number, runs: of(false), instants: of(true), groups }
     };
-    let mut waves: Vec<Wave> = waves.into_iter().map(wave).collect();
-    for group in waves.iter_mut().flat_map(|wave| &mut wave.groups) {
-        // A limit that nothing of the wave meets is none.
-        group.at_once = group.at_once.filter(|limit| usize::try_from(*limit).is_ok_and(|limit| limit < group.nodes));
-        group.in_chunks &= group.at_once.is_some();
+    waves.into_iter().map(wave).collect()
+}
+
+fn group(step: &StepIntent, deployment: DeploymentName) -> WaveGroup {
+    WaveGroup {
+        role: step.key.role.clone(),
+        deployment,
+        nodes: 0,
+        at_once: None,
+        in_chunks: step.lane.mode == LaneMode::Chunk,
+        instant: step.instant,
+        destructive: step.destructive,
+        first: Vec::new(),
+        after: Counted::default(),
+        queued: 0,
     }
-    waves
+}
+
+fn bounded(gathered: Gathered<'_>, names: &Named<'_>) -> WaveGroup {
+    let Gathered { mut group, nodes, after } = gathered;
+    // A limit that nothing of the wave meets is none.
+    group.at_once = group.at_once.filter(|limit| usize::try_from(*limit).is_ok_and(|limit| limit < group.nodes));
+    group.in_chunks &= group.at_once.is_some();
+    group.first = nodes.into_iter().collect();
+    let awaited = |((role, deployment), wave): ((&RoleName, DeploymentId), u32)| {
+        Some(Awaited { wave, role: role.clone(), deployment: names.deployment(deployment)? })
+    };
+    let mut after: Vec<Awaited> = after.into_iter().filter_map(awaited).collect();
+    after.sort_by(|a, b| b.wave.cmp(&a.wave).then_with(|| a.cmp(b)));
+    group.after = Counted::up_to(NAMED, after);
+    group
 }

@@ -77,6 +77,41 @@ fn a_restart_says_why_and_who_stands_downstream() {
     let now = of(&planned, Some(&|id| active.contains(&id).then_some(StepState::Active)));
     assert_eq!(now.restarts.first.iter().map(|r| r.in_use).collect::<Vec<_>>(), [Some(true), Some(false), Some(false)]);
     assert_eq!((now.downstream[0].noderoles.count, now.downstream[0].in_use), (2, Some(1)));
+    assert_eq!((now.nodes, now.interrupted, now.lost_in_use), (2, Some(1), Some(0)));
+    assert_eq!((found.interrupted, found.lost_in_use), (None, None), "nobody looked");
+    let later = of(&planned, Some(&|id| (id == step(2, "web")).then_some(StepState::Active)));
+    assert_eq!(later.restarts.first[0].touched.fqdn, fqdn(2), "what is interrupted stands first");
+}
+
+#[test]
+fn a_wave_says_what_it_waits_for() {
+    let found = told(&chain().change(&[bind(WEB, 1, "web")]));
+    assert!(found.waves.iter().all(|wave| wave.groups[0].first == [fqdn(1)]));
+    let after = |n: usize| -> Vec<(u32, String)> {
+        found.waves[n].groups[0].after.first.iter().map(|a| (a.wave, a.role.to_string())).collect()
+    };
+    assert_eq!((after(0), after(1), after(2)), (vec![], vec![(1, "base".into())], vec![(2, "db".into())]));
+    let alone = told(&World::of(vec![role("one", &[]), role("two", &[])]).change(&[bind(WEB, 1, "one"), bind(WEB, 1, "two")]));
+    assert_eq!(order(&alone), "1: one 1; 2: two 1");
+    assert_eq!(alone.waves.iter().map(|w| w.groups[0].queued).collect::<Vec<_>>(), [0, 1], "its node runs one at a time");
+    assert_eq!(alone.waves[1].groups[0].after.count, 0);
+}
+
+#[test]
+fn a_huge_change_is_counted_and_not_listed() {
+    let mut world = World { nodes: 500, ..chain() };
+    let all: Vec<Edit> = (1..=500).map(|n| bind(WEB, n, "web")).collect();
+    let found = told(&world.change(&all));
+    let listed = consequences::LISTED;
+    assert_eq!((found.starts.count, found.starts.first.len(), found.nodes), (503, listed, 500));
+    assert_eq!(found.starts.more(), 303);
+    let last = &found.waves.last().unwrap().groups[0];
+    assert_eq!((last.nodes, last.first.len()), (500, consequences::NAMED));
+    world.commit(&all);
+    let changed = world.change(&[rerun(1, "base")]);
+    let found = told(&changed);
+    assert_eq!(found.downstream[0].noderoles.count, 502);
+    assert_eq!(found.downstream[0].noderoles.first.len(), listed);
 }
 
 #[test]
