@@ -18,7 +18,7 @@ use api::console::{
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use control::Imported;
-use engine::blueprint::Anchor;
+use engine::blueprint::{Anchor, Consequences};
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::Edit;
@@ -46,6 +46,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/submissions", get(reviews))
         .route("/submissions/{id}", get(review))
         .route("/submissions/{id}/difference", get(review_difference))
+        .route("/submissions/{id}/consequences", get(consequences))
         .route("/submissions/{id}/verdicts", post(judge))
         .route("/submissions/{id}/commit", post(commit))
         .route("/submissions/{id}/discussion", get(discussion))
@@ -211,6 +212,14 @@ async fn review(
     Place(id): Place<SubmissionId>,
 ) -> Answer<ReviewView> {
     Ok(Json(state.control.review(&actor, id).await?))
+}
+
+async fn consequences(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<Consequences> {
+    Ok(Json(state.control.consequences(&actor, id).await?))
 }
 
 #[derive(Debug, Deserialize)]

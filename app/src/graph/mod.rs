@@ -34,6 +34,7 @@ pub(crate) fn drawn_as(look: Look) -> (&'static str, Icon, &'static str) {
         Look::Added => ("proposed", Icon::Proposed, "added"),
         Look::Removed => ("error", Icon::Bin, "removed"),
         Look::Changed => ("warn", Icon::Again, "changed"),
+        Look::Downstream => ("todo", Icon::Bind, "downstream"),
         Look::Around => ("", Icon::Dot, "unchanged"),
     }
 }
@@ -52,7 +53,8 @@ pub(crate) fn worst(vertex: &GraphVertex) -> Option<Look> {
         Look::State(StepState::Proposed) => 4,
         Look::State(StepState::Blocked) => 5,
         Look::State(StepState::Active) => 6,
-        Look::Around => 7,
+        Look::Downstream => 7,
+        Look::Around => 8,
     };
     vertex.looks.iter().map(|(look, _)| *look).min_by_key(weight)
 }

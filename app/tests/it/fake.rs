@@ -384,6 +384,58 @@ pub fn gate(approvals: u32, needed: u32) -> GateState {
     }
 }
 
+fn touched(n: u128, name: &str) -> Touched {
+    let fqdn = Fqdn::parse(&fqdn(n)).expect("a name");
+    Touched { noderole: NoderoleKey::first(role(name)), fqdn, deployment: deployment("web"), id: noderole(n, name) }
+}
+
+fn wave(number: u32, roles: &[(&str, usize, Option<u32>)]) -> Wave {
+    let group = |(name, nodes, at_once): &(&str, usize, Option<u32>)| WaveGroup {
+        role: role(name),
+        deployment: deployment("web"),
+        nodes: *nodes,
+        at_once: *at_once,
+        in_chunks: false,
+        instant: false,
+        destructive: *name == "store",
+        first: vec![Fqdn::parse(&fqdn(6)).expect("a name")],
+        after: Counted::default(),
+        queued: 0,
+    };
+    let groups: Vec<WaveGroup> = roles.iter().map(group).collect();
+    Wave { number, runs: groups.iter().map(|g| g.nodes).sum(), instants: 0, groups }
+}
+
+pub fn consequences() -> Consequences {
+    let all = |list: Vec<Touched>| Counted { count: list.len(), first: list };
+    let restart = Restart {
+        touched: touched(1, "store"),
+        cause: RerunCause::Asked,
+        reason: Some("the disk was replaced".into()),
+        in_use: Some(true),
+    };
+    let mut last = wave(3, &[("app", 3, Some(1))]);
+    last.groups[0].after =
+        Counted { count: 30, first: vec![Awaited { wave: 2, role: role("runtime"), deployment: deployment("web") }] };
+    Consequences {
+        nodes: 4,
+        starts: all([6, 7, 8].iter().flat_map(|n| ["dns-client", "runtime", "app"].map(|r| touched(*n, r))).collect()),
+        restarts: Counted { count: 1, first: vec![restart] },
+        interrupted: Some(1),
+        lost: Counted { count: 1, first: vec![Loss::Data { of: "app in web".into(), paths: vec!["/old".into()] }] },
+        lost_in_use: Some(0),
+        irreversible: all(vec![touched(1, "store")]),
+        downstream: vec![Downstream {
+            deployment: deployment("web"),
+            noderoles: Counted { count: 1_204, first: vec![touched(1, "cache"), touched(2, "cache")] },
+            in_use: Some(900),
+        }],
+        waves: vec![wave(1, &[("dns-client", 3, None)]), wave(2, &[("runtime", 3, None), ("store", 1, None)]), last],
+        more_waves: 7,
+        risks: [Risk::Destructive, Risk::Rerun].into(),
+    }
+}
+
 fn review() -> ReviewView {
     ReviewView {
         submission: SubmissionId(128),
@@ -403,6 +455,11 @@ fn review() -> ReviewView {
             "Adds app, runtime and dns-client on 3 nodes (web-6, web-7, web-8), one by one.".into(),
             "Nothing is removed. 4 noderoles downstream wait meanwhile.".into(),
         ],
+        asked: vec![
+            "Adds app on web-6, web-7 and web-8.".into(),
+            "Brings 6 noderoles along: dns-client and runtime.".into(),
+            "Nothing is removed.".into(),
+        ],
         risks: vec![Risk::Destructive, Risk::Rerun],
         difference: difference(),
         brought: [6, 7, 8].into_iter().map(|n| (noderole(n, "runtime"), "brought by app".to_owned())).collect(),
@@ -412,8 +469,10 @@ fn review() -> ReviewView {
             WaveView { number: 2, items: vec!["runtime on 3 nodes".into(), "store on web-1".into()], noderoles: 4 },
             WaveView { number: 3, items: vec!["app on 3 nodes, one by one".into()], noderoles: 3 },
         ],
-        consequences: Default::default(),
+        consequences: consequences(),
         checks: Vec::new(),
+        fresh: true,
+        waits: vec!["web is held by cy (a move): it can be committed, and its steps start when the hold ends.".into()],
         gate: gate(1, 2),
         verdicts: vec![
             VerdictView {

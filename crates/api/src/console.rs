@@ -749,6 +749,9 @@ pub struct ReviewView {
     pub authors: Vec<String>,
     /// In plain words, most important first.
     pub summary: Vec<String>,
+    /// Those of them that say what was asked for; what it leads to is in `consequences`.
+    #[serde(default)]
+    pub asked: Vec<String>,
     /// What makes it riskier than others.
     pub risks: Vec<Risk>,
     /// What differs.
@@ -759,12 +762,18 @@ pub struct ReviewView {
     pub deployments: std::collections::BTreeMap<DeploymentId, DeploymentName>,
     /// The order in which it will run.
     pub waves: Vec<WaveView>,
-    /// What it leads to, as it was when it was submitted.
+    /// What it leads to: on the states of steps now if it is `fresh`, else as it was when it was submitted.
     #[serde(default)]
     pub consequences: Consequences,
-    /// What lint found when it was submitted.
+    /// What lint finds: now if it is `fresh`, else as it was when it was submitted.
     #[serde(default)]
     pub checks: Vec<Finding>,
+    /// Whether it was worked out on what is there now. What is closed, replaced or stale is shown as it was submitted.
+    #[serde(default)]
+    pub fresh: bool,
+    /// What a commit would not start at once, and why: execution is off, a deployment is held.
+    #[serde(default)]
+    pub waits: Vec<String>,
     /// The gate.
     pub gate: GateState,
     /// All verdicts, newest first.
@@ -901,6 +910,8 @@ pub enum Look {
     Removed,
     /// A change makes it another, or lets it run again.
     Changed,
+    /// It depends on what a change runs again or takes away, and stays as it is: the blast radius.
+    Downstream,
     /// It stands beside a change and stays as it is.
     Around,
 }

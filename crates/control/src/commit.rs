@@ -13,12 +13,12 @@ use engine::plan::base::written;
 use serde_json::json;
 use store::intent::{self, NewTarget};
 
-use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
 use crate::reviewing::{Case, may_commit, risks_of};
+use crate::weighing::{Ground, settle};
 use crate::{Control, done};
 
 /// How often a commit plans anew because another one came first, before it leaves that to the caller.
@@ -57,14 +57,9 @@ impl Control {
         actor.require_any(&[Permission::Operator, Permission::Reviewer])?;
         // Rows of deployments may have moved only together with the head, which is locked now.
         let mut case = self.case(&mut transaction, &present, id, true).await?;
-        // On a base that has moved the plan is another one anyhow, and what helps is to hear that it has moved: that shuts the gate too.
-        if case.facts.moved_base.is_empty() && case.facts.moved_documents.is_empty() {
-            case.facts.unresolved = unlike(&case, planned.as_ref());
-            let jigs = intent::jigs(&mut transaction).await.map_err(from_store)?;
-            let policy = self.policy(&mut transaction, &present).await?;
-            let errors = |planned| linting::errors(&present, planned, &jigs, &policy);
-            case.facts.lint = planned.iter().flat_map(errors).collect();
-        }
+        let jigs = intent::jigs(&mut transaction).await.map_err(from_store)?;
+        let policy = self.policy(&mut transaction, &present).await?;
+        settle(&mut case, planned.as_ref(), &Ground { present: &present, jigs: &jigs, policy: &policy });
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &case, &gate) {
             let code = gate.closed_by().map_or("committed", |rule| rule_code(rule.rule));
@@ -152,7 +147,7 @@ impl Control {
 }
 
 /// What makes the plan another one than the approved; None: it is the same, by hash.
-fn unlike(case: &Case, planned: Option<&Planned>) -> Option<String> {
+pub(crate) fn unlike(case: &Case, planned: Option<&Planned>) -> Option<String> {
     let again = || {
         Some("What is there now would give another change than the one that was reviewed: submit it again".to_owned())
     };

@@ -9,18 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::console::{GraphEdge, GraphNoderole, GraphVertex, GraphView, GraphWay, GraphWish, Look, StepState};
 use engine::blueprint::Difference;
+use engine::blueprint::consequences::below;
 use engine::blueprint::difference::Mark;
 use engine::cluster::Blueprint;
 use engine::cluster::graph::{Item, Unfold, Vertex, Way, fold, reach};
 use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId};
-use store::intent;
 use store::reading;
 
 use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::reviewing::{difference_of, sides};
+use crate::proposing::Summary;
+use crate::reviewing::{Case, difference_of, sides};
+use crate::weighing::Weighed;
 
 /// Most vertices of one picture.
 pub const DRAWN: usize = 1_500;
@@ -66,18 +68,26 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let row = intent::submission(&mut connection, submission).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {submission}.")))?;
-        let proposal =
-            intent::proposal(&mut connection, row.proposal).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
-        let documents = intent::documents(&mut connection, submission).await.map_err(from_store)?;
-        let (was, is) = sides(&mut connection, &documents).await?;
-        let difference = difference_of(&was, &is, &documents)?;
+        let mut case = self.case(&mut connection, &present, submission, false).await?;
+        let weighed = self.weigh(&mut connection, &present, &mut case).await?;
+        let (was, is) = sides(&mut connection, &case.documents).await?;
+        let difference = difference_of(&was, &is, &case.documents)?;
         let mut scene = change(&present, &was, &is, &difference);
+        scene.mark_downstream(&present, &downstream(&present, &case, weighed.as_deref()));
         scene.names.extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.names.extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
-        scene.view(proposal.deployment, wish, 0)
+        scene.view(case.proposal.deployment, wish, 0)
     }
+}
+
+/// The blast radius: as a plan on the present has it, else as far as the submission named it.
+fn downstream(present: &Present, case: &Case, weighed: Option<&Weighed>) -> Vec<NoderoleId> {
+    if let Some(planned) = weighed.and_then(|weighed| weighed.planned.as_ref()) {
+        return below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node)).collect();
+    }
+    let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+    let named = summary.consequences.downstream.iter().flat_map(|group| &group.noderoles.first);
+    named.map(|touched| touched.id).collect()
 }
 
 fn look(state: &str) -> Option<Look> {
@@ -147,6 +157,22 @@ fn items_of(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
 }
 
 impl Scene {
+    /// Brings in what stands downstream, however far from the change; what changes itself keeps its look.
+    fn mark_downstream(&mut self, present: &Present, downstream: &[NoderoleId]) {
+        let drawn: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
+        for id in downstream {
+            if !drawn.contains(id) {
+                let Some((node, key)) = present.skeleton.place(*id) else { continue };
+                self.items.extend(present.skeleton.item(*node, key));
+            }
+            let look = self.looks.entry(*id).or_insert(Look::Downstream);
+            if *look == Look::Around {
+                *look = Look::Downstream;
+            }
+        }
+        self.items.sort_by_key(|item| item.id);
+    }
+
     fn view(mut self, deployment: DeploymentId, wish: &GraphWish, cursor: i64) -> Result<GraphView, Problem> {
         let known: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         let wires = |items: &[Item]| -> usize {

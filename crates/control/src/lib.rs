@@ -29,6 +29,7 @@ mod reviewing;
 mod running;
 mod showing;
 mod verifying;
+mod weighing;
 mod words;
 
 pub use genesis::{Demo, DemoDeployment};

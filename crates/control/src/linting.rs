@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::problem;
-use engine::blueprint::Consequences;
+use engine::blueprint::{Consequences, consequences};
 use engine::gate::Policy;
 use engine::ids::{JigName, NoderoleId};
 use engine::lint::{self, Finding, Level, Subject};
@@ -26,6 +26,15 @@ pub(crate) fn errors(present: &Present, planned: &Planned, jigs: &Jigs, in_force
     let policy = planned.effects.policy.as_ref().map(|set| (in_force, &set.policy));
     let subject = Subject { planned: planned.from(present), catalog: &present.catalog, jigs, rank: &rank, policy };
     lint::errors(&subject).iter().map(ToString::to_string).collect()
+}
+
+/// Everything that is wrong with a plan.
+pub(crate) fn all(present: &Present, planned: &Planned, jigs: &Jigs, in_force: &Policy) -> Vec<Finding> {
+    let rank = |id| rank(present, id);
+    let policy = planned.effects.policy.as_ref().map(|set| (in_force, &set.policy));
+    let planned = planned.from(present);
+    let subject = Subject { planned, catalog: &present.catalog, jigs, rank: &rank, policy };
+    lint::lint(&subject, &consequences(&planned, None))
 }
 
 /// Everything that is wrong with a plan; refused when an error is among it.

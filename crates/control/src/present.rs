@@ -35,6 +35,8 @@ pub(crate) struct Kept {
     blueprint: RwLock<Option<(Hash, Arc<Blueprint>)>>,
     catalog: RwLock<Arc<Catalog>>,
     skeleton: RwLock<Option<KeptSkeleton>>,
+    /// What open submissions come to on it.
+    pub weighed: crate::weighing::Kept,
 }
 
 /// The skeleton of a root and of the nodes without a document: nothing else goes into it, so with the same of both it is the same.

@@ -33,6 +33,8 @@ use crate::{Control, done};
 pub const MAX_EDITS_PER_CALL: usize = 1_000;
 /// Most edits of one proposal.
 pub const MAX_EDITS: usize = 10_000;
+/// Most reasons for steps to run again that a summary has.
+const REASONS: usize = 5;
 /// Most nodes that are lifted at once.
 pub const MAX_LIFTED: usize = 1_000;
 
@@ -64,6 +66,9 @@ impl Planned {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub lines: Vec<String>,
+    /// Those of the lines that say what was asked for, not what it leads to.
+    #[serde(default)]
+    pub asked: Vec<String>,
     pub waves: Vec<WaveView>,
     #[serde(default)]
     pub consequences: Consequences,
@@ -448,6 +453,7 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
     let consequences = consequences::consequences(&planned.from(present), None);
     Summary {
         lines: lines(&names, planned, &consequences),
+        asked: asked(&names, planned),
         waves: waves(&consequences),
         consequences,
         findings: Vec::new(),
@@ -456,8 +462,8 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
     }
 }
 
+/// What it does, what can't be undone first.
 fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> Vec<String> {
-    let effects = &planned.effects;
     let mut lines = Vec::new();
     let named = |touched: &Touched| format!("{} on {}", touched.noderole, touched.fqdn.short());
     let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
@@ -465,6 +471,35 @@ fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> V
         let named = words::first_of(&destructive, consequences.irreversible.count);
         lines.push(format!("Can’t be undone: {named}."));
     }
+    lines.extend(comes(names, &planned.effects));
+    let reruns: Vec<String> = consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
+    if !reruns.is_empty() {
+        lines.push(format!("Runs again: {}.", words::first_of(&reruns, consequences.restarts.count)));
+    }
+    let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
+    if downstream > 0 {
+        lines.push(format!("Downstream of that: {}.", words::count(downstream, "noderole")));
+    }
+    lines.extend(switches(&planned.effects));
+    lines.extend(removals(names, &planned.effects));
+    lines
+}
+
+/// The same without what follows from it: that depends on what is up at the moment.
+fn asked(names: &Names<'_>, planned: &Planned) -> Vec<String> {
+    let effects = &planned.effects;
+    let reasons = effects.reruns.iter().map(|rerun| (&rerun.reason, ())).collect::<BTreeMap<_, ()>>();
+    let reasons = reasons.into_keys().filter(|reason| !reason.is_empty());
+    let mut lines = comes(names, effects);
+    lines.extend(reasons.take(REASONS).map(|reason| format!("Runs steps again: {}", words::sentence(reason))));
+    lines.extend(switches(effects));
+    lines.extend(removals(names, effects));
+    lines
+}
+
+/// What comes, and where it moves.
+fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+    let mut lines = Vec::new();
     for deployment in &effects.deployments {
         lines.push(format!("Creates {} below {}.", deployment.name, names.deployment(deployment.parent)));
     }
@@ -490,14 +525,12 @@ fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> V
         let (from, to) = (names.deployment(moved.from), names.deployment(moved.to));
         lines.push(format!("{} moves from {from} to {to}.", names.node(moved.node)));
     }
-    let reruns: Vec<String> = consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
-    if !reruns.is_empty() {
-        lines.push(format!("Runs again: {}.", words::first_of(&reruns, consequences.restarts.count)));
-    }
-    let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
-    if downstream > 0 {
-        lines.push(format!("Downstream of that: {}.", words::count(downstream, "noderole")));
-    }
+    lines
+}
+
+/// What is switched or waits for others than before.
+fn switches(effects: &Effects) -> Vec<String> {
+    let mut lines = Vec::new();
     if !effects.rewired.is_empty() {
         lines.push(format!("{} for others than before.", words::wait(effects.rewired.len())));
     }
@@ -506,7 +539,6 @@ fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> V
         false => format!("Switches jig {} off: nothing that needs it starts, in any deployment.", switch.jig),
     }));
     lines.extend(effects.policy.as_ref().map(|set| words::policy(&set.policy)));
-    lines.extend(removals(names, effects));
     lines
 }
 

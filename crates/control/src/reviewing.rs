@@ -7,6 +7,7 @@ use api::console::{ReviewState, ReviewSummary, ReviewView, VerdictView};
 use api::live::{Live, Topic};
 use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
+use engine::gate::who::{Helpers, may_judge_or_who};
 use engine::gate::{Facts, GateState, NoVerdict, Reviewer, Rule, Verdict, VerdictKind, evaluate, may_judge};
 use engine::ids::{DeploymentName, PersonId, SubmissionId, TargetNo};
 use serde_json::json;
@@ -54,7 +55,9 @@ impl Control {
         let mut people = intent::reviewers(on).await.map_err(from_store)?;
         if lock {
             let judges: Vec<PersonId> = verdicts.iter().map(|v| v.person).collect();
-            people = intent::people(on, &judges).await.map_err(from_store)?;
+            let locked = intent::people(on, &judges).await.map_err(from_store)?;
+            people.retain(|person| !judges.contains(&person.id));
+            people.extend(locked);
         }
         let policy = self.policy(on, present).await?;
         let risks = risks_of(&row);
@@ -62,7 +65,7 @@ impl Control {
             submission: id,
             newest: proposal.state == "open" && proposal.version == row.version,
             unresolved: None,
-            // What was submitted had no error; the commit looks again.
+            // Only a plan tells: see `weighing`.
             lint: Vec::new(),
             moved_base: moved_base(on, present, id).await.map_err(from_store)?,
             moved_documents: moved_documents(present, &documents),
@@ -73,6 +76,7 @@ impl Control {
             verdicts: verdicts.iter().map(|v| Verdict { person: v.person, kind: v.kind }).collect(),
             people: people.iter().map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer }).collect(),
             open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
+            helpers: helpers(on).await?,
         };
         Ok(Case { row, proposal, authors, verdicts, documents, facts })
     }
@@ -85,7 +89,8 @@ impl Control {
         let ids = intent::recent_submissions(&mut connection, LISTED).await.map_err(from_store)?;
         let mut reviews = Vec::new();
         for id in ids {
-            let case = self.case(&mut connection, &present, id, false).await?;
+            let mut case = self.case(&mut connection, &present, id, false).await?;
+            self.weigh(&mut connection, &present, &mut case).await?;
             reviews.push(to_summary(&present, &case)?);
         }
         reviews.sort_by_key(|r| (!is_waiting(r.state), std::cmp::Reverse(r.submission)));
@@ -97,12 +102,22 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let case = self.case(&mut connection, &present, id, false).await?;
+        let mut case = self.case(&mut connection, &present, id, false).await?;
+        let weighed = self.weigh(&mut connection, &present, &mut case).await?;
         let mut difference = shown(&mut connection, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
         let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&as_it_passed(&case));
+        let now = match weighed.as_ref().and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
+        {
+            Some((weighed, planned)) => {
+                Some(self.consequences_now(&mut connection, &present, planned, &weighed.concerned).await?)
+            }
+            None => None,
+        };
+        let fresh = now.is_some();
+        let waits = self.waits_after(&present, &case, weighed.as_deref());
         let parent = match case.row.target {
             Some(target) => TargetNo(target.0 - 1),
             None => base.values().max().copied().unwrap_or(TargetNo(0)),
@@ -120,16 +135,19 @@ impl Control {
             target: case.row.target,
             at: at(case.row.at),
             authors: case.authors.iter().map(|a| a.name.clone()).collect(),
+            asked: summary.asked,
             summary: summary.lines,
             risks: risks_of(&case.row).into_iter().collect(),
             difference,
             brought: summary.brought,
             deployments: summary.deployments,
             waves: summary.waves,
-            consequences: summary.consequences,
-            checks: summary.findings,
+            consequences: now.unwrap_or(summary.consequences),
+            checks: weighed.filter(|_| fresh).map_or(summary.findings, |weighed| weighed.findings.clone()),
+            fresh,
+            waits,
             verdicts: shown_verdicts(&case),
-            may_judge: may_judge(&case.facts, actor.person).map_err(|no| no.to_string()),
+            may_judge: may_judge_or_who(&case.facts, actor.person),
             may_commit: may_commit(actor, &case, &gate),
             gate,
         })
@@ -163,12 +181,11 @@ impl Control {
             // The audit needs another connection; this one goes back first.
             drop(transaction);
             self.note_refusal(actor, id, no).await?;
+            let said = may_judge_or_who(&case.facts, actor.person).err().unwrap_or_else(|| no.to_string());
             return Err(match no {
-                NoVerdict::Author => Problem { code: "author".into(), ..Problem::forbidden(no.to_string()) },
-                NoVerdict::NotAReviewer => {
-                    Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no.to_string()) }
-                }
-                NoVerdict::NotNewest => Problem::conflict("not_newest", no.to_string()),
+                NoVerdict::Author => Problem { code: "author".into(), ..Problem::forbidden(said) },
+                NoVerdict::NotAReviewer => Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(said) },
+                NoVerdict::NotNewest => Problem::conflict("not_newest", said),
             });
         }
         // Saying the same again says nothing: a click that is sent twice is one verdict.
@@ -206,7 +223,8 @@ impl Control {
         let ids = intent::open_submissions(&mut connection, LISTED).await.map_err(from_store)?;
         let mut waiting = 0;
         for id in ids {
-            let case = self.case(&mut connection, present, id, false).await?;
+            let mut case = self.case(&mut connection, present, id, false).await?;
+            self.weigh(&mut connection, present, &mut case).await?;
             let gate = evaluate(&case.facts);
             let said = case.verdicts.iter().any(|v| v.person == actor.person);
             let to_judge = !gate.is_open() && may_judge(&case.facts, actor.person).is_ok() && !said;
@@ -227,12 +245,32 @@ pub(crate) fn may_commit(actor: &Actor, case: &Case, gate: &GateState) -> Result
         return Err(format!("It is target {target} already."));
     }
     if !actor.may(Permission::Operator) && !actor.may(Permission::Reviewer) {
-        return Err("Your account may not commit: that takes the operator or the reviewer permission.".into());
+        return Err(format!(
+            "Your account may not commit: that takes the operator or the reviewer permission. {}",
+            case.facts.helpers.to_commit()
+        ));
     }
     match gate.closed_by() {
         Some(rule) => Err(rule.text.clone()),
         None => Ok(()),
     }
+}
+
+async fn helpers(on: &mut PgConnection) -> Result<Helpers, Problem> {
+    let mut helpers = Helpers::default();
+    for (name, permissions) in intent::able(on).await.map_err(from_store)? {
+        let has = |permission: Permission| permissions.iter().any(|word| word == permission.as_str());
+        if has(Permission::Operator) || has(Permission::Reviewer) {
+            helpers.committers.push(name.clone());
+        }
+        if has(Permission::Operator) {
+            helpers.operators.push(name.clone());
+        }
+        if has(Permission::Admin) {
+            helpers.administrators.push(name);
+        }
+    }
+    Ok(helpers)
 }
 
 pub(crate) fn risks_of(row: &SubmissionRow) -> BTreeSet<engine::gate::Risk> {

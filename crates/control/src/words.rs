@@ -130,6 +130,11 @@ pub(crate) fn policy(policy: &Policy) -> String {
     format!("Sets the policy for all changes after this one: {}.", asks.join(", "))
 }
 
+/// A text that ends like a sentence.
+pub(crate) fn sentence(text: &str) -> String {
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}
+
 /// `a`, `a and b`, `a, b and 3 more`.
 pub(crate) fn some_of(names: &[String]) -> String {
     first_of(names, names.len())

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::house::{House, role};
 
 /// Switches the jig behind the gate's back: by a review, the base would move with it, and that alone shuts the gate.
-async fn jig(house: &House, active: bool) {
+pub async fn jig(house: &House, active: bool) {
     let mut transaction = house.database.owner().begin().await.unwrap();
     sqlx::query("ALTER TABLE jig DISABLE TRIGGER USER").execute(&mut *transaction).await.unwrap();
     let done = sqlx::query("UPDATE jig SET active = $1 WHERE name = 'noop'").bind(active);

@@ -288,7 +288,8 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     let more_waves = waves.len().saturating_sub(LISTED);
     waves.truncate(LISTED);
     let removed = &planned.projection.removed;
-    let is_up = |state: Progress<'_>, id: &NoderoleId| state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active);
+    let is_up =
+        |state: Progress<'_>, id: &NoderoleId| state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active);
     Consequences {
         nodes: nodes(planned),
         starts: starts.into(),

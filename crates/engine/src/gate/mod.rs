@@ -17,12 +17,14 @@
 //! * no thread of its discussion is open ([`discussion`]).
 
 pub mod discussion;
+pub mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{PersonId, PolicyNo, SubmissionId};
+use who::{Helpers, named};
 
 /// Most approvals that a policy may ask for.
 pub const MAX_APPROVALS: u32 = 20;
@@ -173,6 +175,8 @@ pub struct Facts {
     pub people: Vec<Reviewer>,
     /// Who opened each thread that is not resolved, on any version of the proposal.
     pub open_threads: Vec<String>,
+    /// Who can do something about rules that no verdict mends. Nothing is decided by it.
+    pub helpers: Helpers,
 }
 
 /// The gate's rules.
@@ -291,7 +295,7 @@ pub fn evaluate(facts: &Facts) -> GateState {
         base(facts),
         epoch(facts),
         policy(facts),
-        enough(approvals, needed, &can_approve),
+        enough(facts, approvals, needed, &can_approve),
         objections(facts, &last),
         threads(facts),
     ];
@@ -308,14 +312,16 @@ fn newest(facts: &Facts) -> RuleState {
 }
 
 fn resolved(facts: &Facts) -> RuleState {
-    state(Rule::Resolved, facts.unresolved.clone(), "Every edit takes effect")
+    let broken = facts.unresolved.as_ref().map(|why| format!("{why}. {}", facts.helpers.to_submit()));
+    state(Rule::Resolved, broken, "Every edit takes effect")
 }
 
 fn lint(facts: &Facts) -> RuleState {
-    let broken = facts.lint.first().map(|first| match facts.lint.len() {
+    let errors = facts.lint.first().map(|first| match facts.lint.len() {
         1 => first.clone(),
         n => format!("{n} errors. The first: {first}"),
     });
+    let broken = errors.map(|errors| format!("{errors}. {}", facts.helpers.to_submit()));
     state(Rule::Lint, broken, "Lint finds no error")
 }
 
@@ -325,32 +331,43 @@ fn base(facts: &Facts) -> RuleState {
     let moved: Vec<String> = deployments.chain(documents).collect();
     let broken = (!moved.is_empty()).then(|| {
         format!(
-            "Planned on an older state: {} changed since. Submit again to plan on what is there now",
-            moved.join(", ")
+            "Planned on an older state: {} changed since. Submit again to plan on what is there now. {}",
+            named(&moved),
+            facts.helpers.to_submit()
         )
     });
     state(Rule::Base, broken, "Base unchanged since planning")
 }
 
 fn epoch(facts: &Facts) -> RuleState {
-    let broken =
-        (!facts.same_epoch).then(|| "Made before the database was restored from a backup: submit it again".to_owned());
+    let broken = (!facts.same_epoch).then(|| {
+        format!("Made before the database was restored from a backup: submit it again. {}", facts.helpers.to_submit())
+    });
     state(Rule::Epoch, broken, "Made in this life of the database")
 }
 
 fn policy(facts: &Facts) -> RuleState {
     let (made, now) = facts.policy;
-    let broken = (made != now).then(|| format!("Made under policy {made}; policy {now} is in force. Submit it again"));
+    let broken = (made != now).then(|| {
+        let who = facts.helpers.to_submit();
+        format!("Made under policy {made}; policy {now} is in force. Submit it again. {who}")
+    });
     state(Rule::Policy, broken, &format!("Policy {now}"))
 }
 
-fn enough(approvals: u32, needed: u32, can_approve: &[String]) -> RuleState {
+fn enough(facts: &Facts, approvals: u32, needed: u32, can_approve: &[String]) -> RuleState {
     let counted = format!("{approvals} of {needed} approvals");
     let broken = (approvals < needed).then(|| {
-        let who = if can_approve.is_empty() {
-            "Nobody who may review is left: give somebody else the reviewer permission".to_owned()
-        } else {
-            format!("Can act: {}", can_approve.join(", "))
+        let more = needed - approvals;
+        let able = u32::try_from(can_approve.len()).unwrap_or(u32::MAX);
+        let who = match able {
+            0 => format!("Nobody who may review is left. {}", facts.helpers.to_permit("reviewer")),
+            able if able < more => format!(
+                "{more} more are needed and only {} can give one. {}",
+                named(can_approve),
+                facts.helpers.to_permit("reviewer")
+            ),
+            _ => format!("{more} more needed. Can act: {}", named(can_approve)),
         };
         format!("{counted}. {who}")
     });
@@ -364,8 +381,14 @@ fn objections(facts: &Facts, last: &BTreeMap<PersonId, VerdictKind>) -> RuleStat
             && last.get(&p.id).is_some_and(|kind| *kind != VerdictKind::Approve)
     });
     let names: Vec<&str> = objecting.map(|p| p.name.as_str()).collect();
-    let broken = (!names.is_empty())
-        .then(|| format!("{} asked for changes or rejected it: change it, or let them decide again", names.join(", ")));
+    let broken = (!names.is_empty()).then(|| {
+        let names = named(&names);
+        let change = match facts.helpers.operators.as_slice() {
+            [] => String::new(),
+            operators => format!(". Can change it: {}", named(operators)),
+        };
+        format!("{names} asked for changes or rejected it. Can decide again: {names}{change}")
+    });
     state(Rule::Objections, broken, "Nobody objects")
 }
 
@@ -377,7 +400,7 @@ fn threads(facts: &Facts) -> RuleState {
             1 => ("One thread is open".to_owned(), "it"),
             n => (format!("{n} threads are open"), "them"),
         };
-        format!("{open}, by {}: who opened {them}, or another reviewer, resolves {them}", by.join(", "))
+        format!("{open}, by {}: who opened {them}, or another reviewer, resolves {them}", named(&by))
     });
     state(Rule::Threads, broken, "No open threads")
 }
@@ -408,11 +431,26 @@ mod tests {
             verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve }],
             people: vec![reviewer(1, "ada"), reviewer(2, "bo"), reviewer(3, "cy")],
             open_threads: Vec::new(),
+            helpers: Helpers::default(),
         }
     }
 
     fn closed_by(facts: &Facts) -> Option<Rule> {
         evaluate(facts).closed_by().map(|rule| rule.rule)
+    }
+
+    #[test]
+    fn too_few_who_could_approve_is_said() {
+        let mut facts = facts();
+        facts.approvals_needed = 5;
+        let text = |facts: &Facts| evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default();
+        assert_eq!(
+            text(&facts),
+            "1 of 5 approvals. 4 more are needed and only cy can give one. No administrator is left who could give the reviewer \
+             permission"
+        );
+        facts.approvals_needed = 2;
+        assert_eq!(text(&facts), "1 of 2 approvals. 1 more needed. Can act: cy");
     }
 
     #[test]

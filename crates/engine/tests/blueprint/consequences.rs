@@ -91,9 +91,14 @@ fn a_wave_says_what_it_waits_for() {
         found.waves[n].groups[0].after.first.iter().map(|a| (a.wave, a.role.to_string())).collect()
     };
     assert_eq!((after(0), after(1), after(2)), (vec![], vec![(1, "base".into())], vec![(2, "db".into())]));
-    let alone = told(&World::of(vec![role("one", &[]), role("two", &[])]).change(&[bind(WEB, 1, "one"), bind(WEB, 1, "two")]));
+    let alone =
+        told(&World::of(vec![role("one", &[]), role("two", &[])]).change(&[bind(WEB, 1, "one"), bind(WEB, 1, "two")]));
     assert_eq!(order(&alone), "1: one 1; 2: two 1");
-    assert_eq!(alone.waves.iter().map(|w| w.groups[0].queued).collect::<Vec<_>>(), [0, 1], "its node runs one at a time");
+    assert_eq!(
+        alone.waves.iter().map(|w| w.groups[0].queued).collect::<Vec<_>>(),
+        [0, 1],
+        "its node runs one at a time"
+    );
     assert_eq!(alone.waves[1].groups[0].after.count, 0);
 }
 

@@ -36,8 +36,8 @@ pub use proposals::{
 };
 pub use record::append_live;
 pub use submissions::{
-    NewSubmission, PersonRow, SubmissionRow, VerdictRow, authors, base, documents, insert_submission, insert_verdict,
-    open_submissions, people, recent_submissions, reviewers, submission, submission_of, verdicts,
+    NewSubmission, PersonRow, SubmissionRow, VerdictRow, able, authors, base, documents, insert_submission,
+    insert_verdict, open_submissions, people, recent_submissions, reviewers, submission, submission_of, verdicts,
 };
 
 pub use verify::{Discrepancy, discrepancies};

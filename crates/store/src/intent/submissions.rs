@@ -284,6 +284,16 @@ pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonRow>, StoreErr
     Ok(rows.into_iter().map(to_person).collect())
 }
 
+/// Everybody who may edit, review or permit at this moment, by name, with their permissions; at most 1,000.
+pub async fn able(on: &mut PgConnection) -> Result<Vec<(String, Vec<String>)>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT name, permissions FROM person WHERE kind = 'human' AND NOT disabled \
+         AND permissions && ARRAY['operator', 'reviewer', 'admin'] ORDER BY name LIMIT 1000",
+    )
+    .fetch_all(on)
+    .await?)
+}
+
 /// These people, locked until the transaction ends so that nobody loses or gets a permission while a commit counts.
 pub async fn people(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<PersonRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();

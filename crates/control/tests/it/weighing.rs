@@ -1,0 +1,214 @@
+//! What the review page says is what the commit will decide, and it says who can act.
+
+use std::collections::BTreeMap;
+
+use api::console::{ReviewState, ReviewView};
+use control::people::{Actor, NewPerson, Permission};
+use engine::blueprint::consequences::Restart;
+use engine::cluster::NoderoleKey;
+use engine::gate::{Policy, Risk, Rule, VerdictKind};
+use engine::ids::SubmissionId;
+use engine::lint::{Check, Level};
+use engine::plan::Edit;
+use serde_json::json;
+
+use crate::house::{House, role};
+use crate::lint::jig;
+
+async fn review(house: &House, by: &Actor, id: SubmissionId) -> ReviewView {
+    house.control.review(by, id).await.unwrap()
+}
+
+async fn reruns(house: &House, value: i64) -> Edit {
+    Edit::SetRoleData { deployment: house.id("web").await, role: role("app"), data: json!({"a": value}) }
+}
+
+async fn all_active(house: &House) {
+    sqlx::query("UPDATE step SET state = 'active', applied_generation = generation, pending = 0")
+        .execute(house.database.app())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_error_that_came_after_the_approval_is_shown() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let edit = house.bind("web", 2, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, id).await;
+    let before = review(&house, &house.ada, id).await;
+    assert_eq!((before.state, before.may_commit, before.fresh), (ReviewState::Open, Ok(()), true));
+    assert_eq!(house.control.frame(Some(&house.ada)).await.unwrap().reviews_waiting, 1, "it waits to be committed");
+    jig(&house, false).await;
+    let shown = review(&house, &house.ada, id).await;
+    let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Lint).unwrap();
+    assert!(!rule.holds && rule.text.contains("Make jig noop active first"), "{rule:?}");
+    let errors: Vec<Check> = shown.checks.iter().filter(|f| f.level == Level::Error).map(|f| f.check).collect();
+    assert_eq!(errors[0], Check::InactiveJig);
+    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    assert_eq!(shown.may_commit.unwrap_err(), refused.detail, "the page says what the commit says");
+    assert_ne!(house.control.reviews(&house.bo).await.unwrap()[0].state, ReviewState::Open);
+    assert_eq!(house.control.frame(Some(&house.ada)).await.unwrap().reviews_waiting, 0);
+    jig(&house, true).await;
+    assert_eq!(review(&house, &house.ada, id).await.state, ReviewState::Open, "what was kept is not kept too long");
+}
+
+#[tokio::test]
+async fn what_is_up_restarts_and_what_never_ran_does_not() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    house.bound("web", 2, "app").await;
+    let edit = reruns(&house, 1).await;
+    let rerun = Edit::Rerun {
+        node: house.node(1).await,
+        noderole: NoderoleKey::first(role("base")),
+        reason: "a new kernel".into(),
+    };
+    let id = house.submit(&house.ada, "web", vec![edit, rerun]).await;
+    let found = review(&house, &house.bo, id).await.consequences;
+    assert_eq!((found.restarts.count, found.interrupted, found.nodes), (3, Some(0), 2));
+    assert_eq!((found.downstream[0].noderoles.count, found.downstream[0].in_use), (1, Some(0)));
+    all_active(&house).await;
+    let shown = review(&house, &house.bo, id).await;
+    assert_eq!(shown.consequences.interrupted, Some(3));
+    assert!(shown.consequences.restarts.first.iter().all(|Restart { in_use, .. }| *in_use == Some(true)));
+    assert_eq!(shown.consequences.downstream[0].in_use, Some(1));
+    assert!(shown.asked.iter().any(|line| line.contains("a new kernel")), "{:?}", shown.asked);
+    house.approve(&house.bo, id).await;
+    house.control.commit(&house.ada, id).await.unwrap();
+    let closed = review(&house, &house.bo, id).await;
+    assert_eq!((closed.fresh, closed.consequences.interrupted, closed.consequences.restarts.count), (false, None, 3));
+}
+
+#[tokio::test]
+async fn what_goes_is_said_with_what_is_up() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    all_active(&house).await;
+    let edit =
+        Edit::Unbind { node: house.node(1).await, noderole: NoderoleKey::first(role("app")), with_dependents: false };
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let found = review(&house, &house.bo, id).await.consequences;
+    assert_eq!((found.lost.count, found.lost_in_use, found.nodes), (1, Some(1), 1));
+}
+
+/// A review as one person sees it: why they may not judge it, and why not commit it.
+async fn buttons(house: &House, by: &Actor, id: SubmissionId) -> [String; 2] {
+    let shown = review(house, by, id).await;
+    // What is said is what happens.
+    if let Err(why) = &shown.may_commit {
+        let refused = house.control.commit(by, id).await.unwrap_err();
+        assert!(refused.status == 403 || refused.detail == *why, "{why} / {}", refused.detail);
+    }
+    if let Err(why) = &shown.may_judge {
+        for kind in [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject] {
+            let refused = house.control.judge(by, id, kind, "because".into()).await.unwrap_err();
+            assert_eq!(refused.detail, *why);
+        }
+    }
+    [shown.may_judge.err().unwrap_or_default(), shown.may_commit.err().unwrap_or_default()]
+}
+
+#[tokio::test]
+async fn every_button_that_is_off_says_why_and_who_can_act() {
+    let house = House::under(Policy { approvals: 1, by_risk: BTreeMap::from([(Risk::Destructive, 2)]) }).await;
+    house.bound("web", 3, "runtime").await;
+    let (ada, bo, cy) = (&house.ada, &house.bo, &house.cy);
+    let mut others = Vec::new();
+    for (name, permission) in [
+        ("dan", Permission::Viewer),
+        ("eve", Permission::Operator),
+        ("fay", Permission::Admin),
+        ("gus", Permission::Reviewer),
+    ] {
+        house.people.create_person(None, &NewPerson::human(name, [permission])).await.unwrap();
+        others.push(house.people.actor_by_name(name).await.unwrap());
+    }
+    let [dan, eve, _, gus] = &others[..] else { panic!("four more") };
+    let wipe = house.bind("web", 1, "wipe").await;
+    let (proposal, version) = house.propose(ada, "web", vec![wipe]).await;
+    let id = house.control.submit(ada, proposal, version, "a wipe".into()).await.unwrap();
+    let author = "you wrote part of this change, so somebody else has to review it. Can act: bo, cy and gus";
+    let stranger = "your account may not review this deployment: ask an administrator for the reviewer permission. \
+                    Can act: bo, cy and gus";
+    let two = "0 of 2 approvals. 2 more needed. Can act: bo, cy and gus";
+
+    // Who wrote it, who may judge it, who only looks, who operates.
+    assert_eq!(buttons(&house, ada, id).await, [author, two]);
+    assert_eq!(buttons(&house, bo, id).await, ["", two]);
+    let looks = "Your account may not commit: that takes the operator or the reviewer permission. Can act: ada, bo, cy, eve and gus";
+    assert_eq!(buttons(&house, dan, id).await, [stranger, looks]);
+    assert_eq!(buttons(&house, eve, id).await, [stranger, two]);
+
+    // One of two.
+    house.approve(bo, id).await;
+    assert_eq!(buttons(&house, bo, id).await, ["", "1 of 2 approvals. 1 more needed. Can act: cy and gus"]);
+
+    // An open thread.
+    house.approve(gus, id).await;
+    let thread = house.control.open_thread(cy, id, engine::blueprint::Anchor::Whole, "Why?".into()).await.unwrap();
+    let open = "One thread is open, by cy: who opened it, or another reviewer, resolves it";
+    assert_eq!(buttons(&house, ada, id).await, [author, open]);
+    house.control.resolve_thread(cy, thread, true).await.unwrap();
+    assert_eq!(buttons(&house, ada, id).await, [author, ""]);
+
+    // An objection, and its end.
+    house.control.judge(cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
+    let objects = "cy asked for changes or rejected it. Can decide again: cy. Can change it: ada, bo, cy and eve";
+    assert_eq!(buttons(&house, ada, id).await, [author, objects]);
+    house.approve(cy, id).await;
+
+    // An error that lint finds now.
+    jig(&house, false).await;
+    let [_, lint] = buttons(&house, ada, id).await;
+    assert!(lint.contains("Make jig noop active first") && lint.ends_with("Can act: ada, bo, cy and eve"), "{lint}");
+    jig(&house, true).await;
+
+    // Held, and execution off: that keeps no button off, and is said.
+    house.control.hold(eve, house.id("web").await, true, "a move".into()).await.unwrap();
+    house.control.switch(eve, false, "maintenance".into()).await.unwrap();
+    assert_eq!(buttons(&house, ada, id).await, [author, ""]);
+    let waits = review(&house, ada, id).await.waits;
+    assert!(
+        waits[0].starts_with("Execution is off") && waits[1].starts_with("web is held by eve (a move)"),
+        "{waits:?}"
+    );
+
+    // Too few reviewers are left.
+    for gone in [gus, cy] {
+        house.people.disable(None, gone.person).await.unwrap();
+    }
+    let few = "1 of 2 approvals. Nobody who may review is left. Can give the reviewer permission: fay";
+    assert_eq!(buttons(&house, ada, id).await[1], few);
+
+    // A newer version, and a commit.
+    let other = house.bind("web", 2, "wipe").await;
+    let version = house.control.edit(ada, proposal, version, vec![other]).await.unwrap();
+    let replaced = "A newer version replaced this one, or the proposal is closed";
+    assert_eq!(buttons(&house, bo, id).await[1], replaced);
+    assert!(buttons(&house, bo, id).await[0].contains("look at the newest one"));
+    let undone = house.control.undo(ada, proposal, version).await.unwrap();
+    house.control.discard(ada, proposal, undone).await.unwrap();
+    let app = house.bind("web", 1, "app").await;
+    let id = house.submit(ada, "web", vec![app]).await;
+    house.approve(bo, id).await;
+    let target = house.control.commit(ada, id).await.unwrap();
+    assert_eq!(review(&house, bo, id).await.may_commit, Err(format!("It is target {target} already.")));
+}
+
+#[tokio::test]
+async fn a_stale_review_says_who_submits_again() {
+    let house = House::new().await;
+    let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
+    let (web, edge) =
+        (house.submit(&house.ada, "web", vec![one]).await, house.submit(&house.ada, "edge", vec![two]).await);
+    house.approve(&house.bo, web).await;
+    house.approve(&house.bo, edge).await;
+    house.control.commit(&house.ada, web).await.unwrap();
+    let [_, why] = buttons(&house, &house.bo, edge).await;
+    assert!(why.starts_with("Planned on an older state: ") && why.ends_with("Can act: ada, bo and cy"), "{why}");
+    let shown = review(&house, &house.bo, edge).await;
+    assert!(!shown.fresh && shown.gate.rules.iter().all(|rule| rule.rule != Rule::Lint || rule.holds));
+    assert_eq!(shown.consequences.interrupted, None, "as it was submitted");
+}

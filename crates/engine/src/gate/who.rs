@@ -1,0 +1,95 @@
+//! Who can act: names behind every rule that keeps a button off.
+//!
+//! A reason without a name sends people searching. Names are for messages only: what a person may is decided where they act. Lists
+//! are bounded, since a message is read.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Facts, NoVerdict, may_judge};
+use crate::ids::PersonId;
+
+/// Names in one message; more are counted.
+pub const NAMED: usize = 5;
+
+/// People who can do what no verdict does, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Helpers {
+    /// Who may edit and submit.
+    pub operators: Vec<String>,
+    /// Who may commit what is approved.
+    pub committers: Vec<String>,
+    /// Who may give permissions.
+    pub administrators: Vec<String>,
+}
+
+impl Helpers {
+    /// Who can change the proposal and submit it.
+    pub fn to_submit(&self) -> String {
+        match self.operators.as_slice() {
+            [] => format!("Nobody who may edit is left. {}", self.to_permit("operator")),
+            operators => format!("Can act: {}", named(operators)),
+        }
+    }
+
+    /// Who can commit.
+    pub fn to_commit(&self) -> String {
+        match self.committers.as_slice() {
+            [] => self.to_permit("operator"),
+            committers => format!("Can act: {}", named(committers)),
+        }
+    }
+
+    /// Who can give somebody a permission.
+    pub fn to_permit(&self, permission: &str) -> String {
+        match self.administrators.as_slice() {
+            [] => format!("No administrator is left who could give the {permission} permission"),
+            administrators => format!("Can give the {permission} permission: {}", named(administrators)),
+        }
+    }
+}
+
+/// `a`, `a and b`, `a, b, c, d, e and 3 more`.
+pub fn named<T: AsRef<str>>(names: &[T]) -> String {
+    let shown: Vec<&str> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
+    match (shown.as_slice(), names.len() - shown.len()) {
+        ([all @ .., last], 0) if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        (shown, 0) => shown.join(""),
+        (shown, more) => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// Whether a person may give a verdict; else why not and who can, in words.
+///
+/// # Errors
+/// The reason, and the names.
+pub fn may_judge_or_who(facts: &Facts, person: PersonId) -> Result<(), String> {
+    may_judge(facts, person).map_err(|no| match no {
+        // Nobody can judge it: what helps is the newest one.
+        NoVerdict::NotNewest => no.to_string(),
+        NoVerdict::Author | NoVerdict::NotAReviewer => format!("{no}. {}", others(facts, person)),
+    })
+}
+
+fn others(facts: &Facts, person: PersonId) -> String {
+    let able = facts.people.iter().filter(|p| p.eligible && p.id != person && !facts.authors.contains(&p.id));
+    let able: Vec<&str> = able.map(|p| p.name.as_str()).collect();
+    match able.as_slice() {
+        [] => format!("Nobody else may review. {}", facts.helpers.to_permit("reviewer")),
+        able => format!("Can act: {}", named(able)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_bounded() {
+        let many: Vec<String> = (1..=1_000).map(|n| format!("p{n}")).collect();
+        assert_eq!(named(&many[..0]), "");
+        assert_eq!(named(&many[..1]), "p1");
+        assert_eq!(named(&many[..2]), "p1 and p2");
+        assert_eq!(named(&many[..5]), "p1, p2, p3, p4 and p5");
+        assert_eq!(named(&many), "p1, p2, p3, p4, p5 and 995 more");
+    }
+}
