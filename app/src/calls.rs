@@ -9,7 +9,7 @@
 )]
 
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
+    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView, Opened,
     PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 #[cfg(feature = "ssr")]
@@ -148,6 +148,20 @@ pub async fn since_look(id: SubmissionId) -> Answer<SinceLook> {
 #[server(name = Look, prefix = "/call", endpoint = "look", input = AsJson, output = AsJson)]
 pub async fn look(id: SubmissionId) -> Answer<()> {
     answer(console()?.look(id).await)
+}
+
+/// How much was opened.
+#[server(name = ReadOpened, prefix = "/call", endpoint = "opened", input = AsJson, output = AsJson)]
+pub async fn opened(id: SubmissionId) -> Answer<Opened> {
+    answer(console()?.opened(id).await)
+}
+
+/// Marks changes as opened; their anchors stand one behind the other, apart by spaces, so that a form can send them.
+#[server(name = OpenChanges, prefix = "/call", endpoint = "open_changes", output = AsJson)]
+pub async fn open_changes(submission: SubmissionId, anchors: String) -> Answer<Opened> {
+    let read = |text: &str| text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()));
+    let anchors = anchors.split_whitespace().map(read).collect::<Result<Vec<Anchor>, _>>()?;
+    answer(console()?.open_changes(submission, anchors).await)
 }
 
 /// Opens a thread.

@@ -6,7 +6,7 @@
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
+    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView, Opened,
     PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 use async_trait::async_trait;
@@ -51,6 +51,11 @@ pub trait Console: Send + Sync {
     /// What a submission changes against the one that this person looked at before.
     async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem>;
 
+    /// How much of a submission this person has opened.
+    async fn opened(&self, id: SubmissionId) -> Result<Opened, Problem>;
+
+    /// Notes that this person opened the changes of these documents.
+    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem>;
     /// Notes that this person has looked at a submission.
     async fn look(&self, id: SubmissionId) -> Result<(), Problem>;
     /// Opens a thread on a change of a submission.

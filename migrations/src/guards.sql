@@ -836,6 +836,7 @@ BEGIN
     'INSERT (submission_id, thread_id, anchor, person_id, body) ON comment',
     'UPDATE (resolved_by, resolved_at) ON comment',
     'INSERT, UPDATE (submission_id, before_id, at) ON look',
+    'INSERT, UPDATE (content, at) ON opened',
     'INSERT (name, class, description, client_role), UPDATE ON jig',
     'INSERT, UPDATE, DELETE ON lane',
     'INSERT, UPDATE, DELETE ON budget',

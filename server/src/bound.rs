@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
+    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView, Opened,
     PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 use app::console::Console;
@@ -111,6 +111,14 @@ impl Console for Bound {
 
     async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem> {
         asked!(self.since_look(id))
+    }
+
+    async fn opened(&self, id: SubmissionId) -> Result<Opened, Problem> {
+        asked!(self.opened(id))
+    }
+
+    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
+        asked!(self.open_changes(id, anchors))
     }
 
     async fn look(&self, id: SubmissionId) -> Result<(), Problem> {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    Board, Comparison, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, Point, ReviewSummary,
+    Board, Comparison, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, Opened, Point, ReviewSummary,
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use control::Imported;
@@ -52,6 +52,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/submissions/{id}/discussion", get(discussion))
         .route("/submissions/{id}/threads", post(open_thread))
         .route("/submissions/{id}/since", get(since_look))
+        .route("/submissions/{id}/opened", get(opened).post(open_changes))
         .route("/submissions/{id}/look", post(look))
         .route("/threads/{id}/replies", post(reply))
         .route("/threads/{id}/resolve", post(resolve))
@@ -220,6 +221,25 @@ async fn consequences(
     Place(id): Place<SubmissionId>,
 ) -> Answer<Consequences> {
     Ok(Json(state.control.consequences(&actor, id).await?))
+}
+
+async fn opened(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Answer<Opened> {
+    Ok(Json(state.control.opened(&actor, id).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Opening {
+    anchors: Vec<Anchor>,
+}
+
+async fn open_changes(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+    Given(opening): Given<Opening>,
+) -> Answer<Opened> {
+    Ok(Json(state.control.open_changes(&actor, id, opening.anchors).await?))
 }
 
 #[derive(Debug, Deserialize)]

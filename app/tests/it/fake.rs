@@ -10,9 +10,13 @@ use api::{At, Problem};
 use app::console::Console;
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
+use engine::blueprint::consequences::{
+    Awaited, Consequences, Counted, Downstream, Loss, Restart, Touched, Wave, WaveGroup,
+};
 use engine::blueprint::difference::{
     DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
 };
+use engine::blueprint::projection::RerunCause;
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateState, Risk, Rule, RuleState, VerdictKind};
@@ -77,6 +81,7 @@ pub struct World {
     /// What every read answers instead.
     pub problem: Option<Problem>,
     /// Commands that were given.
+    pub opened: Opened,
     pub told: Vec<String>,
 }
 
@@ -620,6 +625,7 @@ impl Default for World {
                 may_edit: Ok(NoderoleDraft { proposal: ProposalId(7), version: 3, data: json!({}), rerun: false }),
             },
             problem: None,
+            opened: Opened::default(),
             told: Vec::new(),
         }
     }
@@ -753,6 +759,16 @@ impl Console for Fake {
 
     async fn since_look(&self, _: SubmissionId) -> Result<SinceLook, Problem> {
         self.read(|world| world.since.clone())
+    }
+
+    async fn opened(&self, _: SubmissionId) -> Result<Opened, Problem> {
+        self.read(|world| world.opened.clone())
+    }
+
+    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
+        let anchors: Vec<String> = anchors.iter().map(ToString::to_string).collect();
+        self.told(format!("opened {id} {}", anchors.join(" ")));
+        self.read(|world| world.opened.clone())
     }
 
     async fn look(&self, id: SubmissionId) -> Result<(), Problem> {

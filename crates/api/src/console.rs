@@ -870,6 +870,17 @@ pub struct SinceLook {
     pub difference: Difference,
 }
 
+/// How much of a submission a person has opened, in documents: deployments and nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// Documents that the submission changes.
+    pub all: usize,
+    /// Those whose change they opened, as it is now.
+    pub opened: std::collections::BTreeSet<Anchor>,
+    /// Those whose change they opened in an earlier submission, where it was another.
+    pub outdated: std::collections::BTreeSet<Anchor>,
+}
+
 /// A node in the list of all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSummary {

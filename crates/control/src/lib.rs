@@ -20,6 +20,7 @@ mod graphing;
 mod imports;
 mod linting;
 mod nodes;
+mod opening;
 pub mod people;
 mod planning;
 mod present;

@@ -11,6 +11,7 @@ mod gate;
 mod house;
 mod line;
 mod lint;
+mod opening;
 mod races;
 mod removal;
 mod weighing;

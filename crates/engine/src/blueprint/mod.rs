@@ -19,6 +19,7 @@ use crate::ids::{DeploymentId, NodeId};
 pub mod anchor;
 pub mod consequences;
 pub mod difference;
+pub mod opened;
 pub mod projection;
 pub mod text;
 

@@ -5,4 +5,5 @@
 mod consequences;
 mod difference;
 mod lint;
+mod opened;
 mod world;

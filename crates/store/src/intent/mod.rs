@@ -13,6 +13,7 @@ mod head;
 mod imports;
 mod nodes;
 mod objects;
+mod opened;
 mod policies;
 mod proposals;
 mod record;
@@ -29,6 +30,7 @@ pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit, set_
 pub use imports::{BarclampRow, ImportOutcome, barclamps, import_barclamp, jigs};
 pub use nodes::{BareNode, NewNode, bare_nodes, insert_node};
 pub use objects::{bodies, catalog_objects, put_objects};
+pub use opened::{MAX_OPENED, ensure_opened, opened};
 pub use policies::{insert_policy, policy};
 pub use proposals::{
     EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_proposal,

@@ -1,0 +1,68 @@
+//! Opening: how much of a change each person had before their eyes. What a mark stands on is said in [`engine::blueprint::opened`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::console::Opened;
+use engine::Hash;
+use engine::blueprint::Anchor;
+use engine::blueprint::opened::contents;
+use engine::ids::{ProposalId, SubmissionId};
+use sqlx::PgConnection;
+use store::intent::{self, MAX_OPENED};
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::reviewing::shown;
+
+impl Control {
+    /// How much of a submission this person has opened.
+    pub async fn opened(&self, actor: &Actor, id: SubmissionId) -> Result<Opened, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let (proposal, contents) = changes(&mut connection, id).await?;
+        let marks = intent::opened(&mut connection, actor.person, proposal).await.map_err(from_store)?;
+        let mut found = Opened { all: contents.len(), ..Opened::default() };
+        for (anchor, content) in marks {
+            match contents.get(&anchor) {
+                Some(now) if *now == content => found.opened.insert(anchor),
+                Some(_) => found.outdated.insert(anchor),
+                None => false,
+            };
+        }
+        Ok(found)
+    }
+
+    /// Notes that this person opened the changes of these documents in a submission. Saying it twice is saying it once.
+    pub async fn open_changes(&self, actor: &Actor, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
+        actor.require(Permission::Viewer)?;
+        let anchors: BTreeSet<Anchor> = anchors.into_iter().collect();
+        if anchors.len() > MAX_OPENED {
+            return Err(Problem::invalid(format!("Mark at most {MAX_OPENED} changes at a time.")));
+        }
+        let mut connection = self.connection().await?;
+        let (proposal, contents) = changes(&mut connection, id).await?;
+        let mark = |anchor: Anchor| match contents.get(&anchor) {
+            Some(content) => Ok((anchor, *content)),
+            None => Err(Problem::invalid(format!(
+                "Review {id} changes no document {anchor}: name a deployment or a node, as deployment/ID or node/ID."
+            ))),
+        };
+        let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
+        intent::ensure_opened(&mut connection, actor.person, proposal, &marks).await.map_err(from_store)?;
+        drop(connection);
+        self.opened(actor, id).await
+    }
+}
+
+async fn changes(on: &mut PgConnection, id: SubmissionId) -> Result<(ProposalId, BTreeMap<Anchor, Hash>), Problem> {
+    let row = intent::submission(on, id).await.map_err(from_store)?;
+    let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+    let documents = intent::documents(on, id).await.map_err(from_store)?;
+    let contents = contents(&shown(on, &documents).await?).map_err(|error| {
+        tracing::error!(%error, "a change can't be written as JSON");
+        Problem::internal()
+    })?;
+    Ok((row.proposal, contents))
+}

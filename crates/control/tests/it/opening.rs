@@ -1,0 +1,55 @@
+//! Marks of what was opened: each person's own, kept for as long as the change is the same.
+
+use engine::blueprint::Anchor;
+use engine::plan::Edit;
+use serde_json::{Value, json};
+
+use crate::house::{House, role};
+
+async fn data(house: &House, deployment: &str, name: &str, data: Value) -> Edit {
+    Edit::SetRoleData { deployment: house.id(deployment).await, role: role(name), data }
+}
+
+#[tokio::test]
+async fn a_newer_submission_keeps_the_marks_of_what_is_the_same() {
+    let house = House::new().await;
+    let (one, two) = (house.bind("web", 1, "app").await, house.bind("web", 2, "app").await);
+    let (proposal, version) = house.propose(&house.ada, "web", vec![one, two]).await;
+    let first = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
+    let opened = house.control.opened(&house.bo, first).await.unwrap();
+    assert_eq!((opened.all, opened.opened.len()), (3, 0), "{opened:?}");
+    let nodes = [Anchor::Node(house.node(1).await), Anchor::Node(house.node(2).await)];
+    for _ in 0..2 {
+        let now = house.control.open_changes(&house.bo, first, nodes.to_vec()).await.unwrap();
+        assert_eq!((now.opened.len(), now.outdated.len()), (2, 0), "twice is once");
+    }
+    assert!(house.control.opened(&house.cy, first).await.unwrap().opened.is_empty(), "each person's own");
+
+    let more = house.bind("web", 1, "wipe").await;
+    let version = house.control.edit(&house.ada, proposal, version, vec![more]).await.unwrap();
+    let second = house.control.submit(&house.ada, proposal, version, "more".into()).await.unwrap();
+    let now = house.control.opened(&house.bo, second).await.unwrap();
+    assert!(now.opened.contains(&nodes[1]) && !now.opened.contains(&nodes[0]), "{now:?}");
+    assert_eq!(now.outdated, [nodes[0].clone()].into());
+    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM opened").fetch_one(house.database.owner()).await.unwrap();
+    assert_eq!(rows, 2, "one row for each document, however often");
+}
+
+#[tokio::test]
+async fn only_what_a_submission_changes_is_marked() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![data(&house, "web", "app", json!({"a": 1})).await]).await;
+    let web = Anchor::Deployment(house.id("web").await);
+    for odd in
+        [Anchor::Whole, Anchor::Node(house.node(4).await), Anchor::Role(house.id("web").await, role("app"), None)]
+    {
+        let refused = house.control.open_changes(&house.bo, id, vec![web.clone(), odd]).await.unwrap_err();
+        assert!(refused.detail.contains("changes no document"), "{refused:?}");
+    }
+    assert!(house.control.opened(&house.bo, id).await.unwrap().opened.is_empty(), "all or none");
+    let now = house.control.open_changes(&house.bo, id, vec![web]).await.unwrap();
+    assert_eq!(now.opened.len(), now.all);
+    let missing = house.control.opened(&house.bo, engine::ids::SubmissionId(999)).await.unwrap_err();
+    assert_eq!(missing.status, 404);
+}

@@ -1,0 +1,41 @@
+//! Marks of what was opened stand on what is shown.
+
+use std::collections::BTreeMap;
+
+use engine::Hash;
+use engine::blueprint::opened::contents;
+use engine::blueprint::{Anchor, difference};
+use engine::plan::Edit;
+use serde_json::json;
+
+use crate::world::{WEB, World, bind, data, node, role, role_data};
+
+fn of(world: &World, edits: &[Edit]) -> BTreeMap<Anchor, Hash> {
+    let changed = world.change(edits);
+    contents(&difference(&changed.old, &changed.new, &changed.changes).unwrap()).unwrap()
+}
+
+#[test]
+fn what_differs_loses_its_mark_and_nothing_else_does() {
+    let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
+    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
+    let first = of(&world, &[data(1, "app", json!({"a": 1})), data(2, "app", json!({"a": 1}))]);
+    let second = of(&world, &[data(1, "app", json!({"a": 2})), data(2, "app", json!({"a": 1}))]);
+    let (one, two) = (Anchor::Node(node(1)), Anchor::Node(node(2)));
+    assert_eq!(first.keys().collect::<Vec<_>>(), [&one, &two]);
+    assert_ne!(first[&one], second[&one]);
+    assert_eq!(first[&two], second[&two]);
+    assert_ne!(first[&one], first[&two], "the same on another node is another change");
+    let roles = of(&world, &[role_data(WEB, "app", json!({"a": 1}))]);
+    assert_eq!(roles.keys().collect::<Vec<_>>(), [&Anchor::Deployment(WEB)]);
+}
+
+#[test]
+fn what_is_only_counted_does_not_count() {
+    let mut world = World::of(vec![role("base", &[]), role("app", &[])]);
+    world.commit(&[bind(WEB, 1, "app")]);
+    let edit = data(1, "app", json!({"a": 1}));
+    let before = of(&world, std::slice::from_ref(&edit));
+    world.commit(&[bind(WEB, 1, "base")]);
+    assert_eq!(of(&world, &[edit]), before);
+}

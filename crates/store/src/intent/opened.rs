@@ -1,0 +1,71 @@
+//! What each person has opened of a proposal's changes.
+
+use engine::Hash;
+use engine::blueprint::Anchor;
+use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::hash;
+use crate::StoreError;
+
+/// Most marks that are read or written at once.
+pub const MAX_OPENED: usize = 50_000;
+
+/// What a person opened last of each document that a proposal changes: a deployment or a node, and the content of its change.
+pub async fn opened(
+    on: &mut PgConnection,
+    person: PersonId,
+    proposal: ProposalId,
+) -> Result<Vec<(Anchor, Hash)>, StoreError> {
+    let rows: Vec<(String, Uuid, Vec<u8>)> = sqlx::query_as(
+        "SELECT kind, document_id, content FROM opened WHERE person_id = $1 AND proposal_id = $2 LIMIT $3",
+    )
+    .bind(person.0)
+    .bind(proposal.0)
+    .bind(i64::try_from(MAX_OPENED).unwrap_or(i64::MAX))
+    .fetch_all(on)
+    .await?;
+    let read = |(kind, id, content): (String, Uuid, Vec<u8>)| {
+        let anchor = match kind.as_str() {
+            "deployment" => Anchor::Deployment(DeploymentId(id)),
+            _ => Anchor::Node(NodeId(id)),
+        };
+        Ok((anchor, hash("opened.content", &content)?))
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// Notes that a person opened the changes of these documents. Anchors of anything else are no documents and are left out.
+pub async fn ensure_opened(
+    on: &mut PgConnection,
+    person: PersonId,
+    proposal: ProposalId,
+    changes: &[(Anchor, Hash)],
+) -> Result<(), StoreError> {
+    let (mut kinds, mut ids, mut contents) = (Vec::new(), Vec::new(), Vec::new());
+    for (anchor, content) in changes.iter().take(MAX_OPENED) {
+        let (kind, id) = match anchor {
+            Anchor::Deployment(id) => ("deployment", id.0),
+            Anchor::Node(id) => ("node", id.0),
+            _ => continue,
+        };
+        kinds.push(kind);
+        ids.push(id);
+        contents.push(content.as_bytes().to_vec());
+    }
+    sqlx::query(
+        "INSERT INTO opened (person_id, proposal_id, kind, document_id, content) \
+         SELECT $1, $2, kind, id, content FROM unnest($3::text[], $4::uuid[], $5::bytea[]) AS new (kind, id, content) ORDER BY kind, id \
+         ON CONFLICT (person_id, proposal_id, kind, document_id) DO UPDATE SET content = excluded.content, at = now() \
+         WHERE opened.content <> excluded.content",
+    )
+    .bind(person.0)
+    .bind(proposal.0)
+    .bind(kinds)
+    .bind(ids)
+    .bind(contents)
+    .execute(on)
+    .await?;
+    Ok(())
+}

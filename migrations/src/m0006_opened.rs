@@ -1,0 +1,23 @@
+//! How much of a change each person has opened.
+
+use sea_orm_migration::prelude::*;
+
+pub(crate) const SQL: &str = include_str!("m0006_opened.sql");
+
+/// Applies `m0006_opened.sql`.
+#[derive(Debug)]
+pub struct Migration;
+
+impl MigrationName for Migration {
+    fn name(&self) -> &str {
+        "m0006_opened"
+    }
+}
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        manager.get_connection().execute_unprepared(SQL).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,13 @@
+-- How much of a change each person has opened.
+
+CREATE TABLE opened (
+  person_id      uuid NOT NULL REFERENCES person,
+  proposal_id    bigint NOT NULL REFERENCES proposal,
+  kind           text NOT NULL CHECK (kind IN ('deployment', 'node')),
+  document_id    uuid NOT NULL,
+  content        bytea NOT NULL CHECK (octet_length(content) = 32),
+  at             timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (person_id, proposal_id, kind, document_id)
+);
+COMMENT ON TABLE opened IS 'The change of a document, in any submission of a proposal, that a person opened last.';
+COMMENT ON COLUMN opened.content IS 'Of the change as it was shown (engine::blueprint::opened): another one counts as not opened.';
