@@ -157,9 +157,10 @@ async fn a_noderole_that_can_not_be_changed_says_why() {
 async fn the_author_reads_why_approving_is_off() {
     let page = get(&Fake::new(|_| {}), "/reviews/128").await;
     page.says(&[
-        "Wipes the data of store",
+        "Adds app on web-6, web-7 and web-8.",
         "You wrote part of this change, so somebody else has to review it.",
-        "1 of 2 approvals. Can act: bo, dee",
+        "1 of 2 approvals.",
+        "Can act: bo, dee",
         "waits for review",
         "destructive",
         "10.0.0.0/24",
@@ -171,6 +172,88 @@ async fn the_author_reads_why_approving_is_off() {
         "other documents stay as they are",
     ]);
     page.says_not(&["app/key\",\"version"]);
+}
+
+#[tokio::test]
+async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
+    let page = get(&Fake::new(|_| {}), "/reviews/128").await;
+    page.says(&[
+        "Can’t be undone:",
+        "store on web-1 loses data when it runs.",
+        "Restarts 1 noderole that is up now:",
+        "/old of app in web.",
+        "1204 noderoles in web, 900 up now.",
+        "Starts 9 noderoles:",
+        "on 4 nodes, in 10 waves.",
+        "/reviews/128?tab=effects#restarts",
+        "web is held by cy (a move)",
+    ]);
+    let lists = get(&Fake::new(|_| {}), "/reviews/128?tab=effects").await;
+    lists.says(&[
+        "id=\"restarts\"",
+        "somebody asked for it: the disk was replaced",
+        "up now",
+        "1202",
+        "Downstream in web",
+    ]);
+    let closed = Fake::new(|world| {
+        world.review.fresh = false;
+        world.review.consequences.interrupted = None;
+        world.review.consequences.restarts.first[0].in_use = None;
+    });
+    let page = get(&closed, "/reviews/128").await;
+    page.says(&["Runs 1 noderole again:", "As it was when it was submitted"]);
+    page.says_not(&["that is up now"]);
+}
+
+#[tokio::test]
+async fn the_order_says_what_each_wave_waits_for() {
+    let page = get(&Fake::new(|_| {}), "/reviews/128?tab=order").await;
+    page.says(&[
+        "Order 10",
+        "Wave 3",
+        "one by one",
+        "waits for runtime, 29 roles more",
+        "destroys data",
+        "7 waves",
+    ]);
+}
+
+#[tokio::test]
+async fn what_was_opened_is_marked_and_can_be_marked_without_scripts() {
+    let web = engine::blueprint::Anchor::Deployment(fake::deployment_id(1));
+    let marked = web.clone();
+    let fake = Fake::new(move |world| world.opened.opened = [marked].into());
+    let page = get(&fake, "/reviews/128").await;
+    page.says(&[
+        "You have ",
+        "opened <b class=\"num\">1<!></b> of <b class=\"num\">3",
+        "action=\"/call/open_changes\"",
+        "</svg>opened",
+    ]);
+    let done = post(
+        &fake,
+        "/call/open_changes",
+        &format!("submission=128&anchors={}", app::places::encoded(&web.to_string())),
+    )
+    .await;
+    assert_eq!(done.status, 302);
+    assert_eq!(fake.0.lock().unwrap().told, [format!("opened 128 {web}")]);
+}
+
+#[tokio::test]
+async fn a_large_change_is_folded_and_a_small_one_is_not() {
+    let small = get(&Fake::new(|_| {}), "/reviews/128").await;
+    small.says(&["<details open class=\"fold\""]);
+    let large = Fake::new(|world| {
+        let node = world.review.difference.nodes[0].clone();
+        let noderole = node.noderoles[0].clone();
+        world.review.difference.nodes[0].noderoles = vec![noderole; 20_000];
+    });
+    let page = get(&large, "/reviews/128").await;
+    page.says_not(&["<details open class=\"fold\""]);
+    page.says(&["19800"]);
+    assert!(page.body.matches("<tr").count() < 500);
 }
 
 #[tokio::test]

@@ -12,11 +12,16 @@ use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, SubmissionId
 use leptos::prelude::*;
 use serde_json::Value;
 
+use super::opened::{self, Marks};
 use crate::parts::{Empty, Feed, Icon, icon};
 use crate::places;
 
 /// Cards before the rest waits for a click.
 const SHOWN: usize = 40;
+/// Noderoles in one card; more are counted.
+const LINES: usize = 200;
+/// Lines of a change that is shown unfolded: it can be taken in at a glance.
+const GLANCE: usize = 30;
 
 /// Single changes in a difference: roles, barclamps and noderoles.
 pub(super) fn count(difference: &Difference) -> usize {
@@ -31,6 +36,9 @@ struct Names {
     deployments: BTreeMap<DeploymentId, DeploymentName>,
     brought: BTreeMap<NoderoleId, String>,
     talks: Option<Talks>,
+    marks: Option<Marks>,
+    /// Whether cards are unfolded from the start.
+    unfolded: bool,
 }
 
 impl Names {
@@ -124,10 +132,14 @@ pub(super) fn Changes(
     difference: Difference,
     /// The way to comments; None where there is nothing to hang them on.
     talks: Option<Talks>,
+    /// What this person has opened; without it every card is simply there.
+    #[prop(optional)]
+    marks: Option<Marks>,
 ) -> impl IntoView {
     // A submission never changes: what differs is drawn once, whatever happens around it.
     let review = review.get_untracked();
-    let names = Names { deployments: review.deployments, brought: review.brought, talks };
+    let unfolded = lines(&difference) <= GLANCE;
+    let names = Names { deployments: review.deployments, brought: review.brought, talks, marks, unfolded };
     let Difference { deployments, nodes, unchanged } = difference;
     if deployments.is_empty() && nodes.is_empty() {
         return view! {
@@ -149,7 +161,9 @@ pub(super) fn Changes(
         false => view! { <button class="button wide" type="button" on:click=move |_| all.set(true)>"Show " {hidden} " more"</button> }.into_any(),
     }
     };
+    let tools = marks.map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
     view! {
+        {tools}
         {deployments.into_iter().map(|deployment| deployment_card(deployment, &names)).collect_view()}
         {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
         {rest}
@@ -158,18 +172,57 @@ pub(super) fn Changes(
     .into_any()
 }
 
+/// Lines that a difference has when it is unfolded.
+fn lines(difference: &Difference) -> usize {
+    let deployments = difference.deployments.iter().map(lines_of_deployment);
+    deployments.chain(difference.nodes.iter().map(lines_of_node)).sum()
+}
+
+fn lines_of_deployment(deployment: &DeploymentDifference) -> usize {
+    let roles: usize = deployment.roles.iter().map(|role| 1 + role.data.len()).sum();
+    let own = [deployment.renamed.is_some(), deployment.parent.is_some(), deployment.phantom.is_some()];
+    let own = own.into_iter().filter(|is| *is).count();
+    (roles + deployment.barclamps.len() + deployment.inactive_jigs.len() + own).max(1)
+}
+
+fn lines_of_node(node: &NodeDifference) -> usize {
+    let own = usize::from(node.renamed.is_some()) + usize::from(node.phantom.is_some());
+    (node.noderoles.iter().map(|noderole| 1 + noderole.data.len()).sum::<usize>() + own).max(1)
+}
+
+/// The documents of each card.
+pub(super) fn cards(review: &ReviewView) -> Vec<Vec<Anchor>> {
+    let names = Names {
+        deployments: BTreeMap::new(),
+        brought: review.brought.clone(),
+        talks: None,
+        marks: None,
+        unfolded: false,
+    };
+    let deployments = review.difference.deployments.iter().map(|deployment| vec![Anchor::Deployment(deployment.id)]);
+    let nodes = alike(review.difference.nodes.clone(), &names);
+    deployments.chain(nodes.iter().map(Group::documents)).collect()
+}
+
 /// Nodes that change in the same way.
 #[derive(Clone)]
 struct Group {
     first: NodeDifference,
-    others: Vec<String>,
+    others: Vec<(NodeId, String)>,
+}
+
+impl Group {
+    fn documents(&self) -> Vec<Anchor> {
+        let others = self.others.iter().map(|(id, _)| *id);
+        std::iter::once(self.first.id).chain(others).map(Anchor::Node).collect()
+    }
 }
 
 fn alike(nodes: Vec<NodeDifference>, names: &Names) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for node in nodes {
         match groups.iter_mut().find(|group| same(&group.first, &node, names)) {
-            Some(group) => group.others.push(node.fqdn.to_string()),
+            Some(group) => group.others.push((node.id, node.fqdn.to_string())),
             None => groups.push(Group { first: node, others: Vec::new() }),
         }
     }
@@ -178,8 +231,9 @@ fn alike(nodes: Vec<NodeDifference>, names: &Names) -> Vec<Group> {
 
 fn same(a: &NodeDifference, b: &NodeDifference, names: &Names) -> bool {
     let same_noderole = |(a, b): (&NoderoleDifference, &NoderoleDifference)| {
-        let plain =
-            |n: &NoderoleDifference| (n.noderole.clone(), n.deployment, n.mark, n.contents, n.rerun, n.rewired, n.rank);
+        let plain = |n: &NoderoleDifference| {
+            (n.noderole.clone(), n.deployment, n.mark, n.contents, n.rerun, n.rewired, n.rank, n.bound)
+        };
         plain(a) == plain(b) && a.data == b.data && names.brought.get(&a.id) == names.brought.get(&b.id)
     };
     a.mark == b.mark
@@ -191,30 +245,89 @@ fn same(a: &NodeDifference, b: &NodeDifference, names: &Names) -> bool {
 
 fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
     let is_new = (deployment.mark != Mark::Changed).then(|| mark_pill(deployment.mark));
-    let nothing = deployment.roles.is_empty() && deployment.barclamps.is_empty();
+    let rows = lines_of_deployment(&deployment);
     let id = deployment.id;
+    let own = deployment_rows(&deployment, names);
+    let nothing = own.is_none() && deployment.roles.is_empty() && deployment.barclamps.is_empty();
+    let card = vec![Anchor::Deployment(id)];
+    let mark = opened::mark(names.marks, &card);
+    let name = deployment.name.to_string();
+    let table = view! {
+        <div class="table-scroll">
+            <table class="table changes">
+                <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                <tbody>
+                    {own}
+                    {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, names)).collect_view()}
+                    {deployment.roles.into_iter().map(|role| role_rows(id, role, names)).collect_view()}
+                    {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td><td></td></tr> })}
+                </tbody>
+            </table>
+        </div>
+    };
     view! {
         <section class="card">
             <header>
-                <h2>{deployment.name.to_string()}</h2>
+                <h2>{name.clone()}</h2>
                 <span class="muted">"deployment"</span>
                 {is_new}
                 <span class="grow"></span>
-                {names.talk(Anchor::Deployment(id), &format!("deployment {}", deployment.name))}
+                {mark}
+                {names.talk(Anchor::Deployment(id), &format!("deployment {name}"))}
             </header>
-            <div class="table-scroll">
-                <table class="table changes">
-                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
-                    <tbody>
-                        {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, names)).collect_view()}
-                        {deployment.roles.into_iter().map(|role| role_rows(id, role, names)).collect_view()}
-                        {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td><td></td></tr> })}
-                    </tbody>
-                </table>
-            </div>
+            {opened::fold(names.marks, card, rows, names.unfolded, table.into_any())}
         </section>
     }
     .into_any()
+}
+
+/// What differs of a deployment itself; None: nothing.
+fn deployment_rows(deployment: &DeploymentDifference, names: &Names) -> Option<AnyView> {
+    let mut rows = Vec::new();
+    if let Some(renamed) = &deployment.renamed {
+        rows.push(own_row("name", Some(renamed.old.to_string()), Some(renamed.new.to_string())));
+    }
+    if let Some(parent) = deployment.parent {
+        let above = |id: Option<DeploymentId>| id.map(|id| names.deployment(Some(id)));
+        rows.push(own_row("below", above(parent.old), above(parent.new)));
+    }
+    if let Some(phantom) = deployment.phantom {
+        rows.push(own_row("node that stands for it", Some(phantom.old.to_string()), Some(phantom.new.to_string())));
+    }
+    rows.extend(deployment.inactive_jigs.iter().map(|switched| {
+        let (old, new) = match switched.mark {
+            Mark::Removed => ("off", "on"),
+            Mark::Added | Mark::Changed => ("on", "off"),
+        };
+        own_row(&format!("jig {}", switched.jig), Some(old.into()), Some(new.into()))
+    }));
+    (!rows.is_empty()).then(|| rows.into_any())
+}
+
+/// What differs of a node itself; None: nothing.
+fn node_rows(node: &NodeDifference) -> Option<AnyView> {
+    let mut rows = Vec::new();
+    if let Some(renamed) = &node.renamed {
+        rows.push(own_row("name", Some(renamed.old.to_string()), Some(renamed.new.to_string())));
+    }
+    if let Some(phantom) = node.phantom {
+        let word = |is: bool| Some(if is { "a deployment" } else { "a machine" }.to_owned());
+        rows.push(own_row("stands for", word(phantom.old), word(phantom.new)));
+    }
+    (!rows.is_empty()).then(|| rows.into_any())
+}
+
+fn own_row(what: &str, old: Option<String>, new: Option<String>) -> AnyView {
+    let mark = match (&old, &new) {
+        (None, _) => Mark::Added,
+        (_, None) => Mark::Removed,
+        _ => Mark::Changed,
+    };
+    let values = view! {
+        {old.map(|old| view! { <del><span class="unseen">"before: "</span>{old}</del> " " })}
+        {new.map(|new| view! { <ins><span class="unseen">"after: "</span>{new}</ins> })}
+    };
+    row(mark, view! { <b>{what.to_owned()}</b> }, values, ().into_any())
 }
 
 fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -> AnyView {
@@ -249,6 +362,8 @@ fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
 }
 
 fn node_card(group: Group, names: &Names) -> AnyView {
+    let card = group.documents();
+    let mark = opened::mark(names.marks, &card);
     let Group { first, others } = group;
     let moved = first.moved.map(|(from, to)| {
         let said = match from {
@@ -262,13 +377,24 @@ fn node_card(group: Group, names: &Names) -> AnyView {
         view! {
             <details>
                 <summary class="muted">"and " {n} " more in the same way"</summary>
-                <p>{others.join(", ")}</p>
+                <p>{others.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")}</p>
             </details>
         }
     });
     let unchanged =
         (first.unchanged > 0).then(|| view! { <span class="muted">{first.unchanged} " unchanged on it"</span> });
-    let rows = first.noderoles.iter().map(|noderole| noderole_rows(first.id, noderole, names)).collect_view();
+    let rows =
+        first.noderoles.iter().take(LINES).map(|noderole| noderole_rows(first.id, noderole, names)).collect_view();
+    let left = first.noderoles.len().saturating_sub(LINES);
+    let left = (left > 0).then(|| view! { <tr><td></td><td class="muted">"and " {left} " more on this node: the Graph tab and the difference as JSON have them"</td><td></td><td></td></tr> });
+    let table = view! {
+        <div class="table-scroll">
+            <table class="table changes">
+                <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                <tbody>{node_rows(&first)} {rows} {left}</tbody>
+            </table>
+        </div>
+    };
     view! {
         <section class="card">
             <header>
@@ -278,14 +404,10 @@ fn node_card(group: Group, names: &Names) -> AnyView {
                 {also}
                 <span class="grow"></span>
                 {unchanged}
+                {mark}
                 {names.talk(Anchor::Node(first.id), &format!("node {}", first.fqdn.short()))}
             </header>
-            <div class="table-scroll">
-                <table class="table changes">
-                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
-                    <tbody>{rows}</tbody>
-                </table>
-            </div>
+            {opened::fold(names.marks, card, lines_of_node(&first), names.unfolded, table.into_any())}
         </section>
     }
     .into_any()
@@ -321,7 +443,8 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
         " "
         <span class="muted">{notes.join(", ")}</span>
     };
-    let place = view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))}</span> };
+    let from = noderole.bound.map(|bound| format!(", before in {}", names.deployment(Some(bound.old))));
+    let place = view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))} {from}</span> };
     let key = noderole.noderole.clone();
     let value = |change: Change| {
         let what = format!("{key}, {}", change.path);
@@ -422,11 +545,13 @@ mod tests {
 
     #[test]
     fn nodes_that_change_alike_are_one_card_unless_their_reasons_differ() {
-        let mut names = Names { deployments: BTreeMap::new(), brought: BTreeMap::new(), talks: None };
+        let mut names =
+            Names { deployments: BTreeMap::new(), brought: BTreeMap::new(), talks: None, marks: None, unfolded: true };
         let nodes = vec![node(1, "app"), node(2, "db"), node(3, "app")];
         let groups = alike(nodes.clone(), &names);
         assert_eq!(groups.len(), 2);
-        assert_eq!(groups[0].others, ["web-3.example.com"]);
+        assert_eq!(groups[0].others, [(nodes[2].id, "web-3.example.com".to_owned())]);
+        assert_eq!(groups[0].documents(), [Anchor::Node(nodes[0].id), Anchor::Node(nodes[2].id)]);
         names.brought.insert(nodes[2].noderoles[0].id, "brought by front".into());
         assert_eq!(alike(nodes, &names).len(), 3);
     }

@@ -1,8 +1,9 @@
 //! Every rule of the gate with what it looked at: what holds, what does not, and who can do something about it.
 
 use api::console::ReviewView;
+use engine::gate::who::named;
 use engine::gate::{Rule, RuleState};
-use engine::lint::{Finding, Level};
+use engine::lint::{Check, Finding, Level};
 use leptos::prelude::*;
 
 use crate::parts::{Icon, icon};
@@ -15,7 +16,13 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
     };
     view! {
         <section class="card" aria-label="Checks">
-            <header><h2>"Checks"</h2> <span class="muted">"looked at now, and once more by the commit itself"</span></header>
+            <header>
+                <h2>"Checks"</h2>
+                <span class="muted">{move || match review.read().target {
+                    None => "what the gate says now, and what the commit itself will ask",
+                    Some(_) => "as it passed",
+                }}</span>
+            </header>
             <div class="table-scroll">
                 <table class="table folds checks-table">
                     <thead><tr><th scope="col">"Rule"</th><th scope="col">"Holds"</th><th scope="col">"What it says"</th><th scope="col">"What it looked at"</th></tr></thead>
@@ -24,14 +31,20 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
             </div>
         </section>
         <section class="card" aria-label="Lint">
-            <header><h2>"Lint"</h2> <span class="muted">"found when it was submitted"</span></header>
+            <header>
+                <h2>"Lint"</h2>
+                <span class="muted">{move || match review.read().fresh {
+                    true => "looked at on what is there now",
+                    false => "as it was when it was submitted",
+                }}</span>
+            </header>
             {move || findings(&review.read())}
         </section>
     }
     .into_any()
 }
 
-/// What lint found when the change was submitted, each with what to do.
+/// What lint finds, each with what to do.
 fn findings(review: &ReviewView) -> impl IntoView + use<> {
     let line = |finding: &Finding| {
         let (colour, shape, word) = match finding.level {
@@ -48,7 +61,7 @@ fn findings(review: &ReviewView) -> impl IntoView + use<> {
         }
     };
     if review.checks.is_empty() {
-        return view! { <p class="inside muted">"Nothing was found."</p> }.into_any();
+        return view! { <p class="inside muted">"Nothing was found."</p> {passed(review)} }.into_any();
     }
     let lines = review.checks.iter().map(line).collect_view();
     view! {
@@ -58,6 +71,21 @@ fn findings(review: &ReviewView) -> impl IntoView + use<> {
                 <tbody>{lines}</tbody>
             </table>
         </div>
+        {passed(review)}
+    }
+    .into_any()
+}
+
+/// The checks that found nothing, by name.
+fn passed(review: &ReviewView) -> impl IntoView + use<> {
+    let found: Vec<Check> = review.checks.iter().map(|finding| finding.check).collect();
+    let quiet: Vec<&str> = Check::ALL.iter().filter(|check| !found.contains(check)).map(|check| check.id()).collect();
+    let (n, all) = (quiet.len(), Check::ALL.len());
+    view! {
+        <details class="fold passed">
+            <summary>{n} " of " {all} " checks found nothing"</summary>
+            <p class="inside muted">{quiet.join(", ")}</p>
+        </details>
     }
     .into_any()
 }
@@ -100,7 +128,10 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
     match rule {
         Rule::Newest => format!("version {} of the proposal", review.version),
         Rule::Resolved => format!("effects {}", short(&review.effects_hash)),
-        Rule::Lint => format!("{} findings", review.checks.len()),
+        Rule::Lint => {
+            let errors = review.checks.iter().filter(|finding| finding.level == Level::Error).count();
+            format!("{} checks: {errors} errors, {} warnings", Check::ALL.len(), review.checks.len() - errors)
+        }
         Rule::Base => format!("planned on target {}", review.parent),
         Rule::Epoch => String::new(),
         Rule::Policy => match review.risks.len() {
@@ -112,7 +143,7 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
             "{} of {} approvals; could approve: {}",
             review.gate.approvals,
             review.gate.needed,
-            if review.gate.can_approve.is_empty() { "nobody".to_owned() } else { review.gate.can_approve.join(", ") }
+            if review.gate.can_approve.is_empty() { "nobody".to_owned() } else { named(&review.gate.can_approve) }
         ),
         Rule::Objections => format!("{} verdicts that count, {} that don't", verdicts(true), verdicts(false)),
         Rule::Threads => "all versions of the proposal".to_owned(),

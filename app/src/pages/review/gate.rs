@@ -34,6 +34,10 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
         }
         .into_any(),
     };
+    let waits = move || {
+        let line = |wait: &String| view! { <p class="waits" data-state="warn">{icon(Icon::Paused)} <span>{wait.clone()}</span></p> };
+        review.read().waits.iter().map(line).collect_view()
+    };
     view! {
         <section class="card" aria-labelledby="gate-title">
             <header>
@@ -46,6 +50,7 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
                 }}
             </header>
             <ul class="checks">{rules}</ul>
+            {waits}
             {acts}
         </section>
     }
@@ -59,7 +64,18 @@ fn rule(state: RuleState) -> impl IntoView {
         (false, Rule::Approvals) => ("wait", Icon::Todo, "waits: "),
         (false, _) => ("no", Icon::Cross, "broken: "),
     };
-    view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{state.text}</span></li> }.into_any()
+    let (said, who) = parted(&state.text);
+    view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{said} {who.map(|who| view! { <small class="muted">{who}</small> })}</span></li> }.into_any()
+}
+
+/// What a rule says, and who can act.
+fn parted(text: &str) -> (String, Option<String>) {
+    let parts = [". Can act: ", ". Can decide again: ", ". Can give the "];
+    let at = parts.iter().filter_map(|part| text.find(part)).min();
+    match at {
+        Some(at) => (format!("{}.", &text[..at]), Some(text[at + 2..].to_owned())),
+        None => (text.to_owned(), None),
+    }
 }
 
 /// What became of it.
@@ -186,6 +202,15 @@ mod tests {
     fn a_reason_reads_as_a_sentence() {
         assert_eq!(sentence("you wrote part of it"), "You wrote part of it.");
         assert_eq!(sentence("Ask."), "Ask.");
+    }
+
+    #[test]
+    fn who_can_act_stands_apart() {
+        assert_eq!(
+            parted("1 of 2 approvals. 1 more needed. Can act: bo"),
+            ("1 of 2 approvals. 1 more needed.".into(), Some("Can act: bo".into()))
+        );
+        assert_eq!(parted("Nobody objects"), ("Nobody objects".into(), None));
     }
 
     #[test]

@@ -3,9 +3,13 @@
 mod changes;
 mod checks;
 mod discussion;
+mod effects;
+mod facts;
 mod gate;
+mod opened;
+mod waves;
 
-use api::console::{Discussion, GraphView, ReviewState, ReviewView, SinceLook, WaveView};
+use api::console::{Discussion, GraphView, Opened, ReviewState, ReviewView, SinceLook};
 use api::live::Topic;
 use engine::blueprint::Anchor;
 use engine::gate::Risk;
@@ -52,12 +56,12 @@ pub fn ReviewPage() -> impl IntoView {
     load(review, move |first| view! { <Loaded first tab address graph/> })
 }
 
-/// What the page is made of: a submission, what is said of it, and what is new for this reader.
-type Whole = (ReviewView, Discussion, SinceLook);
+/// What the page is made of: a submission, what is said of it, what is new for this reader, and what they have opened.
+type Whole = (ReviewView, Discussion, SinceLook, Opened);
 
 async fn by_text(id: String) -> Answer<Whole> {
     let id = id.parse::<SubmissionId>().map_err(|_| missing())?;
-    Ok((calls::review(id).await?, calls::discussion(id).await?, calls::since_look(id).await?))
+    Ok((calls::review(id).await?, calls::discussion(id).await?, calls::since_look(id).await?, calls::opened(id).await?))
 }
 
 fn missing() -> Failure {
@@ -71,6 +75,7 @@ fn missing() -> Failure {
 enum Tab {
     Changes,
     Since,
+    Effects,
     Graph,
     Order,
     Checks,
@@ -78,12 +83,14 @@ enum Tab {
 }
 
 impl Tab {
-    const ALL: [Self; 6] = [Self::Changes, Self::Since, Self::Graph, Self::Order, Self::Checks, Self::Discussion];
+    const ALL: [Self; 7] =
+        [Self::Changes, Self::Since, Self::Effects, Self::Graph, Self::Order, Self::Checks, Self::Discussion];
 
     fn word(self) -> &'static str {
         match self {
             Self::Changes => "changes",
             Self::Since => "since",
+            Self::Effects => "effects",
             Self::Graph => "graph",
             Self::Order => "order",
             Self::Checks => "checks",
@@ -98,7 +105,7 @@ impl Tab {
 
 #[component]
 fn Loaded(first: Whole, tab: Memo<Tab>, address: Memo<Address>, graph: Resource<OfGraph>) -> impl IntoView {
-    let (first, said, since) = first;
+    let (first, said, since, marked) = first;
     let (id, proposal) = (first.submission, first.proposal);
     let title = first.title.clone();
     let feed = Feed::new(first, move || calls::review(id));
@@ -113,15 +120,17 @@ fn Loaded(first: Whole, tab: Memo<Tab>, address: Memo<Address>, graph: Resource<
     let query = use_query_map();
     let about = Memo::new(move |_| query.read().get("about")?.parse::<Anchor>().ok());
     let talks = changes::Talks::of(id, discussion);
+    let marks = opened::Marks::of(id, marked, changes::cards(&review.read_untracked()));
     let since = StoredValue::new(since);
     let shown = move || match tab.get() {
         Tab::Changes => {
             let difference = review.read_untracked().difference.clone();
-            view! { <changes::Changes review difference talks=Some(talks)/> }.into_any()
+            view! { <changes::Changes review difference talks=Some(talks) marks/> }.into_any()
         }
         Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
         Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
-        Tab::Order => view! { <Order waves=Memo::new(move |_| review.read().waves.clone())/> }.into_any(),
+        Tab::Effects => view! { <effects::Effects review/> }.into_any(),
+        Tab::Order => view! { <waves::Waves found=Memo::new(move |_| review.read().consequences.clone())/> }.into_any(),
         Tab::Checks => view! { <checks::Checks review/> }.into_any(),
         Tab::Discussion => view! { <discussion::Talk review=feed discussion about/> }.into_any(),
     };
@@ -134,10 +143,13 @@ fn Loaded(first: Whole, tab: Memo<Tab>, address: Memo<Address>, graph: Resource<
         {since_notice(id, &since.get_value())}
         <div class="columns">
             <div class="stack">
-                <ul class="card summary">{move || review.read().summary.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view()}</ul>
-                <nav class="tabs" aria-label="What to look at">
-                    {tabs.map(|which| tab_link(which, tab, review, discussion, since)).collect_view()}
-                </nav>
+                <facts::Facts review/>
+                <div class="tabs-line">
+                    <nav class="tabs" aria-label="What to look at">
+                        {tabs.map(|which| tab_link(which, tab, review, discussion, since)).collect_view()}
+                    </nav>
+                    {opened::seen(marks)}
+                </div>
                 {shown}
             </div>
             <div class="stack">
@@ -224,7 +236,11 @@ fn tab_link(
                 format!("Since your last look {}", since.with_value(|since| changes::count(&since.difference)))
             }
             Tab::Graph => "Graph".to_owned(),
-            Tab::Order => format!("Order {}", review.waves.len()),
+            Tab::Effects => "Effects".to_owned(),
+            Tab::Order => {
+                let waves = &review.consequences.waves;
+                format!("Order {}", waves.iter().filter(|w| w.number > 0).count() + review.consequences.more_waves)
+            }
             Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {
                 0 => "Checks".to_owned(),
                 broken => format!("Checks {broken}"),
@@ -295,36 +311,4 @@ fn risk_pill(risk: Risk) -> impl IntoView {
     };
     let colour = if risk == Risk::Rerun { "todo" } else { "warn" };
     view! { <span class="pill" data-state=colour>{icon(if risk == Risk::Rerun { Icon::Again } else { Icon::Warn })} {word}</span> }.into_any()
-}
-
-/// What runs after what.
-#[component]
-fn Order(waves: Memo<Vec<WaveView>>) -> impl IntoView {
-    let list = move || {
-        let waves = waves.get();
-        let most = waves.iter().map(|wave| wave.noderoles).max().unwrap_or(1).max(1);
-        waves.into_iter().map(|wave| wave_line(wave, most)).collect_view()
-    };
-    view! {
-        <section class="card" aria-label="Order">
-            <header><h2>"Order"</h2> <span class="muted">"what runs together, as far as lanes and nodes allow"</span></header>
-            {move || waves.read().is_empty().then(|| view! { <p class="inside muted">"Nothing has to run."</p> })}
-            <ol class="waves">{list}</ol>
-        </section>
-    }
-    .into_any()
-}
-
-fn wave_line(wave: WaveView, most: usize) -> impl IntoView {
-    let share = wave.noderoles * 100 / most;
-    view! {
-        <li>
-            <span class="muted num">{wave.number}</span>
-            <div class="items">
-                {wave.items.into_iter().map(|item| view! { <span>{item}</span> }).collect_view()}
-                <svg class="bar" aria-hidden="true"><rect x="0" y="0" height="100%" width=format!("{share}%")></rect></svg>
-            </div>
-        </li>
-    }
-    .into_any()
 }

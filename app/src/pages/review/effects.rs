@@ -1,0 +1,143 @@
+//! What happens, by name: the lists behind the plain words at the top. Long ones are counted; the difference has everything.
+
+use api::console::ReviewView;
+use engine::blueprint::Consequences;
+use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
+use engine::blueprint::projection::RerunCause;
+use engine::ids::SubmissionId;
+use leptos::prelude::*;
+
+use super::facts::{counted, lost};
+use crate::parts::{Icon, icon};
+use crate::places;
+
+#[component]
+pub(super) fn Effects(review: RwSignal<ReviewView>) -> impl IntoView {
+    let found = Memo::new(move |_| review.read().consequences.clone());
+    let id = review.read_untracked().submission;
+    move || sections(id, &found.read())
+}
+
+fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
+    let downstream = found.downstream.iter().map(|group| {
+        let title = format!("Downstream in {}", group.deployment);
+        let up = group.in_use.map(|up| format!("{up} up now; "));
+        let note = format!("{}they depend on what restarts or goes, and stay as they are", up.unwrap_or_default());
+        let lines = group.noderoles.first.iter().map(|touched| line(touched, true, None)).collect_view();
+        section("downstream", &title, note, &group.noderoles, id, &["Noderole", "Node", "Deployment"], lines.into_any())
+    });
+    let plain = ["Noderole", "Node", "Deployment"];
+    view! {
+        {some(&found.irreversible).then(|| section(
+            "irreversible", "Can’t be undone", "loses data when it runs: no later change brings that back".into(),
+            &found.irreversible, id, &plain,
+            found.irreversible.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
+        ))}
+        {some(&found.restarts).then(|| section(
+            "restarts", "Runs again", "what is up is interrupted".into(), &found.restarts, id,
+            &["Noderole", "Node", "Deployment", "Why and what is interrupted"],
+            found.restarts.first.iter().map(restarted).collect_view().into_any(),
+        ))}
+        {some(&found.lost).then(|| section(
+            "lost", "Goes", "is not meant any more afterwards".into(), &found.lost, id, &["What"],
+            found.lost.first.iter().map(gone).collect_view().into_any(),
+        ))}
+        {some(&found.starts).then(|| section(
+            "starts", "Starts", "runs for the first time".into(), &found.starts, id, &plain,
+            found.starts.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
+        ))}
+        {downstream.collect_view()}
+        {nothing(found)}
+    }
+    .into_any()
+}
+
+fn some<T>(list: &Counted<T>) -> bool {
+    list.count > 0
+}
+
+fn nothing(found: &Consequences) -> Option<AnyView> {
+    let quiet = !some(&found.irreversible) && !some(&found.restarts) && !some(&found.lost) && !some(&found.starts);
+    (quiet && found.downstream.is_empty()).then(|| {
+        view! { <p class="card inside muted">"Nothing runs and nothing goes: it changes what is written down."</p> }
+            .into_any()
+    })
+}
+
+fn section<T>(
+    at: &'static str,
+    title: &str,
+    note: String,
+    list: &Counted<T>,
+    id: SubmissionId,
+    columns: &[&'static str],
+    lines: AnyView,
+) -> AnyView {
+    let more = list.more();
+    let title = title.to_owned();
+    let columns = columns.iter().map(|column| view! { <th scope="col">{*column}</th> }).collect_view();
+    view! {
+        <section class="card" id=at aria-label=title.clone()>
+            <header><h2>{title.clone()}</h2> <span class="pill flat num">{list.count}</span> <span class="muted">{note}</span></header>
+            <div class="table-scroll">
+                <table class="table folds effects">
+                    <thead><tr>{columns}</tr></thead>
+                    <tbody>{lines}</tbody>
+                </table>
+            </div>
+            {(more > 0).then(|| view! {
+                <p class="pager">
+                    "and " {more} " more. "
+                    <a href=format!("/api/v1/submissions/{id}/difference") rel="external">"The whole difference as JSON"</a>
+                </p>
+            })}
+        </section>
+    }
+    .into_any()
+}
+
+/// A noderole; one that is there already has a page.
+fn line(touched: &Touched, there: bool, last: Option<AnyView>) -> AnyView {
+    let name = touched.noderole.to_string();
+    let named = match there {
+        true => view! { <a class="main" href=places::noderole(touched.id)>{name}</a> }.into_any(),
+        false => view! { <b>{name}</b> }.into_any(),
+    };
+    view! {
+        <tr>
+            <td data-label="Noderole">{named}</td>
+            <td data-label="Node">{touched.fqdn.to_string()}</td>
+            <td data-label="Deployment" class="muted">{touched.deployment.to_string()}</td>
+            {last.map(|last| view! { <td data-label="Why">{last}</td> })}
+        </tr>
+    }
+    .into_any()
+}
+
+fn restarted(restart: &Restart) -> AnyView {
+    let cause = match restart.cause {
+        RerunCause::Asked => "somebody asked for it",
+        RerunCause::RoleChanged => "its role has another content",
+        RerunCause::DataChanged => "its data changed",
+    };
+    let why = restart.reason.as_ref().map_or_else(|| cause.to_owned(), |reason| format!("{cause}: {reason}"));
+    let up = restart.in_use.map(|up| match up {
+        true => view! { <span class="pill" data-state="warn">{icon(Icon::Again)} "up now"</span> }.into_any(),
+        false => view! { <span class="pill flat">"not up"</span> }.into_any(),
+    });
+    let last = view! { <span class="line">{up} <bdi>{why}</bdi></span> }.into_any();
+    line(&restart.touched, true, Some(last))
+}
+
+fn gone(loss: &Loss) -> AnyView {
+    let paths = match loss {
+        Loss::Data { paths, .. } if paths.len() > 3 => Some(view! {
+            <details>
+                <summary class="muted">{counted(paths.len(), "value")}</summary>
+                <p>{paths.join(", ")}</p>
+            </details>
+        }),
+        _ => None,
+    };
+    view! { <tr><td data-label="What">{lost(loss)} {paths}</td></tr> }.into_any()
+}

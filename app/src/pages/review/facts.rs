@@ -1,0 +1,308 @@
+//! What a change comes to, in plain words: one line for each thing that people ask before they let it pass, each with the way to the
+//! list behind it. What is grave stands first; what does not happen is said in one line.
+
+use api::console::ReviewView;
+use engine::blueprint::Consequences;
+use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
+use leptos::prelude::*;
+
+use super::changes;
+use crate::parts::{Icon, icon};
+use crate::places;
+
+/// Names in one line; more are counted.
+const NAMED: usize = 3;
+
+/// One thing that happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fact {
+    state: &'static str,
+    shape: Icon,
+    lead: String,
+    rest: String,
+    /// The tab and the place in it; how many are there.
+    way: (&'static str, String),
+}
+
+#[component]
+pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
+    let lines = move || {
+        let review = review.read();
+        let lines = match review.asked.is_empty() {
+            true => &review.summary,
+            false => &review.asked,
+        };
+        lines.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view()
+    };
+    let found = Memo::new(move |_| {
+        let review = review.read();
+        facts(&review.consequences, changes::count(&review.difference))
+    });
+    let line = move |fact: Fact| {
+        let address = format!("{}?tab={}", places::review(review.read_untracked().submission), fact.way.0);
+        view! {
+            <li data-state=fact.state>
+                {icon(fact.shape)}
+                <span><b>{fact.lead}</b> " " <bdi>{fact.rest}</bdi></span>
+                <a href=address>{fact.way.1}</a>
+            </li>
+        }
+    };
+    let nothing = move || quiet(&review.read().consequences);
+    let when = move || match review.read().fresh {
+        true => "What it comes to, by what is up now",
+        false => "What it comes to, as it was when it was submitted",
+    };
+    view! {
+        <section class="card says" aria-label="What it does">
+            <ul class="summary">{lines}</ul>
+            <h2 class="unseen">{when}</h2>
+            <ul class="outcome">
+                {move || found.get().into_iter().map(line).collect_view()}
+                {move || nothing().map(|said| view! { <li data-state="active">{icon(Icon::Check)} <span>{said}</span></li> })}
+            </ul>
+            {move || (!review.read().fresh).then(|| view! { <p class="inside muted">"As it was when it was submitted; what was up then is not said."</p> })}
+        </section>
+    }
+    .into_any()
+}
+
+fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if found.irreversible.count > 0 {
+        facts.push(Fact {
+            state: "error",
+            shape: Icon::Bin,
+            lead: "Can’t be undone:".into(),
+            rest: format!("{} loses data when it runs.", names(&found.irreversible, touched)),
+            way: ("effects#irreversible", list(found.irreversible.count)),
+        });
+    }
+    facts.extend(restarts(found));
+    if found.lost.count > 0 {
+        let up = match found.lost_in_use {
+            Some(up) if up > 0 => format!(" {} up now.", is_up(up, "noderole")),
+            _ => String::new(),
+        };
+        facts.push(Fact {
+            state: "error",
+            shape: Icon::Cross,
+            lead: "Goes:".into(),
+            rest: format!("{}.{up}", names(&found.lost, lost)),
+            way: ("effects#lost", list(found.lost.count)),
+        });
+    }
+    let downstream: usize = found.downstream.iter().map(|group| group.noderoles.count).sum();
+    if downstream > 0 {
+        let up = found.downstream.iter().map(|group| group.in_use).sum::<Option<usize>>();
+        let up = up.map_or_else(String::new, |up| format!(", {up} up now"));
+        let places: Vec<String> = found.downstream.iter().map(|group| group.deployment.to_string()).collect();
+        facts.push(Fact {
+            state: "warn",
+            shape: Icon::Graph,
+            lead: "Downstream:".into(),
+            rest: format!(
+                "{} in {}{up}. They depend on what restarts or goes, and stay as they are.",
+                counted(downstream, "noderole"),
+                first(&places, places.len())
+            ),
+            way: ("graph", "Graph".into()),
+        });
+    }
+    if found.starts.count > 0 {
+        facts.push(Fact {
+            state: "proposed",
+            shape: Icon::Plus,
+            lead: format!("Starts {}:", counted(found.starts.count, "noderole")),
+            rest: format!("{}.", names(&found.starts, touched)),
+            way: ("effects#starts", list(found.starts.count)),
+        });
+    }
+    facts.push(reach(found, changed));
+    facts
+}
+
+fn restarts(found: &Consequences) -> Option<Fact> {
+    let all = found.restarts.count;
+    let names = |only: Option<bool>, count: usize| {
+        let fits = |restart: &&Restart| only.is_none() || restart.in_use == only;
+        let some: Vec<String> =
+            found.restarts.first.iter().filter(fits).take(NAMED).map(|restart| touched(&restart.touched)).collect();
+        first(&some, count)
+    };
+    let (state, lead, rest) = match found.interrupted {
+        _ if all == 0 => return None,
+        None => ("todo", format!("Runs {} again:", counted(all, "noderole")), format!("{}.", names(None, all))),
+        Some(0) => (
+            "todo",
+            format!("Runs {} again:", counted(all, "noderole")),
+            format!("{}. None of it is up now.", names(None, all)),
+        ),
+        Some(up) => {
+            let others = all - up;
+            let beside = match others {
+                0 => String::new(),
+                n => format!(" {} again that {} not up.", counted_runs(n), if n == 1 { "is" } else { "are" }),
+            };
+            (
+                "warn",
+                format!("Restarts {} that {} up now:", counted(up, "noderole"), if up == 1 { "is" } else { "are" }),
+                format!("{}.{beside}", names(Some(true), up)),
+            )
+        }
+    };
+    Some(Fact { state, shape: Icon::Again, lead, rest, way: ("effects#restarts", list(all)) })
+}
+
+fn counted_runs(n: usize) -> String {
+    if n == 1 { "1 more runs".into() } else { format!("{n} more run") }
+}
+
+/// How far it reaches.
+fn reach(found: &Consequences, changed: usize) -> Fact {
+    let waves = found.waves.iter().filter(|wave| wave.number > 0).count() + found.more_waves;
+    let lead = format!("Changes {}", counted(changed, "thing"));
+    let rest = match (found.nodes, waves) {
+        (0, _) => "and runs nothing.".to_owned(),
+        (nodes, 0) => format!("on {}; nothing runs.", counted(nodes, "node")),
+        (nodes, waves) => format!("on {}, in {}.", counted(nodes, "node"), counted(waves, "wave")),
+    };
+    let way = match waves {
+        0 => ("changes", "Changes".into()),
+        _ => ("order", "Order".into()),
+    };
+    Fact { state: "", shape: Icon::Node, lead, rest, way }
+}
+
+/// What does not happen; None: all of it does.
+fn quiet(found: &Consequences) -> Option<String> {
+    let all = [
+        (found.restarts.count == 0, "restarts nothing"),
+        (found.lost.count == 0, "takes nothing away"),
+        (found.irreversible.count == 0, "destroys no data"),
+    ];
+    let mut not: Vec<&str> = all.into_iter().filter(|(quiet, _)| *quiet).map(|(_, said)| said).collect();
+    let last = not.pop()?;
+    Some(match not.is_empty() {
+        true => format!("It {last}."),
+        false => format!("It {} and {last}.", not.join(", ")),
+    })
+}
+
+pub(super) fn touched(touched: &Touched) -> String {
+    format!("{} on {}", touched.noderole, touched.fqdn.short())
+}
+
+/// Something that goes, in words.
+pub(super) fn lost(loss: &Loss) -> String {
+    match loss {
+        Loss::Deployment { name } => format!("deployment {name}"),
+        Loss::Node { fqdn, noderoles } => format!("all of {} ({})", fqdn.short(), counted(*noderoles, "noderole")),
+        Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", fqdn.short()),
+        Loss::Role { role, deployment } => format!("role {role} of {deployment}"),
+        Loss::Data { of, paths } => format!("{} of {of}", first(paths, paths.len())),
+    }
+}
+
+fn names<T>(list: &Counted<T>, name: impl Fn(&T) -> String) -> String {
+    let some: Vec<String> = list.first.iter().take(NAMED).map(name).collect();
+    first(&some, list.count)
+}
+
+/// `a`, `a and b`, `a, b, c and 4 more`.
+fn first(names: &[String], count: usize) -> String {
+    let shown = &names[..names.len().min(NAMED)];
+    match (shown, count.saturating_sub(shown.len())) {
+        ([all @ .., last], 0) if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        (shown, 0) => shown.concat(),
+        (shown, more) => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+pub(super) fn counted(n: usize, what: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{s}")
+}
+
+fn is_up(n: usize, what: &str) -> String {
+    format!("{} {}", counted(n, what), if n == 1 { "is" } else { "are" })
+}
+
+fn list(n: usize) -> String {
+    if n == 1 { "Show it".into() } else { format!("All {n}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::blueprint::consequences::Downstream;
+    use engine::blueprint::projection::RerunCause;
+    use engine::cluster::NoderoleKey;
+    use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName};
+
+    fn at(n: u128) -> Touched {
+        let (key, node) = (NoderoleKey::first(RoleName::parse("app").unwrap()), NodeId(uuid::Uuid::from_u128(n)));
+        Touched {
+            id: key.id(node),
+            noderole: key,
+            fqdn: Fqdn::parse(&format!("n{n}.example.com")).unwrap(),
+            deployment: DeploymentName::parse("web").unwrap(),
+        }
+    }
+
+    fn restart(n: u128, in_use: Option<bool>) -> Restart {
+        Restart { touched: at(n), cause: RerunCause::Asked, reason: None, in_use }
+    }
+
+    fn said(found: &Consequences) -> Vec<String> {
+        facts(found, 2).iter().map(|fact| format!("{} {}", fact.lead, fact.rest)).collect()
+    }
+
+    #[test]
+    fn what_is_up_restarts_and_the_rest_runs_again() {
+        let of = |ups: &[Option<bool>]| Consequences {
+            nodes: 3,
+            restarts: ups.iter().zip(1..).map(|(up, n)| restart(n, *up)).collect::<Vec<_>>().into(),
+            interrupted: ups[0].map(|_| ups.iter().filter(|up| **up == Some(true)).count()),
+            ..Consequences::default()
+        };
+        let (up, down) = (Some(true), Some(false));
+        assert_eq!(said(&of(&[up, up]))[0], "Restarts 2 noderoles that are up now: app on n1 and app on n2.");
+        assert_eq!(
+            said(&of(&[up, down]))[0],
+            "Restarts 1 noderole that is up now: app on n1. 1 more runs again that is not up."
+        );
+        assert_eq!(said(&of(&[down]))[0], "Runs 1 noderole again: app on n1. None of it is up now.");
+        assert_eq!(said(&of(&[None, None]))[0], "Runs 2 noderoles again: app on n1 and app on n2.");
+    }
+
+    #[test]
+    fn long_lists_are_counted() {
+        let all: Vec<Touched> = (1..=1_000).map(at).collect();
+        let found = Consequences {
+            nodes: 1_000,
+            starts: all.clone().into(),
+            irreversible: all.into(),
+            downstream: vec![Downstream {
+                deployment: DeploymentName::parse("web").unwrap(),
+                noderoles: Counted { count: 20_000, first: vec![at(1)] },
+                in_use: Some(7),
+            }],
+            ..Consequences::default()
+        };
+        assert_eq!(
+            said(&found),
+            [
+                "Can’t be undone: app on n1, app on n2, app on n3 and 997 more loses data when it runs.",
+                "Downstream: 20000 noderoles in web, 7 up now. They depend on what restarts or goes, and stay as they are.",
+                "Starts 1000 noderoles: app on n1, app on n2, app on n3 and 997 more.",
+                "Changes 2 things on 1000 nodes; nothing runs.",
+            ]
+        );
+        assert_eq!(quiet(&found).as_deref(), Some("It restarts nothing and takes nothing away."));
+        assert_eq!(
+            quiet(&Consequences::default()).as_deref(),
+            Some("It restarts nothing, takes nothing away and destroys no data.")
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! Marks of what was opened. A card counts as opened when all documents in it do. Marks are sent a moment after a card was opened,
+//! several at once; whoever can't be told about loses a mark and nothing else.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::console::Opened;
+use engine::blueprint::Anchor;
+use engine::ids::SubmissionId;
+use leptos::html;
+use leptos::prelude::*;
+use leptos::server_fn::ServerFn;
+use leptos::task::spawn_local;
+
+use crate::calls::{self, OpenChanges};
+use crate::parts::{Icon, icon};
+
+/// Cards that are opened this close together cost one request.
+const GATHER: Duration = Duration::from_millis(200);
+/// Documents of one request.
+const AT_ONCE: usize = 2_000;
+
+/// What this person has opened of a submission.
+#[derive(Clone, Copy)]
+pub(super) struct Marks {
+    submission: SubmissionId,
+    opened: RwSignal<Opened>,
+    /// The documents of each card.
+    cards: StoredValue<Vec<Vec<Anchor>>>,
+    waiting: StoredValue<BTreeSet<Anchor>>,
+    /// Set to open every card that is there.
+    all: RwSignal<bool>,
+}
+
+impl Marks {
+    pub fn of(submission: SubmissionId, opened: Opened, cards: Vec<Vec<Anchor>>) -> Self {
+        Self {
+            submission,
+            opened: RwSignal::new(opened),
+            cards: StoredValue::new(cards),
+            waiting: StoredValue::default(),
+            all: RwSignal::new(false),
+        }
+    }
+
+    /// How many cards were opened, and how many there are.
+    fn seen(self) -> (usize, usize) {
+        let opened = self.opened.read();
+        self.cards.with_value(|cards| {
+            let seen = cards.iter().filter(|card| card.iter().all(|anchor| opened.opened.contains(anchor)));
+            (seen.count(), cards.len())
+        })
+    }
+
+    fn mark(self, card: &[Anchor]) {
+        let opened = self.opened.read_untracked();
+        let new: Vec<Anchor> = card.iter().filter(|anchor| !opened.opened.contains(anchor)).cloned().collect();
+        drop(opened);
+        let begins = self.waiting.try_update_value(|waiting| {
+            let was_empty = waiting.is_empty();
+            waiting.extend(new);
+            was_empty && !waiting.is_empty()
+        });
+        if begins == Some(true) {
+            set_timeout(move || self.send(), GATHER);
+        }
+    }
+
+    fn send(self) {
+        let Some(waiting) = self.waiting.try_update_value(std::mem::take) else { return };
+        let anchors: Vec<String> = waiting.iter().map(ToString::to_string).collect();
+        spawn_local(async move {
+            for some in anchors.chunks(AT_ONCE) {
+                if let Ok(now) = calls::open_changes(self.submission, some.join(" ")).await {
+                    self.opened.try_set(now);
+                }
+            }
+        });
+    }
+}
+
+/// `You have opened 3 of 12`, for beside the tabs.
+pub(super) fn seen(marks: Marks) -> impl IntoView {
+    let said = move || {
+        let (seen, all) = marks.seen();
+        view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> }
+    };
+    let title =
+        "How many of the changes you have had open, in this version or, where they are the same, in an earlier one";
+    view! { <span class="muted seen" title=title><span class="unseen">"You have "</span>{said}</span> }.into_any()
+}
+
+/// Opens every card; what is opened counts.
+pub(super) fn open_all(marks: Marks) -> impl IntoView {
+    let some_left = move || {
+        let (seen, all) = marks.seen();
+        seen < all
+    };
+    view! { <button class="button small scripted" type="button" hidden=move || !some_left() on:click=move |_| marks.all.set(true)>"Open all"</button> }
+        .into_any()
+}
+
+/// Whether a card was opened: a word, and for whoever has no scripts a button.
+pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
+    let Some(marks) = marks else { return ().into_any() };
+    let held = StoredValue::new(card.to_vec());
+    let state = Memo::new(move |_| {
+        let opened = marks.opened.read();
+        held.with_value(|card| {
+            let is_opened = card.iter().all(|anchor| opened.opened.contains(anchor));
+            (is_opened, card.iter().any(|anchor| opened.outdated.contains(anchor)))
+        })
+    });
+    let anchors = card.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let word = move || match state.get() {
+        (true, _) => view! { <span class="pill flat">{icon(Icon::Check)} "opened"</span> }.into_any(),
+        (false, true) => view! { <span class="pill" data-state="warn">"changed since you opened it"</span> }.into_any(),
+        (false, false) => ().into_any(),
+    };
+    let path = OpenChanges::PATH;
+    view! {
+        {word}
+        <form class="unscripted" method="post" action=path hidden=move || state.get().0>
+            <input type="hidden" name="submission" value=marks.submission.to_string()/>
+            <input type="hidden" name="anchors" value=anchors/>
+            <button class="button small" type="submit">"Mark as opened"</button>
+        </form>
+    }
+    .into_any()
+}
+
+/// What a card has in it, folded until it is opened. Where nothing is marked it is simply there.
+pub(super) fn fold(marks: Option<Marks>, card: Vec<Anchor>, rows: usize, open: bool, inside: AnyView) -> AnyView {
+    let Some(marks) = marks else { return inside };
+    let details = NodeRef::<html::Details>::new();
+    let held = StoredValue::new(card);
+    let look = move || {
+        if details.get_untracked().is_some_and(|details| details.open()) {
+            held.with_value(|card| marks.mark(card));
+        }
+    };
+    // What is open from the start, or was opened before the page was taken over, has told nobody.
+    Effect::new(move |_| {
+        if details.get().is_some() {
+            look();
+        }
+    });
+    Effect::new(move |_| {
+        if marks.all.get()
+            && let Some(details) = details.get_untracked()
+        {
+            details.set_open(true);
+        }
+    });
+    let label = if rows == 1 { "One line".to_owned() } else { format!("{rows} lines") };
+    view! {
+        <details class="fold" node_ref=details open=open on:toggle=move |_| look()>
+            <summary>{label}</summary>
+            {inside}
+        </details>
+    }
+    .into_any()
+}

@@ -1,0 +1,111 @@
+//! The order in which it will run: wave by wave, a role's noderoles together, with what they wait for. Names are few and counts are
+//! exact, so that 20,000 noderoles are as long a page as twenty.
+
+use engine::blueprint::Consequences;
+use engine::blueprint::consequences::{Wave, WaveGroup};
+use leptos::prelude::*;
+
+use super::facts::counted;
+use crate::parts::{Icon, icon};
+
+#[component]
+pub(super) fn Waves(found: Memo<Consequences>) -> impl IntoView {
+    let list = move || {
+        let found = found.read();
+        let most = found.waves.iter().map(|wave| wave.runs + wave.instants).max().unwrap_or(1).max(1);
+        found.waves.iter().map(|wave| wave_line(wave, most)).collect_view()
+    };
+    let more = move || match found.read().more_waves {
+        0 => None,
+        n => Some(view! { <p class="pager">"and " {counted(n, "wave")} " more, in the same way."</p> }),
+    };
+    view! {
+        <section class="card" aria-label="Order">
+            <header>
+                <h2>"Order"</h2>
+                <span class="muted">"what runs together, as far as what it waits for, lanes and nodes allow"</span>
+            </header>
+            {move || found.read().waves.is_empty().then(|| view! { <p class="inside muted">"Nothing has to run."</p> })}
+            <ol class="waves">{list}</ol>
+            {more}
+        </section>
+    }
+    .into_any()
+}
+
+fn wave_line(wave: &Wave, most: usize) -> AnyView {
+    let all = wave.runs + wave.instants;
+    let share = (all * 100 / most).max(1);
+    let title = match wave.number {
+        0 => "At once".to_owned(),
+        n => format!("Wave {n}"),
+    };
+    let count = match (wave.runs, wave.instants) {
+        (runs, 0) => counted(runs, "run"),
+        (0, instants) => format!("{}, no run", counted(instants, "noderole")),
+        (runs, instants) => format!("{}, then {instants} without one", counted(runs, "run")),
+    };
+    view! {
+        <li>
+            <div class="wave-head">
+                <b class="num">{title}</b>
+                <svg class="bar" aria-hidden="true"><rect x="0" y="0" height="100%" width=format!("{share}%")></rect></svg>
+                <span class="muted num">{count}</span>
+            </div>
+            <ul>{wave.groups.iter().map(group_line).collect_view()}</ul>
+        </li>
+    }
+    .into_any()
+}
+
+fn group_line(group: &WaveGroup) -> AnyView {
+    let pace = match group.at_once {
+        Some(1) => Some("one by one".to_owned()),
+        Some(n) if group.in_chunks => Some(format!("{n} at a time, the next when all have ended")),
+        Some(n) => Some(format!("{n} at a time")),
+        None if group.instant => Some("no run: holds at once".to_owned()),
+        None => None,
+    };
+    let names: Vec<&str> = group.first.iter().map(|fqdn| fqdn.short()).collect();
+    let more = group.nodes.saturating_sub(names.len());
+    let names = names.join(", ");
+    let nodes = match more {
+        0 => names,
+        more => format!("{names} and {more} more"),
+    };
+    view! {
+        <li>
+            <details>
+                <summary>
+                    <b>{group.role.to_string()}</b>
+                    <span class="muted">" in " {group.deployment.to_string()} " on " {counted(group.nodes, "node")}</span>
+                    {pace.map(|pace| view! { <span class="pill flat">{pace}</span> })}
+                    {group.destructive.then(|| view! { <span class="pill" data-state="error">{icon(Icon::Bin)} "destroys data"</span> })}
+                </summary>
+                <p class="muted">{nodes}</p>
+            </details>
+            <small class="muted">{waits(group)}</small>
+        </li>
+    }
+    .into_any()
+}
+
+/// What a role's part of a wave waits for.
+fn waits(group: &WaveGroup) -> String {
+    let mut waits: Vec<String> = group.after.first.iter().take(4).map(|after| after.role.to_string()).collect();
+    let more = group.after.count - waits.len();
+    if more > 0 {
+        waits.push(format!("{} more", counted(more, "role")));
+    }
+    let queue = match group.queued {
+        0 => None,
+        1 => Some("one waits for its node, which runs one at a time".to_owned()),
+        n => Some(format!("{n} wait for their node, which runs one at a time")),
+    };
+    match (waits.is_empty(), queue) {
+        (true, None) => "waits for nothing of this change".into(),
+        (true, Some(queue)) => queue,
+        (false, None) => format!("waits for {}", waits.join(", ")),
+        (false, Some(queue)) => format!("waits for {}; {queue}", waits.join(", ")),
+    }
+}
