@@ -209,14 +209,7 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
 #[tokio::test]
 async fn the_order_says_what_each_wave_waits_for() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=order").await;
-    page.says(&[
-        "Order 10",
-        "Wave 3",
-        "one by one",
-        "waits for runtime, 29 roles more",
-        "destroys data",
-        "7 waves",
-    ]);
+    page.says(&["Order 10", "Wave 3", "one by one", "waits for runtime, 29 roles more", "destroys data", "7 waves"]);
 }
 
 #[tokio::test]

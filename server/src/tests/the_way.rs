@@ -72,6 +72,18 @@ async fn a_change_goes_its_way_by_rest() {
     let submission = house.tell(&at("submit"), &ada, submit).await.json()["submission"].as_i64().expect("an id");
 
     let of = |what: &str| format!("/api/v1/submissions/{submission}{what}");
+    let told = house.ask_get(&of("/consequences"), &bo).await.json();
+    assert_eq!(
+        (&told["starts"]["count"], &told["interrupted"]),
+        (&json!(told["starts"]["first"].as_array().map_or(0, Vec::len)), &json!(0))
+    );
+    let node_change = json!({"anchors": [format!("node/{}", node.as_str().expect("an id"))]});
+    assert_eq!(house.tell(&of("/opened"), &bo, node_change).await.json()["opened"].as_array().map(Vec::len), Some(1));
+    assert_eq!(house.ask_get(&of("/opened"), &ada).await.json()["opened"], json!([]), "each person's own");
+    assert_eq!(
+        house.tell(&of("/opened"), &bo, json!({"anchors": ["somewhere"]})).await.status,
+        StatusCode::BAD_REQUEST
+    );
     let approve = json!({"kind": "approve", "reason": "fine"});
     assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.status, StatusCode::CONFLICT, "not approved yet");
     assert_eq!(house.tell(&of("/verdicts"), &ada, approve.clone()).await.problem()["code"], "author");
@@ -227,4 +239,6 @@ async fn targets_are_listed_and_compared_as_json_and_as_text() {
     assert!(refused.problem()["detail"].as_str().is_some_and(|d| d.contains("names no blueprint")));
     assert_eq!(house.ask_get("/api/v1/targets/compare?from=1&to=7", &ada).await.status, StatusCode::NOT_FOUND);
     assert_eq!(house.ask_get("/api/v1/submissions/7/difference", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.ask_get("/api/v1/submissions/7/consequences", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.ask_get("/api/v1/submissions/7/opened", &ada).await.status, StatusCode::NOT_FOUND);
 }

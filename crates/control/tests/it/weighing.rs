@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{ReviewState, ReviewView};
+use api::console::{GraphWish, Look, ReviewState, ReviewView};
 use control::people::{Actor, NewPerson, Permission};
 use engine::blueprint::consequences::Restart;
 use engine::cluster::NoderoleKey;
@@ -74,6 +74,17 @@ async fn what_is_up_restarts_and_what_never_ran_does_not() {
     assert_eq!(shown.consequences.interrupted, Some(3));
     assert!(shown.consequences.restarts.first.iter().all(|Restart { in_use, .. }| *in_use == Some(true)));
     assert_eq!(shown.consequences.downstream[0].in_use, Some(1));
+    assert_eq!(house.control.consequences(&house.bo, id).await.unwrap(), shown.consequences);
+    // The blast radius reaches beyond one step: nothing of app on n1 is downstream, since it runs itself.
+    let graph = house.control.review_graph(&house.bo, id, &GraphWish::default()).await.unwrap();
+    let marked: Vec<(String, usize)> = graph
+        .vertices
+        .iter()
+        .filter_map(|v| {
+            v.looks.iter().find(|(look, _)| *look == Look::Downstream).map(|(_, n)| (v.role.to_string(), *n))
+        })
+        .collect();
+    assert_eq!(marked, [("runtime".to_owned(), 1)]);
     assert!(shown.asked.iter().any(|line| line.contains("a new kernel")), "{:?}", shown.asked);
     house.approve(&house.bo, id).await;
     house.control.commit(&house.ada, id).await.unwrap();
