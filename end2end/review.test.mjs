@@ -67,7 +67,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
   await t.test('the reviewer reads what restarts, and finds the list behind it', async () => {
     const edits = [
       { edit: 'set_role_data', deployment: board.id, role: 'app', data: { app: { greeting: 'Hello' } } },
-      { edit: 'rerun', node: node('n2'), noderole: 'base-files', reason: 'the disk was replaced' },
+      { edit: 'rerun', node: node('n1'), noderole: 'base-files', reason: 'the disk was replaced' },
       bind('n3', 'app'),
     ];
     ({ submission: review } = await proposed(ada, 'web', 'Another greeting, and a third application', edits));

@@ -35,6 +35,8 @@ pub const MAX_EDITS_PER_CALL: usize = 1_000;
 pub const MAX_EDITS: usize = 10_000;
 /// Most reasons for steps to run again that a summary has.
 const REASONS: usize = 5;
+/// Most lines that a summary has.
+const LINES: usize = 40;
 /// Most nodes that are lifted at once.
 pub const MAX_LIFTED: usize = 1_000;
 
@@ -452,8 +454,8 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
     let consequences = consequences::consequences(&planned.from(present), None);
     Summary {
-        lines: lines(&names, planned, &consequences),
-        asked: asked(&names, planned),
+        lines: bounded(lines(&names, planned, &consequences)),
+        asked: bounded(asked(&names, planned)),
         waves: waves(&consequences),
         consequences,
         findings: Vec::new(),
@@ -482,6 +484,9 @@ fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> V
     }
     lines.extend(switches(&planned.effects));
     lines.extend(removals(names, &planned.effects));
+    if !removes(&planned.effects) {
+        lines.push("Nothing is removed.".into());
+    }
     lines
 }
 
@@ -521,9 +526,34 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         let roles: Vec<String> = brought.iter().map(|r| r.to_string()).collect();
         lines.push(format!("Brings {} along: {}.", words::count(came, "noderole"), words::some_of(&roles)));
     }
+    let mut moves: BTreeMap<(DeploymentId, DeploymentId), Vec<String>> = BTreeMap::new();
     for moved in &effects.moved {
-        let (from, to) = (names.deployment(moved.from), names.deployment(moved.to));
-        lines.push(format!("{} moves from {from} to {to}.", names.node(moved.node)));
+        moves.entry((moved.from, moved.to)).or_default().push(names.node(moved.node));
+    }
+    for ((from, to), nodes) in &moves {
+        let (from, to) = (names.deployment(*from), names.deployment(*to));
+        let verb = if nodes.len() == 1 { "moves" } else { "move" };
+        lines.push(format!("{} {verb} from {from} to {to}.", words::some_of(nodes)));
+    }
+    for set in &effects.role_data {
+        lines.push(format!("Sets the data of {} in {}.", set.role, names.deployment(set.deployment)));
+    }
+    let mut own: BTreeMap<&RoleName, Vec<String>> = BTreeMap::new();
+    for set in &effects.noderole_data {
+        own.entry(&set.noderole.role).or_default().push(names.node(set.node));
+    }
+    for (role, nodes) in &own {
+        lines.push(format!("Sets the own data of {role} on {}.", words::some_of(nodes)));
+    }
+    lines
+}
+
+/// A review is read: of a great many lines the first stand there, and the changes have the rest.
+fn bounded(mut lines: Vec<String>) -> Vec<String> {
+    let more = lines.len().saturating_sub(LINES);
+    if more > 0 {
+        lines.truncate(LINES);
+        lines.push(format!("And {more} more; the changes have them all."));
     }
     lines
 }
@@ -565,10 +595,13 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     for (role, nodes) in &unbound {
         lines.push(format!("Removes {role} from {}.", words::some_of(nodes)));
     }
-    if lines.is_empty() {
-        lines.push("Nothing is removed.".into());
-    }
     lines
+}
+
+fn removes(effects: &Effects) -> bool {
+    let gone =
+        [effects.expunged.len(), effects.removed_deployments.len(), effects.removed_roles.len(), effects.unbound.len()];
+    gone.iter().any(|n| *n > 0)
 }
 
 /// The order in words.

@@ -28,12 +28,8 @@ fn key(n: u128) -> NoderoleKey {
 }
 
 fn role(n: u128) -> Role {
-    serde_json::from_value(json!({
-        "name": format!("r{n}"), "barclamp": "bench", "jig": "noop", "jig_class": "noop", "description": "", "flags": {},
-        "requires": [], "provides": [], "conflicts": [], "preceeds": [], "wants": [], "gathers": {}, "template": null,
-        "attribs": [], "run": {}, "scripts": [], "metadata": null
-    }))
-    .unwrap()
+    serde_json::from_value(json!({"name": format!("r{n}"), "barclamp": "bench", "jig": "noop", "jig_class": "noop"}))
+        .unwrap()
 }
 
 /// Nodes that carry a chain of noderoles each, with this data.
