@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::console::{GraphEdge, GraphNoderole, GraphVertex, GraphView, GraphWay, GraphWish, Look, StepState};
 use engine::blueprint::Difference;
-use engine::blueprint::consequences::below;
+use engine::blueprint::consequences::{below, running};
 use engine::blueprint::difference::Mark;
+use engine::blueprint::projection::StepChange;
 use engine::cluster::Blueprint;
 use engine::cluster::graph::{Item, Unfold, Vertex, Way, fold, reach};
 use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId};
@@ -73,11 +74,20 @@ impl Control {
         let (was, is) = sides(&mut connection, &case.documents).await?;
         let difference = difference_of(&was, &is, &case.documents)?;
         let mut scene = change(&present, &was, &is, &difference);
-        scene.mark_downstream(&present, &downstream(&present, &case, weighed.as_deref()));
+        // A noderole runs again without a change of its node's document when its deployment's data changed.
+        scene.mark(&present, &again(weighed.as_deref()), Look::Changed);
+        scene.mark(&present, &downstream(&present, &case, weighed.as_deref()), Look::Downstream);
         scene.names.extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.names.extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.view(case.proposal.deployment, wish, 0)
     }
+}
+
+/// What runs again, as a plan on the present has it.
+fn again(weighed: Option<&Weighed>) -> Vec<NoderoleId> {
+    let planned = weighed.and_then(|weighed| weighed.planned.as_ref());
+    let steps = planned.into_iter().flat_map(|planned| running(&planned.projection));
+    steps.filter(|step| step.change != StepChange::New).map(|step| step.noderole).collect()
 }
 
 /// The blast radius: as a plan on the present has it, else as far as the submission named it.
@@ -157,17 +167,17 @@ fn items_of(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
 }
 
 impl Scene {
-    /// Brings in what stands downstream, however far from the change; what changes itself keeps its look.
-    fn mark_downstream(&mut self, present: &Present, downstream: &[NoderoleId]) {
+    /// Gives noderoles a look, and brings in those that are not drawn, however far from the change; what changes itself keeps its look.
+    fn mark(&mut self, present: &Present, marked: &[NoderoleId], as_what: Look) {
         let drawn: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
-        for id in downstream {
+        for id in marked {
             if !drawn.contains(id) {
                 let Some((node, key)) = present.skeleton.place(*id) else { continue };
                 self.items.extend(present.skeleton.item(*node, key));
             }
-            let look = self.looks.entry(*id).or_insert(Look::Downstream);
+            let look = self.looks.entry(*id).or_insert(as_what);
             if *look == Look::Around {
-                *look = Look::Downstream;
+                *look = as_what;
             }
         }
         self.items.sort_by_key(|item| item.id);

@@ -195,7 +195,10 @@ impl Stamp {
 
 /// What was weighed under one stamp.
 #[derive(Default)]
-pub(crate) struct Kept(RwLock<Option<(Stamp, BTreeMap<SubmissionId, Arc<Weighed>>)>>);
+pub(crate) struct Kept(RwLock<Option<Under>>);
+
+/// A stamp, and the submissions that were weighed under it.
+type Under = (Stamp, BTreeMap<SubmissionId, Arc<Weighed>>);
 
 impl std::fmt::Debug for Kept {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -85,6 +85,8 @@ async fn what_is_up_restarts_and_what_never_ran_does_not() {
         })
         .collect();
     assert_eq!(marked, [("runtime".to_owned(), 1)]);
+    let app = graph.vertices.iter().find(|vertex| vertex.role == role("app")).unwrap();
+    assert_eq!(app.looks, [(Look::Changed, 2)], "what runs again by its deployment's data is in the picture too");
     assert_eq!(shown.asked, ["Sets the data of app in web.", "Runs steps again: a new kernel."]);
     house.approve(&house.bo, id).await;
     house.control.commit(&house.ada, id).await.unwrap();
