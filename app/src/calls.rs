@@ -9,8 +9,8 @@
 )]
 
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
-    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    Board, Comparison, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage,
+    NoderoleView, PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
@@ -142,6 +142,18 @@ pub async fn discussion(id: SubmissionId) -> Answer<Discussion> {
 #[server(name = ReadSinceLook, prefix = "/call", endpoint = "since_look", input = AsJson, output = AsJson)]
 pub async fn since_look(id: SubmissionId) -> Answer<SinceLook> {
     answer(console()?.since_look(id).await)
+}
+
+/// A page of the line of targets.
+#[server(name = ReadTargets, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
+pub async fn targets(deployment: Option<String>, before: Option<TargetNo>) -> Answer<TargetPage> {
+    answer(console()?.targets(deployment, before).await)
+}
+
+/// Two blueprints compared.
+#[server(name = ReadComparison, prefix = "/call", endpoint = "compare", input = AsJson, output = AsJson)]
+pub async fn compare(from: String, to: String, deployment: Option<String>) -> Answer<Comparison> {
+    answer(console()?.compare(from, to, deployment).await)
 }
 
 /// Notes a look.

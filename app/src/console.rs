@@ -6,8 +6,8 @@
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
-    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    Board, Comparison, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage,
+    NoderoleView, PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
@@ -50,6 +50,12 @@ pub trait Console: Send + Sync {
     async fn discussion(&self, id: SubmissionId) -> Result<Discussion, Problem>;
     /// What a submission changes against the one that this person looked at before.
     async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem>;
+
+    /// Targets, newest first, before `before`: all, or those that changed a deployment.
+    async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem>;
+    /// Two blueprints compared, each named by a target's number or a root's hash: everywhere, or in one deployment. At most
+    /// `DOCUMENTS_SHOWN` documents.
+    async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem>;
 
     /// Notes that this person has looked at a submission.
     async fn look(&self, id: SubmissionId) -> Result<(), Problem>;

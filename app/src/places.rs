@@ -15,6 +15,9 @@ pub const REVIEWS: &str = "/reviews";
 /// All runs.
 pub const RUNS: &str = "/runs";
 
+/// The line of targets.
+pub const BLUEPRINTS: &str = "/blueprints";
+
 /// A deployment's board.
 pub fn deployment(name: &DeploymentName) -> String {
     format!("{DEPLOYMENTS}/{name}")

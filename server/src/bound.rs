@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
-    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    Board, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart,
+    NodePage, NoderoleView, PlannerView, Point, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use app::console::Console;
 use async_trait::async_trait;
@@ -111,6 +111,16 @@ impl Console for Bound {
 
     async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem> {
         asked!(self.since_look(id))
+    }
+
+    async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem> {
+        asked!(self.targets(deployment.as_deref(), before))
+    }
+
+    async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem> {
+        let (from, to) = (Point::named(&from)?, Point::named(&to)?);
+        let found = asked!(self.compare(from, to, deployment.as_deref()))?;
+        Ok(found.cut(DOCUMENTS_SHOWN))
     }
 
     async fn look(&self, id: SubmissionId) -> Result<(), Problem> {

@@ -320,6 +320,7 @@ async fn look(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Plac
 #[serde(deny_unknown_fields)]
 struct TargetsWanted {
     before: Option<TargetNo>,
+    deployment: Option<String>,
 }
 
 async fn targets(
@@ -327,7 +328,7 @@ async fn targets(
     SignedIn(actor): SignedIn,
     Asked(wanted): Asked<TargetsWanted>,
 ) -> Answer<TargetPage> {
-    Ok(Json(state.control.targets(&actor, wanted.before).await?))
+    Ok(Json(state.control.targets(&actor, wanted.deployment.as_deref(), wanted.before).await?))
 }
 
 #[derive(Debug, Deserialize)]
@@ -335,6 +336,25 @@ async fn targets(
 struct Pair {
     from: String,
     to: String,
+    deployment: Option<String>,
+    /// What a link can ask for, which has no say in the Accept header.
+    #[serde(rename = "as")]
+    form: Option<Form>,
+}
+
+/// How a difference is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Form {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InForm {
+    #[serde(rename = "as")]
+    form: Option<Form>,
 }
 
 async fn compare(
@@ -343,25 +363,26 @@ async fn compare(
     Asked(pair): Asked<Pair>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let point = |text: &str| text.parse::<Point>().map_err(|error| Problem::invalid(error.to_string()));
-    let found = state.control.compare(&actor, point(&pair.from)?, point(&pair.to)?).await?;
-    Ok(compared(&headers, found))
+    let (from, to, deployment) = (Point::named(&pair.from)?, Point::named(&pair.to)?, pair.deployment.as_deref());
+    let found = state.control.compare(&actor, from, to, deployment).await?;
+    Ok(compared(pair.form, &headers, found))
 }
 
 async fn review_difference(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<SubmissionId>,
+    Asked(asked): Asked<InForm>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let found = state.control.review_difference(&actor, id).await?;
-    Ok(compared(&headers, found))
+    Ok(compared(asked.form, &headers, found))
 }
 
-/// As text for those who ask for text alone, else as JSON.
-fn compared(headers: &HeaderMap, found: Comparison) -> Response {
+/// In the form that the address names; else as text for those who accept text alone, else as JSON.
+fn compared(form: Option<Form>, headers: &HeaderMap, found: Comparison) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let as_text = accepted.contains("text/plain") && !accepted.contains("json");
+    let as_text = form.map_or(accepted.contains("text/plain") && !accepted.contains("json"), |form| form == Form::Text);
     let mut answer = if as_text { found.text().into_response() } else { Json(found).into_response() };
     answer.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
     answer

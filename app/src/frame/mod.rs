@@ -157,6 +157,7 @@ fn Rail(children: Children) -> impl IntoView {
                 {place(places::GRAPH, Icon::Graph, "Graph", None)}
                 {place(places::REVIEWS, Icon::Review, "Reviews", Some(children))}
                 {place(places::RUNS, Icon::Run, "Runs", None)}
+                {place(places::BLUEPRINTS, Icon::Blueprint, "Blueprints", None)}
             </ul>
         </nav>
     }
@@ -207,6 +208,7 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
         "graph" => ("Graph", places::GRAPH),
         "reviews" => ("Reviews", places::REVIEWS),
         "runs" => ("Runs", places::RUNS),
+        "blueprints" => ("Blueprints", places::BLUEPRINTS),
         "noderoles" => ("Noderoles", places::DEPLOYMENTS),
         _ => return Vec::new(),
     };

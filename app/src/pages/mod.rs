@@ -1,5 +1,6 @@
 //! The pages, one module each.
 
+pub mod blueprints;
 pub mod board;
 pub mod deployments;
 pub mod graph;

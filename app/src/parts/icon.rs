@@ -62,6 +62,8 @@ icons! {
     Talk = "talk";
     /// Runs; to start.
     Run = "run";
+    /// Blueprints.
+    Blueprint = "blueprint";
     /// A milestone.
     Milestone = "milestone";
     /// Somebody.

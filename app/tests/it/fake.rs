@@ -68,6 +68,8 @@ pub struct World {
     pub graph: GraphView,
     pub discussion: Discussion,
     pub since: SinceLook,
+    pub targets: TargetPage,
+    pub comparison: Comparison,
     pub deployments: Vec<DeploymentSummary>,
     pub nodes: Vec<NodeSummary>,
     pub runs: Vec<RunSummary>,
@@ -490,6 +492,8 @@ impl Default for World {
             review: review(),
             graph: graph(),
             discussion: discussion(),
+            targets: TargetPage { targets: line(), next: None, head: TargetNo(3) },
+            comparison: comparison(),
             since: SinceLook {
                 submission: SubmissionId(128),
                 before: None,
@@ -567,6 +571,41 @@ impl Default for World {
 }
 
 /// An open thread of bo's on a change of the review, and a resolved one.
+fn line() -> Vec<TargetSummary> {
+    let target = |number: i64, kind, title: &str| TargetSummary {
+        number: TargetNo(number),
+        kind,
+        root: format!("{number:064x}"),
+        enabled: kind != TargetKind::Switch,
+        at: ago(60 * (4 - number)),
+        by: (kind != TargetKind::Genesis).then(|| "cy".to_owned()),
+        submission: (kind == TargetKind::Change).then_some(SubmissionId(128)),
+        title: title.into(),
+        deployment: (kind == TargetKind::Change).then(|| "web".to_owned()),
+        authors: if kind == TargetKind::Change { vec!["ada".into(), "eve".into()] } else { vec![] },
+        approved_by: if kind == TargetKind::Change { vec!["bo".into()] } else { vec![] },
+    };
+    vec![
+        target(3, TargetKind::Switch, "Execution off: a storm"),
+        target(2, TargetKind::Change, "Three more application nodes"),
+        target(1, TargetKind::Genesis, "The beginning"),
+    ]
+}
+
+fn comparison() -> Comparison {
+    let side = |n: i64| Side { target: Some(TargetNo(n)), submission: None, root: Some(format!("{n:064x}")) };
+    let names = [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))];
+    Comparison {
+        from: side(1),
+        to: side(2),
+        deployment: None,
+        difference: difference(),
+        more: 0,
+        names: engine::blueprint::text::Names { deployments: names.into(), ..Default::default() },
+        consequences: engine::blueprint::Consequences::default(),
+    }
+}
+
 fn discussion() -> Discussion {
     let thread = |n: i64, anchor: Anchor, about: &str, resolved: Option<(String, At)>| ThreadView {
         id: CommentId(n),
@@ -696,6 +735,16 @@ impl Console for Fake {
         self.read(|world| world.since.clone())
     }
 
+    async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem> {
+        self.told(format!("targets {deployment:?} {before:?}"));
+        self.read(|world| world.targets.clone())
+    }
+    async fn compare(&self, from: String, to: String, _: Option<String>) -> Result<Comparison, Problem> {
+        match (from.as_str(), to.as_str()) {
+            ("9", _) | (_, "9") => Err(Problem::not_found("There is no target 9: they go from 1 to 3.")),
+            _ => self.read(|world| world.comparison.clone()),
+        }
+    }
     async fn look(&self, id: SubmissionId) -> Result<(), Problem> {
         self.told(format!("look {id}"));
         Ok(())

@@ -120,11 +120,53 @@ async fn a_server_that_can_not_answer_says_so_on_every_page() {
     let fake = Fake::new(|world| {
         world.problem = Some(Problem::unavailable("The database does not answer. Work goes on by itself when it does."))
     });
-    for path in ["/deployments", "/deployments/web", "/reviews", "/reviews/128", "/runs", "/runs/1", "/nodes"] {
+    for path in
+        ["/deployments", "/deployments/web", "/reviews", "/reviews/128", "/runs", "/runs/1", "/nodes", "/blueprints"]
+    {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 503, "{path}");
         page.says(&["Not available at the moment", "Work goes on by itself", "Try again"]);
     }
+}
+
+#[tokio::test]
+async fn the_line_of_targets_says_who_and_any_two_are_compared() {
+    let page = get(&Fake::new(|_| {}), "/blueprints?deployment=web&from=1&to=2").await;
+    assert_eq!(page.status, 200);
+    page.says(&[
+        "<title>Blueprints · Gantry</title>",
+        "Targets that changed web",
+        "Three more application nodes",
+        "ada, eve",
+        "execution off",
+        "genesis",
+        "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from target 2\"",
+        "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"What target 2 changed\"",
+        "From target 1 to target 2",
+        "href=\"/api/v1/targets/compare?deployment=web&amp;from=1&amp;to=2&amp;as=text\"",
+        "10.8.0.0/22",
+        "secret, ",
+        "other documents stay as they are",
+        "data-side=\"from\"",
+    ]);
+    page.says_not(&["Comment on"]);
+}
+
+#[tokio::test]
+async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be() {
+    let same = Fake::new(|world| {
+        world.comparison.to.root.clone_from(&world.comparison.from.root);
+        world.comparison.difference = Default::default();
+    });
+    get(&same, "/blueprints?from=1&to=2").await.says(&["Both are the same blueprint."]);
+    let unknown = get(&Fake::new(|_| {}), "/blueprints?from=1&to=9").await;
+    assert_eq!(unknown.status, 404);
+    unknown.says(&["There is no target 9: they go from 1 to 3.", "The line of targets"]);
+    let huge = Fake::new(|world| world.comparison = world.comparison.clone().cut(2));
+    get(&huge, "/blueprints?from=1&to=2").await.says(&["more documents differ. They are too many for a page"]);
+    get(&Fake::new(|_| {}), "/blueprints?from=1").await.says(&["From 1: now choose what to compare it to."]);
+    let empty = Fake::new(|world| world.targets.targets.clear());
+    get(&empty, "/blueprints?before=1").await.says(&["Nothing here", "The whole line"]);
 }
 
 #[tokio::test]

@@ -585,6 +585,10 @@ pub struct TargetSummary {
     pub title: String,
     /// The deployment that was proposed on.
     pub deployment: Option<String>,
+    /// Who proposed it.
+    pub authors: Vec<String>,
+    /// Who approved it.
+    pub approved_by: Vec<String>,
 }
 
 /// What made a target.
@@ -606,6 +610,8 @@ pub struct TargetPage {
     pub targets: Vec<TargetSummary>,
     /// Give this as `before` to get the next page.
     pub next: Option<TargetNo>,
+    /// The newest target of all.
+    pub head: TargetNo,
 }
 
 /// Two blueprints compared. `docs/blueprint-difference.md` describes it as JSON.
@@ -615,8 +621,14 @@ pub struct Comparison {
     pub from: Side,
     /// The right side.
     pub to: Side,
+    /// The one deployment that is looked at; None: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<DeploymentName>,
     /// In what they differ.
     pub difference: Difference,
+    /// How many deployments and nodes differ that are not among these.
+    #[serde(default)]
+    pub more: usize,
     /// Names of what the difference speaks of by id.
     pub names: Names,
     /// What going from the one to the other would lead to.
@@ -647,10 +659,28 @@ impl std::fmt::Display for Side {
     }
 }
 
+/// Documents of a comparison that a page shows.
+pub const DOCUMENTS_SHOWN: usize = 400;
+
 impl Comparison {
+    /// Only the first documents, for a page; the others are counted.
+    #[must_use]
+    pub fn cut(mut self, most: usize) -> Self {
+        let all = self.difference.deployments.len() + self.difference.nodes.len();
+        self.difference.deployments.truncate(most);
+        self.difference.nodes.truncate(most.saturating_sub(self.difference.deployments.len()));
+        self.more += all - self.difference.deployments.len() - self.difference.nodes.len();
+        self
+    }
+
     /// The comparison as text, for terminals and files.
     pub fn text(&self) -> String {
-        format!("from {}\nto   {}\n\n{}", self.from, self.to, self.difference.text(&self.names))
+        let only = self.deployment.iter().map(|name| format!("in   {name}\n")).collect::<String>();
+        let more = match self.more {
+            0 => String::new(),
+            n => format!("Beside that, {n} documents differ.\n"),
+        };
+        format!("from {}\nto   {}\n{only}\n{}{more}", self.from, self.to, self.difference.text(&self.names))
     }
 }
 
@@ -667,6 +697,16 @@ pub enum Point {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no blueprint: give the number of a target, or the 64 digits of a root's hash")]
 pub struct NotAPoint(String);
+
+impl Point {
+    /// The blueprint that somebody named.
+    ///
+    /// # Errors
+    /// When the text names none.
+    pub fn named(text: &str) -> Result<Self, crate::Problem> {
+        text.trim().parse().map_err(|error: NotAPoint| crate::Problem::invalid(error.to_string()))
+    }
+}
 
 impl std::str::FromStr for Point {
     type Err = NotAPoint;

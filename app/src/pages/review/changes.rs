@@ -19,7 +19,7 @@ use crate::places;
 const SHOWN: usize = 40;
 
 /// Single changes in a difference: roles, barclamps and noderoles.
-pub(super) fn count(difference: &Difference) -> usize {
+pub(in crate::pages) fn count(difference: &Difference) -> usize {
     let deployments = difference.deployments.iter().map(|d| (d.roles.len() + d.barclamps.len()).max(1));
     let nodes = difference.nodes.iter().map(|n| n.noderoles.len().max(1));
     deployments.chain(nodes).sum()
@@ -127,12 +127,23 @@ pub(super) fn Changes(
 ) -> impl IntoView {
     // A submission never changes: what differs is drawn once, whatever happens around it.
     let review = review.get_untracked();
-    let names = Names { deployments: review.deployments, brought: review.brought, talks };
+    drawn(difference, Names { deployments: review.deployments, brought: review.brought, talks })
+}
+
+/// The same for any two blueprints.
+pub(in crate::pages) fn differs(
+    difference: Difference,
+    deployments: BTreeMap<DeploymentId, DeploymentName>,
+) -> impl IntoView {
+    drawn(difference, Names { deployments, brought: BTreeMap::new(), talks: None })
+}
+
+fn drawn(difference: Difference, names: Names) -> AnyView {
     let Difference { deployments, nodes, unchanged } = difference;
     if deployments.is_empty() && nodes.is_empty() {
         return view! {
             <div class="card">
-                <Empty icon=Icon::Review title="Nothing differs"><p>"The edits come to what is there already."</p></Empty>
+                <Empty icon=Icon::Review title="Nothing differs"><p>"One comes to the same as the other."</p></Empty>
             </div>
         }
         .into_any();
@@ -191,7 +202,17 @@ fn same(a: &NodeDifference, b: &NodeDifference, names: &Names) -> bool {
 
 fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
     let is_new = (deployment.mark != Mark::Changed).then(|| mark_pill(deployment.mark));
-    let nothing = deployment.roles.is_empty() && deployment.barclamps.is_empty();
+    let jigs = deployment.inactive_jigs.iter().map(|jig| {
+        let said = if jig.mark == Mark::Added { "off from now on" } else { "on again" };
+        row(
+            Mark::Changed,
+            view! { <b>{jig.jig.to_string()}</b> <span class="muted">" jig"</span> },
+            said,
+            ().into_any(),
+        )
+    });
+    let jigs = jigs.collect_view();
+    let nothing = deployment.roles.is_empty() && deployment.barclamps.is_empty() && deployment.inactive_jigs.is_empty();
     let id = deployment.id;
     view! {
         <section class="card">
@@ -206,6 +227,7 @@ fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
                 <table class="table changes">
                     <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
                     <tbody>
+                        {jigs}
                         {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, names)).collect_view()}
                         {deployment.roles.into_iter().map(|role| role_rows(id, role, names)).collect_view()}
                         {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td><td></td></tr> })}

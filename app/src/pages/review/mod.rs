@@ -14,6 +14,8 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 
+pub(super) use changes::{count, differs};
+
 use super::reviews::ReviewPill;
 use crate::calls;
 use crate::clock::Moment;
@@ -162,7 +164,7 @@ fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
     let before = since.before?;
     let said = match since.same_effect {
         true => "It was planned anew since, and comes to exactly the same effect.".to_owned(),
-        false => match changes::count(&since.difference) {
+        false => match count(&since.difference) {
             1 => "One thing is different since.".to_owned(),
             n => format!("{n} things are different since."),
         },
@@ -219,9 +221,9 @@ fn tab_link(
     let label = move || {
         let review = review.read();
         match which {
-            Tab::Changes => format!("Changes {}", changes::count(&review.difference)),
+            Tab::Changes => format!("Changes {}", count(&review.difference)),
             Tab::Since => {
-                format!("Since your last look {}", since.with_value(|since| changes::count(&since.difference)))
+                format!("Since your last look {}", since.with_value(|since| count(&since.difference)))
             }
             Tab::Graph => "Graph".to_owned(),
             Tab::Order => format!("Order {}", review.waves.len()),
