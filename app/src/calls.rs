@@ -9,8 +9,9 @@
 )]
 
 use api::console::{
-    Board, Comparison, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage,
-    NoderoleView, PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish, Lift,
+    LogPart, NodePage, NoderoleView, PlannerView, Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    TargetPage,
 };
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
@@ -192,10 +193,37 @@ pub async fn propose(deployment: DeploymentId) -> Answer<ProposalId> {
     answer(console()?.propose(deployment).await)
 }
 
+/// Opens a proposal that restores a deployment; leads to its board.
+#[server(name = Restore, prefix = "/call", endpoint = "restore", output = AsJson)]
+pub async fn restore(deployment: String, target: TargetNo, #[server(default)] partial: bool) -> Answer<Restored> {
+    let board = crate::places::board_of(&deployment);
+    let restored = answer(console()?.restore(deployment, target, partial).await)?;
+    leptos_axum::redirect(&board);
+    Ok(restored)
+}
+
 /// Appends edits, all or none.
 #[server(name = AppendEdits, prefix = "/call", endpoint = "edit", input = AsJson, output = AsJson)]
 pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Answer<i32> {
     answer(console()?.edit(proposal, version, edits).await)
+}
+
+/// What a proposal would come to with further edits.
+#[server(name = Foresee, prefix = "/call", endpoint = "foresee", input = AsJson, output = AsJson)]
+pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> Answer<Foreseen> {
+    answer(console()?.foresee(proposal, edits).await)
+}
+
+/// The catalog.
+#[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
+pub async fn catalog() -> Answer<Vec<BarclampVersion>> {
+    answer(console()?.catalog().await)
+}
+
+/// Imports a barclamp's file.
+#[server(name = ImportBarclamp, prefix = "/call", endpoint = "import", output = AsJson)]
+pub async fn import(path: String, text: String) -> Answer<Vec<String>> {
+    answer(console()?.import(path, text).await)
 }
 
 /// Takes the last edit back.

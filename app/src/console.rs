@@ -6,8 +6,9 @@
 
 use api::Problem;
 use api::console::{
-    Board, Comparison, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage,
-    NoderoleView, PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish, Lift,
+    LogPart, NodePage, NoderoleView, PlannerView, Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    TargetPage,
 };
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
@@ -67,8 +68,17 @@ pub trait Console: Send + Sync {
     async fn resolve_thread(&self, thread: CommentId, resolved: bool) -> Result<(), Problem>;
     /// Opens a proposal on a deployment, or hands back the one that is open.
     async fn propose(&self, deployment: DeploymentId) -> Result<ProposalId, Problem>;
+    /// Opens a proposal that brings a deployment, by name, back to what it was at a target; `partial` leaves out what can't be
+    /// brought back.
+    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem>;
     /// Appends edits to a proposal at a version, all or none; hands back the new version.
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
+    /// What a proposal would come to with further edits, which are not made by this.
+    async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem>;
+    /// Every imported version of a barclamp.
+    async fn catalog(&self) -> Result<Vec<BarclampVersion>, Problem>;
+    /// Imports a barclamp's file without scripts; hands back what came of it, one line each.
+    async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem>;
     /// Takes the last edit back; hands back the new version.
     async fn undo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem>;
     /// Brings the last undone edit back; hands back the new version.

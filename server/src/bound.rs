@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Board, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart,
-    NodePage, NoderoleView, PlannerView, Point, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, Frame, GraphView,
+    GraphWish, Lift, LogPart, NodePage, NoderoleView, PlannerView, Point, Restored, ReviewSummary, ReviewView, RunPage,
+    RunView, SinceLook, TargetPage,
 };
 use app::console::Console;
 use async_trait::async_trait;
@@ -143,8 +144,25 @@ impl Console for Bound {
         asked!(self.propose(deployment))
     }
 
+    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem> {
+        asked!(self.restore(&deployment, target, partial))
+    }
+
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
         asked!(self.edit(proposal, version, edits))
+    }
+
+    async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem> {
+        asked!(self.foresee(proposal, edits))
+    }
+
+    async fn catalog(&self) -> Result<Vec<BarclampVersion>, Problem> {
+        asked!(self.catalog())
+    }
+
+    async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem> {
+        let files = [(path, text.into_bytes())].into();
+        Ok(self.control.import_barclamps(Some(self.actor()?), &files).await?.lines())
     }
 
     async fn undo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem> {

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    Board, Comparison, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, Point, ReviewSummary,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage, NoderoleView,
+    Point, Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use control::Imported;
 use engine::blueprint::Anchor;
@@ -38,6 +38,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments/{name}/board", get(board))
         .route("/deployments/{name}/proposals", post(propose))
         .route("/deployments/{name}/hold", post(hold))
+        .route("/deployments/{name}/restore", post(restore))
         .route("/proposals/{id}/edits", post(edit))
         .route("/proposals/{id}/undo", post(undo))
         .route("/proposals/{id}/redo", post(redo))
@@ -65,7 +66,8 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/runs/{id}/cancel", post(cancel))
         .route("/nodes", get(nodes).post(add_node))
         .route("/execution", post(switch))
-        .route("/barclamps", import);
+        .route("/proposals/{id}/foresee", post(foresee))
+        .route("/barclamps", import.get(catalog));
     Router::new().nest("/api/v1", paths)
 }
 
@@ -123,6 +125,25 @@ async fn hold(
     Ok(Json(Done {}))
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Restoring {
+    target: TargetNo,
+    /// Leaves out what can't be brought back.
+    #[serde(default)]
+    partial: bool,
+}
+
+async fn restore(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Given(restoring): Given<Restoring>,
+) -> Made<Restored> {
+    let restored = state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
+    Ok((StatusCode::CREATED, Json(restored)))
+}
+
 async fn named(state: &AppState, actor: &control::people::Actor, name: &str) -> Result<DeploymentId, Problem> {
     let all = state.control.deployments(actor).await?;
     let found = all.into_iter().find(|deployment| deployment.name.as_str() == name);
@@ -147,6 +168,21 @@ async fn edit(
 ) -> Answer<AtVersion> {
     let version = state.control.edit(&actor, id, given.version, given.edits).await?;
     Ok(Json(AtVersion { version }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Foreseeing {
+    edits: Vec<Edit>,
+}
+
+async fn foresee(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Given(given): Given<Foreseeing>,
+) -> Answer<Foreseen> {
+    Ok(Json(state.control.foresee(&actor, id, given.edits).await?))
 }
 
 async fn undo(
@@ -502,6 +538,10 @@ async fn switch(
 #[serde(deny_unknown_fields)]
 struct Files {
     files: BTreeMap<String, String>,
+}
+
+async fn catalog(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<BarclampVersion>> {
+    Ok(Json(state.control.catalog(&actor).await?))
 }
 
 async fn import(state: State<AppState>, SignedIn(actor): SignedIn, Given(given): Given<Files>) -> Made<Imported> {

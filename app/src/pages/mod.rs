@@ -2,6 +2,7 @@
 
 pub mod blueprints;
 pub mod board;
+pub mod catalog;
 pub mod deployments;
 pub mod graph;
 pub mod noderole;

@@ -64,6 +64,8 @@ icons! {
     Run = "run";
     /// Blueprints.
     Blueprint = "blueprint";
+    /// The catalog.
+    Catalog = "catalog";
     /// A milestone.
     Milestone = "milestone";
     /// Somebody.

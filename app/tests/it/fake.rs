@@ -70,6 +70,7 @@ pub struct World {
     pub since: SinceLook,
     pub targets: TargetPage,
     pub comparison: Comparison,
+    pub catalog: Vec<BarclampVersion>,
     pub deployments: Vec<DeploymentSummary>,
     pub nodes: Vec<NodeSummary>,
     pub runs: Vec<RunSummary>,
@@ -223,6 +224,7 @@ fn board() -> Board {
         ],
         tray: (6..16).map(tray).collect(),
         tray_more: 2,
+        versions: vec![],
         choices: vec![RoleChoice {
             role: role("cache"),
             barclamp: BarclampName::parse("demo").expect("name"),
@@ -494,6 +496,7 @@ impl Default for World {
             discussion: discussion(),
             targets: TargetPage { targets: line(), next: None, head: TargetNo(3) },
             comparison: comparison(),
+            catalog: catalog(),
             since: SinceLook {
                 submission: SubmissionId(128),
                 before: None,
@@ -590,6 +593,22 @@ fn line() -> Vec<TargetSummary> {
         target(2, TargetKind::Change, "Three more application nodes"),
         target(1, TargetKind::Genesis, "The beginning"),
     ]
+}
+
+fn catalog() -> Vec<BarclampVersion> {
+    let version = |version: &str, before: Option<&str>, disappeared: &[&str]| BarclampVersion {
+        barclamp: BarclampName::parse("demo").expect("a name"),
+        version: version.into(),
+        hash: format!("{version:0>64}"),
+        description: "For tests".into(),
+        roles: 7,
+        imported: ago(60),
+        by: before.map(|_| "cy".into()),
+        used_by: before.iter().map(|_| deployment("web")).collect(),
+        before: before.map(Into::into),
+        disappeared: disappeared.iter().map(|line| (*line).to_owned()).collect(),
+    };
+    vec![version("3", Some("2"), &["role cache"]), version("2", Some("1"), &[]), version("1", None, &[])]
 }
 
 fn comparison() -> Comparison {
@@ -782,6 +801,15 @@ impl Console for Fake {
         self.0.lock().expect("no test died here").board = proposed_board();
         Ok(ProposalId(7))
     }
+    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem> {
+        self.told(format!("restore {deployment} {target} {partial}"));
+        let mut problem = Problem::conflict("not_restorable", "One thing of web at target 1 can't be brought back.");
+        problem.errors = vec![api::problem::Finding { at: "app on n9".into(), detail: "the node was given up".into() }];
+        match partial {
+            true => Ok(Restored { proposal: ProposalId(7), version: 1, edits: 2, missing: vec![] }),
+            false => Err(problem),
+        }
+    }
     async fn edit(&self, _: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
         self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
         let mut world = self.0.lock().expect("no test died here");
@@ -809,6 +837,16 @@ impl Console for Fake {
             }
         }
         Ok(version + 1)
+    }
+    async fn foresee(&self, _: ProposalId, _: Vec<Edit>) -> Result<Foreseen, Problem> {
+        self.read(|_| Foreseen { refused: vec![], lines: vec!["Nothing is removed.".into()] })
+    }
+    async fn catalog(&self) -> Result<Vec<BarclampVersion>, Problem> {
+        self.read(|world| world.catalog.clone())
+    }
+    async fn import(&self, path: String, _: String) -> Result<Vec<String>, Problem> {
+        self.told(format!("import {path}"));
+        Ok(vec!["demo 2 (0000abcd) is new.".into(), "demo 2 has no longer: role app".into()])
     }
     async fn undo(&self, _: ProposalId, version: i32) -> Result<i32, Problem> {
         self.told("undo");

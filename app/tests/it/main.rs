@@ -120,9 +120,17 @@ async fn a_server_that_can_not_answer_says_so_on_every_page() {
     let fake = Fake::new(|world| {
         world.problem = Some(Problem::unavailable("The database does not answer. Work goes on by itself when it does."))
     });
-    for path in
-        ["/deployments", "/deployments/web", "/reviews", "/reviews/128", "/runs", "/runs/1", "/nodes", "/blueprints"]
-    {
+    for path in [
+        "/deployments",
+        "/deployments/web",
+        "/reviews",
+        "/reviews/128",
+        "/runs",
+        "/runs/1",
+        "/nodes",
+        "/blueprints",
+        "/catalog",
+    ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 503, "{path}");
         page.says(&["Not available at the moment", "Work goes on by itself", "Try again"]);
@@ -150,6 +158,45 @@ async fn the_line_of_targets_says_who_and_any_two_are_compared() {
         "data-side=\"from\"",
     ]);
     page.says_not(&["Comment on"]);
+}
+
+#[tokio::test]
+async fn the_catalog_says_what_each_version_lacks() {
+    let fake = Fake::new(|_| {});
+    get(&fake, "/catalog").await.says(&[
+        "<title>Catalog · Gantry</title>",
+        "role cache",
+        "nothing that ",
+        "the first one",
+        "shipped",
+        "Import a barclamp",
+        "action=\"/call/import\"",
+    ]);
+    let posted = post(&fake, "/call/import", "path=demo.yml&text=x").await;
+    assert_eq!(posted.status, 302);
+    assert_eq!(fake.0.lock().expect("no test died here").told, ["import demo.yml"]);
+    get(&Fake::new(|world| world.catalog.clear()), "/catalog").await.says(&["The catalog is empty"]);
+}
+
+#[tokio::test]
+async fn a_deployment_is_restored_without_scripts_too() {
+    let fake = Fake::new(|world| {
+        world.comparison.from.target = Some(TargetNo(3));
+        world.comparison.to.target = Some(TargetNo(1));
+        world.comparison.deployment = Some(fake::deployment("web"));
+    });
+    get(&fake, "/blueprints?deployment=web&from=3&to=1").await.says(&[
+        "Restore web as of target 1",
+        "name=\"partial\"",
+        "href=\"/blueprints?deployment=web&amp;from=3&amp;to=2\">Restore…",
+    ]);
+    let done = post(&fake, "/call/restore", "deployment=web&target=1&partial=true").await;
+    assert_eq!((done.status, done.location.as_deref()), (302, Some("/deployments/web")));
+    let refused = post(&fake, "/call/restore", "deployment=web&target=1").await;
+    assert_ne!(refused.location.as_deref(), Some("/deployments/web"));
+    let told = fake.0.lock().expect("no test died here").told.clone();
+    assert!(told.contains(&"restore web 1 false".to_owned()), "{told:?}");
+    get(&Fake::new(|_| {}), "/blueprints?from=2&to=1").await.says_not(&["Restoring makes a proposal"]);
 }
 
 #[tokio::test]

@@ -164,6 +164,9 @@ pub struct Board {
     pub tray_more: usize,
     /// Roles that could be added.
     pub choices: Vec<RoleChoice>,
+    /// Versions of barclamps that could be used; none unless a proposal is open.
+    #[serde(default)]
+    pub versions: Vec<VersionChoice>,
     /// Whether this person may propose here; else why not.
     pub may_propose: Result<(), String>,
     /// The journal's position when this was read.
@@ -269,6 +272,55 @@ pub struct RoleChoice {
     pub description: String,
     /// Whether it is a milestone.
     pub milestone: bool,
+}
+
+/// A version of a barclamp that a deployment could use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionChoice {
+    /// Which.
+    pub barclamp: BarclampName,
+    /// What its file calls the version.
+    pub version: String,
+    /// Its content.
+    pub hash: Hash,
+    /// Whether the deployment uses it, by itself or as those above it do; the draft's edits included.
+    pub using: bool,
+    /// What the version in use has and this one has not.
+    pub lacks: Vec<String>,
+}
+
+/// A version of a barclamp in the catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarclampVersion {
+    /// Which.
+    pub barclamp: BarclampName,
+    /// What its file calls the version.
+    pub version: String,
+    /// The hash of its content.
+    pub hash: String,
+    /// For people.
+    pub description: String,
+    /// How many roles it has.
+    pub roles: usize,
+    /// When it came.
+    pub imported: At,
+    /// Who imported it; None: it is shipped.
+    pub by: Option<String>,
+    /// Deployments that pin it.
+    pub used_by: Vec<DeploymentName>,
+    /// The version that was imported before it.
+    pub before: Option<String>,
+    /// What that one has and this one has not.
+    pub disappeared: Vec<String>,
+}
+
+/// What a proposal would come to with further edits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Foreseen {
+    /// Why some of these edits can't take effect. Empty: all can.
+    pub refused: Vec<String>,
+    /// The whole proposal in plain words, most important first.
+    pub lines: Vec<String>,
 }
 
 /// An open proposal.
@@ -633,6 +685,19 @@ pub struct Comparison {
     pub names: Names,
     /// What going from the one to the other would lead to.
     pub consequences: Consequences,
+}
+
+/// A proposal that brings a deployment back to what it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// The proposal, open and not submitted yet.
+    pub proposal: ProposalId,
+    /// Its version.
+    pub version: i32,
+    /// How many edits it has.
+    pub edits: usize,
+    /// What can't be brought back and was left out, each with the reason.
+    pub missing: Vec<String>,
 }
 
 /// A side of a comparison.

@@ -111,7 +111,7 @@ impl Control {
 }
 
 /// The blueprint that somebody asked for. What it shares with the present is taken from there.
-async fn side(on: &mut PgConnection, present: &Present, point: Point) -> Result<(Side, Blueprint), Problem> {
+pub(crate) async fn side(on: &mut PgConnection, present: &Present, point: Point) -> Result<(Side, Blueprint), Problem> {
     let (target, root) = match point {
         Point::Target(number) => {
             let root = reading::root_of(on, number).await.map_err(from_store)?;

@@ -165,7 +165,7 @@ impl Control {
     }
 
     /// Every new edit must take effect and stay within what the proposal's review covers.
-    fn check_edits(
+    pub(crate) fn check_edits(
         &self,
         present: &Present,
         row: &ProposalRow,
@@ -406,7 +406,7 @@ impl Control {
     }
 }
 
-fn moved_on() -> Problem {
+pub(crate) fn moved_on() -> Problem {
     Problem::conflict(
         "version",
         "Somebody changed or closed this proposal since you looked: the page shows its newest state. Try again on that.",
@@ -456,6 +456,12 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
     }
 }
 
+/// The same in lines alone.
+pub(crate) fn lines_of(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Vec<String> {
+    let names = Names::of(present, edits.iter().map(|e| &e.edit));
+    lines(&names, planned, &consequences::consequences(&planned.from(present), None))
+}
+
 fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> Vec<String> {
     let effects = &planned.effects;
     let mut lines = Vec::new();
@@ -467,6 +473,10 @@ fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> V
     }
     for deployment in &effects.deployments {
         lines.push(format!("Creates {} below {}.", deployment.name, names.deployment(deployment.parent)));
+    }
+    for pin in &effects.barclamps {
+        let (barclamp, version) = (&pin.barclamp, names.version(pin.version));
+        lines.push(format!("Uses {barclamp} {version} in {}.", names.deployment(pin.deployment)));
     }
     let mut asked: BTreeMap<&RoleName, Vec<String>> = BTreeMap::new();
     let mut brought: BTreeSet<&RoleName> = BTreeSet::new();

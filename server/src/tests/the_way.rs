@@ -102,6 +102,23 @@ async fn a_change_goes_its_way_by_rest() {
         house.tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "a pause"})).await.json(),
         json!({"target": 3})
     );
+    let line = house.ask_get("/api/v1/targets?deployment=web", &ada).await.json();
+    assert_eq!(
+        (&line["targets"][0]["number"], &line["head"]),
+        (&json!(2), &json!(3)),
+        "a switch is in no deployment's line"
+    );
+    assert_eq!(line["targets"][0]["approved_by"], json!(["bo"]));
+    let compared = house.ask_get("/api/v1/targets/compare?from=3&to=1&deployment=web&as=text", &ada).await;
+    let text = compared.text();
+    assert!(text.starts_with("from target 3 (") && text.contains("in   web\n"), "{text}");
+    let restore = json!({"target": 1});
+    assert_eq!(house.tell("/api/v1/deployments/web/restore", &bo, restore.clone()).await.status, StatusCode::FORBIDDEN);
+    let restored = house.tell("/api/v1/deployments/web/restore", &ada, restore).await;
+    assert_eq!(restored.status, StatusCode::CREATED, "{}", restored.text());
+    assert_eq!(restored.json()["missing"], json!([]));
+    let catalog = house.ask_get("/api/v1/barclamps", &bo).await.json();
+    assert_eq!((&catalog[0]["barclamp"], &catalog[0]["disappeared"]), (&json!("house"), &json!([])));
     let added = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
     assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
     let again = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;

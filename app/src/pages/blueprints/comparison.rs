@@ -2,11 +2,15 @@
 
 use api::console::{Comparison, Side};
 use engine::blueprint::Consequences;
+use engine::ids::{DeploymentName, TargetNo};
+use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::Wanted;
+use crate::calls::Restore;
 use crate::failure::Answer;
 use crate::pages::review::{count, differs};
+use crate::parts::act::problem_of;
 use crate::parts::{Icon, ProblemNotice, icon};
 
 /// Where programs get the same.
@@ -62,6 +66,7 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
         format!("{REST}?{}&as={form}", address.split_once('?').map_or("", |(_, query)| query))
     };
     let more = (found.more > 0).then(|| beside(&found, wanted));
+    let restore = restorable(&found).map(|(name, target)| view! { <RestoreForm name target/> });
     view! {
         <section class="stack comparison" aria-label="Comparison">
             <div class="card">
@@ -77,10 +82,44 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
                     <p><b>{said}</b> " " <span class="muted">{hash(&found.from)} {hash(&found.to)}</span></p>
                     {leads_to(&found.consequences)}
                 </div>
+                {restore}
             </div>
             {(!same_root).then(|| differs(found.difference, found.names.deployments))}
             {more}
         </section>
+    }
+    .into_any()
+}
+
+/// The deployment and the target that it can be brought back to: with one deployment looked at, from something newer.
+fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
+    let (name, target) = (found.deployment.clone()?, found.to.target?);
+    let newer = found.from.target.is_some_and(|from| from > target);
+    (newer && !found.difference.is_empty()).then_some((name, target))
+}
+
+/// Opens a proposal that brings the deployment back. What stands below is what it comes to when *from* is the newest target.
+#[component]
+fn RestoreForm(name: DeploymentName, target: TargetNo) -> impl IntoView {
+    let restore = ServerAction::<Restore>::new();
+    let said = format!("Restore {name} as of target {target}");
+    view! {
+        <ActionForm action=restore attr:class="inside restore">
+            <input type="hidden" name="deployment" value=name.to_string()/>
+            <input type="hidden" name="target" value=target.to_string()/>
+            <p>
+                "Restoring makes a proposal out of this, which somebody else has to approve. It brings back roles, bindings, data and versions of "
+                {name.to_string()} ". Nodes that joined since stay, without a role; deployments below it are restored by themselves."
+            </p>
+            <label class="choice">
+                <input type="checkbox" name="partial" value="true"/>
+                <span>"Leave out what can’t be brought back" <small>"Otherwise it is named, and nothing is opened."</small></span>
+            </label>
+            <ProblemNotice problem=problem_of(restore)/>
+            <div class="buttons">
+                <button class="button primary" type="submit" disabled=move || restore.pending().get()>{icon(Icon::Undo)} {said}</button>
+            </div>
+        </ActionForm>
     }
     .into_any()
 }

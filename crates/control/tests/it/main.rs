@@ -5,6 +5,7 @@
 mod abuse;
 mod bad_input;
 mod blueprints;
+mod cataloguing;
 mod change;
 mod discussion;
 mod gate;
@@ -13,3 +14,4 @@ mod line;
 mod lint;
 mod races;
 mod removal;
+mod restoring;
