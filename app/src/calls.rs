@@ -8,6 +8,8 @@
     reason = "the macro makes a struct of each function's arguments, whose names say what they are"
 )]
 
+#[cfg(feature = "ssr")]
+use api::console::NodeWish;
 use api::console::{
     BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish, Lift,
     LogPart, NodePage, NoderoleView, PlannerView, Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
@@ -17,7 +19,7 @@ use api::console::{
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
-use engine::plan::Edit;
+use engine::plan::{Edit, Report};
 use leptos::prelude::*;
 
 use crate::failure::Answer;
@@ -278,8 +280,22 @@ pub async fn cancel(run: RunId) -> Answer<()> {
 
 /// Adds a node.
 #[server(name = AddNode, prefix = "/call", endpoint = "add-node", output = AsJson)]
-pub async fn add_node(fqdn: String, root: String) -> Answer<NodeId> {
-    answer(console()?.add_node(fqdn, root).await)
+pub async fn add_node(
+    #[server(default)] fqdn: String,
+    #[server(default)] mac: String,
+    #[server(default)] serial: String,
+    root: String,
+) -> Answer<NodeId> {
+    let apart = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
+    let macs = mac.split(apart).filter(|mac| !mac.is_empty()).map(str::to_owned).collect();
+    let wish = NodeWish { macs, serial, ..NodeWish::named(fqdn, root) };
+    answer(console()?.add_node(wish).await)
+}
+
+/// How a submission was planned.
+#[server(name = ReadReport, prefix = "/call", endpoint = "report", input = AsJson, output = AsJson)]
+pub async fn review_report(id: SubmissionId) -> Answer<Option<Report>> {
+    answer(console()?.review_report(id).await)
 }
 
 /// Switches execution on or off.

@@ -7,14 +7,14 @@
 use api::Problem;
 use api::console::{
     BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish, Lift,
-    LogPart, NodePage, NoderoleView, PlannerView, Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
-    TargetPage,
+    LogPart, NodePage, NodeWish, NoderoleView, PlannerView, Restored, ReviewSummary, ReviewView, RunPage, RunView,
+    SinceLook, TargetPage,
 };
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
-use engine::plan::Edit;
+use engine::plan::{Edit, Report};
 
 /// The server's side of the pages.
 #[async_trait]
@@ -96,7 +96,9 @@ pub trait Console: Send + Sync {
     /// Stops a run.
     async fn cancel(&self, run: RunId) -> Result<(), Problem>;
     /// Adds a node whose root is a folder on the worker's machine.
-    async fn add_node(&self, fqdn: String, root: String) -> Result<NodeId, Problem>;
+    async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem>;
+    /// How a submission was planned, as long as it is its open proposal's newest version.
+    async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem>;
     /// Switches execution on or off for everything.
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem>;
     /// Ends this session.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use api::Problem;
 use api::console::{
     BarclampVersion, Board, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, Frame, GraphView,
-    GraphWish, Lift, LogPart, NodePage, NoderoleView, PlannerView, Point, Restored, ReviewSummary, ReviewView, RunPage,
-    RunView, SinceLook, TargetPage,
+    GraphWish, Lift, LogPart, NodePage, NodeWish, NoderoleView, PlannerView, Point, Restored, ReviewSummary,
+    ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use app::console::Console;
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use control::people::{Actor, People};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
-use engine::plan::Edit;
+use engine::plan::{Edit, Report};
 use leptos_axum::ResponseOptions;
 
 use crate::address::PublicAddress;
@@ -197,8 +197,12 @@ impl Console for Bound {
         asked!(self.cancel(run))
     }
 
-    async fn add_node(&self, fqdn: String, root: String) -> Result<NodeId, Problem> {
-        asked!(self.add_node(fqdn, root))
+    async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
+        asked!(self.add_node(wish))
+    }
+
+    async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem> {
+        asked!(self.review_report(id))
     }
 
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {

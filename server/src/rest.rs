@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage, NoderoleView,
-    Point, Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage, NodeWish,
+    NoderoleView, Point, Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use control::Imported;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
-use engine::plan::Edit;
+use engine::plan::{Edit, Report};
 
 use crate::limits;
 use crate::refusal::{Asked, Given, Place, Refusal};
@@ -67,6 +67,8 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/nodes", get(nodes).post(add_node))
         .route("/execution", post(switch))
         .route("/proposals/{id}/foresee", post(foresee))
+        .route("/proposals/{id}/report", get(report))
+        .route("/submissions/{id}/report", get(review_report))
         .route("/barclamps", import.get(catalog));
     Router::new().nest("/api/v1", paths)
 }
@@ -183,6 +185,20 @@ async fn foresee(
     Given(given): Given<Foreseeing>,
 ) -> Answer<Foreseen> {
     Ok(Json(state.control.foresee(&actor, id, given.edits).await?))
+}
+
+async fn report(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<ProposalId>) -> Answer<Report> {
+    Ok(Json(state.control.report(&actor, id).await?))
+}
+
+async fn review_report(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<Report> {
+    let report = state.control.review_report(&actor, id).await?;
+    let why = "How it was planned is told for the newest version of an open proposal only.";
+    Ok(Json(report.ok_or_else(|| Problem::conflict("not_planned", why))?))
 }
 
 async fn undo(
@@ -501,20 +517,13 @@ async fn nodes(
     Ok(Json(state.control.nodes(&actor, wanted.filter, wanted.after).await?))
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NewNode {
-    fqdn: String,
-    root: String,
-}
-
 #[derive(Debug, Serialize)]
 struct Added {
     node: NodeId,
 }
 
-async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NewNode>) -> Made<Added> {
-    let node = state.control.add_node(&actor, new.fqdn, new.root).await?;
+async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> Made<Added> {
+    let node = state.control.add_node(&actor, new).await?;
     Ok((StatusCode::CREATED, Json(Added { node })))
 }
 

@@ -71,6 +71,7 @@ pub struct World {
     pub targets: TargetPage,
     pub comparison: Comparison,
     pub catalog: Vec<BarclampVersion>,
+    pub report: Option<engine::plan::Report>,
     pub deployments: Vec<DeploymentSummary>,
     pub nodes: Vec<NodeSummary>,
     pub runs: Vec<RunSummary>,
@@ -497,6 +498,7 @@ impl Default for World {
             targets: TargetPage { targets: line(), next: None, head: TargetNo(3) },
             comparison: comparison(),
             catalog: catalog(),
+            report: Some(report()),
             since: SinceLook {
                 submission: SubmissionId(128),
                 before: None,
@@ -593,6 +595,13 @@ fn line() -> Vec<TargetSummary> {
         target(2, TargetKind::Change, "Three more application nodes"),
         target(1, TargetKind::Genesis, "The beginning"),
     ]
+}
+
+fn report() -> engine::plan::Report {
+    let skeleton = engine::cluster::Skeleton::default();
+    let catalog = engine::catalog::Catalog::default();
+    let effects = engine::plan::resolve(&skeleton, &catalog, &[]);
+    engine::plan::report(&skeleton, &catalog, &[], &effects)
 }
 
 fn catalog() -> Vec<BarclampVersion> {
@@ -881,7 +890,11 @@ impl Console for Fake {
         self.told("cancel");
         Ok(())
     }
-    async fn add_node(&self, fqdn: String, root: String) -> Result<NodeId, Problem> {
+    async fn review_report(&self, _: SubmissionId) -> Result<Option<engine::plan::Report>, Problem> {
+        self.read(|world| world.report.clone())
+    }
+    async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
+        let NodeWish { fqdn, root, .. } = wish;
         self.told(format!("add {fqdn} {root}"));
         Err(Problem::conflict("duplicate_node", format!("{fqdn} is here already: choose another name.")))
     }

@@ -161,6 +161,20 @@ async fn the_line_of_targets_says_who_and_any_two_are_compared() {
 }
 
 #[tokio::test]
+async fn the_checks_say_how_the_change_was_planned() {
+    get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await.says(&[
+        "How this was planned",
+        "waits on",
+        "0 of 0 edits take effect",
+        "something to review",
+    ]);
+    let page = get(&Fake::new(|world| world.report = None), "/reviews/128?tab=checks").await;
+    assert_eq!(page.status, 200);
+    page.says(&["newest version of an open proposal"]);
+    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["How this was planned"]);
+}
+
+#[tokio::test]
 async fn the_catalog_says_what_each_version_lacks() {
     let fake = Fake::new(|_| {});
     get(&fake, "/catalog").await.says(&[
@@ -349,13 +363,15 @@ async fn every_page_loads_once_what_it_shows() {
         (format!("/deployments/web?noderole={id}"), 3),
         (format!("/noderoles/{id}"), 2),
         ("/reviews".into(), 2),
-        ("/reviews/128".into(), 3),
-        ("/reviews/128?tab=graph".into(), 3),
+        ("/reviews/128".into(), 4),
+        ("/reviews/128?tab=graph".into(), 4),
         ("/graph".into(), 2),
         ("/graph/web".into(), 2),
         ("/runs".into(), 2),
         ("/runs/1006".into(), 2),
         ("/nodes".into(), 2),
+        ("/blueprints?from=1&to=2".into(), 4),
+        ("/catalog".into(), 2),
     ] {
         let page = get(&Fake::new(|_| {}), &path).await;
         assert_eq!(page.body.matches("__RESOLVED_RESOURCES[").count(), resources, "{path}");

@@ -966,6 +966,33 @@ pub struct SinceLook {
     pub difference: Difference,
 }
 
+/// A node that somebody wants to add.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeWish {
+    /// Its name; empty: it is derived from what follows.
+    #[serde(default)]
+    pub fqdn: String,
+    /// MAC addresses of its network cards, in any usual notation.
+    #[serde(default)]
+    pub macs: Vec<String>,
+    /// Its serial number.
+    #[serde(default)]
+    pub serial: String,
+    /// Where a derived name lies; empty: `nodes.gantry.internal`.
+    #[serde(default)]
+    pub domain: String,
+    /// A folder on the worker's machine that stands for its file system.
+    pub root: String,
+}
+
+impl NodeWish {
+    /// One with a name.
+    pub fn named(fqdn: impl Into<String>, root: impl Into<String>) -> Self {
+        Self { fqdn: fqdn.into(), root: root.into(), ..Self::default() }
+    }
+}
+
 /// A node in the list of all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSummary {

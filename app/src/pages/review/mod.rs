@@ -4,6 +4,7 @@ mod changes;
 mod checks;
 mod discussion;
 mod gate;
+mod planned;
 
 use api::console::{Discussion, GraphView, ReviewState, ReviewView, SinceLook, WaveView};
 use api::live::Topic;
@@ -51,7 +52,16 @@ pub fn ReviewPage() -> impl IntoView {
             }
         },
     );
-    load(review, move |first| view! { <Loaded first tab address graph/> })
+    let report = Resource::new(
+        move || (id.get(), tab.get() == Tab::Checks),
+        |(id, wanted)| async move {
+            match id.parse::<SubmissionId>() {
+                Ok(id) if wanted => calls::review_report(id).await,
+                _ => Ok(None),
+            }
+        },
+    );
+    load(review, move |first| view! { <Loaded first tab address graph report/> })
 }
 
 /// What the page is made of: a submission, what is said of it, and what is new for this reader.
@@ -99,7 +109,13 @@ impl Tab {
 }
 
 #[component]
-fn Loaded(first: Whole, tab: Memo<Tab>, address: Memo<Address>, graph: Resource<OfGraph>) -> impl IntoView {
+fn Loaded(
+    first: Whole,
+    tab: Memo<Tab>,
+    address: Memo<Address>,
+    graph: Resource<OfGraph>,
+    report: Resource<planned::OfReport>,
+) -> impl IntoView {
     let (first, said, since) = first;
     let (id, proposal) = (first.submission, first.proposal);
     let title = first.title.clone();
@@ -124,7 +140,7 @@ fn Loaded(first: Whole, tab: Memo<Tab>, address: Memo<Address>, graph: Resource<
         Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
         Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
         Tab::Order => view! { <Order waves=Memo::new(move |_| review.read().waves.clone())/> }.into_any(),
-        Tab::Checks => view! { <checks::Checks review/> }.into_any(),
+        Tab::Checks => view! { <checks::Checks review/> <planned::Planned report/> }.into_any(),
         Tab::Discussion => view! { <discussion::Talk review=feed discussion about/> }.into_any(),
     };
     let tabs =
