@@ -164,6 +164,9 @@ pub struct Board {
     pub tray_more: usize,
     /// Roles that could be added.
     pub choices: Vec<RoleChoice>,
+    /// Versions of barclamps that could be used; none unless a proposal is open.
+    #[serde(default)]
+    pub versions: Vec<VersionChoice>,
     /// Whether this person may propose here; else why not.
     pub may_propose: Result<(), String>,
     /// The journal's position when this was read.
@@ -269,6 +272,55 @@ pub struct RoleChoice {
     pub description: String,
     /// Whether it is a milestone.
     pub milestone: bool,
+}
+
+/// A version of a barclamp that a deployment could use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionChoice {
+    /// Which.
+    pub barclamp: BarclampName,
+    /// What its file calls the version.
+    pub version: String,
+    /// Its content.
+    pub hash: Hash,
+    /// Whether the deployment uses it, by itself or as those above it do; the draft's edits included.
+    pub using: bool,
+    /// What the version in use has and this one has not.
+    pub lacks: Vec<String>,
+}
+
+/// A version of a barclamp in the catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarclampVersion {
+    /// Which.
+    pub barclamp: BarclampName,
+    /// What its file calls the version.
+    pub version: String,
+    /// The hash of its content.
+    pub hash: String,
+    /// For people.
+    pub description: String,
+    /// How many roles it has.
+    pub roles: usize,
+    /// When it came.
+    pub imported: At,
+    /// Who imported it; None: it is shipped.
+    pub by: Option<String>,
+    /// Deployments that pin it.
+    pub used_by: Vec<DeploymentName>,
+    /// The version that was imported before it.
+    pub before: Option<String>,
+    /// What that one has and this one has not.
+    pub disappeared: Vec<String>,
+}
+
+/// What a proposal would come to with further edits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Foreseen {
+    /// Why some of these edits can't take effect. Empty: all can.
+    pub refused: Vec<String>,
+    /// The whole proposal in plain words, most important first.
+    pub lines: Vec<String>,
 }
 
 /// An open proposal.
@@ -585,6 +637,10 @@ pub struct TargetSummary {
     pub title: String,
     /// The deployment that was proposed on.
     pub deployment: Option<String>,
+    /// Who proposed it.
+    pub authors: Vec<String>,
+    /// Who approved it.
+    pub approved_by: Vec<String>,
 }
 
 /// What made a target.
@@ -606,6 +662,8 @@ pub struct TargetPage {
     pub targets: Vec<TargetSummary>,
     /// Give this as `before` to get the next page.
     pub next: Option<TargetNo>,
+    /// The newest target of all.
+    pub head: TargetNo,
 }
 
 /// Two blueprints compared. `docs/blueprint-difference.md` describes it as JSON.
@@ -615,12 +673,31 @@ pub struct Comparison {
     pub from: Side,
     /// The right side.
     pub to: Side,
+    /// The one deployment that is looked at; None: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<DeploymentName>,
     /// In what they differ.
     pub difference: Difference,
+    /// How many deployments and nodes differ that are not among these.
+    #[serde(default)]
+    pub more: usize,
     /// Names of what the difference speaks of by id.
     pub names: Names,
     /// What going from the one to the other would lead to.
     pub consequences: Consequences,
+}
+
+/// A proposal that brings a deployment back to what it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// The proposal, open and not submitted yet.
+    pub proposal: ProposalId,
+    /// Its version.
+    pub version: i32,
+    /// How many edits it has.
+    pub edits: usize,
+    /// What can't be brought back and was left out, each with the reason.
+    pub missing: Vec<String>,
 }
 
 /// A side of a comparison.
@@ -647,10 +724,28 @@ impl std::fmt::Display for Side {
     }
 }
 
+/// Documents of a comparison that a page shows.
+pub const DOCUMENTS_SHOWN: usize = 400;
+
 impl Comparison {
+    /// Only the first documents, for a page; the others are counted.
+    #[must_use]
+    pub fn cut(mut self, most: usize) -> Self {
+        let all = self.difference.deployments.len() + self.difference.nodes.len();
+        self.difference.deployments.truncate(most);
+        self.difference.nodes.truncate(most.saturating_sub(self.difference.deployments.len()));
+        self.more += all - self.difference.deployments.len() - self.difference.nodes.len();
+        self
+    }
+
     /// The comparison as text, for terminals and files.
     pub fn text(&self) -> String {
-        format!("from {}\nto   {}\n\n{}", self.from, self.to, self.difference.text(&self.names))
+        let only = self.deployment.iter().map(|name| format!("in   {name}\n")).collect::<String>();
+        let more = match self.more {
+            0 => String::new(),
+            n => format!("Beside that, {n} documents differ.\n"),
+        };
+        format!("from {}\nto   {}\n{only}\n{}{more}", self.from, self.to, self.difference.text(&self.names))
     }
 }
 
@@ -667,6 +762,16 @@ pub enum Point {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no blueprint: give the number of a target, or the 64 digits of a root's hash")]
 pub struct NotAPoint(String);
+
+impl Point {
+    /// The blueprint that somebody named.
+    ///
+    /// # Errors
+    /// When the text names none.
+    pub fn named(text: &str) -> Result<Self, crate::Problem> {
+        text.trim().parse().map_err(|error: NotAPoint| crate::Problem::invalid(error.to_string()))
+    }
+}
 
 impl std::str::FromStr for Point {
     type Err = NotAPoint;
@@ -879,6 +984,33 @@ pub struct Opened {
     pub opened: std::collections::BTreeSet<Anchor>,
     /// Those whose change they opened in an earlier submission, where it was another.
     pub outdated: std::collections::BTreeSet<Anchor>,
+}
+
+/// A node that somebody wants to add.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeWish {
+    /// Its name; empty: it is derived from what follows.
+    #[serde(default)]
+    pub fqdn: String,
+    /// MAC addresses of its network cards, in any usual notation.
+    #[serde(default)]
+    pub macs: Vec<String>,
+    /// Its serial number.
+    #[serde(default)]
+    pub serial: String,
+    /// Where a derived name lies; empty: `nodes.gantry.internal`.
+    #[serde(default)]
+    pub domain: String,
+    /// A folder on the worker's machine that stands for its file system.
+    pub root: String,
+}
+
+impl NodeWish {
+    /// One with a name.
+    pub fn named(fqdn: impl Into<String>, root: impl Into<String>) -> Self {
+        Self { fqdn: fqdn.into(), root: root.into(), ..Self::default() }
+    }
 }
 
 /// A node in the list of all.

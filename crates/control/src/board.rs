@@ -19,6 +19,7 @@ use store::intent::{self, EditRow, ProposalRow};
 use store::reading::{self, StepRow};
 
 use crate::Control;
+use crate::cataloguing;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
@@ -97,6 +98,10 @@ impl Control {
             tray,
             tray_more,
             choices: scene.choices()?,
+            versions: match &planned {
+                Some(planned) => cataloguing::choices(&present, id, Some(&planned.effects))?,
+                None => Vec::new(),
+            },
             may_propose: may_propose(actor, found.parent.is_none()),
             cursor,
         })

@@ -14,6 +14,7 @@ mod more;
 mod planner;
 mod role;
 mod tray;
+mod version;
 
 use api::console::{Board, NoderoleView};
 use api::live::Topic;
@@ -59,6 +60,7 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         add_role: DialogHandle::new(),
         child: DialogHandle::new(),
         remove: DialogHandle::new(),
+        version: DialogHandle::new(),
     };
     listen_to_keys(desk, dialogs.bind, unbind_key);
     let with_panel = move || panel.get().is_some();
@@ -82,6 +84,7 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         <more::GiveUp desk/>
         <more::Child desk handle=dialogs.child/>
         <more::RemoveDeployment desk handle=dialogs.remove/>
+        <version::UseVersion desk handle=dialogs.version/>
         <div class="unseen" role="status" aria-live="assertive">{move || desk.said().get()}</div>
     }
     .into_any()
@@ -93,6 +96,7 @@ struct Dialogs {
     add_role: DialogHandle,
     child: DialogHandle,
     remove: DialogHandle,
+    version: DialogHandle,
 }
 
 /// The noderole whose panel is open: part of the address, so that it can be shared and left by the back button.
@@ -137,6 +141,10 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
                 <button class="button" type="button" commandfor="add-role" command="show-modal" on:click=dialogs.add_role.on_click()>
                     {icon(Icon::Plus)}
                     "Add role"
+                </button>
+                <button class="button quiet" type="button" commandfor="use-version" command="show-modal" on:click=dialogs.version.on_click()>
+                    {icon(Icon::Catalog)}
+                    "Use a version"
                 </button>
                 <button class="button quiet" type="button" commandfor="child" command="show-modal" on:click=dialogs.child.on_click()>
                     {icon(Icon::Deployments)}

@@ -5,6 +5,7 @@
 mod abuse;
 mod bad_input;
 mod blueprints;
+mod cataloguing;
 mod change;
 mod discussion;
 mod gate;
@@ -14,4 +15,5 @@ mod lint;
 mod opening;
 mod races;
 mod removal;
+mod restoring;
 mod weighing;
