@@ -8,6 +8,7 @@ mod blueprints;
 mod change;
 mod discussion;
 mod gate;
+mod graphs;
 mod house;
 mod line;
 mod lint;
