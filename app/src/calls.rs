@@ -9,13 +9,13 @@
 )]
 
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
+    Board, Carriers, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
     PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::Edit;
 use leptos::prelude::*;
 
@@ -64,6 +64,12 @@ pub async fn deployments() -> Answer<Vec<DeploymentSummary>> {
 #[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
 pub async fn board(deployment: String) -> Answer<Board> {
     answer(console()?.board(&deployment).await)
+}
+
+/// Everything that carries a role of a board.
+#[server(name = ReadCarriers, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
+pub async fn carriers(deployment: String, of_ancestor: Option<String>, role: RoleName) -> Answer<Carriers> {
+    answer(console()?.carriers(&deployment, of_ancestor, role).await)
 }
 
 /// What lifting nodes would allow.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
+    Board, Carriers, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
     PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 use app::console::Console;
@@ -17,7 +17,7 @@ use control::Control;
 use control::people::{Actor, People};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::Edit;
 use leptos_axum::ResponseOptions;
 
@@ -59,6 +59,15 @@ impl Console for Bound {
 
     async fn board(&self, deployment: &str) -> Result<Board, Problem> {
         asked!(self.board(deployment))
+    }
+
+    async fn carriers(
+        &self,
+        deployment: &str,
+        of_ancestor: Option<String>,
+        role: RoleName,
+    ) -> Result<Carriers, Problem> {
+        asked!(self.carriers(deployment, of_ancestor.as_deref(), &role))
     }
 
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {

@@ -656,6 +656,12 @@ impl Console for Fake {
             false => Err(Problem::not_found(format!("There is no deployment {name}."))),
         }
     }
+    async fn carriers(&self, _: &str, _: Option<String>, role: RoleName) -> Result<Carriers, Problem> {
+        let roles =
+            self.read(|world| world.board.groups.iter().flat_map(|group| group.roles.clone()).collect::<Vec<_>>())?;
+        let chips = roles.into_iter().find(|found| found.role == role).map(|found| found.chips).unwrap_or_default();
+        Ok(Carriers { chips, more: 0 })
+    }
     async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
         self.told(format!("lift {}", nodes.len()));
         self.read(|world| world.lift.clone())

@@ -258,6 +258,18 @@ pub struct TrayNode {
     pub noderoles: usize,
 }
 
+/// Nodes that a list of carriers has at most.
+pub const CARRIERS: usize = 1_000;
+
+/// Everything that carries a role, beyond what its cell has room for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carriers {
+    /// In the order of their nodes' names, the draft's included; at most [`CARRIERS`].
+    pub chips: Vec<Chip>,
+    /// How many more there are.
+    pub more: usize,
+}
+
 /// A role that could be added to a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleChoice {
