@@ -16,8 +16,8 @@ before(async () => {
   await visit(page, '/deployments/web');
   await propose(page);
   // A node that is web's own, not only its proposal's.
-  await page.locator('.tray').getByRole('button', { name: 'n6', exact: true }).dragTo(row(page, 'time-sync').locator('.cell'));
-  await chip(page, 'time-sync', 'n6').waitFor();
+  await page.locator('.tray').getByRole('button', { name: 'n6', exact: true }).dragTo(row(page, 'metrics').locator('.cell'));
+  await chip(page, 'metrics', 'n6').waitFor();
   const review = await submit(page, 'A node of its own');
   const reviewer = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
   await commit(reviewer, review);
@@ -47,10 +47,10 @@ test('a chip is unbound by Delete, and what needs it refuses', { timeout: 90_000
 
 test('a role without nodes goes and comes back', { timeout: 60_000 }, async () => {
   assert.ok(await page.getByRole('button', { name: 'Remove role app', exact: true }).isDisabled(), 'nodes carry it');
-  await page.getByRole('button', { name: 'Remove role metrics' }).click();
-  await undo(/^Undo “remove role metrics/).waitFor();
-  await undo(/^Undo “remove role metrics/).click();
-  await row(page, 'metrics').waitFor();
+  await page.getByRole('button', { name: 'Remove role proxy' }).click();
+  await undo(/^Undo “remove role proxy/).waitFor();
+  await undo(/^Undo “remove role proxy/).click();
+  await row(page, 'proxy').waitFor();
   assertQuiet(page);
 });
 

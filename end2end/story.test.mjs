@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { assertQuiet, hydrated, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { chip, commit, propose, putRoleData, row, signIn, submit, waitForState } from './lib/console.mjs';
+import { chip, commit, discard, propose, putRoleData, row, signIn, submit, waitForState } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -234,6 +234,7 @@ test('the keyboard alone binds, and says what happens', { timeout: 120_000 }, as
   await page.keyboard.press('Control+z');
   await hear(`Taken back: bind ${name} to metrics`);
   await chip(page, 'metrics', name).waitFor({ state: 'detached' });
+  await discard(page);
   assertQuiet(page);
   await page.context().close();
 });
@@ -266,9 +267,7 @@ test('Bind to… takes a selection, and offers the valid ones of it', { timeout:
   await question.waitFor({ state: 'hidden' });
   await page.locator('[data-lift]').first().waitFor({ state: 'detached' });
 
-  await page.getByRole('button', { name: 'Discard' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Discard' }).click();
-  await page.getByRole('button', { name: 'Propose changes' }).waitFor();
+  await discard(page);
   await chip(page, 'app', 'n3').waitFor({ state: 'detached' });
   assertQuiet(page);
   await page.context().close();
