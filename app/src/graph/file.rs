@@ -81,9 +81,9 @@ fn legend(scale: &Scale) -> (String, f64) {
     let mut out = String::new();
     let mut x = 20.0;
     for entry in scale.legend() {
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<rect x=\"{x}\" y=\"41\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/><text x=\"{}\" y=\"51\" fill=\"{MUTED}\">{}</text>\n",
+            "<rect x=\"{x}\" y=\"41\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/><text x=\"{}\" y=\"51\" fill=\"{MUTED}\">{}</text>",
             ink(entry.tone),
             x + 18.0,
             escaped(&entry.words),
@@ -96,9 +96,9 @@ fn legend(scale: &Scale) -> (String, f64) {
 fn wire(out: &mut String, edge: &GraphEdge, path: &[(f64, f64)]) {
     let (colour, width) = if edge.on_trail > 0 { (TEXT, "3") } else { (LINE, "1.5") };
     let dashes = if edge.kind == EdgeKind::Hard { "" } else { " stroke-dasharray=\"4 4\"" };
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/><path d=\"{}\" fill=\"{colour}\"/>\n",
+        "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/><path d=\"{}\" fill=\"{colour}\"/>",
         curve(path),
         arrow(path),
     );
@@ -128,9 +128,9 @@ fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, sca
         let ink = ink(tone);
         let _ = write!(out, "<rect x=\"{x}\" y=\"31\" width=\"{width}\" height=\"7\" rx=\"2\" fill=\"{ink}\"/>");
     }
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<text x=\"12\" y=\"52\" font-size=\"12\" fill=\"{MUTED}\">{}</text></g>\n",
+        "<text x=\"12\" y=\"52\" font-size=\"12\" fill=\"{MUTED}\">{}</text></g>",
         escaped(&short(&said))
     );
 }

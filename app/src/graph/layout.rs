@@ -341,9 +341,12 @@ fn apart(wanted: &[f64], gaps: &[f64]) -> Vec<f64> {
     flat.zip(&offsets).map(|(y, offset)| y + offset).collect()
 }
 
-/// Neighbours of each vertex, for walks by keyboard: what it waits for and what waits for it, from above.
-pub fn neighbours(layout: &Layout, edges: &[(usize, usize)]) -> BTreeMap<usize, (Vec<usize>, Vec<usize>)> {
-    let mut near: BTreeMap<usize, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
+/// For each vertex what it waits for and what waits for it.
+pub type Neighbours = BTreeMap<usize, (Vec<usize>, Vec<usize>)>;
+
+/// Neighbours of each vertex, from above: for walks by keyboard.
+pub fn neighbours(layout: &Layout, edges: &[(usize, usize)]) -> Neighbours {
+    let mut near = Neighbours::new();
     for (from, to) in edges {
         near.entry(*to).or_default().0.push(*from);
         near.entry(*from).or_default().1.push(*to);

@@ -15,7 +15,7 @@ use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
 use super::colours::Scale;
-use super::layout::{Layout, neighbours};
+use super::layout::{Layout, Neighbours, neighbours};
 use super::minimap::Minimap;
 use super::{MEASURES, Shown, drawn_as, named, worst};
 use api::console::GraphWay;
@@ -81,10 +81,13 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     .into_any()
 }
 
+/// The keys of boxes, and where these stand.
+type Places = (Vec<String>, Vec<(f64, f64)>);
+
 /// Where somebody looks stays where it is when the picture becomes another one under it: the box that is looked at, else the one
 /// that is nearest to the middle of the window, keeps its place on the page.
 fn hold_still(shown: Shown) {
-    Effect::new(move |last: Option<(Vec<String>, Vec<(f64, f64)>)>| {
+    Effect::new(move |last: Option<Places>| {
         let places = shown.layout.read().places.clone();
         let keys: Vec<String> = shown.view.read_untracked().vertices.iter().map(|v| v.key.clone()).collect();
         if let (Some((old_keys, old)), Some(room)) = (last, shown.room.get_untracked())
@@ -191,7 +194,7 @@ pub(super) fn arrow(path: &[(f64, f64)]) -> String {
 /// What keys need to know of the picture.
 #[derive(Clone)]
 struct Keys {
-    near: StoredValue<BTreeMap<usize, (Vec<usize>, Vec<usize>)>>,
+    near: StoredValue<Neighbours>,
     /// The one box that the tabulator reaches.
     first: Option<usize>,
 }
@@ -341,7 +344,7 @@ fn pressed(
     key: &str,
     role: &engine::ids::RoleName,
     link: &str,
-    near: StoredValue<BTreeMap<usize, (Vec<usize>, Vec<usize>)>>,
+    near: StoredValue<Neighbours>,
     navigate: &(impl Fn(&str, NavigateOptions) + Clone),
     event: &KeyboardEvent,
 ) {
