@@ -34,12 +34,13 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
     let view_box = move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
     let paths = move || edges(shown, &near.read());
+    let around = Memo::new(move |_| neighbours(&shown.layout.read(), &shown.ends()));
     let vertices = move || {
         let view = shown.view.read();
         let scale = shown.scale.read();
         let found: Option<BTreeSet<usize>> = shown.found().map(|found| found.into_iter().collect());
         let at = shown.at();
-        let keys = Keys::new(shown);
+        let keys = Keys::new(shown, around);
         let of = |place: &usize| {
             let vertex = view.vertices.get(*place)?;
             Some(vertex_view(shown, *place, vertex, at, found.as_ref(), &scale, &keys))
@@ -192,19 +193,20 @@ pub(super) fn arrow(path: &[(f64, f64)]) -> String {
 }
 
 /// What keys need to know of the picture.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Keys {
-    near: StoredValue<Neighbours>,
+    /// Worked out when a key asks for it first, and not each time the window moves.
+    near: Memo<Neighbours>,
     /// The one box that the tabulator reaches.
     first: Option<usize>,
 }
 
 impl Keys {
-    fn new(shown: Shown) -> Self {
+    fn new(shown: Shown, near: Memo<Neighbours>) -> Self {
         let layout = shown.layout.read();
         let order = |at: &usize| (layout.layers[*at], layout.places[*at].1 as i64);
         let first = shown.at().or_else(|| (0..layout.places.len()).min_by_key(order));
-        Self { near: StoredValue::new(neighbours(&layout, &shown.ends())), first }
+        Self { near, first }
     }
 }
 
@@ -344,7 +346,7 @@ fn pressed(
     key: &str,
     role: &engine::ids::RoleName,
     link: &str,
-    near: StoredValue<Neighbours>,
+    near: Memo<Neighbours>,
     navigate: &(impl Fn(&str, NavigateOptions) + Clone),
     event: &KeyboardEvent,
 ) {
@@ -352,7 +354,7 @@ fn pressed(
         return;
     }
     let along = |before: bool| {
-        near.with_value(|near| {
+        near.with_untracked(|near| {
             let (parents, children) = near.get(&place)?;
             let side = if before { parents } else { children };
             // The one in the middle: the straightest way on.

@@ -58,7 +58,8 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     let of = name.clone();
     provide_context(Memo::new(move |_| Address::of(&of, &query.read())));
     let unbind_key = move |event: &ev::KeyboardEvent| more::unbind_focused(desk, event);
-    use_live().hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |events| desk.hear(events));
+    // Nodes, too: the tray has those of other deployments, new ones and dead ones.
+    use_live().hear(vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes], cursor, move |events| desk.hear(events));
 
     let dialogs = Dialogs {
         bind: DialogHandle::new(),
