@@ -11,14 +11,14 @@
 #[cfg(feature = "ssr")]
 use api::console::NodeWish;
 use api::console::{
-    BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish, Lift,
-    LogPart, NodePage, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView, RunPage, RunView,
+    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish,
+    Lift, LogPart, NodePage, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView, RunPage, RunView,
     SinceLook, TargetPage,
 };
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 use leptos::prelude::*;
 
@@ -67,6 +67,12 @@ pub async fn deployments() -> Answer<Vec<DeploymentSummary>> {
 #[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
 pub async fn board(deployment: String) -> Answer<Board> {
     answer(console()?.board(&deployment).await)
+}
+
+/// Everything that carries a role of a board.
+#[server(name = ReadCarriers, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
+pub async fn carriers(deployment: String, of_ancestor: Option<String>, role: RoleName) -> Answer<Carriers> {
+    answer(console()?.carriers(&deployment, of_ancestor, role).await)
 }
 
 /// What lifting nodes would allow.

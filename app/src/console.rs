@@ -6,14 +6,14 @@
 
 use api::Problem;
 use api::console::{
-    BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish, Lift,
-    LogPart, NodePage, NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView, RunPage,
+    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish,
+    Lift, LogPart, NodePage, NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView, RunPage,
     RunView, SinceLook, TargetPage,
 };
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
 /// The server's side of the pages.
@@ -25,6 +25,13 @@ pub trait Console: Send + Sync {
     async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem>;
     /// A deployment's board, by name.
     async fn board(&self, deployment: &str) -> Result<Board, Problem>;
+    /// Everything that carries a role of a board: of the deployment itself, or of an ancestor.
+    async fn carriers(
+        &self,
+        deployment: &str,
+        of_ancestor: Option<String>,
+        role: RoleName,
+    ) -> Result<Carriers, Problem>;
     /// What lifting these nodes would allow in the open proposal on the deployment.
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem>;
     /// What planning in the browser on the deployment's open proposal takes; the ground is left out for who knows its stamp.

@@ -40,6 +40,11 @@ pub fn graph_of(name: &str) -> String {
     format!("{GRAPH}/{}", encoded(name))
 }
 
+/// The picture of a page with a graph, as a file; the server's own route.
+pub fn graph_file(page: &str) -> String {
+    format!("{page}/graph.svg")
+}
+
 /// A noderole's own page.
 pub fn noderole(id: NoderoleId) -> String {
     format!("/noderoles/{id}")

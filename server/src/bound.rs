@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    BarclampVersion, Board, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, Frame, GraphView,
-    GraphWish, Lift, LogPart, NodePage, NodeWish, NoderoleView, Opened, PlannerView, Point, Restored, ReviewSummary,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Carriers, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, Frame,
+    GraphView, GraphWish, Lift, LogPart, NodePage, NodeWish, NoderoleView, Opened, PlannerView, Point, Restored,
+    ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use app::console::Console;
 use async_trait::async_trait;
@@ -18,7 +18,7 @@ use control::Control;
 use control::people::{Actor, People};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 use leptos_axum::ResponseOptions;
 
@@ -60,6 +60,15 @@ impl Console for Bound {
 
     async fn board(&self, deployment: &str) -> Result<Board, Problem> {
         asked!(self.board(deployment))
+    }
+
+    async fn carriers(
+        &self,
+        deployment: &str,
+        of_ancestor: Option<String>,
+        role: RoleName,
+    ) -> Result<Carriers, Problem> {
+        asked!(self.carriers(deployment, of_ancestor.as_deref(), &role))
     }
 
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {

@@ -735,13 +735,15 @@ fn graph() -> GraphView {
         one: None,
         members: looks.iter().map(|(_, n)| n).sum(),
         looks: looks.to_vec(),
+        waves: Some(if name == "app" { (3, 3) } else { (1, 2) }),
+        on_trail: 0,
     };
     let one = |n: u128, state| GraphVertex {
         key: noderole(n, "app").to_string(),
         one: Some(GraphNoderole { id: noderole(n, "app"), short: format!("web-{n}"), fqdn: fqdn(n), has_page: true }),
         ..group("app", &[(Look::State(state), 1)])
     };
-    let edge = |from, to, count| GraphEdge { from, to, count, kind: EdgeKind::Hard };
+    let edge = |from, to, count| GraphEdge { from, to, count, kind: EdgeKind::Hard, on_trail: 0 };
     GraphView {
         deployment: deployment("web"),
         deployment_id: deployment_id(1),
@@ -753,7 +755,9 @@ fn graph() -> GraphView {
         edges: vec![edge(2, 0, 1), edge(2, 1, 3)],
         noderoles: 6,
         wires: 4,
+        waves: 3,
         cut: None,
+        trail: None,
         cursor: 900,
     }
 }
@@ -783,6 +787,12 @@ impl Console for Fake {
             true => Ok(board),
             false => Err(Problem::not_found(format!("There is no deployment {name}."))),
         }
+    }
+    async fn carriers(&self, _: &str, _: Option<String>, role: RoleName) -> Result<Carriers, Problem> {
+        let roles =
+            self.read(|world| world.board.groups.iter().flat_map(|group| group.roles.clone()).collect::<Vec<_>>())?;
+        let chips = roles.into_iter().find(|found| found.role == role).map(|found| found.chips).unwrap_or_default();
+        Ok(Carriers { chips, more: 0 })
     }
     async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
         self.told(format!("lift {}", nodes.len()));

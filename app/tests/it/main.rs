@@ -416,16 +416,51 @@ async fn a_graph_is_a_picture_and_a_table_and_each_choice_is_a_link() {
     let page = get(&Fake::new(|_| {}), "/graph/web?roles=app&at=web%3Aruntime").await;
     page.says(&[
         "Graph of ",
-        "aria-label=\"app on web-2 in web: error\"",
-        "aria-label=\"runtime in web: 3 active, 1 blocked\"",
+        "aria-label=\"web-2 · app error, in web\"",
+        "aria-label=\"runtime ×4 3 active, 1 blocked, in web\"",
         "class=\"wire here\"",
         "/graph/web?roles=app&amp;at=web%3Aruntime&amp;as=table",
         "Show its 4 noderoles one by one",
         "href=\"/graph/web?roles=app&amp;focus=web%3Aruntime&amp;at=web%3Aruntime\"",
     ]);
     let table = get(&Fake::new(|_| {}), "/graph/web?as=table").await;
-    table.says(&["<th scope=\"col\">Waits for</th>", "app on web-1, app on web-2"]);
+    table.says(&["<th scope=\"col\">Waits for</th>", "<li>app on web-1", "<li>app on web-2"]);
     get(&Fake::new(|_| {}), "/reviews/128?tab=graph").await.says(&["/reviews/128?tab=graph&amp;at=web%3Aruntime"]);
+}
+
+#[tokio::test]
+async fn a_marked_path_is_in_the_picture_in_the_table_and_in_words() {
+    let fake = Fake::new(|world| {
+        world.graph.trail =
+            Some(GraphTrail { said: "app waits for runtime: 2 noderoles.".into(), noderoles: 2, way: Vec::new() });
+        world.graph.vertices[0].on_trail = 1;
+        world.graph.vertices[2].on_trail = 1;
+        world.graph.edges[0].on_trail = 1;
+    });
+    let query = "from=web%3Aruntime&to=web%3Aapp";
+    let page = get(&fake, &format!("/graph/web?{query}")).await;
+    page.says(&[
+        "app waits for runtime: 2 noderoles.",
+        "class=\"wire trail\"",
+        "class=\"box trail\"",
+        "1 of 4 on the path",
+        "href=\"/graph/web/graph.svg?from=web%3Aruntime&amp;to=web%3Aapp\"",
+        ">Show only this<",
+        ">Mark nothing<",
+    ]);
+    let table = get(&fake, &format!("/graph/web?{query}&as=table")).await;
+    table.says(&["<th scope=\"col\">On the path", "<b>runtime", "1 of 4 on the path"]);
+    let begun = get(&Fake::new(|_| {}), "/graph/web?from=web%3Aruntime&at=web%3Aruntime").await;
+    begun.says(&["A path from runtime: choose the box where it ends"]);
+    assert!(!begun.body.contains("wire trail"), "nothing is marked that nobody asked for");
+}
+
+#[tokio::test]
+async fn colours_have_words() {
+    let page = get(&Fake::new(|_| {}), "/graph/web?colour=wave").await;
+    page.says(&["What colours mean", "waves 1–2 · ", "wave 3 · active", "data-state=\"tone-3\""]);
+    let page = get(&Fake::new(|_| {}), "/graph/web?colour=owner").await;
+    page.says(&["in web · active", "data-state=\"tone-1\""]);
 }
 
 /// A resource that is made while something else is waited for is made again each time that is looked at; then server and browser

@@ -261,6 +261,18 @@ pub struct TrayNode {
     pub noderoles: usize,
 }
 
+/// Nodes that a list of carriers has at most.
+pub const CARRIERS: usize = 1_000;
+
+/// Everything that carries a role, beyond what its cell has room for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carriers {
+    /// In the order of their nodes' names, the draft's included; at most [`CARRIERS`].
+    pub chips: Vec<Chip>,
+    /// How many more there are.
+    pub more: usize,
+}
+
 /// A role that could be added to a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleChoice {
@@ -1074,10 +1086,39 @@ pub struct GraphView {
     pub noderoles: usize,
     /// Edges in the whole graph.
     pub wires: usize,
+    /// The last wave of the whole graph.
+    pub waves: u32,
     /// Set when what was asked for is too much for one picture: what was left folded, and what to do.
     pub cut: Option<String>,
+    /// What the marked part is, when one was asked for.
+    pub trail: Option<GraphTrail>,
     /// The journal's position when this was read.
     pub cursor: i64,
+}
+
+/// The part of a graph that somebody asked to have marked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphTrail {
+    /// What it is and how much there is on it; or that there is nothing, and why.
+    pub said: String,
+    /// How many noderoles are on it.
+    pub noderoles: usize,
+    /// Of the longest way: its noderoles, from the first; the first [`WAY_TOLD`] of more.
+    pub way: Vec<GraphWaypoint>,
+}
+
+/// Noderoles of a way that are told one by one.
+pub const WAY_TOLD: usize = 100;
+
+/// A noderole of a way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphWaypoint {
+    /// Which.
+    pub id: NoderoleId,
+    /// `app on n1`.
+    pub name: String,
+    /// How long its last successful run took, in milliseconds, when that was asked for and there is one.
+    pub took: Option<u64>,
 }
 
 /// A role, or one noderole of it.
@@ -1095,6 +1136,10 @@ pub struct GraphVertex {
     pub members: usize,
     /// Of these, how many look how; none that is zero.
     pub looks: Vec<(Look, usize)>,
+    /// The first and the last wave of these.
+    pub waves: Option<(u32, u32)>,
+    /// How many of these are on the trail.
+    pub on_trail: usize,
 }
 
 /// A noderole of a graph.
@@ -1121,6 +1166,8 @@ pub struct GraphEdge {
     pub count: usize,
     /// The strongest kind among them.
     pub kind: EdgeKind,
+    /// How many of them are on the trail.
+    pub on_trail: usize,
 }
 
 /// What a reader of a graph asks for. Everything at once: it is the page's address.
@@ -1135,6 +1182,34 @@ pub struct GraphWish {
     pub focus: Option<String>,
     /// Which of these; both unless said.
     pub way: GraphWay,
+    /// Of these, the ones that are at most so many edges away; all unless said.
+    pub steps: Option<u32>,
+    /// What is to be marked.
+    pub trail: Option<TrailWish>,
+    /// Shows the noderoles of the trail alone, one by one.
+    pub only_trail: bool,
+}
+
+/// What is to be marked in a graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrailWish {
+    /// Nothing yet: a path is to begin at this vertex, and its end is still to be chosen.
+    From(String),
+    /// Every way between two vertices, by key.
+    Between(String, String),
+    /// The longest way.
+    Longest(Length),
+}
+
+/// What makes a way long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// How many noderoles follow one another.
+    Count,
+    /// How long their last successful runs took.
+    Time,
 }
 
 /// Which way to look from what is focused.

@@ -236,6 +236,36 @@ async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn a_graph_is_taken_along_as_a_picture_that_asks_for_nothing() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let node = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+    let proposal = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"].clone();
+    let edit = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
+    let path = |what: &str| format!("/api/v1/proposals/{proposal}/{what}");
+    let version = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"].clone();
+    let edits = json!({"version": version, "edits": [edit]});
+    let version = house.tell(&path("edits"), &ada, edits).await.json()["version"].clone();
+    let submit = json!({"version": version, "title": "app"});
+    let submission = house.tell(&path("submit"), &ada, submit).await.json()["submission"].clone();
+
+    let review = house.ask_get(&format!("/reviews/{submission}/graph.svg?colour=wave"), &bo).await;
+    let picture = String::from_utf8(review.body.to_vec()).expect("text");
+    assert!(picture.contains("app") && picture.contains("added") && picture.contains("wave 1"), "{picture}");
+
+    let file = house.ask_get("/graph/web/graph.svg?longest=count&roles=app", &ada).await;
+    assert_eq!(file.header(header::CONTENT_DISPOSITION), "attachment; filename=\"graph-web.svg\"");
+    assert!(file.header(header::CONTENT_TYPE).starts_with("image/svg+xml"));
+    assert!(file.header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
+    let picture = String::from_utf8(file.body.to_vec()).expect("text");
+    assert!(picture.contains("web: 0 noderoles, 0 edges · The longest way: 0 noderoles"), "{picture}");
+    assert_eq!(house.ask_get("/graph/nowhere/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.ask_get("/reviews/77/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn cancelling_is_for_those_who_may() {
     let house = House::new().await;
     let (run, _) = under_way(&house).await;

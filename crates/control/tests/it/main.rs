@@ -9,6 +9,7 @@ mod cataloguing;
 mod change;
 mod discussion;
 mod gate;
+mod graphs;
 mod house;
 mod line;
 mod lint;
