@@ -32,6 +32,7 @@ mod session;
 mod sign_in;
 mod site;
 mod state;
+mod sweep;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -114,6 +115,7 @@ pub async fn serve(
         None => PublicAddress::of_listener(listener.local_addr()?)?,
     };
     let state = state(address, config.site, control, stopping.clone());
+    tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), stopping.clone()));
     let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
     let (stop, stopped) = (stopping.clone(), stopping.clone());
     tokio::spawn(async move {

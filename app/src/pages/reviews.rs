@@ -93,6 +93,7 @@ pub fn ReviewPill(
         ReviewState::Objected => ("error", Icon::Cross, "objected"),
         ReviewState::Stale => ("warn", Icon::Lost, "stale"),
         ReviewState::Replaced => ("blocked", Icon::Redo, "replaced"),
+        ReviewState::SentBack => ("warn", Icon::Undo, "back with its authors"),
         ReviewState::Committed => ("active", Icon::Active, "committed"),
         ReviewState::Discarded => ("blocked", Icon::Bin, "discarded"),
     };

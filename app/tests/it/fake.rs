@@ -159,6 +159,7 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         reruns: 1,
         refused: Vec::new(),
         submission: None,
+        sent_back: None,
     }
 }
 
@@ -433,6 +434,8 @@ fn review() -> ReviewView {
         ],
         may_judge: Err("you wrote part of this change, so somebody else has to review it".into()),
         may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
+        came_from: None,
+        became: None,
     }
 }
 

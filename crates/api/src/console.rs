@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
+use crate::problem;
 use engine::Hash;
 use engine::blueprint::text::Names;
-use engine::blueprint::{Anchor, Consequences, Difference};
+use engine::blueprint::{Anchor, Consequences, Difference, Shift};
 use engine::catalog::{Barclamp, Role};
 use engine::cluster::{EdgeKind, Skeleton};
 use engine::gate::{GateState, Risk, VerdictKind};
@@ -298,6 +299,9 @@ pub struct ProposalView {
     pub refused: Vec<Refusal>,
     /// The submission of exactly this version, if it was submitted.
     pub submission: Option<SubmissionId>,
+    /// Set while the review of it was closed because its base moved and its edits don't plan on what is there now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_back: Option<Replanned>,
 }
 
 /// An edit in words.
@@ -714,6 +718,8 @@ pub enum ReviewState {
     Stale,
     /// A newer version replaced it.
     Replaced,
+    /// What it rested on changed, and its edits can't take effect on that: it is back with its authors.
+    SentBack,
     /// It is a target.
     Committed,
     /// Its proposal was discarded.
@@ -773,6 +779,34 @@ pub struct ReviewView {
     pub may_judge: Result<(), String>,
     /// Whether this person may commit now; else why not.
     pub may_commit: Result<(), String>,
+    /// Set when this is the plan anew of another one, whose base had moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub came_from: Option<Replanned>,
+    /// What became of it when its base moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub became: Option<Replanned>,
+}
+
+/// A submission whose base moved, and what planning its edits anew came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replanned {
+    /// The one whose base moved. It can't be approved or committed any more.
+    pub before: SubmissionId,
+    /// The one that took its place; None: its edits can't take effect any more, and the proposal is open for edits.
+    pub after: Option<SubmissionId>,
+    /// The target that it was planned anew on.
+    pub target: TargetNo,
+    /// What had changed: `web (target 12)`.
+    pub moved: Vec<String>,
+    /// Whose verdicts on the one before don't count any more.
+    pub dropped: Vec<String>,
+    /// Whether both do the same, each compared with its own base.
+    pub same_effect: bool,
+    /// In what they don't.
+    pub shift: Shift,
+    /// Why it can't be planned any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<problem::Finding>,
 }
 
 /// What runs together, as far as lanes and nodes allow.

@@ -64,6 +64,10 @@ impl Control {
             Some(open) => intent::submission_of(&mut connection, open.id, open.version).await.map_err(from_store)?,
             None => None,
         };
+        let sent_back = match &open {
+            Some(open) => self.sent_back(&mut connection, open.id, open.version).await?,
+            None => None,
+        };
         let planned = open.as_ref().map(|_| plan(&present, &counting(&rows))).transpose()?;
         let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
@@ -80,10 +84,11 @@ impl Control {
         let (tray, tray_more) = scene.tray()?;
         let above = present.skeleton.chain(id).into_iter().skip(1).filter_map(|d| present.skeleton.deployments.get(&d));
         let above: Vec<DeploymentName> = above.map(|d| d.name.clone()).collect();
-        let proposal = open
-            .as_ref()
-            .zip(planned.as_ref())
-            .map(|(open, planned)| ProposalView { submission, ..proposal_view(&scene, open, &rows, planned) });
+        let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
+            submission,
+            sent_back,
+            ..proposal_view(&scene, open, &rows, planned)
+        });
         Ok(Board {
             id,
             name: found.name.clone(),
@@ -151,6 +156,7 @@ fn proposal_view(scene: &Scene<'_>, open: &ProposalRow, rows: &[EditRow], planne
         reruns,
         refused: planned.effects.refused.clone(),
         submission: None,
+        sent_back: None,
     }
 }
 

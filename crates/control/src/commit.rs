@@ -33,6 +33,7 @@ impl Control {
         }
         for _ in 0..ATTEMPTS {
             if let Some(number) = self.try_commit(actor, id).await? {
+                self.replan_at_once().await;
                 return Ok(number);
             }
         }

@@ -25,6 +25,7 @@ mod planning;
 mod present;
 mod problems;
 mod proposing;
+mod replanning;
 mod reviewing;
 mod running;
 mod showing;

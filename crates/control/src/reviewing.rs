@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{ReviewState, ReviewSummary, ReviewView, VerdictView};
+use api::console::{Replanned, ReviewState, ReviewSummary, ReviewView, VerdictView};
 use api::live::{Live, Topic};
 use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
@@ -86,7 +86,12 @@ impl Control {
         let mut reviews = Vec::new();
         for id in ids {
             let case = self.case(&mut connection, &present, id, false).await?;
-            reviews.push(to_summary(&present, &case)?);
+            let mut summary = to_summary(&present, &case)?;
+            if summary.state == ReviewState::Replaced {
+                let (_, became) = intent::replans(&mut connection, id).await.map_err(from_store)?;
+                summary.state = became.filter(|b| b.after.is_none()).map_or(summary.state, |_| ReviewState::SentBack);
+            }
+            reviews.push(summary);
         }
         reviews.sort_by_key(|r| (!is_waiting(r.state), std::cmp::Reverse(r.submission)));
         Ok(reviews)
@@ -101,6 +106,7 @@ impl Control {
         let mut difference = shown(&mut connection, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
+        let (came_from, became) = self.replanned(&mut connection, id).await?;
         let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&as_it_passed(&case));
         let parent = match case.row.target {
@@ -113,7 +119,7 @@ impl Control {
             version: case.row.version,
             title: case.row.title.clone(),
             deployment: deployment_name(&present, &case, &summary)?,
-            state: state(&case, &gate),
+            state: if sent_back(&became) { ReviewState::SentBack } else { state(&case, &gate) },
             change_hash: case.row.change.to_string(),
             effects_hash: case.row.effects.to_string(),
             parent,
@@ -132,6 +138,8 @@ impl Control {
             may_judge: may_judge(&case.facts, actor.person).map_err(|no| no.to_string()),
             may_commit: may_commit(actor, &case, &gate),
             gate,
+            came_from,
+            became,
         })
     }
 
@@ -241,7 +249,7 @@ pub(crate) fn risks_of(row: &SubmissionRow) -> BTreeSet<engine::gate::Risk> {
     all.into_iter().filter(|risk| row.risks.iter().any(|word| word == risk.as_str())).collect()
 }
 
-async fn moved_base(
+pub(crate) async fn moved_base(
     on: &mut PgConnection,
     present: &Present,
     id: SubmissionId,
@@ -256,7 +264,7 @@ async fn moved_base(
 }
 
 /// Documents of the change that are not any more what it was planned on.
-fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
+pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
     let moved = documents.iter().filter_map(|change| match change {
         DocumentChange::Deployment { id, old, .. } => {
             let now = present.blueprint.deployments.get(id).map(|d| d.hash);
@@ -374,6 +382,11 @@ fn state(case: &Case, gate: &GateState) -> ReviewState {
         return ReviewState::Objected;
     }
     if gate.is_open() { ReviewState::Open } else { ReviewState::Waiting }
+}
+
+/// Whether its base moved and its edits don't plan any more.
+fn sent_back(became: &Option<Replanned>) -> bool {
+    became.as_ref().is_some_and(|became| became.after.is_none())
 }
 
 fn is_waiting(state: ReviewState) -> bool {

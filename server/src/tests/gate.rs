@@ -153,9 +153,21 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
     house.judge_by(Way::Page, &bo, sooner, "approve").await;
     assert_eq!(house.commit_by(Way::Page, &ada, sooner).await.0, 200);
     house.refuses(&ada, sooner, &no(409, "not_newest"), "it is a target already").await;
-    house.refuses(&ada, second, &no(409, "base_moved"), "another change came first").await;
+    house.refuses(&ada, second, &no(409, "not_newest"), "another change came first").await;
+    assert_eq!(house.judge_by(Way::Rest, &bo, second, "approve").await, no(409, "not_newest"), "nor is it approved");
 
-    let third = house.submit(&ada, (proposal, version)).await;
+    let review = house.ask_get(&format!("/api/v1/submissions/{second}"), &bo).await.json();
+    // The same documents change; but now there is a node on which that runs something again, and that is a risk of its own.
+    assert_eq!((&review["state"], &review["became"]["same_effect"]), (&json!("replaced"), &json!(false)));
+    let third = review["became"]["after"].as_i64().expect("it was planned anew");
+    let review = house.ask_get(&format!("/api/v1/submissions/{third}"), &bo).await.json();
+    assert_eq!(
+        (&review["came_from"]["before"], &review["came_from"]["dropped"]),
+        (&json!(second), &json!(["bo (approved)"]))
+    );
+    assert_eq!(review["authors"], json!(["ada"]));
+    house.refuses(&ada, third, &not_approved, "the approval was of another plan").await;
+    let version = version + 1;
     house.judge_by(Way::Rest, &bo, third, "approve").await;
     house.sql("UPDATE head SET epoch = epoch + 1").await;
     house.refuses(&ada, third, &no(409, "other_epoch"), "a backup was restored").await;
@@ -166,7 +178,7 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
     house.tell(&path, &ada, json!({"version": version + 1})).await.json();
     house.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
     assert_eq!(house.count("target").await, 2);
-    assert_eq!(house.count("audit WHERE action = 'submission.commit.refused'").await, 2 * 13);
+    assert_eq!(house.count("audit WHERE action = 'submission.commit.refused'").await, 2 * 14);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use super::desk::Desk;
 use super::lifting::counted;
 use crate::calls::{Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
+use crate::pages::review::reasons;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
 use crate::places;
@@ -67,6 +68,7 @@ fn Open(desk: Desk) -> impl IntoView {
                 </div>
             </div>
         </section>
+        <SentBack desk/>
         <Refused desk/>
         <DiscardDialog desk handle=discard/>
         <SubmitDialog desk handle=submit/>
@@ -159,6 +161,24 @@ fn RedoButton(desk: Desk) -> impl IntoView {
                     </button>
                 </ActionForm>
             }
+        })
+    }
+}
+
+/// Why the review of it was closed, while nobody edited it since.
+#[component]
+fn SentBack(desk: Desk) -> impl IntoView {
+    move || {
+        let back = desk.proposal().read().as_ref()?.sent_back.clone()?;
+        Some(view! {
+            <div class="notice refused" data-state="warn" role="alert">
+                {icon(Icon::Undo)}
+                <div>
+                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved, and this can't be planned on it"</b>
+                    <p>"Changed since: " {back.moved.join(", ")} ". Take back or change what can't take effect, then submit again."</p>
+                    <ul>{reasons(&back)}</ul>
+                </div>
+            </div>
         })
     }
 }

@@ -18,7 +18,10 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     let rules = move || review.read().gate.rules.iter().cloned().map(rule).collect_view();
     let gate_open = Memo::new(move |_| review.read().gate.is_open());
     let closed = Memo::new(move |_| {
-        matches!(review.read().state, ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced)
+        matches!(
+            review.read().state,
+            ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced | ReviewState::SentBack
+        )
     });
     let acts = move || match closed.get() {
         true => view! { <Outcome review/> }.into_any(),
@@ -76,6 +79,11 @@ fn Outcome(review: RwSignal<ReviewView>) -> impl IntoView {
             .into_any(),
             (ReviewState::Replaced, _) => view! {
                 <p>"A newer version replaced it; verdicts on this one count for nothing."</p>
+                <a class="button wide" href=board>"Open the board"</a>
+            }
+            .into_any(),
+            (ReviewState::SentBack, _) => view! {
+                <p>"Its edits can't take effect on what is there now: it is back with its authors."</p>
                 <a class="button wide" href=board>"Open the board"</a>
             }
             .into_any(),

@@ -4,6 +4,7 @@ mod changes;
 mod checks;
 mod discussion;
 mod gate;
+mod moved;
 
 use api::console::{Discussion, GraphView, ReviewState, ReviewView, SinceLook, WaveView};
 use api::live::Topic;
@@ -13,6 +14,8 @@ use engine::ids::SubmissionId;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
+
+pub(crate) use moved::reasons;
 
 use super::reviews::ReviewPill;
 use crate::calls;
@@ -130,6 +133,7 @@ fn Loaded(first: Whole, tab: Memo<Tab>, address: Memo<Address>, graph: Resource<
     view! {
         <Title text=format!("Review {id}: {title}")/>
         <Head review/>
+        <moved::Moved review/>
         <ProblemNotice problem=feed.problem()/>
         {since_notice(id, &since.get_value())}
         <div class="columns">
@@ -278,7 +282,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 {icon(Icon::Warn)}
                 <div>
                     <b>"Planned on an older state"</b>
-                    <p>"Something that it rests on changed since. Open the board and submit again: it is planned anew on what is there now."</p>
+                    <p>"Something that it rests on changed since; the gate names it. When that was another commit, it is planned anew by itself in a moment; else open the board and submit again."</p>
                 </div>
             </div>
         })}

@@ -1,8 +1,7 @@
 //! The ways round the gate that must not be there.
 
 use api::console::ReviewState;
-use engine::gate::{Policy, Risk, VerdictKind};
-use engine::plan::Edit;
+use engine::gate::{Policy, Risk, Rule, VerdictKind};
 
 use crate::house::{House, role};
 
@@ -50,35 +49,21 @@ async fn changes_of_siblings_come_together_however_they_race() {
 }
 
 #[tokio::test]
-async fn a_moved_base_voids_a_review_and_submitting_again_mends_it() {
+async fn a_moved_base_voids_a_review_and_planning_anew_takes_no_approval_along() {
     let house = House::new().await;
-    let web = house.id("web").await;
     house.bound("web", 1, "app").await;
-    let first = Edit::SetRoleData { deployment: web, role: role("app"), data: serde_json::json!({"a": 1}) };
-    let (proposal, version) = house.propose(&house.ada, "web", vec![first]).await;
-    let stale = house.control.submit(&house.ada, proposal, version, "data".into()).await.unwrap();
+    let edit = house.data_edit("web", serde_json::json!({"a": 1})).await;
+    let stale = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, stale).await;
-    // Only one personal proposal is open on a deployment, so the base moves by a proposal of another kind.
-    let (other,): (i64,) = sqlx::query_as(
-        "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id",
-    )
-    .bind(web.0)
-    .bind(house.cy.person.0)
-    .fetch_one(house.database.app())
-    .await
-    .unwrap();
     let edit = house.bind("web", 2, "app").await;
-    let other = engine::ids::ProposalId(other);
-    let raised = house.control.edit(&house.cy, other, 0, vec![edit]).await.unwrap();
-    let other = house.control.submit(&house.cy, other, raised, "more".into()).await.unwrap();
-    house.approve(&house.bo, other).await;
-    house.control.commit(&house.cy, other).await.unwrap();
+    house.moved_by("web", vec![edit]).await;
 
     let refused = house.control.commit(&house.ada, stale).await.unwrap_err();
-    assert_eq!((refused.status, refused.code.as_str()), (409, "base_moved"));
-    assert!(refused.detail.contains("web (target 3)"), "{}", refused.detail);
-    assert_eq!(house.control.review(&house.ada, stale).await.unwrap().state, ReviewState::Stale);
-    let fresh = house.control.submit(&house.ada, proposal, version, "data".into()).await.unwrap();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"));
+    let stale = house.control.review(&house.ada, stale).await.unwrap();
+    let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
+    assert!(!base.holds && base.text.contains("web (target 3)"), "{}", base.text);
+    let fresh = stale.became.unwrap().after.unwrap();
     assert_eq!(
         house.control.commit(&house.ada, fresh).await.unwrap_err().code,
         "not_approved",
@@ -98,7 +83,9 @@ async fn two_changes_that_take_one_node_do_not_both_pass() {
     house.approve(&house.bo, edge).await;
     house.control.commit(&house.ada, web).await.unwrap();
     let refused = house.control.commit(&house.ada, edge).await.unwrap_err();
-    assert!(refused.detail.contains("n1"), "{refused:?}");
+    assert_eq!(refused.code, "not_newest");
+    let became = house.control.review(&house.ada, edge).await.unwrap().became.unwrap();
+    assert!(became.after.is_none() && became.refused[0].detail.contains("n1"), "{became:?}");
     assert_eq!(house.traces().await[0], 2);
 }
 

@@ -13,3 +13,4 @@ mod line;
 mod lint;
 mod races;
 mod removal;
+mod replanning;

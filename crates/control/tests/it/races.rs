@@ -175,7 +175,8 @@ async fn a_base_that_moves_during_a_commit_voids_it() {
     let (one, two) = tokio::join!(house.control.commit(&house.ada, id), house.control.commit(&house.cy, sooner));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     let refused = one.err().or(two.err()).unwrap();
-    assert_eq!(refused.code, "base_moved", "{refused:?}");
+    // By the time that it looks, the other one may have planned it anew already.
+    assert!(["base_moved", "not_newest"].contains(&refused.code.as_str()), "{refused:?}");
 }
 
 #[tokio::test]

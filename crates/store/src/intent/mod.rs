@@ -16,6 +16,7 @@ mod objects;
 mod policies;
 mod proposals;
 mod record;
+mod replans;
 mod submissions;
 mod verify;
 
@@ -35,6 +36,7 @@ pub use proposals::{
     lock_proposal, open_proposal, proposal, raise_version, redo_edit, undo_edit,
 };
 pub use record::append_live;
+pub use replans::{ReplanRow, insert_replan, replan_to, replans, stale_submissions};
 pub use submissions::{
     NewSubmission, PersonRow, SubmissionRow, VerdictRow, authors, base, documents, insert_submission, insert_verdict,
     open_submissions, people, recent_submissions, reviewers, submission, submission_of, verdicts,
