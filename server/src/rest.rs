@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    Board, Comparison, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, Point, ReviewSummary,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Board, Comparison, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, Point, ProposalSummary,
+    ProposalView, ReviewSummary, ReviewView, RunPage, RunView, ScopeView, SinceLook, TargetPage,
 };
 use control::Imported;
 use engine::blueprint::Anchor;
@@ -38,6 +38,9 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments/{name}/board", get(board))
         .route("/deployments/{name}/proposals", post(propose))
         .route("/deployments/{name}/hold", post(hold))
+        .route("/nodes/{id}/proposals", post(propose_on_node))
+        .route("/proposals", get(proposals))
+        .route("/proposals/{id}", get(proposal))
         .route("/proposals/{id}/edits", post(edit))
         .route("/proposals/{id}/undo", post(undo))
         .route("/proposals/{id}/redo", post(redo))
@@ -103,6 +106,36 @@ async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name):
     let deployment = named(&state, &actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
     Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+}
+
+async fn propose_on_node(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(node): Place<NodeId>,
+) -> Made<Proposed> {
+    let proposal = state.control.propose_on_node(&actor, node).await?;
+    Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+}
+
+async fn proposals(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<ProposalSummary>> {
+    Ok(Json(state.control.proposals(&actor).await?))
+}
+
+/// An open proposal and what it may touch.
+#[derive(Debug, Serialize)]
+struct OpenProposal {
+    scope: ScopeView,
+    #[serde(flatten)]
+    proposal: ProposalView,
+}
+
+async fn proposal(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+) -> Answer<OpenProposal> {
+    let (scope, proposal) = state.control.proposal(&actor, id).await?;
+    Ok(Json(OpenProposal { scope, proposal }))
 }
 
 #[derive(Debug, Deserialize)]

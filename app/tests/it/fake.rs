@@ -160,6 +160,7 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         refused: Vec::new(),
         submission: None,
         sent_back: None,
+        clashes: Vec::new(),
     }
 }
 
@@ -392,6 +393,7 @@ fn review() -> ReviewView {
         version: 3,
         title: "Three more application nodes, and a cache".into(),
         deployment: deployment("web"),
+        node: None,
         state: ReviewState::Waiting,
         change_hash: "9f3c1a7e00112233445566778899aabbccddeeff00112233445566778899aabb".into(),
         effects_hash: "e7".repeat(32),

@@ -93,7 +93,7 @@ impl Control {
         intent::append_audit(&mut transaction, Some(actor.person), "submission.commit", &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
-        self.close_with_their_deployments(&mut transaction, actor, &case, new.changes).await?;
+        self.close_with_what_goes(&mut transaction, actor, &case, new.changes).await?;
         let written = new.written.iter().map(|d| Topic::Deployment(*d));
         let topics: Vec<Topic> = written
             .chain([Topic::Targets, Topic::Reviews, Topic::Submission(id), Topic::Proposal(case.row.proposal)])
@@ -104,8 +104,8 @@ impl Control {
         Ok(Some(number))
     }
 
-    /// Proposals on deployments that the commit removes have nothing to be about any more.
-    async fn close_with_their_deployments(
+    /// Proposals on deployments and nodes that the commit removes have nothing to be about any more.
+    async fn close_with_what_goes(
         &self,
         on: &mut sqlx::PgConnection,
         actor: &Actor,
@@ -116,11 +116,15 @@ impl Control {
             DocumentChange::Deployment { id, new: None, .. } => Some(*id),
             _ => None,
         });
-        let removed: Vec<_> = removed.collect();
-        if removed.is_empty() {
+        let nodes = changes.iter().filter_map(|change| match change {
+            DocumentChange::Node { id, new: None, .. } => Some(*id),
+            _ => None,
+        });
+        let (removed, nodes): (Vec<_>, Vec<_>) = (removed.collect(), nodes.collect());
+        if removed.is_empty() && nodes.is_empty() {
             return Ok(());
         }
-        let closed = intent::discard_proposals_on(on, &removed, case.row.proposal).await.map_err(from_store)?;
+        let closed = intent::discard_proposals_on(on, &removed, &nodes, case.row.proposal).await.map_err(from_store)?;
         for proposal in closed {
             let detail = json!({"removed_with": case.row.id});
             intent::append_audit(on, Some(actor.person), "proposal.discard", &proposal.id.to_string(), &detail)

@@ -24,6 +24,7 @@ pub mod people;
 mod planning;
 mod present;
 mod problems;
+mod proposals;
 mod proposing;
 mod replanning;
 mod reviewing;

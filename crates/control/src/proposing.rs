@@ -16,7 +16,7 @@ use engine::gate::{Policy, Risk};
 use engine::ids::{
     DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, SubmissionId, TargetNo,
 };
-use engine::plan::base::{base, in_scope};
+use engine::plan::base::{base, beyond, in_scope};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
 use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
@@ -142,6 +142,34 @@ impl Control {
         Ok(id)
     }
 
+    /// Opens a proposal on a single node, or hands back the one that is open. It stands beside the one on the node's deployment, and
+    /// *system* has these, too: that is how a new node gets what it begins with.
+    pub async fn propose_on_node(&self, actor: &Actor, node: NodeId) -> Result<ProposalId, Problem> {
+        actor.require(Permission::Operator)?;
+        let present = self.present().await?;
+        let found = present.skeleton.nodes.get(&node);
+        let found = found.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        if found.phantom {
+            return Err(Problem::conflict(
+                "phantom",
+                format!("{} stands for a deployment: propose on that deployment.", found.fqdn),
+            ));
+        }
+        let mut transaction = self.begin().await?;
+        let (id, new) = intent::ensure_node_proposal(&mut transaction, found.deployment, node, actor.person)
+            .await
+            .map_err(from_store)?;
+        if new {
+            let detail = json!({"node": found.fqdn});
+            intent::append_audit(&mut transaction, Some(actor.person), "proposal.open", &id.to_string(), &detail)
+                .await
+                .map_err(from_store)?;
+            tell(&mut transaction, id, found.deployment, 0).await?;
+        }
+        done(transaction).await?;
+        Ok(id)
+    }
+
     /// Appends edits to a proposal at a version, all or none; hands back the new version.
     pub async fn edit(
         &self,
@@ -190,18 +218,24 @@ impl Control {
         let mut all = counting(rows);
         let mut findings = Vec::new();
         for (seq, edit) in (first..).zip(edits) {
-            if !in_scope(&present.skeleton, row.deployment, &all, edit) {
-                let detail = format!(
-                    "this proposal is on {}: it changes that deployment and those below it; propose on the other one for this",
-                    present.name_of(row.deployment)
-                );
+            if !in_scope(&present.skeleton, row.scope(), &all, edit) {
+                let detail = out_of_scope(present, row);
                 findings.push(Finding { at: format!("edit {}", seq - first + 1), detail });
             }
             all.push(NumberedEdit { seq, edit: edit.clone() });
         }
         let effects = resolve(&present.skeleton, &present.catalog, &all);
-        let refused = effects.refused.into_iter().filter(|r| r.edit >= first);
-        findings.extend(refused.map(|r| Finding { at: format!("edit {}", r.edit - first + 1), detail: r.reason }));
+        let refused = effects.refused.iter().filter(|r| r.edit >= first);
+        let told = |r: &engine::plan::Refusal| Finding {
+            at: format!("edit {}", r.edit - first + 1),
+            detail: r.reason.clone(),
+        };
+        findings.extend(refused.map(told));
+        if findings.is_empty()
+            && let Some(other) = beyond(&present.skeleton, row.scope(), &effects)
+        {
+            findings.push(Finding { at: format!("edit {}", edits.len()), detail: reaches(present, row, &other) });
+        }
         let Some(finding) = findings.first() else { return Ok(()) };
         let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
         problem.errors = findings;
@@ -311,13 +345,17 @@ impl Control {
         asked: Asked,
     ) -> Result<NewSubmission, Problem> {
         submittable(planned)?;
+        // The node's surroundings may have changed since it was edited.
+        if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
+            return Err(Problem::conflict("beyond_scope", sentence(&reaches(present, row, &other))));
+        }
         let internal = |error: serde_json::Error| {
             tracing::error!(%error, "a plan can't be written as JSON");
             Problem::internal()
         };
         let number = |id: &DeploymentId| present.row(*id).map(|r| (*id, r.head_no));
         let base: BTreeMap<DeploymentId, TargetNo> =
-            base(&present.skeleton, row.deployment, &planned.effects).iter().filter_map(number).collect();
+            base(&present.skeleton, row.scope(), &planned.effects).iter().filter_map(number).collect();
         let mut summary = summary(present, &counting(rows), planned);
         let policy = self.policy(on, present).await?;
         let jigs = intent::jigs(on).await.map_err(from_store)?;
@@ -441,6 +479,38 @@ fn moved_on() -> Problem {
         "version",
         "Somebody changed or closed this proposal since you looked: the page shows its newest state. Try again on that.",
     )
+}
+
+fn out_of_scope(present: &Present, row: &ProposalRow) -> String {
+    match row.node {
+        Some(node) => format!(
+            "this proposal is on node {} alone: it binds what the node's deployments have, unbinds, sets data, runs again or gives it \
+             up; propose on the deployment for this",
+            node_name(present, node)
+        ),
+        None => format!(
+            "this proposal is on {}: it changes that deployment and those below it; propose on the other one for this",
+            present.name_of(row.deployment)
+        ),
+    }
+}
+
+fn reaches(present: &Present, row: &ProposalRow, other: &engine::ids::Fqdn) -> String {
+    let node = row.node.map(|node| node_name(present, node)).unwrap_or_default();
+    format!(
+        "this proposal is on node {node} alone, and {other} would change with it; propose on its deployment for this"
+    )
+}
+
+fn node_name(present: &Present, node: NodeId) -> String {
+    present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string())
+}
+
+/// A reason as a sentence of its own.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
 }
 
 fn submittable(planned: &Planned) -> Result<(), Problem> {

@@ -119,6 +119,7 @@ impl Control {
             version: case.row.version,
             title: case.row.title.clone(),
             deployment: deployment_name(&present, &case, &summary)?,
+            node: node_name(&present, &case),
             state: if sent_back(&became) { ReviewState::SentBack } else { state(&case, &gate) },
             change_hash: case.row.change.to_string(),
             effects_hash: case.row.effects.to_string(),
@@ -364,6 +365,12 @@ fn deployment_name(present: &Present, case: &Case, summary: &Summary) -> Result<
     DeploymentName::parse(&name).map_err(|_| Problem::internal())
 }
 
+/// The one node that it may touch, by name, or by id when it is gone.
+fn node_name(present: &Present, case: &Case) -> Option<String> {
+    let node = case.proposal.node?;
+    Some(present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string()))
+}
+
 fn state(case: &Case, gate: &GateState) -> ReviewState {
     if case.row.target.is_some() {
         return ReviewState::Committed;
@@ -400,6 +407,7 @@ fn to_summary(present: &Present, case: &Case) -> Result<ReviewSummary, Problem> 
         submission: case.row.id,
         title: case.row.title.clone(),
         deployment: deployment_name(present, case, &summary)?,
+        node: node_name(present, case),
         authors: case.authors.iter().map(|a| a.name.clone()).collect(),
         at: at(case.row.at),
         summary: summary.lines.first().cloned().unwrap_or_default(),

@@ -6,6 +6,7 @@ use api::{At, Problem};
 use engine::gate::Policy;
 use engine::ids::{DeploymentId, NodeId};
 use engine::plan::Edit;
+use engine::plan::clash::Over;
 use serde_json::Value;
 use time::OffsetDateTime;
 
@@ -39,6 +40,25 @@ impl<'a> Names<'a> {
     pub fn node(&self, id: NodeId) -> String {
         let node = self.present.skeleton.nodes.get(&id);
         node.map(|n| n.fqdn.short().to_owned()).unwrap_or_else(|| id.to_string())
+    }
+
+    /// What two edits disagree about.
+    pub fn over(&self, over: &Over) -> String {
+        match over {
+            Over::Deployment { deployment } => format!("deployment {}", self.deployment(*deployment)),
+            Over::Barclamp { barclamp, .. } => format!("the version of {barclamp}"),
+            Over::Role { role, .. } => format!("role {role}"),
+            Over::RoleValue { role, path, .. } => format!("{} of {role}", whole(path)),
+            Over::Node { node } => format!("node {}", self.node(*node)),
+            Over::Place { node } => format!("the deployment of {}", self.node(*node)),
+            Over::Noderole { node, noderole } => format!("{noderole} on {}", self.node(*node)),
+            Over::NoderoleValue { node, noderole, path } => {
+                format!("{} of {noderole} on {}", whole(path), self.node(*node))
+            }
+            Over::Rerun { node, noderole } => format!("running {noderole} on {} again", self.node(*node)),
+            Over::Jig { jig } => format!("jig {jig}"),
+            Over::Policy => "the policy".into(),
+        }
     }
 
     /// An edit as a person would say it.
@@ -75,6 +95,10 @@ impl<'a> Names<'a> {
             }
         }
     }
+}
+
+fn whole(path: &str) -> &str {
+    if path.is_empty() { "all data" } else { path }
 }
 
 /// A text that people wrote, trimmed. What can't be stored, and what makes a text read as another one than it is (controls, marks

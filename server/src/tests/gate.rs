@@ -171,7 +171,6 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
     house.judge_by(Way::Rest, &bo, third, "approve").await;
     house.sql("UPDATE head SET epoch = epoch + 1").await;
     house.refuses(&ada, third, &no(409, "other_epoch"), "a backup was restored").await;
-    let version = version + 1;
     let fourth = house.submit(&ada, (proposal, version)).await;
     house.judge_by(Way::Rest, &bo, fourth, "approve").await;
     let path = format!("/api/v1/proposals/{proposal}/discard");

@@ -1,6 +1,6 @@
 //! The bar of an open proposal: what it comes to, what can be taken back, and the way to its review.
 
-use api::console::{EditView, ProposalView};
+use api::console::{ClashView, EditView, ProposalView};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -12,6 +12,9 @@ use crate::pages::review::reasons;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
 use crate::places;
+
+/// Clashes before the rest becomes a number.
+const CLASHES: usize = 5;
 
 #[component]
 pub(super) fn ProposalBar(desk: Desk) -> impl IntoView {
@@ -69,6 +72,7 @@ fn Open(desk: Desk) -> impl IntoView {
             </div>
         </section>
         <SentBack desk/>
+        <Clashes desk/>
         <Refused desk/>
         <DiscardDialog desk handle=discard/>
         <SubmitDialog desk handle=submit/>
@@ -81,11 +85,15 @@ fn Open(desk: Desk) -> impl IntoView {
 fn Edits(desk: Desk) -> impl IntoView {
     let edits = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default());
     let done = move || edits.read().iter().filter(|edit| !edit.undone).count();
-    let line = |edit: EditView| {
+    let line = move |edit: EditView| {
+        let overruled = desk.proposal().read_untracked().as_ref().and_then(|p| {
+            let clash = p.clashes.iter().find(|clash| clash.earlier == edit.seq && !edit.undone)?;
+            Some(format!("overruled by edit {} of {}: {}", clash.later, clash.later_by, clash.about))
+        });
         view! {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
-                <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
+                <span>{edit.text} {overruled.map(|by| view! { " " <span class="pill" data-state="warn">{by}</span> })} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
                 <span class="muted">{edit.actor} ", " <Moment at=edit.at/></span>
             </li>
         }
@@ -179,6 +187,38 @@ fn SentBack(desk: Desk) -> impl IntoView {
                     <ul>{reasons(&back)}</ul>
                 </div>
             </div>
+        })
+    }
+}
+
+/// Where one person's edit overrules another's: both, what they are about, and that the later wins.
+#[component]
+fn Clashes(desk: Desk) -> impl IntoView {
+    let clashes = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default());
+    let line = |clash: ClashView| {
+        view! {
+            <li>
+                <b>{clash.about}</b>
+                ": edit " {clash.later} " by " <b>{clash.later_by}</b>
+                " overrules edit " {clash.earlier} " by " <b>{clash.earlier_by}</b> ". The later one counts."
+            </li>
+        }
+    };
+    move || {
+        (!clashes.read().is_empty()).then(|| {
+            let all = clashes.get();
+            let count = all.len();
+            let more = count.saturating_sub(CLASHES);
+            view! {
+                <div class="notice refused" data-state="warn" role="status" data-clashes=count>
+                    {icon(Icon::Warn)}
+                    <div>
+                        <b>"People overrule each other here: " {counted(count, "time")}</b>
+                        <ul>{all.into_iter().take(CLASHES).map(line).collect_view()}</ul>
+                        {(more > 0).then(|| view! { <p>"And " {more} " more; the list of edits marks each."</p> })}
+                    </div>
+                </div>
+            }
         })
     }
 }

@@ -273,6 +273,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 </h1>
             </div>
             <div class="buttons">
+                {move || review.read().node.clone().map(|node| view! { <span class="pill flat">"node " {node} " alone"</span> })}
                 {risks}
                 <a class="button small" href=board>{icon(Icon::Deployments)} {move || review.read().deployment.to_string()}</a>
             </div>

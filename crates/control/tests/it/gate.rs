@@ -3,7 +3,7 @@
 use api::console::ReviewState;
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
 
-use crate::house::{House, role};
+use crate::house::House;
 
 #[tokio::test]
 async fn an_author_does_not_approve() {

@@ -14,3 +14,4 @@ mod lint;
 mod races;
 mod removal;
 mod replanning;
+mod scopes;

@@ -32,8 +32,8 @@ pub use nodes::{BareNode, NewNode, bare_nodes, insert_node};
 pub use objects::{bodies, catalog_objects, put_objects};
 pub use policies::{insert_policy, policy};
 pub use proposals::{
-    EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_proposal,
-    lock_proposal, open_proposal, proposal, raise_version, redo_edit, undo_edit,
+    EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_node_proposal,
+    ensure_proposal, lock_proposal, open_proposal, open_proposals, proposal, raise_version, redo_edit, undo_edit,
 };
 pub use record::append_live;
 pub use replans::{ReplanRow, insert_replan, replan_to, replans, stale_submissions};
