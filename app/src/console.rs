@@ -73,8 +73,8 @@ pub trait Console: Send + Sync {
     async fn submit(&self, proposal: ProposalId, version: i32, title: String) -> Result<SubmissionId, Problem>;
     /// Gives a verdict.
     async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem>;
-    /// Makes a submission the next target.
-    async fn commit(&self, submission: SubmissionId) -> Result<TargetNo, Problem>;
+    /// Makes a submission the next target; with the name that was typed for it, where one is asked for.
+    async fn commit(&self, submission: SubmissionId, typed: Option<String>) -> Result<TargetNo, Problem>;
     /// Lets a step in ERROR try again.
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem>;
     /// Stops a run.

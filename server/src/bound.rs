@@ -13,8 +13,8 @@ use api::console::{
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
-use control::Control;
 use control::people::{Actor, People};
+use control::{Control, ToCommit};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
@@ -157,8 +157,8 @@ impl Console for Bound {
         asked!(self.judge(submission, kind, reason))
     }
 
-    async fn commit(&self, submission: SubmissionId) -> Result<TargetNo, Problem> {
-        asked!(self.commit(submission))
+    async fn commit(&self, submission: SubmissionId, typed: Option<String>) -> Result<TargetNo, Problem> {
+        asked!(self.commit(ToCommit { submission, typed }))
     }
 
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem> {

@@ -17,14 +17,14 @@ use api::console::{
     Board, Comparison, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, Point, ProposalSummary,
     ProposalView, ReviewSummary, ReviewView, RunPage, RunView, ScopeView, SinceLook, TargetPage,
 };
-use control::Imported;
+use control::{Imported, ToCommit};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::Edit;
 
 use crate::limits;
-use crate::refusal::{Asked, Given, Place, Refusal};
+use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
 
@@ -269,8 +269,22 @@ struct Committed {
     target: TargetNo,
 }
 
-async fn commit(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Made<Committed> {
-    let target = state.control.commit(&actor, id).await?;
+/// The name that stands for a change that can't be undone; nothing for the others.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Committing {
+    #[serde(default)]
+    name: Option<String>,
+}
+
+async fn commit(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+    Perhaps(committing): Perhaps<Committing>,
+) -> Made<Committed> {
+    let what = ToCommit { submission: id, typed: committing.name };
+    let target = state.control.commit(&actor, what).await?;
     Ok((StatusCode::CREATED, Json(Committed { target })))
 }
 

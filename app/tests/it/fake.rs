@@ -436,6 +436,7 @@ fn review() -> ReviewView {
         ],
         may_judge: Err("you wrote part of this change, so somebody else has to review it".into()),
         may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
+        type_to_commit: Some("web".into()),
         came_from: None,
         became: None,
     }
@@ -472,6 +473,7 @@ impl Default for World {
             lift: lift(),
             reviews: vec![
                 ReviewSummary {
+                    node: None,
                     submission: SubmissionId(128),
                     title: "Three more application nodes, and a cache".into(),
                     deployment: deployment("web"),
@@ -482,6 +484,7 @@ impl Default for World {
                     approvals: (1, 2),
                 },
                 ReviewSummary {
+                    node: None,
                     submission: SubmissionId(121),
                     title: "Gateways".into(),
                     deployment: deployment("storage"),
@@ -787,7 +790,7 @@ impl Console for Fake {
         self.told(format!("judge {} {reason}", kind.as_str()));
         Err(Problem::forbidden("You wrote part of this change, so somebody else has to review it."))
     }
-    async fn commit(&self, _: SubmissionId) -> Result<TargetNo, Problem> {
+    async fn commit(&self, _: SubmissionId, _: Option<String>) -> Result<TargetNo, Problem> {
         self.told("commit");
         Ok(TargetNo(128))
     }

@@ -881,6 +881,9 @@ pub struct ReviewView {
     pub may_judge: Result<(), String>,
     /// Whether this person may commit now; else why not.
     pub may_commit: Result<(), String>,
+    /// The name that has to be typed to commit it, because it can't be undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_to_commit: Option<String>,
     /// Set when this is the plan anew of another one, whose base had moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub came_from: Option<Replanned>,

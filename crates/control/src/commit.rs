@@ -6,8 +6,9 @@
 
 use api::Problem;
 use api::live::{Live, Topic};
+use api::problem::Finding;
 use engine::blueprint::{DocumentChange, change_hash};
-use engine::gate::evaluate;
+use engine::gate::{NameNotTyped, check_name, evaluate};
 use engine::ids::{SubmissionId, TargetNo};
 use engine::plan::base::written;
 use serde_json::json;
@@ -18,21 +19,39 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
-use crate::reviewing::{Case, may_commit, risks_of};
+use crate::reviewing::{Case, may_commit, name_to_type, risks_of};
+use crate::words::capital;
 use crate::{Control, done};
 
 /// How often a commit plans anew because another one came first, before it leaves that to the caller.
 const ATTEMPTS: usize = 8;
 
+/// What is to be committed, with the name that was typed for it. What destroys or removes asks for the name of the deployment that it
+/// was proposed on, or of the node.
+#[derive(Debug, Clone)]
+pub struct ToCommit {
+    /// Which.
+    pub submission: SubmissionId,
+    /// The name, as it was typed.
+    pub typed: Option<String>,
+}
+
+impl From<SubmissionId> for ToCommit {
+    fn from(submission: SubmissionId) -> Self {
+        Self { submission, typed: None }
+    }
+}
+
 impl Control {
     /// Makes a submission the next target.
-    pub async fn commit(&self, actor: &Actor, id: SubmissionId) -> Result<TargetNo, Problem> {
+    pub async fn commit(&self, actor: &Actor, what: impl Into<ToCommit>) -> Result<TargetNo, Problem> {
+        let ToCommit { submission: id, typed } = what.into();
         if let Err(no) = actor.require_any(&[Permission::Operator, Permission::Reviewer]) {
             self.note_refused_commit(actor, id, &no.code).await?;
             return Err(no);
         }
         for _ in 0..ATTEMPTS {
-            if let Some(number) = self.try_commit(actor, id).await? {
+            if let Some(number) = self.try_commit(actor, id, typed.as_deref()).await? {
                 self.replan_at_once().await;
                 return Ok(number);
             }
@@ -44,7 +63,12 @@ impl Control {
     }
 
     /// None: another target came first; plan anew.
-    async fn try_commit(&self, actor: &Actor, id: SubmissionId) -> Result<Option<TargetNo>, Problem> {
+    async fn try_commit(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        typed: Option<&str>,
+    ) -> Result<Option<TargetNo>, Problem> {
         let present = self.present().await?;
         let planned = self.plan_of(&present, id).await?;
         let mut transaction = self.begin().await?;
@@ -72,6 +96,12 @@ impl Control {
             drop(transaction);
             self.note_refused_commit(actor, id, code).await?;
             return Err(Problem::conflict(code, reason));
+        }
+        let name = name_to_type(&present, &case)?;
+        if let Err(no) = check_name(&risks_of(&case.row), &name, typed) {
+            drop(transaction);
+            self.note_refused_commit(actor, id, "name_not_typed").await?;
+            return Err(not_typed(&no));
         }
         let planned = planned.ok_or_else(Problem::internal)?;
         let new = NewTarget {
@@ -154,6 +184,13 @@ impl Control {
             .await
             .map_err(from_store)
     }
+}
+
+fn not_typed(no: &NameNotTyped) -> Problem {
+    let detail = format!("{}. Programs send it as {{\"name\": {:?}}}.", capital(&no.to_string()), no.name);
+    let mut problem = Problem::new(422, "name_not_typed", "The name was not typed", detail);
+    problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", no.name) });
+    problem
 }
 
 /// What makes the plan another one than the approved; None: it is the same, by hash.

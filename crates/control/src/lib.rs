@@ -33,10 +33,12 @@ mod showing;
 mod verifying;
 mod words;
 
+pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
 pub use imports::{Imported, find_and_read, read_files};
 pub use verifying::Verified;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use api::Problem;
@@ -51,12 +53,19 @@ use present::{Kept, Present};
 pub struct Control {
     store: Store,
     kept: Arc<Kept>,
+    data: Option<Arc<Path>>,
 }
 
 impl Control {
     /// Use cases over this database.
     pub fn new(store: Store) -> Self {
-        Self { store, kept: Arc::default() }
+        Self { store, kept: Arc::default(), data: None }
+    }
+
+    /// The same, by a process that keeps its own things (its database, for one) in this folder: no node gets that for its root.
+    #[must_use]
+    pub fn keeping(self, data: &Path) -> Self {
+        Self { data: Some(data.into()), ..self }
     }
 
     /// The database below, for what is no use case: health, the journal.

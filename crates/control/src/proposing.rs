@@ -347,7 +347,10 @@ impl Control {
         submittable(planned)?;
         // The node's surroundings may have changed since it was edited.
         if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
-            return Err(Problem::conflict("beyond_scope", sentence(&reaches(present, row, &other))));
+            return Err(Problem::conflict(
+                "beyond_scope",
+                format!("{}.", words::capital(&reaches(present, row, &other))),
+            ));
         }
         let internal = |error: serde_json::Error| {
             tracing::error!(%error, "a plan can't be written as JSON");
@@ -504,13 +507,6 @@ fn reaches(present: &Present, row: &ProposalRow, other: &engine::ids::Fqdn) -> S
 
 fn node_name(present: &Present, node: NodeId) -> String {
     present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string())
-}
-
-/// A reason as a sentence of its own.
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
-    format!("{first}{}.", chars.as_str())
 }
 
 fn submittable(planned: &Planned) -> Result<(), Problem> {

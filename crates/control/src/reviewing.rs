@@ -7,7 +7,9 @@ use api::console::{Replanned, ReviewState, ReviewSummary, ReviewView, VerdictVie
 use api::live::{Live, Topic};
 use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
-use engine::gate::{Facts, GateState, NoVerdict, Reviewer, Rule, Verdict, VerdictKind, evaluate, may_judge};
+use engine::gate::{
+    Facts, GateState, NoVerdict, Reviewer, Rule, Verdict, VerdictKind, asks_for_name, evaluate, may_judge,
+};
 use engine::ids::{DeploymentName, PersonId, SubmissionId, TargetNo};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -139,6 +141,10 @@ impl Control {
             may_judge: may_judge(&case.facts, actor.person).map_err(|no| no.to_string()),
             may_commit: may_commit(actor, &case, &gate),
             gate,
+            type_to_commit: match asks_for_name(&risks_of(&case.row)) {
+                true => Some(name_to_type(&present, &case)?),
+                false => None,
+            },
             came_from,
             became,
         })
@@ -363,6 +369,15 @@ fn deployment_name(present: &Present, case: &Case, summary: &Summary) -> Result<
     }
     let name = present.name_of(case.proposal.deployment);
     DeploymentName::parse(&name).map_err(|_| Problem::internal())
+}
+
+/// The name that stands for a change where it has to be typed: the node's that it was proposed on, or the deployment's.
+pub(crate) fn name_to_type(present: &Present, case: &Case) -> Result<String, Problem> {
+    let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+    match node_name(present, case) {
+        Some(node) => Ok(node),
+        None => Ok(deployment_name(present, case, &summary)?.to_string()),
+    }
 }
 
 /// The one node that it may touch, by name, or by id when it is gone.

@@ -134,6 +134,13 @@ fn plain_value(value: &Value) -> Result<(), Problem> {
     }
 }
 
+/// The same text with a capital at its beginning.
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
+    format!("{first}{}", chars.as_str())
+}
+
 /// `one node`, `3 nodes`.
 pub(crate) fn count(n: usize, one: &str) -> String {
     match n {

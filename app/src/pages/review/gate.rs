@@ -1,7 +1,7 @@
 //! The gate as one person sees it: every rule, what they may do, and if not, why not and who can.
 
 use api::console::{ReviewState, ReviewView};
-use engine::gate::{Risk, Rule, RuleState, VerdictKind};
+use engine::gate::{Rule, RuleState, VerdictKind};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -99,22 +99,20 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
     let commit = ServerAction::<Commit>::new();
     when_done(commit, move |_| feed.now());
     let why_not = Memo::new(move |_| review.read().may_commit.clone().err());
-    let is_destructive = Memo::new(move |_| {
-        let review = review.read();
-        review.risks.iter().any(|risk| matches!(risk, Risk::Destructive | Risk::Removal))
-    });
+    let to_type = Memo::new(move |_| review.read().type_to_commit.clone());
     let off = move || why_not.read().is_some() || commit.pending().get();
     view! {
         <ActionForm action=commit attr:class="inside acts">
             <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
             {move || {
-                (is_destructive.get() && why_not.read().is_none())
-                    .then(|| {
-                        let name = review.read().deployment.to_string();
+                to_type
+                    .get()
+                    .filter(|_| why_not.read().is_none())
+                    .map(|name| {
                         view! {
                             <div class="field">
                                 <label for="commit-name">"This can't be undone. Type " <b>{name.clone()}</b> " to commit it"</label>
-                                <input class="input" id="commit-name" required autocomplete="off" spellcheck="false" pattern=literally(&name)/>
+                                <input class="input" id="commit-name" name="name" required autocomplete="off" spellcheck="false" pattern=literally(&name)/>
                             </div>
                         }
                     })

@@ -13,7 +13,7 @@ impl House {
     /// this one is of another kind.
     pub async fn moved_by(&self, deployment: &str, edits: Vec<Edit>) -> TargetNo {
         let id = self.submitted_beside(deployment, edits).await;
-        self.control.commit(&self.cy, id).await.unwrap()
+        self.commit(&self.cy, id).await.unwrap()
     }
 
     /// The same, approved and not committed yet.
@@ -52,15 +52,15 @@ async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
     assert_eq!((is.title.as_str(), is.verdicts.len(), is.came_from.unwrap().before), ("a change", 0, old));
     assert_eq!(house.board("web").await.proposal.unwrap().submission, Some(new));
 
-    let refused = house.control.commit(&house.ada, old).await.unwrap_err();
+    let refused = house.commit(&house.ada, old).await.unwrap_err();
     assert_eq!(refused.code, "not_newest", "the void one stays void");
     let refused = house.control.judge(&house.bo, old, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!(refused.code, "not_newest");
-    let refused = house.control.commit(&house.ada, new).await.unwrap_err();
+    let refused = house.commit(&house.ada, new).await.unwrap_err();
     assert_eq!(refused.code, "not_approved", "bo's approval was of the other one");
     // Whoever moved the base wrote nothing of it.
     house.approve(&house.cy, new).await;
-    house.control.commit(&house.ada, new).await.unwrap();
+    house.commit(&house.ada, new).await.unwrap();
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
     let edge = house.submit(&house.ada, "edge", vec![two]).await;
     house.approve(&house.bo, web).await;
     house.approve(&house.bo, edge).await;
-    house.control.commit(&house.cy, web).await.unwrap();
+    house.commit(&house.cy, web).await.unwrap();
 
     let was = house.control.review(&house.bo, edge).await.unwrap();
     let became = was.became.unwrap();
@@ -114,7 +114,7 @@ async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
     );
     let again = house.control.submit(&house.ada, open.id, version, "n2 instead".into()).await.unwrap();
     house.approve(&house.bo, again).await;
-    house.control.commit(&house.ada, again).await.unwrap();
+    house.commit(&house.ada, again).await.unwrap();
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn a_process_that_dies_behind_its_commit_loses_nothing() {
     let sql = "SELECT 1 FROM proposal p JOIN submission s ON s.proposal_id = p.id WHERE s.id = $1 FOR UPDATE OF p";
     sqlx::query(sql).bind(old.0).execute(&mut *holding).await.unwrap();
     {
-        let commit = house.control.commit(&house.cy, other);
+        let commit = house.commit(&house.cy, other);
         let dies = async {
             while house.targets().await < 2 {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -168,7 +168,7 @@ async fn siblings_are_left_alone() {
     house.approve(&house.bo, edge).await;
     house.bound("web", 1, "app").await;
     assert_eq!(house.control.review(&house.bo, edge).await.unwrap().became, None);
-    house.control.commit(&house.ada, edge).await.unwrap();
+    house.commit(&house.ada, edge).await.unwrap();
 }
 
 #[tokio::test]

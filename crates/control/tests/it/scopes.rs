@@ -35,9 +35,9 @@ async fn a_new_node_gets_what_it_begins_with_beside_everything_else() {
     let id = house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.node.as_deref(), Some("n1.house.example.com"));
-    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_approved", "the gate is the same");
+    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved", "the gate is the same");
     house.approve(&house.bo, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
     assert_eq!(house.steps().await.len(), 2);
     // system changed, so what rests on it was planned anew at once.
     assert!(house.control.review(&house.bo, web).await.unwrap().became.unwrap().same_effect);
