@@ -9,8 +9,8 @@
 )]
 
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
-    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal,
+    NoderoleView, PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
@@ -178,6 +178,20 @@ pub async fn resolve_thread(thread: CommentId, resolved: bool) -> Answer<()> {
 #[server(name = Propose, prefix = "/call", endpoint = "propose", output = AsJson)]
 pub async fn propose(deployment: DeploymentId) -> Answer<ProposalId> {
     answer(console()?.propose(deployment).await)
+}
+
+/// Opens a proposal on a node; leads to its page.
+#[server(name = ProposeOnNode, prefix = "/call", endpoint = "propose_on_node", output = AsJson)]
+pub async fn propose_on_node(node: NodeId) -> Answer<ProposalId> {
+    let proposal = answer(console()?.propose_on_node(node).await)?;
+    leptos_axum::redirect(&crate::places::proposal(proposal));
+    Ok(proposal)
+}
+
+/// An open proposal on a node.
+#[server(name = ReadNodeProposal, prefix = "/call", endpoint = "node_proposal", input = AsJson, output = AsJson)]
+pub async fn node_proposal(id: ProposalId) -> Answer<NodeProposal> {
+    answer(console()?.node_proposal(id).await)
 }
 
 /// Appends edits, all or none.

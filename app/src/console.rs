@@ -6,8 +6,8 @@
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
-    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal,
+    NoderoleView, PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
@@ -61,6 +61,10 @@ pub trait Console: Send + Sync {
     async fn resolve_thread(&self, thread: CommentId, resolved: bool) -> Result<(), Problem>;
     /// Opens a proposal on a deployment, or hands back the one that is open.
     async fn propose(&self, deployment: DeploymentId) -> Result<ProposalId, Problem>;
+    /// Opens a proposal on a single node, or hands back the one that is open.
+    async fn propose_on_node(&self, node: NodeId) -> Result<ProposalId, Problem>;
+    /// An open proposal on a node.
+    async fn node_proposal(&self, id: ProposalId) -> Result<NodeProposal, Problem>;
     /// Appends edits to a proposal at a version, all or none; hands back the new version.
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
     /// Takes the last edit back; hands back the new version.

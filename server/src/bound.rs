@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView,
-    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal,
+    NoderoleView, PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
 };
 use app::console::Console;
 use async_trait::async_trait;
@@ -131,6 +131,14 @@ impl Console for Bound {
 
     async fn propose(&self, deployment: DeploymentId) -> Result<ProposalId, Problem> {
         asked!(self.propose(deployment))
+    }
+
+    async fn propose_on_node(&self, node: NodeId) -> Result<ProposalId, Problem> {
+        asked!(self.propose_on_node(node))
+    }
+
+    async fn node_proposal(&self, id: ProposalId) -> Result<NodeProposal, Problem> {
+        asked!(self.node_proposal(id))
     }
 
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {

@@ -164,6 +164,27 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
     }
 }
 
+/// A proposal on a node that carries one role and gets another.
+pub fn node_proposal() -> NodeProposal {
+    let key = |name: &str| NoderoleKey::first(RoleName::parse(name).expect("a name"));
+    let choice = |name: &str| NodeChoice {
+        deployment: deployment_id(0),
+        name: deployment("system"),
+        role: RoleName::parse(name).expect("a name"),
+    };
+    NodeProposal {
+        scope: ScopeView { deployment: deployment("system"), node: Some(ScopeNode { id: node(6), fqdn: fqdn(6) }) },
+        proposal: proposal(&["bind web-6 to discovery"]),
+        carries: vec![
+            NodeRole { noderole: key("dns-client"), deployment: deployment("system"), proposed: false },
+            NodeRole { noderole: key("discovery"), deployment: deployment("system"), proposed: true },
+        ],
+        choices: vec![choice("bootstrap"), choice("inventory")],
+        may_edit: Ok(()),
+        cursor: 0,
+    }
+}
+
 fn tray(n: u128) -> TrayNode {
     TrayNode {
         node: node(n),
@@ -741,6 +762,16 @@ impl Console for Fake {
         self.0.lock().expect("no test died here").board = proposed_board();
         Ok(ProposalId(7))
     }
+    async fn propose_on_node(&self, _: NodeId) -> Result<ProposalId, Problem> {
+        self.told("propose_on_node");
+        Ok(ProposalId(9))
+    }
+
+    async fn node_proposal(&self, _: ProposalId) -> Result<NodeProposal, Problem> {
+        self.told("node_proposal");
+        Ok(node_proposal())
+    }
+
     async fn edit(&self, _: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
         self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
         let mut world = self.0.lock().expect("no test died here");
