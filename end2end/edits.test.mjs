@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { assertAccessible, assertQuiet, openBrowser, openPage, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { chip, propose, row, signIn } from './lib/console.mjs';
+import { chip, commit, propose, row, signIn, submit } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -13,6 +13,15 @@ before(async () => {
   browser = await openBrowser();
   gantry = await start({ name: 'edits' });
   page = await signIn(await openPage(browser, gantry), gantry, 'author');
+  await visit(page, '/deployments/web');
+  await propose(page);
+  // A node that is web's own, not only its proposal's.
+  await page.locator('.tray').getByRole('button', { name: 'n6', exact: true }).dragTo(row(page, 'metrics').locator('.cell'));
+  await chip(page, 'metrics', 'n6').waitFor();
+  const review = await submit(page, 'A node of its own');
+  const reviewer = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+  await commit(reviewer, review);
+  await reviewer.context().close();
   await visit(page, '/deployments/web');
   await propose(page);
 }, { timeout: 180_000 });
@@ -38,23 +47,26 @@ test('a chip is unbound by Delete, and what needs it refuses', { timeout: 90_000
 
 test('a role without nodes goes and comes back', { timeout: 60_000 }, async () => {
   assert.ok(await page.getByRole('button', { name: 'Remove role app', exact: true }).isDisabled(), 'nodes carry it');
-  await page.getByRole('button', { name: 'Remove role metrics' }).click();
-  await undo(/^Undo “remove role metrics/).waitFor();
-  await undo(/^Undo “remove role metrics/).click();
-  await row(page, 'metrics').waitFor();
+  await page.getByRole('button', { name: 'Remove role proxy' }).click();
+  await undo(/^Undo “remove role proxy/).waitFor();
+  await undo(/^Undo “remove role proxy/).click();
+  await row(page, 'proxy').waitFor();
   assertQuiet(page);
 });
 
 test('a machine and a deployment go only by their names', { timeout: 90_000 }, async () => {
   await page.locator('.tray').getByRole('button', { name: 'n5', exact: true }).click();
+  assert.ok(await page.getByRole('button', { name: 'Give up…' }).isDisabled(), 'it is not of this deployment');
+  await page.locator('.tray').getByRole('button', { name: 'Clear' }).click();
+  await page.locator('.tray').getByRole('button', { name: 'n6', exact: true }).click();
   await page.getByRole('button', { name: 'Give up…' }).click();
-  const giveUp = page.getByRole('dialog', { name: 'Give n5 up?' });
+  const giveUp = page.getByRole('dialog', { name: 'Give n6 up?' });
   await giveUp.getByLabel('Reason').fill('It burnt down');
   assert.ok(await giveUp.getByRole('button', { name: 'Put into the proposal' }).isDisabled());
-  await giveUp.getByLabel(/^Type n5/).fill('n5');
+  await giveUp.getByLabel(/^Type n6/).fill('n6');
   await giveUp.getByRole('button', { name: 'Put into the proposal' }).click();
-  await undo(/^Undo “give up n5/).click();
-  await undo(/^Redo “give up n5/).waitFor();
+  await undo(/^Undo “give up n6/).click();
+  await undo(/^Redo “give up n6/).waitFor();
 
   await page.getByRole('button', { name: 'Child deployment' }).click();
   const child = page.getByRole('dialog', { name: 'Child deployment' });

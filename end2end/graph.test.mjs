@@ -46,7 +46,7 @@ test('folded by role, then one by one, and only what belongs to one', { timeout:
   assert.ok(folded >= 3, `${folded} boxes`);
 
   // A box tells about itself and links on.
-  await box('runtime in').click();
+  await box(/^runtime .*, in edge$/).click();
   await page.waitForURL(/at=edge%3Aruntime/);
   const about = page.getByRole('complementary', { name: 'runtime' });
   await about.getByRole('heading', { name: 'Waits for', exact: true }).waitFor();
@@ -54,7 +54,7 @@ test('folded by role, then one by one, and only what belongs to one', { timeout:
 
   await about.getByRole('link', { name: /one by one$/ }).click();
   await page.waitForURL(/roles=runtime/);
-  await box(/^runtime on n\d+ in/).first().waitFor();
+  await box(/^n\d+ · runtime .*, in edge/).first().waitFor();
   await page.goBack();
   await page.waitForFunction((folded) => document.querySelectorAll('a.box').length === folded, folded);
 

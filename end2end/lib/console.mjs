@@ -33,6 +33,13 @@ export async function propose(page) {
   await page.locator('[data-tray]').first().waitFor();
 }
 
+/** Throws the open proposal away, for whoever comes next. */
+export async function discard(page) {
+  await page.getByRole('button', { name: 'Discard' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Discard' }).click();
+  await page.getByRole('button', { name: 'Propose changes' }).waitFor();
+}
+
 /** Puts data of a role into the open proposal. */
 export async function putRoleData(page, role, data) {
   await page.getByRole('button', { name: `Data of ${role}`, exact: true }).click();

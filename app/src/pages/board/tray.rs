@@ -100,18 +100,35 @@ fn Selection(desk: Desk, bind: DialogHandle) -> impl IntoView {
                         {nodes(count)}
                         " to…"
                     </button>
-                    {(count == 1).then(|| view! {
-                        <button class="button quiet small" type="button" on:click=move |_| desk.dialogs.give_up.open()>
-                            {icon(Icon::Bin)}
-                            "Give up…"
-                        </button>
-                    })}
+                    {(count == 1).then(|| give_up(desk))}
                     <button class="button quiet small" type="button" on:click=move |_| desk.selected().update(|selected| selected.clear())>
                         "Clear"
                     </button>
                 </div>
             }
         })
+    }
+}
+
+/// A proposal gives up only what its own deployment has: one that reached further would not be covered by its review.
+fn give_up(desk: Desk) -> impl IntoView {
+    let elsewhere = Memo::new(move |_| {
+        let (selected, board) = (desk.selected().read(), desk.board().read());
+        let node = board.tray.iter().find(|node| selected.contains(&node.node))?;
+        (node.deployment != board.name)
+            .then(|| format!("{} belongs to {}: give it up in a proposal there", node.short, node.deployment))
+    });
+    view! {
+        <button
+            class="button quiet small"
+            type="button"
+            disabled=move || elsewhere.read().is_some()
+            title=move || elsewhere.get()
+            on:click=move |_| desk.dialogs.give_up.open()
+        >
+            {icon(Icon::Bin)}
+            "Give up…"
+        </button>
     }
 }
 
