@@ -12,8 +12,8 @@
 use api::console::NodeWish;
 use api::console::{
     BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish,
-    Lift, LogPart, NodePage, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView, RunPage, RunView,
-    SinceLook, TargetPage,
+    Lift, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView,
+    RunPage, RunView, SinceLook, TargetPage,
 };
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
@@ -224,6 +224,20 @@ pub async fn restore(deployment: String, target: TargetNo, #[server(default)] pa
     Ok(restored)
 }
 
+/// Opens a proposal on a node; leads to its page.
+#[server(name = ProposeOnNode, prefix = "/call", endpoint = "propose_on_node", output = AsJson)]
+pub async fn propose_on_node(node: NodeId) -> Answer<ProposalId> {
+    let proposal = answer(console()?.propose_on_node(node).await)?;
+    leptos_axum::redirect(&crate::places::proposal(proposal));
+    Ok(proposal)
+}
+
+/// An open proposal on a node.
+#[server(name = ReadNodeProposal, prefix = "/call", endpoint = "node_proposal", input = AsJson, output = AsJson)]
+pub async fn node_proposal(id: ProposalId) -> Answer<NodeProposal> {
+    answer(console()?.node_proposal(id).await)
+}
+
 /// Appends edits, all or none.
 #[server(name = AppendEdits, prefix = "/call", endpoint = "edit", input = AsJson, output = AsJson)]
 pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Answer<i32> {
@@ -282,8 +296,8 @@ pub async fn judge(submission: SubmissionId, kind: VerdictKind, reason: String) 
 
 /// Makes a submission the next target.
 #[server(name = Commit, prefix = "/call", endpoint = "commit", output = AsJson)]
-pub async fn commit(submission: SubmissionId) -> Answer<TargetNo> {
-    answer(console()?.commit(submission).await)
+pub async fn commit(submission: SubmissionId, #[server(default)] name: String) -> Answer<TargetNo> {
+    answer(console()?.commit(submission, (!name.is_empty()).then_some(name)).await)
 }
 
 /// Lets a step in ERROR try again.

@@ -7,8 +7,8 @@
 use api::Problem;
 use api::console::{
     BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish,
-    Lift, LogPart, NodePage, NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView, RunPage,
-    RunView, SinceLook, TargetPage,
+    Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewSummary,
+    ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
@@ -83,6 +83,10 @@ pub trait Console: Send + Sync {
     /// Opens a proposal that brings a deployment, by name, back to what it was at a target; `partial` leaves out what can't be
     /// brought back.
     async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem>;
+    /// Opens a proposal on a single node, or hands back the one that is open.
+    async fn propose_on_node(&self, node: NodeId) -> Result<ProposalId, Problem>;
+    /// An open proposal on a node.
+    async fn node_proposal(&self, id: ProposalId) -> Result<NodeProposal, Problem>;
     /// Appends edits to a proposal at a version, all or none; hands back the new version.
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
     /// What a proposal would come to with further edits, which are not made by this.
@@ -101,8 +105,8 @@ pub trait Console: Send + Sync {
     async fn submit(&self, proposal: ProposalId, version: i32, title: String) -> Result<SubmissionId, Problem>;
     /// Gives a verdict.
     async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem>;
-    /// Makes a submission the next target.
-    async fn commit(&self, submission: SubmissionId) -> Result<TargetNo, Problem>;
+    /// Makes a submission the next target; with the name that was typed for it, where one is asked for.
+    async fn commit(&self, submission: SubmissionId, typed: Option<String>) -> Result<TargetNo, Problem>;
     /// Lets a step in ERROR try again.
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem>;
     /// Stops a run.

@@ -97,6 +97,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/runs/:id") view=pages::run::RunPage ssr=SsrMode::Async/>
                     <Route path=path!("/blueprints") view=pages::blueprints::Blueprints ssr=SsrMode::Async/>
                     <Route path=path!("/catalog") view=pages::catalog::Catalog ssr=SsrMode::Async/>
+                    <Route path=path!("/proposals/:id") view=pages::node_proposal::NodeProposalPage ssr=SsrMode::Async/>
                     <Route path=path!("/nodes") view=pages::nodes::Nodes ssr=SsrMode::Async/>
                 </ParentRoute>
             </Routes>

@@ -1,6 +1,6 @@
 //! The addresses of the pages.
 
-use engine::ids::{DeploymentName, NoderoleId, RunId, SubmissionId};
+use engine::ids::{DeploymentName, NoderoleId, ProposalId, RunId, SubmissionId};
 
 /// Where people sign in.
 pub const SIGN_IN: &str = "/sign-in";
@@ -53,6 +53,11 @@ pub fn noderole(id: NoderoleId) -> String {
 /// A submission's page.
 pub fn review(id: SubmissionId) -> String {
     format!("{REVIEWS}/{id}")
+}
+
+/// The page of a proposal on a node.
+pub fn proposal(id: ProposalId) -> String {
+    format!("/proposals/{id}")
 }
 
 /// A run's page.

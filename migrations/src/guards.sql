@@ -28,7 +28,7 @@ DO $$
 DECLARE tbl text;
 BEGIN
   FOREACH tbl IN ARRAY ARRAY['object', 'policy', 'barclamp', 'target', 'submission', 'submission_base',
-                             'submission_author', 'submission_document', 'target_deployment', 'verdict', 'audit',
+                             'submission_author', 'submission_document', 'target_deployment', 'replan', 'verdict', 'audit',
                              'seal'] LOOP
     EXECUTE format('CREATE TRIGGER guard_append_only BEFORE UPDATE OR DELETE ON %I
                     FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only()', tbl);
@@ -460,6 +460,21 @@ CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_base FOR EACH R
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_author FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_document FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
 
+-- What became of a submission whose base moved is said once, by whoever raised the version, and says what is there.
+CREATE OR REPLACE FUNCTION guard_replan() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE p proposal;
+BEGIN
+  SELECT * INTO p FROM proposal WHERE id = NEW.proposal_id FOR UPDATE;
+  IF p.state <> 'open' OR p.version <> NEW.version
+     OR EXISTS (SELECT FROM submission s WHERE s.id = NEW.before_id AND s.version >= NEW.version)
+     OR EXISTS (SELECT FROM submission s WHERE s.id = NEW.after_id AND s.version <> NEW.version) THEN
+    RAISE EXCEPTION 'proposal % is % at version %, and was not planned anew as version %', p.id, p.state, p.version, NEW.version
+      USING ERRCODE = 'GY005', HINT = 'Read it again.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_replan BEFORE INSERT ON replan FOR EACH ROW EXECUTE FUNCTION guard_replan();
+
 -- Takes the proposal's row lock, which a commit holds too: no verdict slips in between counting and committing.
 CREATE OR REPLACE FUNCTION guard_verdict() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -835,6 +850,7 @@ BEGIN
     'INSERT ON submission_author',
     'INSERT ON submission_document',
     'INSERT ON target_deployment',
+    'INSERT (before_id, proposal_id, after_id, version, target, moved, refused) ON replan',
     'INSERT (submission_id, person_id, policy_number, kind, reason) ON verdict',
     'INSERT (submission_id, thread_id, anchor, person_id, body) ON comment',
     'UPDATE (resolved_by, resolved_at) ON comment',

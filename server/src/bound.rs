@@ -8,14 +8,14 @@ use std::sync::Arc;
 use api::Problem;
 use api::console::{
     BarclampVersion, Board, Carriers, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, Frame,
-    GraphView, GraphWish, Lift, LogPart, NodePage, NodeWish, NoderoleView, Opened, PlannerView, Point, Restored,
-    ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Point,
+    Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
-use control::Control;
 use control::people::{Actor, People};
+use control::{Control, ToCommit};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
@@ -165,6 +165,14 @@ impl Console for Bound {
         asked!(self.restore(&deployment, target, partial))
     }
 
+    async fn propose_on_node(&self, node: NodeId) -> Result<ProposalId, Problem> {
+        asked!(self.propose_on_node(node))
+    }
+
+    async fn node_proposal(&self, id: ProposalId) -> Result<NodeProposal, Problem> {
+        asked!(self.node_proposal(id))
+    }
+
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
         asked!(self.edit(proposal, version, edits))
     }
@@ -202,8 +210,8 @@ impl Console for Bound {
         asked!(self.judge(submission, kind, reason))
     }
 
-    async fn commit(&self, submission: SubmissionId) -> Result<TargetNo, Problem> {
-        asked!(self.commit(submission))
+    async fn commit(&self, submission: SubmissionId, typed: Option<String>) -> Result<TargetNo, Problem> {
+        asked!(self.commit(ToCommit { submission, typed }))
     }
 
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem> {

@@ -33,6 +33,7 @@ mod session;
 mod sign_in;
 mod site;
 mod state;
+mod sweep;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -115,6 +116,7 @@ pub async fn serve(
         None => PublicAddress::of_listener(listener.local_addr()?)?,
     };
     let state = state(address, config.site, control, stopping.clone());
+    tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), stopping.clone()));
     let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
     let (stop, stopped) = (stopping.clone(), stopping.clone());
     tokio::spawn(async move {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use api::Problem;
 use api::problem::Finding;
 use axum::Json;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::{BytesRejection, FormRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -102,6 +102,24 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
         }
         let bytes = Bytes::from_request(request, state).await?;
         read_json(&bytes).map(Self)
+    }
+}
+
+/// A JSON body that may be left out.
+#[derive(Debug, Clone)]
+pub(crate) struct Perhaps<T>(pub T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Perhaps<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let (parts, body) = request.into_parts();
+        let bytes = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        let whole = Request::from_parts(parts, Body::from(bytes));
+        Given::from_request(whole, state).await.map(|Given(value)| Self(value))
     }
 }
 

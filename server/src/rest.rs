@@ -15,16 +15,17 @@ use serde::{Deserialize, Serialize};
 use api::Problem;
 use api::console::{
     BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage, NodeWish,
-    NoderoleView, Opened, Point, Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    NoderoleView, Opened, Point, ProposalSummary, ProposalView, Restored, ReviewSummary, ReviewView, RunPage, RunView,
+    ScopeView, SinceLook, TargetPage,
 };
-use control::Imported;
+use control::{Imported, ToCommit};
 use engine::blueprint::{Anchor, Consequences};
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
 use crate::limits;
-use crate::refusal::{Asked, Given, Place, Refusal};
+use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
 
@@ -39,6 +40,9 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments/{name}/proposals", post(propose))
         .route("/deployments/{name}/hold", post(hold))
         .route("/deployments/{name}/restore", post(restore))
+        .route("/nodes/{id}/proposals", post(propose_on_node))
+        .route("/proposals", get(proposals))
+        .route("/proposals/{id}", get(proposal))
         .route("/proposals/{id}/edits", post(edit))
         .route("/proposals/{id}/undo", post(undo))
         .route("/proposals/{id}/redo", post(redo))
@@ -109,6 +113,36 @@ async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name):
     let deployment = named(&state, &actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
     Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+}
+
+async fn propose_on_node(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(node): Place<NodeId>,
+) -> Made<Proposed> {
+    let proposal = state.control.propose_on_node(&actor, node).await?;
+    Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+}
+
+async fn proposals(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<ProposalSummary>> {
+    Ok(Json(state.control.proposals(&actor).await?))
+}
+
+/// An open proposal and what it may touch.
+#[derive(Debug, Serialize)]
+struct OpenProposal {
+    scope: ScopeView,
+    #[serde(flatten)]
+    proposal: ProposalView,
+}
+
+async fn proposal(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+) -> Answer<OpenProposal> {
+    let (scope, proposal) = state.control.proposal(&actor, id).await?;
+    Ok(Json(OpenProposal { scope, proposal }))
 }
 
 #[derive(Debug, Deserialize)]
@@ -317,8 +351,22 @@ struct Committed {
     target: TargetNo,
 }
 
-async fn commit(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Made<Committed> {
-    let target = state.control.commit(&actor, id).await?;
+/// The name that stands for a change that can't be undone; nothing for the others.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Committing {
+    #[serde(default)]
+    name: Option<String>,
+}
+
+async fn commit(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+    Perhaps(committing): Perhaps<Committing>,
+) -> Made<Committed> {
+    let what = ToCommit { submission: id, typed: committing.name };
+    let target = state.control.commit(&actor, what).await?;
     Ok((StatusCode::CREATED, Json(Committed { target })))
 }
 

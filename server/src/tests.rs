@@ -3,6 +3,7 @@
 mod coming_in;
 mod gate;
 mod refusing;
+mod scopes;
 mod streaming;
 mod the_way;
 

@@ -5,6 +5,7 @@ pub mod board;
 pub mod catalog;
 pub mod deployments;
 pub mod graph;
+pub mod node_proposal;
 pub mod noderole;
 pub mod nodes;
 pub mod not_found;

@@ -9,7 +9,7 @@ use leptos_meta::Title;
 use leptos_router::components::Form;
 use leptos_router::hooks::use_query_map;
 
-use crate::calls::{self, AddNode};
+use crate::calls::{self, AddNode, ProposeOnNode};
 use crate::live::{NOW, use_live};
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Counts, Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
@@ -88,6 +88,7 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
                         <th scope="col">"Deployment"</th>
                         <th scope="col">"Steps"</th>
                         <th scope="col">"Reached"</th>
+                        <th scope="col">"Change"</th>
                     </tr>
                 </thead>
                 <tbody>{rows(list.into(), |node| node.id, row)}</tbody>
@@ -112,6 +113,8 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
 }
 
 fn row(node: Memo<NodeSummary>) -> impl IntoView {
+    let propose = ServerAction::<ProposeOnNode>::new();
+    let label = move || format!("Propose changes on {} alone", node.read().fqdn);
     view! {
         <tr>
             <td><b>{move || node.read().fqdn.clone()}</b></td>
@@ -122,6 +125,16 @@ fn row(node: Memo<NodeSummary>) -> impl IntoView {
             }}</td>
             <td data-label="Steps">{move || view! { <Counts counts=node.read().steps/> }}</td>
             <td data-label="Reached" class="muted">{move || node.read().transport.clone()}</td>
+            <td data-label="Change">
+                <ActionForm action=propose>
+                    <input type="hidden" name="node" value=move || node.read().id.to_string()/>
+                    <button class="button quiet small" type="submit" aria-label=label disabled=move || propose.pending().get()>
+                        {icon(Icon::Proposed)}
+                        "Propose"
+                    </button>
+                </ActionForm>
+                <ProblemNotice problem=problem_of(propose)/>
+            </td>
         </tr>
     }
     .into_any()

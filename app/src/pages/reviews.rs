@@ -69,7 +69,7 @@ fn row(review: Memo<ReviewSummary>) -> impl IntoView {
             <td>
                 <div>
                     <a class="main" href=places::review(id)><bdi>{move || review.read().title.clone()}</bdi></a>
-                    <div class="muted">{id.0} " on " {move || review.read().deployment.to_string()} ": " {move || review.read().summary.clone()}</div>
+                    <div class="muted">{id.0} " on " {move || scope(&review.read())} ": " {move || review.read().summary.clone()}</div>
                 </div>
             </td>
             <td data-label="State">{move || view! { <ReviewPill state=review.read().state/> }}</td>
@@ -79,6 +79,14 @@ fn row(review: Memo<ReviewSummary>) -> impl IntoView {
         </tr>
     }
     .into_any()
+}
+
+/// What a review is of: a deployment, or one node.
+fn scope(review: &ReviewSummary) -> String {
+    match &review.node {
+        Some(node) => format!("node {node} alone, in {}", review.deployment),
+        None => review.deployment.to_string(),
+    }
 }
 
 /// Where a submission stands.
@@ -93,6 +101,7 @@ pub fn ReviewPill(
         ReviewState::Objected => ("error", Icon::Cross, "objected"),
         ReviewState::Stale => ("warn", Icon::Lost, "stale"),
         ReviewState::Replaced => ("blocked", Icon::Redo, "replaced"),
+        ReviewState::SentBack => ("warn", Icon::Undo, "back with its authors"),
         ReviewState::Committed => ("active", Icon::Active, "committed"),
         ReviewState::Discarded => ("blocked", Icon::Bin, "discarded"),
     };

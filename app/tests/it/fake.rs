@@ -168,6 +168,29 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         reruns: 1,
         refused: Vec::new(),
         submission: None,
+        sent_back: None,
+        clashes: Vec::new(),
+    }
+}
+
+/// A proposal on a node that carries one role and gets another.
+pub fn node_proposal() -> NodeProposal {
+    let key = |name: &str| NoderoleKey::first(RoleName::parse(name).expect("a name"));
+    let choice = |name: &str| NodeChoice {
+        deployment: deployment_id(0),
+        name: deployment("system"),
+        role: RoleName::parse(name).expect("a name"),
+    };
+    NodeProposal {
+        scope: ScopeView { deployment: deployment("system"), node: Some(ScopeNode { id: node(6), fqdn: fqdn(6) }) },
+        proposal: proposal(&["bind web-6 to discovery"]),
+        carries: vec![
+            NodeRole { noderole: key("dns-client"), deployment: deployment("system"), proposed: false },
+            NodeRole { noderole: key("discovery"), deployment: deployment("system"), proposed: true },
+        ],
+        choices: vec![choice("bootstrap"), choice("inventory")],
+        may_edit: Ok(()),
+        cursor: 0,
     }
 }
 
@@ -453,6 +476,7 @@ fn review() -> ReviewView {
         version: 3,
         title: "Three more application nodes, and a cache".into(),
         deployment: deployment("web"),
+        node: None,
         state: ReviewState::Waiting,
         change_hash: "9f3c1a7e00112233445566778899aabbccddeeff00112233445566778899aabb".into(),
         effects_hash: "e7".repeat(32),
@@ -502,6 +526,9 @@ fn review() -> ReviewView {
         ],
         may_judge: Err("you wrote part of this change, so somebody else has to review it".into()),
         may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
+        type_to_commit: Some("web".into()),
+        came_from: None,
+        became: None,
     }
 }
 
@@ -536,6 +563,7 @@ impl Default for World {
             lift: lift(),
             reviews: vec![
                 ReviewSummary {
+                    node: None,
                     submission: SubmissionId(128),
                     title: "Three more application nodes, and a cache".into(),
                     deployment: deployment("web"),
@@ -546,6 +574,7 @@ impl Default for World {
                     approvals: (1, 2),
                 },
                 ReviewSummary {
+                    node: None,
                     submission: SubmissionId(121),
                     title: "Gateways".into(),
                     deployment: deployment("storage"),
@@ -695,7 +724,7 @@ fn comparison() -> Comparison {
         difference: difference(),
         more: 0,
         names: engine::blueprint::text::Names { deployments: names.into(), ..Default::default() },
-        consequences: engine::blueprint::Consequences::default(),
+        consequences: Consequences::default(),
     }
 }
 
@@ -904,6 +933,16 @@ impl Console for Fake {
             false => Err(problem),
         }
     }
+    async fn propose_on_node(&self, _: NodeId) -> Result<ProposalId, Problem> {
+        self.told("propose_on_node");
+        Ok(ProposalId(9))
+    }
+
+    async fn node_proposal(&self, _: ProposalId) -> Result<NodeProposal, Problem> {
+        self.told("node_proposal");
+        Ok(node_proposal())
+    }
+
     async fn edit(&self, _: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
         self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
         let mut world = self.0.lock().expect("no test died here");
@@ -963,7 +1002,7 @@ impl Console for Fake {
         self.told(format!("judge {} {reason}", kind.as_str()));
         Err(Problem::forbidden("You wrote part of this change, so somebody else has to review it."))
     }
-    async fn commit(&self, _: SubmissionId) -> Result<TargetNo, Problem> {
+    async fn commit(&self, _: SubmissionId, _: Option<String>) -> Result<TargetNo, Problem> {
         self.told("commit");
         Ok(TargetNo(128))
     }

@@ -361,8 +361,15 @@ async fn a_destructive_change_is_committed_by_its_name() {
         world.review.state = ReviewState::Open;
     });
     let page = get(&fake, "/reviews/128").await;
-    page.says(&["pattern=\"web\"", "Type ", "may be committed"]);
+    page.says(&["pattern=\"web\"", "Type ", "may be committed", "name=\"name\""]);
     page.says_not(&["You wrote part"]);
+    let harmless = Fake::new(|world| {
+        world.review.may_commit = Ok(());
+        world.review.gate = fake::gate(2, 2);
+        world.review.state = ReviewState::Open;
+        world.review.type_to_commit = None;
+    });
+    get(&harmless, "/reviews/128").await.says_not(&["pattern=\"web\"", "name=\"name\""]);
 }
 
 #[tokio::test]
@@ -563,4 +570,94 @@ async fn the_readers_colours_are_in_the_page_before_it_is_drawn() {
         .await
         .says(&["<html lang=\"en\" data-theme=\"dark\">"]);
     serve::get_with(&fake, "/deployments", &[("cookie", "gantry_theme=x")]).await.says(&["<html lang=\"en\">"]);
+}
+
+fn replanned(after: Option<i64>) -> Replanned {
+    Replanned {
+        before: SubmissionId(127),
+        after: after.map(SubmissionId),
+        target: TargetNo(131),
+        moved: vec!["web (target 131)".into()],
+        dropped: vec!["bo (approved)".into()],
+        same_effect: true,
+        shift: Default::default(),
+        refused: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_review_says_what_a_moved_base_did_to_it() {
+    let anew = Fake::new(|world| world.review.came_from = Some(replanned(Some(128))));
+    let page = get(&anew, "/reviews/128").await;
+    page.says(&["The base moved: <!>effect unchanged", "/reviews/127", "web (target 131)", "bo (approved)"]);
+    page.says_not(&["What differs from"]);
+
+    let other = Fake::new(|world| {
+        let shift = engine::blueprint::Shift { after: world.review.difference.clone(), ..Default::default() };
+        world.review.came_from = Some(Replanned { same_effect: false, shift, ..replanned(Some(128)) });
+    });
+    get(&other, "/reviews/128").await.says(&[
+        "its effect is another",
+        "What differs from",
+        "It is now",
+        "Nothing of the kind",
+    ]);
+
+    let old = Fake::new(|world| {
+        world.review.state = ReviewState::Replaced;
+        world.review.became = Some(replanned(Some(129)));
+    });
+    get(&old, "/reviews/128").await.says(&["planned anew as", "/reviews/129", "with the same effect"]);
+
+    let back = Fake::new(|world| {
+        let refused = vec![api::problem::Finding { at: "edit 1, by ada".into(), detail: "n1 belongs to web".into() }];
+        world.review.state = ReviewState::SentBack;
+        world.review.became = Some(Replanned { refused, ..replanned(None) });
+    });
+    get(&back, "/reviews/128").await.says(&[
+        "back with its authors",
+        "edit 1, by ada",
+        "n1 belongs to web",
+        "Open the board",
+    ]);
+}
+
+#[tokio::test]
+async fn a_board_names_who_overrules_whom_and_what_was_sent_back() {
+    let fake = Fake::new(|world| {
+        world.board = fake::proposed_board();
+        let proposal = world.board.proposal.as_mut().expect("a proposal");
+        proposal.clashes = vec![ClashView {
+            earlier: 1,
+            earlier_by: "ada".into(),
+            later: 2,
+            later_by: "bo".into(),
+            over: engine::plan::clash::Over::Policy,
+            about: "the policy".into(),
+        }];
+        let refused = vec![api::problem::Finding { at: "edit 1, by ada".into(), detail: "n1 belongs to web".into() }];
+        proposal.sent_back = Some(Replanned { refused, ..replanned(None) });
+    });
+    let page = get(&fake, "/deployments/web").await;
+    page.says(&["People overrule each other here", "overruled by edit 2 of bo: the policy", "The later one counts."]);
+    page.says(&["was closed: its base moved", "n1 belongs to web"]);
+}
+
+#[tokio::test]
+async fn a_node_has_a_proposal_of_its_own() {
+    let fake = Fake::new(|_| {});
+    get(&fake, "/nodes").await.says(&["action=\"/call/propose_on_node\"", "Propose changes on web-1"]);
+    let page = get(&fake, "/proposals/9").await;
+    assert_eq!(page.status, 200);
+    page.says(&[
+        "Proposal on web-6",
+        "Unbind discovery",
+        "bootstrap<!> (<!>system",
+        "bind web-6 to discovery",
+        "Submit for review",
+        "action=\"/call/submit\"",
+    ]);
+    assert_eq!(get(&fake, "/proposals/x").await.status, 404);
+    let opened = post(&fake, "/call/propose_on_node", &format!("node={}", uuid::Uuid::from_u128(6))).await;
+    assert_eq!(opened.location.as_deref(), Some("/proposals/9"));
 }

@@ -7,17 +7,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
+use crate::problem;
 use engine::Hash;
 use engine::blueprint::text::Names;
-use engine::blueprint::{Anchor, Consequences, Difference};
+use engine::blueprint::{Anchor, Consequences, Difference, Shift};
 use engine::catalog::{Barclamp, Role};
-use engine::cluster::{EdgeKind, Skeleton};
+use engine::cluster::{EdgeKind, NoderoleKey, Skeleton};
 use engine::gate::{GateState, Risk, VerdictKind};
 use engine::ids::{
     BarclampName, CommentId, DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
     SubmissionId, TargetNo,
 };
 use engine::lint::Finding;
+use engine::plan::clash::Over;
 pub use engine::plan::lift::{Brought, IllegalNode, Lift, LiftRole};
 use engine::plan::{NumberedEdit, Refusal};
 
@@ -335,6 +337,98 @@ pub struct Foreseen {
     pub lines: Vec<String>,
 }
 
+/// An open proposal in the list of all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProposalSummary {
+    /// Which.
+    pub id: ProposalId,
+    /// What it may touch.
+    pub scope: ScopeView,
+    /// Its version.
+    pub version: i32,
+    /// Who edited it.
+    pub authors: Vec<String>,
+    /// Edits that count.
+    pub edits: usize,
+    /// The submission of this version, if it was submitted.
+    pub submission: Option<SubmissionId>,
+}
+
+/// What a proposal may touch: a deployment and those below it, or one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopeView {
+    /// The deployment; of a node: where that was when the proposal was opened.
+    pub deployment: DeploymentName,
+    /// The node, for a proposal that may touch nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<ScopeNode>,
+}
+
+/// The node of a proposal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopeNode {
+    /// Which.
+    pub id: NodeId,
+    /// Its name.
+    pub fqdn: String,
+}
+
+/// A proposal on a node, with what can be done in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeProposal {
+    /// What it may touch.
+    pub scope: ScopeView,
+    /// The proposal.
+    pub proposal: ProposalView,
+    /// What the node carries, the draft's bindings included and what it unbinds left out.
+    pub carries: Vec<NodeRole>,
+    /// What could be bound to it.
+    pub choices: Vec<NodeChoice>,
+    /// Whether this person may edit it; else why not.
+    pub may_edit: Result<(), String>,
+    /// The journal's position when this was read.
+    pub cursor: i64,
+}
+
+/// A noderole of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRole {
+    /// What.
+    pub noderole: NoderoleKey,
+    /// Where it is bound.
+    pub deployment: DeploymentName,
+    /// Whether only the draft has it.
+    pub proposed: bool,
+}
+
+/// A role that could be bound to a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeChoice {
+    /// For which deployment.
+    pub deployment: DeploymentId,
+    /// Its name.
+    pub name: DeploymentName,
+    /// What.
+    pub role: RoleName,
+}
+
+/// Two people's edits of one proposal of which the later overrules the earlier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClashView {
+    /// The edit that loses.
+    pub earlier: u32,
+    /// Whose.
+    pub earlier_by: String,
+    /// The edit that wins, because it came later.
+    pub later: u32,
+    /// Whose.
+    pub later_by: String,
+    /// What they are about.
+    pub over: Over,
+    /// The same in words: `/port of app`.
+    pub about: String,
+}
+
 /// An open proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProposalView {
@@ -360,8 +454,14 @@ pub struct ProposalView {
     pub reruns: usize,
     /// Edits that can't take effect.
     pub refused: Vec<Refusal>,
+    /// Where one person's edit overrules another's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clashes: Vec<ClashView>,
     /// The submission of exactly this version, if it was submitted.
     pub submission: Option<SubmissionId>,
+    /// Set while the review of it was closed because its base moved and its edits don't plan on what is there now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_back: Option<Replanned>,
 }
 
 /// An edit in words.
@@ -805,6 +905,9 @@ pub struct ReviewSummary {
     pub title: String,
     /// On which deployment.
     pub deployment: DeploymentName,
+    /// The one node that it may touch, if it is on a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Who wrote it.
     pub authors: Vec<String>,
     /// When it was submitted.
@@ -831,6 +934,8 @@ pub enum ReviewState {
     Stale,
     /// A newer version replaced it.
     Replaced,
+    /// What it rested on changed, and its edits can't take effect on that: it is back with its authors.
+    SentBack,
     /// It is a target.
     Committed,
     /// Its proposal was discarded.
@@ -850,6 +955,9 @@ pub struct ReviewView {
     pub title: String,
     /// On which deployment.
     pub deployment: DeploymentName,
+    /// The one node that it may touch, if it is on a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Where it stands.
     pub state: ReviewState,
     /// Hash of the change.
@@ -899,6 +1007,37 @@ pub struct ReviewView {
     pub may_judge: Result<(), String>,
     /// Whether this person may commit now; else why not.
     pub may_commit: Result<(), String>,
+    /// The name that has to be typed to commit it, because it can't be undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_to_commit: Option<String>,
+    /// Set when this is the plan anew of another one, whose base had moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub came_from: Option<Replanned>,
+    /// What became of it when its base moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub became: Option<Replanned>,
+}
+
+/// A submission whose base moved, and what planning its edits anew came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replanned {
+    /// The one whose base moved. It can't be approved or committed any more.
+    pub before: SubmissionId,
+    /// The one that took its place; None: its edits can't take effect any more, and the proposal is open for edits.
+    pub after: Option<SubmissionId>,
+    /// The target that it was planned anew on.
+    pub target: TargetNo,
+    /// What had changed: `web (target 12)`.
+    pub moved: Vec<String>,
+    /// Whose verdicts on the one before don't count any more.
+    pub dropped: Vec<String>,
+    /// Whether both do the same, each compared with its own base.
+    pub same_effect: bool,
+    /// In what they don't.
+    pub shift: Shift,
+    /// Why it can't be planned any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<problem::Finding>,
 }
 
 /// What runs together, as far as lanes and nodes allow.

@@ -85,7 +85,7 @@ async fn run_on(
 ) -> Result<()> {
     migrate::migrate(&database.owner_url, &database.app_role).await?;
     let store = Store::open(&Connecting::to(&database.app_url)).context("DATABASE_URL can't be used")?;
-    let control = Control::new(store.clone());
+    let control = Control::new(store.clone()).keeping(data);
     let people = People::over(store.clone());
     seed(arguments, data, &control, &people).await?;
     let listener = listen(arguments.listen, arguments.any_port).await?;

@@ -9,13 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, EditView, HoldView, ProposalView, RoleChoice, StepState,
-    TrayNode,
+    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, ClashView, EditView, HoldView, ProposalView, RoleChoice,
+    StepState, TrayNode,
 };
 use engine::Hash;
 use engine::catalog::{JigClass, LaneMode, Role};
 use engine::cluster::NoderoleKey;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName};
+use engine::plan::clash::{Before, Signed};
+use engine::plan::{Clash, clashes};
 use serde_json::{Value, json};
 use store::intent::{self, EditRow, ProposalRow};
 use store::reading::{self, StepRow};
@@ -67,6 +69,10 @@ impl Control {
             Some(open) => intent::submission_of(&mut connection, open.id, open.version).await.map_err(from_store)?,
             None => None,
         };
+        let sent_back = match &open {
+            Some(open) => self.sent_back(&mut connection, open.id, open.version).await?,
+            None => None,
+        };
         let planned = open.as_ref().map(|_| plan(&present, &counting(&rows))).transpose()?;
         let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
@@ -83,10 +89,11 @@ impl Control {
         let (tray, tray_more) = scene.tray()?;
         let above = present.skeleton.chain(id).into_iter().skip(1).filter_map(|d| present.skeleton.deployments.get(&d));
         let above: Vec<DeploymentName> = above.map(|d| d.name.clone()).collect();
-        let proposal = open
-            .as_ref()
-            .zip(planned.as_ref())
-            .map(|(open, planned)| ProposalView { submission, ..proposal_view(&scene, open, &rows, planned) });
+        let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
+            submission,
+            sent_back,
+            ..proposal_view(&present, &scene.names, open, &rows, planned)
+        });
         Ok(Board {
             id,
             name: found.name.clone(),
@@ -127,8 +134,15 @@ fn may_propose(actor: &Actor, system: bool) -> Result<(), String> {
     actor.require(Permission::Operator).map_err(|problem| problem.detail)
 }
 
-fn proposal_view(scene: &Scene<'_>, open: &ProposalRow, rows: &[EditRow], planned: &Planned) -> ProposalView {
-    let text = |row: &EditRow| scene.names.edit(&row.edit.edit);
+/// An open proposal. Whether it was submitted or sent back is not looked up here.
+pub(crate) fn proposal_view(
+    present: &Present,
+    names: &Names<'_>,
+    open: &ProposalRow,
+    rows: &[EditRow],
+    planned: &Planned,
+) -> ProposalView {
+    let text = |row: &EditRow| names.edit(&row.edit.edit);
     let last = rows.iter().rev().find(|r| !r.undone);
     let first_undone = rows.iter().find(|r| r.undone && r.edit.seq > last.map_or(0, |l| l.edit.seq));
     let authors: BTreeSet<&str> = rows.iter().map(|r| r.actor_name.as_str()).collect();
@@ -157,8 +171,41 @@ fn proposal_view(scene: &Scene<'_>, open: &ProposalRow, rows: &[EditRow], planne
         removed: planned.projection.removed.len(),
         reruns,
         refused: planned.effects.refused.clone(),
+        clashes: clash_views(present, names, rows),
         submission: None,
+        sent_back: None,
     }
+}
+
+/// What is meant now, for whoever looks where edits clash.
+struct Meant<'a>(&'a Present);
+
+impl Before for Meant<'_> {
+    fn role_data(&self, deployment: DeploymentId, role: &RoleName) -> Option<Value> {
+        Some(self.0.blueprint.deployments.get(&deployment)?.doc.roles.get(role)?.data.clone())
+    }
+
+    fn noderole_data(&self, node: NodeId, noderole: &NoderoleKey) -> Option<Value> {
+        Some(self.0.blueprint.noderole(node, noderole)?.1.data.clone())
+    }
+}
+
+fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow]) -> Vec<ClashView> {
+    let counting = rows.iter().filter(|row| !row.undone);
+    let signed: Vec<Signed<'_>> = counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
+    let by = |seq: u32| {
+        let row = rows.iter().find(|row| row.edit.seq == seq);
+        row.map(|row| row.actor_name.clone()).unwrap_or_default()
+    };
+    let view = |clash: Clash| ClashView {
+        earlier: clash.earlier,
+        earlier_by: by(clash.earlier),
+        later: clash.later,
+        later_by: by(clash.later),
+        about: names.over(&clash.over),
+        over: clash.over,
+    };
+    clashes(&signed, &Meant(present)).into_iter().map(view).collect()
 }
 
 impl Scene<'_> {

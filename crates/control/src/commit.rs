@@ -6,8 +6,9 @@
 
 use api::Problem;
 use api::live::{Live, Topic};
+use api::problem::Finding;
 use engine::blueprint::{DocumentChange, change_hash};
-use engine::gate::evaluate;
+use engine::gate::{NameNotTyped, check_name, evaluate};
 use engine::ids::{SubmissionId, TargetNo};
 use engine::plan::base::written;
 use serde_json::json;
@@ -17,22 +18,41 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
-use crate::reviewing::{Case, may_commit, risks_of};
+use crate::reviewing::{Case, may_commit, name_to_type, risks_of};
 use crate::weighing::{Ground, settle};
+use crate::words::capital;
 use crate::{Control, done};
 
 /// How often a commit plans anew because another one came first, before it leaves that to the caller.
 const ATTEMPTS: usize = 8;
 
+/// What is to be committed, with the name that was typed for it. What destroys or removes asks for the name of the deployment that it
+/// was proposed on, or of the node.
+#[derive(Debug, Clone)]
+pub struct ToCommit {
+    /// Which.
+    pub submission: SubmissionId,
+    /// The name, as it was typed.
+    pub typed: Option<String>,
+}
+
+impl From<SubmissionId> for ToCommit {
+    fn from(submission: SubmissionId) -> Self {
+        Self { submission, typed: None }
+    }
+}
+
 impl Control {
     /// Makes a submission the next target.
-    pub async fn commit(&self, actor: &Actor, id: SubmissionId) -> Result<TargetNo, Problem> {
+    pub async fn commit(&self, actor: &Actor, what: impl Into<ToCommit>) -> Result<TargetNo, Problem> {
+        let ToCommit { submission: id, typed } = what.into();
         if let Err(no) = actor.require_any(&[Permission::Operator, Permission::Reviewer]) {
             self.note_refused_commit(actor, id, &no.code).await?;
             return Err(no);
         }
         for _ in 0..ATTEMPTS {
-            if let Some(number) = self.try_commit(actor, id).await? {
+            if let Some(number) = self.try_commit(actor, id, typed.as_deref()).await? {
+                self.replan_at_once().await;
                 return Ok(number);
             }
         }
@@ -43,7 +63,12 @@ impl Control {
     }
 
     /// None: another target came first; plan anew.
-    async fn try_commit(&self, actor: &Actor, id: SubmissionId) -> Result<Option<TargetNo>, Problem> {
+    async fn try_commit(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        typed: Option<&str>,
+    ) -> Result<Option<TargetNo>, Problem> {
         let present = self.present().await?;
         let planned = self.plan_of(&present, id).await?;
         let mut transaction = self.begin().await?;
@@ -67,6 +92,12 @@ impl Control {
             self.note_refused_commit(actor, id, code).await?;
             return Err(Problem::conflict(code, reason));
         }
+        let name = name_to_type(&present, &case)?;
+        if let Err(no) = check_name(&risks_of(&case.row), &name, typed) {
+            drop(transaction);
+            self.note_refused_commit(actor, id, "name_not_typed").await?;
+            return Err(not_typed(&no));
+        }
         let planned = planned.ok_or_else(Problem::internal)?;
         let new = NewTarget {
             head,
@@ -87,7 +118,7 @@ impl Control {
         intent::append_audit(&mut transaction, Some(actor.person), "submission.commit", &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
-        self.close_with_their_deployments(&mut transaction, actor, &case, new.changes).await?;
+        self.close_with_what_goes(&mut transaction, actor, &case, new.changes).await?;
         let written = new.written.iter().map(|d| Topic::Deployment(*d));
         let topics: Vec<Topic> = written
             .chain([Topic::Targets, Topic::Reviews, Topic::Submission(id), Topic::Proposal(case.row.proposal)])
@@ -98,8 +129,8 @@ impl Control {
         Ok(Some(number))
     }
 
-    /// Proposals on deployments that the commit removes have nothing to be about any more.
-    async fn close_with_their_deployments(
+    /// Proposals on deployments and nodes that the commit removes have nothing to be about any more.
+    async fn close_with_what_goes(
         &self,
         on: &mut sqlx::PgConnection,
         actor: &Actor,
@@ -110,11 +141,15 @@ impl Control {
             DocumentChange::Deployment { id, new: None, .. } => Some(*id),
             _ => None,
         });
-        let removed: Vec<_> = removed.collect();
-        if removed.is_empty() {
+        let nodes = changes.iter().filter_map(|change| match change {
+            DocumentChange::Node { id, new: None, .. } => Some(*id),
+            _ => None,
+        });
+        let (removed, nodes): (Vec<_>, Vec<_>) = (removed.collect(), nodes.collect());
+        if removed.is_empty() && nodes.is_empty() {
             return Ok(());
         }
-        let closed = intent::discard_proposals_on(on, &removed, case.row.proposal).await.map_err(from_store)?;
+        let closed = intent::discard_proposals_on(on, &removed, &nodes, case.row.proposal).await.map_err(from_store)?;
         for proposal in closed {
             let detail = json!({"removed_with": case.row.id});
             intent::append_audit(on, Some(actor.person), "proposal.discard", &proposal.id.to_string(), &detail)
@@ -144,6 +179,13 @@ impl Control {
             .await
             .map_err(from_store)
     }
+}
+
+fn not_typed(no: &NameNotTyped) -> Problem {
+    let detail = format!("{}. Programs send it as {{\"name\": {:?}}}.", capital(&no.to_string()), no.name);
+    let mut problem = Problem::new(422, "name_not_typed", "The name was not typed", detail);
+    problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", no.name) });
+    problem
 }
 
 /// What makes the plan another one than the approved; None: it is the same, by hash.

@@ -26,7 +26,9 @@ pub mod people;
 mod planning;
 mod present;
 mod problems;
+mod proposals;
 mod proposing;
+mod replanning;
 mod restoring;
 mod reviewing;
 mod running;
@@ -35,10 +37,12 @@ mod verifying;
 mod weighing;
 mod words;
 
+pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
 pub use imports::{Imported, disappeared, find_and_read, read_files};
 pub use verifying::Verified;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use api::Problem;
@@ -53,12 +57,19 @@ use present::{Kept, Present};
 pub struct Control {
     store: Store,
     kept: Arc<Kept>,
+    data: Option<Arc<Path>>,
 }
 
 impl Control {
     /// Use cases over this database.
     pub fn new(store: Store) -> Self {
-        Self { store, kept: Arc::default() }
+        Self { store, kept: Arc::default(), data: None }
+    }
+
+    /// The same, by a process that keeps its own things (its database, for one) in this folder: no node gets that for its root.
+    #[must_use]
+    pub fn keeping(self, data: &Path) -> Self {
+        Self { data: Some(data.into()), ..self }
     }
 
     /// The database below, for what is no use case: health, the journal.

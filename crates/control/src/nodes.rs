@@ -1,6 +1,6 @@
 //! Node records. Adding one is no intent: it waits in *system* until a reviewed change binds something to it.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
@@ -62,6 +62,9 @@ impl Control {
         }
         let root = wish.root.trim();
         check_root(root)?;
+        if let Some(data) = &self.data {
+            check_apart(root, data)?;
+        }
         let present = self.present().await?;
         self.check_free(root).await?;
         let new = NewNode {
@@ -146,6 +149,32 @@ fn check_root(root: &str) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Scripts run as root would own all of Gantry there: its database, and what proves who signed in. Only `nodes` below its data folder is
+/// for nodes; the demo's are there.
+fn check_apart(root: &str, data: &Path) -> Result<(), Problem> {
+    let (root, data) = (resolved(Path::new(root)), resolved(data));
+    let nodes = data.join("nodes");
+    let for_nodes = root.starts_with(&nodes) && root != nodes;
+    let apart = !root.starts_with(&data) && !data.starts_with(&root);
+    if apart || for_nodes {
+        return Ok(());
+    }
+    Err(Problem::invalid(format!(
+        "{root:?} and the folder that Gantry keeps its own data in, {data:?}, lie in one another, and scripts would write there: give the \
+         node a folder elsewhere, or one below {nodes:?}."
+    )))
+}
+
+/// A path with the links in the part of it that is there followed.
+fn resolved(path: &Path) -> PathBuf {
+    for there in path.ancestors() {
+        if let Ok(real) = there.canonicalize() {
+            return path.strip_prefix(there).map_or_else(|_| real.clone(), |rest| real.join(rest));
+        }
+    }
+    path.to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,5 +209,28 @@ mod tests {
             assert!(check_root(bad).is_err(), "{bad:?}");
         }
         assert!(check_root("/srv/nodes/web-1").is_ok());
+    }
+
+    #[test]
+    fn no_node_gets_gantrys_own_folder() {
+        let data = Path::new("/var/nowhere/gantry");
+        for bad in ["/var/nowhere/gantry", "/var/nowhere", "/var/nowhere/gantry/postgres", "/var/nowhere/gantry/nodes"]
+        {
+            let problem = check_apart(bad, data).unwrap_err();
+            assert!(
+                problem.detail.contains("elsewhere") && problem.detail.contains("/var/nowhere/gantry/nodes"),
+                "{bad}"
+            );
+        }
+        for good in ["/var/nowhere/gantry/nodes/web-9", "/var/nowhere/gantry-2", "/srv/nodes/web-1"] {
+            assert_eq!(check_apart(good, data), Ok(()), "{good}");
+        }
+        let folder = std::env::temp_dir().join(format!("gantry-roots-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("data")).unwrap();
+        std::os::unix::fs::symlink(folder.join("data"), folder.join("link")).unwrap();
+        let through = folder.join("link/postgres");
+        let refused = check_apart(through.to_str().unwrap(), &folder.join("data"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(refused.is_err(), "links are followed");
     }
 }

@@ -13,8 +13,10 @@ use engine::blueprint::consequences::{self, Consequences, Touched, Wave, WaveGro
 use engine::blueprint::{Difference, Projection, change_hash, difference, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::gate::{Policy, Risk};
-use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId, TargetNo};
-use engine::plan::base::{base, in_scope};
+use engine::ids::{
+    DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, SubmissionId, TargetNo,
+};
+use engine::plan::base::{base, beyond, in_scope};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
 use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
@@ -62,6 +64,12 @@ impl Planned {
     pub fn objects(&self) -> Vec<Object> {
         self.materialised.objects.iter().chain(&self.policy).cloned().collect()
     }
+}
+
+/// What a person says of the submission that they ask for.
+pub(crate) struct Asked {
+    pub title: String,
+    pub by: PersonId,
 }
 
 /// What a submission keeps for its review page, so that it reads the same for as long as it exists.
@@ -141,6 +149,34 @@ impl Control {
         Ok(id)
     }
 
+    /// Opens a proposal on a single node, or hands back the one that is open. It stands beside the one on the node's deployment, and
+    /// *system* has these, too: that is how a new node gets what it begins with.
+    pub async fn propose_on_node(&self, actor: &Actor, node: NodeId) -> Result<ProposalId, Problem> {
+        actor.require(Permission::Operator)?;
+        let present = self.present().await?;
+        let found = present.skeleton.nodes.get(&node);
+        let found = found.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        if found.phantom {
+            return Err(Problem::conflict(
+                "phantom",
+                format!("{} stands for a deployment: propose on that deployment.", found.fqdn),
+            ));
+        }
+        let mut transaction = self.begin().await?;
+        let (id, new) = intent::ensure_node_proposal(&mut transaction, found.deployment, node, actor.person)
+            .await
+            .map_err(from_store)?;
+        if new {
+            let detail = json!({"node": found.fqdn});
+            intent::append_audit(&mut transaction, Some(actor.person), "proposal.open", &id.to_string(), &detail)
+                .await
+                .map_err(from_store)?;
+            tell(&mut transaction, id, found.deployment, 0).await?;
+        }
+        done(transaction).await?;
+        Ok(id)
+    }
+
     /// Appends edits to a proposal at a version, all or none; hands back the new version.
     pub async fn edit(
         &self,
@@ -189,18 +225,24 @@ impl Control {
         let mut all = counting(rows);
         let mut findings = Vec::new();
         for (seq, edit) in (first..).zip(edits) {
-            if !in_scope(&present.skeleton, row.deployment, &all, edit) {
-                let detail = format!(
-                    "this proposal is on {}: it changes that deployment and those below it; propose on the other one for this",
-                    present.name_of(row.deployment)
-                );
+            if !in_scope(&present.skeleton, row.scope(), &all, edit) {
+                let detail = out_of_scope(present, row);
                 findings.push(Finding { at: format!("edit {}", seq - first + 1), detail });
             }
             all.push(NumberedEdit { seq, edit: edit.clone() });
         }
         let effects = resolve(&present.skeleton, &present.catalog, &all);
-        let refused = effects.refused.into_iter().filter(|r| r.edit >= first);
-        findings.extend(refused.map(|r| Finding { at: format!("edit {}", r.edit - first + 1), detail: r.reason }));
+        let refused = effects.refused.iter().filter(|r| r.edit >= first);
+        let told = |r: &engine::plan::Refusal| Finding {
+            at: format!("edit {}", r.edit - first + 1),
+            detail: r.reason.clone(),
+        };
+        findings.extend(refused.map(told));
+        if findings.is_empty()
+            && let Some(other) = beyond(&present.skeleton, row.scope(), &effects)
+        {
+            findings.push(Finding { at: format!("edit {}", edits.len()), detail: reaches(present, row, &other) });
+        }
         let Some(finding) = findings.first() else { return Ok(()) };
         let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
         problem.errors = findings;
@@ -283,26 +325,56 @@ impl Control {
             ));
         }
         let (present, row, rows) = self.at_version(proposal, version).await?;
-        let edits = counting(&rows);
-        let planned = plan(&present, &edits)?;
-        let number = |id: &DeploymentId| present.row(*id).map(|r| (*id, r.head_no));
-        let base: BTreeMap<DeploymentId, TargetNo> =
-            base(&present.skeleton, row.deployment, &planned.effects).iter().filter_map(number).collect();
-        submittable(&planned)?;
+        let planned = plan(&present, &counting(&rows))?;
+        let mut transaction = self.begin().await?;
+        let asked = Asked { title: title.to_owned(), by: actor.person };
+        let mut new = self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
+        let locked = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
+        if locked.is_none_or(|p| p.version != version || p.state != "open") {
+            return Err(moved_on());
+        }
+        if let Some(known) = intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)? {
+            new.version = self.plan_anew(&mut transaction, known, &new).await?;
+        }
+        let id = self.put_submission(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
+        done(transaction).await?;
+        Ok(id)
+    }
+
+    /// The submission that a plan of a proposal's version makes; refused when it may not be reviewed like this.
+    pub(crate) async fn to_submit(
+        &self,
+        on: &mut sqlx::PgConnection,
+        present: &Present,
+        row: &ProposalRow,
+        rows: &[EditRow],
+        planned: &Planned,
+        asked: Asked,
+    ) -> Result<NewSubmission, Problem> {
+        submittable(planned)?;
+        // The node's surroundings may have changed since it was edited.
+        if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
+            return Err(Problem::conflict(
+                "beyond_scope",
+                format!("{}.", words::capital(&reaches(present, row, &other))),
+            ));
+        }
         let internal = |error: serde_json::Error| {
             tracing::error!(%error, "a plan can't be written as JSON");
             Problem::internal()
         };
-        let mut summary = summary(&present, &edits, &planned);
-        let mut transaction = self.begin().await?;
-        let policy = self.policy(&mut transaction, &present).await?;
-        let jigs = intent::jigs(&mut transaction).await.map_err(from_store)?;
-        summary.findings = linting::findings(&present, &planned, &summary.consequences, &jigs, &policy)?;
+        let number = |id: &DeploymentId| present.row(*id).map(|r| (*id, r.head_no));
+        let base: BTreeMap<DeploymentId, TargetNo> =
+            base(&present.skeleton, row.scope(), &planned.effects).iter().filter_map(number).collect();
+        let mut summary = summary(present, &counting(rows), planned);
+        let policy = self.policy(on, present).await?;
+        let jigs = intent::jigs(on).await.map_err(from_store)?;
+        summary.findings = linting::findings(present, planned, &summary.consequences, &jigs, &policy)?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
-        let mut new = NewSubmission {
-            proposal,
-            version,
-            title: title.to_owned(),
+        Ok(NewSubmission {
+            proposal: row.id,
+            version: row.version,
+            title: asked.title,
             change: change_hash(&planned.materialised.changes).map_err(internal)?,
             effects: planned.effects.hash().map_err(internal)?,
             policy: present.head.policy,
@@ -313,36 +385,35 @@ impl Control {
             root: root.ok_or_else(Problem::internal)?,
             summary: serde_json::to_value(summary).map_err(internal)?,
             risks: planned.risks.clone(),
-            by: actor.person,
+            by: asked.by,
             base,
             // Whoever ever edited it, took an edit back or brought one again shaped it; so does whoever submits it.
             authors: rows
                 .iter()
                 .flat_map(|e| e.touched_by.iter().copied().chain([e.actor]))
-                .chain([actor.person])
+                .chain([asked.by])
                 .collect(),
             documents: planned.materialised.changes.clone(),
-        };
-        let locked = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
-        if locked.is_none_or(|p| p.version != version || p.state != "open") {
-            return Err(moved_on());
-        }
-        if let Some(known) = intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)? {
-            new.version = self.plan_anew(&mut transaction, known, &new).await?;
-        }
-        intent::put_objects(&mut transaction, &planned.objects()).await.map_err(from_store)?;
-        let id = intent::insert_submission(&mut transaction, &new).await.map_err(from_store)?;
+        })
+    }
+
+    /// Writes a submission down and tells of it. The caller holds the proposal's lock, at the submission's version.
+    pub(crate) async fn put_submission(
+        &self,
+        on: &mut sqlx::PgConnection,
+        actor: Option<PersonId>,
+        row: &ProposalRow,
+        planned: &Planned,
+        new: &NewSubmission,
+    ) -> Result<SubmissionId, Problem> {
+        intent::put_objects(on, &planned.objects()).await.map_err(from_store)?;
+        let id = intent::insert_submission(on, new).await.map_err(from_store)?;
         let detail =
-            json!({"proposal": proposal, "version": new.version, "change": new.change, "effects": new.effects});
-        intent::append_audit(&mut transaction, Some(actor.person), "submission.make", &id.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
-        tell(&mut transaction, proposal, row.deployment, new.version).await?;
+            json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
+        intent::append_audit(on, actor, "submission.make", &id.to_string(), &detail).await.map_err(from_store)?;
+        tell(on, row.id, row.deployment, new.version).await?;
         let topics = [Topic::Reviews, Topic::Submission(id)];
-        intent::append_live(&mut transaction, &topics, &Live::Submission { submission: id })
-            .await
-            .map_err(from_store)?;
-        done(transaction).await?;
+        intent::append_live(on, &topics, &Live::Submission { submission: id }).await.map_err(from_store)?;
         Ok(id)
     }
 
@@ -420,6 +491,31 @@ pub(crate) fn moved_on() -> Problem {
     )
 }
 
+fn out_of_scope(present: &Present, row: &ProposalRow) -> String {
+    match row.node {
+        Some(node) => format!(
+            "this proposal is on node {} alone: it binds what the node's deployments have, unbinds, sets data, runs again or gives it \
+             up; propose on the deployment for this",
+            node_name(present, node)
+        ),
+        None => format!(
+            "this proposal is on {}: it changes that deployment and those below it; propose on the other one for this",
+            present.name_of(row.deployment)
+        ),
+    }
+}
+
+fn reaches(present: &Present, row: &ProposalRow, other: &engine::ids::Fqdn) -> String {
+    let node = row.node.map(|node| node_name(present, node)).unwrap_or_default();
+    format!(
+        "this proposal is on node {node} alone, and {other} would change with it; propose on its deployment for this"
+    )
+}
+
+fn node_name(present: &Present, node: NodeId) -> String {
+    present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string())
+}
+
 fn submittable(planned: &Planned) -> Result<(), Problem> {
     if let Some(first) = planned.effects.refused.first() {
         let mut problem = Problem::conflict(
@@ -437,7 +533,7 @@ fn submittable(planned: &Planned) -> Result<(), Problem> {
     Ok(())
 }
 
-async fn tell(
+pub(crate) async fn tell(
     on: &mut sqlx::PgConnection,
     proposal: ProposalId,
     deployment: DeploymentId,

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{ReviewState, ReviewSummary, ReviewView, VerdictView};
+use api::console::{Replanned, ReviewState, ReviewSummary, ReviewView, VerdictView};
 use api::live::{Live, Topic};
 use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
 use engine::gate::who::{Helpers, may_judge_or_who};
-use engine::gate::{Facts, GateState, NoVerdict, Reviewer, Rule, Verdict, VerdictKind, evaluate, may_judge};
+use engine::gate::{
+    Facts, GateState, NoVerdict, Reviewer, Rule, Verdict, VerdictKind, asks_for_name, evaluate, may_judge,
+};
 use engine::ids::{DeploymentName, PersonId, SubmissionId, TargetNo};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -91,7 +93,12 @@ impl Control {
         for id in ids {
             let mut case = self.case(&mut connection, &present, id, false).await?;
             self.weigh(&mut connection, &present, &mut case).await?;
-            reviews.push(to_summary(&present, &case)?);
+            let mut summary = to_summary(&present, &case)?;
+            if summary.state == ReviewState::Replaced {
+                let (_, became) = intent::replans(&mut connection, id).await.map_err(from_store)?;
+                summary.state = became.filter(|b| b.after.is_none()).map_or(summary.state, |_| ReviewState::SentBack);
+            }
+            reviews.push(summary);
         }
         reviews.sort_by_key(|r| (!is_waiting(r.state), std::cmp::Reverse(r.submission)));
         Ok(reviews)
@@ -107,6 +114,7 @@ impl Control {
         let mut difference = shown(&mut connection, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
+        let (came_from, became) = self.replanned(&mut connection, id).await?;
         let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&as_it_passed(&case));
         let now = match weighed.as_ref().and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
@@ -128,7 +136,8 @@ impl Control {
             version: case.row.version,
             title: case.row.title.clone(),
             deployment: deployment_name(&present, &case, &summary)?,
-            state: state(&case, &gate),
+            node: node_name(&present, &case),
+            state: if sent_back(&became) { ReviewState::SentBack } else { state(&case, &gate) },
             change_hash: case.row.change.to_string(),
             effects_hash: case.row.effects.to_string(),
             parent,
@@ -150,6 +159,12 @@ impl Control {
             may_judge: may_judge_or_who(&case.facts, actor.person),
             may_commit: may_commit(actor, &case, &gate),
             gate,
+            type_to_commit: match asks_for_name(&risks_of(&case.row)) {
+                true => Some(name_to_type(&present, &case)?),
+                false => None,
+            },
+            came_from,
+            became,
         })
     }
 
@@ -279,7 +294,7 @@ pub(crate) fn risks_of(row: &SubmissionRow) -> BTreeSet<engine::gate::Risk> {
     all.into_iter().filter(|risk| row.risks.iter().any(|word| word == risk.as_str())).collect()
 }
 
-async fn moved_base(
+pub(crate) async fn moved_base(
     on: &mut PgConnection,
     present: &Present,
     id: SubmissionId,
@@ -294,7 +309,7 @@ async fn moved_base(
 }
 
 /// Documents of the change that are not any more what it was planned on.
-fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
+pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
     let moved = documents.iter().filter_map(|change| match change {
         DocumentChange::Deployment { id, old, .. } => {
             let now = present.blueprint.deployments.get(id).map(|d| d.hash);
@@ -394,6 +409,21 @@ fn deployment_name(present: &Present, case: &Case, summary: &Summary) -> Result<
     DeploymentName::parse(&name).map_err(|_| Problem::internal())
 }
 
+/// The name that stands for a change where it has to be typed: the node's that it was proposed on, or the deployment's.
+pub(crate) fn name_to_type(present: &Present, case: &Case) -> Result<String, Problem> {
+    let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+    match node_name(present, case) {
+        Some(node) => Ok(node),
+        None => Ok(deployment_name(present, case, &summary)?.to_string()),
+    }
+}
+
+/// The one node that it may touch, by name, or by id when it is gone.
+fn node_name(present: &Present, case: &Case) -> Option<String> {
+    let node = case.proposal.node?;
+    Some(present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string()))
+}
+
 fn state(case: &Case, gate: &GateState) -> ReviewState {
     if case.row.target.is_some() {
         return ReviewState::Committed;
@@ -414,6 +444,11 @@ fn state(case: &Case, gate: &GateState) -> ReviewState {
     if gate.is_open() { ReviewState::Open } else { ReviewState::Waiting }
 }
 
+/// Whether its base moved and its edits don't plan any more.
+fn sent_back(became: &Option<Replanned>) -> bool {
+    became.as_ref().is_some_and(|became| became.after.is_none())
+}
+
 fn is_waiting(state: ReviewState) -> bool {
     matches!(state, ReviewState::Waiting | ReviewState::Open | ReviewState::Objected | ReviewState::Stale)
 }
@@ -425,6 +460,7 @@ fn to_summary(present: &Present, case: &Case) -> Result<ReviewSummary, Problem> 
         submission: case.row.id,
         title: case.row.title.clone(),
         deployment: deployment_name(present, case, &summary)?,
+        node: node_name(present, case),
         authors: case.authors.iter().map(|a| a.name.clone()).collect(),
         at: at(case.row.at),
         summary: summary.lines.first().cloned().unwrap_or_default(),

@@ -7,6 +7,7 @@ use engine::Hash;
 use engine::gate::Policy;
 use engine::ids::{DeploymentId, NodeId};
 use engine::plan::Edit;
+use engine::plan::clash::Over;
 use serde_json::Value;
 use time::OffsetDateTime;
 
@@ -49,6 +50,25 @@ impl<'a> Names<'a> {
         node.map(|n| n.fqdn.short().to_owned()).unwrap_or_else(|| id.to_string())
     }
 
+    /// What two edits disagree about.
+    pub fn over(&self, over: &Over) -> String {
+        match over {
+            Over::Deployment { deployment } => format!("deployment {}", self.deployment(*deployment)),
+            Over::Barclamp { barclamp, .. } => format!("the version of {barclamp}"),
+            Over::Role { role, .. } => format!("role {role}"),
+            Over::RoleValue { role, path, .. } => format!("{} of {role}", whole(path)),
+            Over::Node { node } => format!("node {}", self.node(*node)),
+            Over::Place { node } => format!("the deployment of {}", self.node(*node)),
+            Over::Noderole { node, noderole } => format!("{noderole} on {}", self.node(*node)),
+            Over::NoderoleValue { node, noderole, path } => {
+                format!("{} of {noderole} on {}", whole(path), self.node(*node))
+            }
+            Over::Rerun { node, noderole } => format!("running {noderole} on {} again", self.node(*node)),
+            Over::Jig { jig } => format!("jig {jig}"),
+            Over::Policy => "the policy".into(),
+        }
+    }
+
     /// An edit as a person would say it.
     pub fn edit(&self, edit: &Edit) -> String {
         match edit {
@@ -85,6 +105,10 @@ impl<'a> Names<'a> {
     }
 }
 
+fn whole(path: &str) -> &str {
+    if path.is_empty() { "all data" } else { path }
+}
+
 /// A text that people wrote, trimmed. What can't be stored, and what makes a text read as another one than it is (controls, marks
 /// that turn its direction, characters without width), is refused; lines and tabs are fine.
 pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
@@ -116,6 +140,13 @@ fn plain_value(value: &Value) -> Result<(), Problem> {
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
+}
+
+/// The same text with a capital at its beginning.
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
+    format!("{first}{}", chars.as_str())
 }
 
 /// `one node`, `3 nodes`.

@@ -153,20 +153,31 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
     house.judge_by(Way::Page, &bo, sooner, "approve").await;
     assert_eq!(house.commit_by(Way::Page, &ada, sooner).await.0, 200);
     house.refuses(&ada, sooner, &no(409, "not_newest"), "it is a target already").await;
-    house.refuses(&ada, second, &no(409, "base_moved"), "another change came first").await;
+    house.refuses(&ada, second, &no(409, "not_newest"), "another change came first").await;
+    assert_eq!(house.judge_by(Way::Rest, &bo, second, "approve").await, no(409, "not_newest"), "nor is it approved");
 
-    let third = house.submit(&ada, (proposal, version)).await;
+    let review = house.ask_get(&format!("/api/v1/submissions/{second}"), &bo).await.json();
+    // The same documents change; but now there is a node on which that runs something again, and that is a risk of its own.
+    assert_eq!((&review["state"], &review["became"]["same_effect"]), (&json!("replaced"), &json!(false)));
+    let third = review["became"]["after"].as_i64().expect("it was planned anew");
+    let review = house.ask_get(&format!("/api/v1/submissions/{third}"), &bo).await.json();
+    assert_eq!(
+        (&review["came_from"]["before"], &review["came_from"]["dropped"]),
+        (&json!(second), &json!(["bo (approved)"]))
+    );
+    assert_eq!(review["authors"], json!(["ada"]));
+    house.refuses(&ada, third, &not_approved, "the approval was of another plan").await;
+    let version = version + 1;
     house.judge_by(Way::Rest, &bo, third, "approve").await;
     house.sql("UPDATE head SET epoch = epoch + 1").await;
     house.refuses(&ada, third, &no(409, "other_epoch"), "a backup was restored").await;
-    let version = version + 1;
     let fourth = house.submit(&ada, (proposal, version)).await;
     house.judge_by(Way::Rest, &bo, fourth, "approve").await;
     let path = format!("/api/v1/proposals/{proposal}/discard");
     house.tell(&path, &ada, json!({"version": version + 1})).await.json();
     house.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
     assert_eq!(house.count("target").await, 2);
-    assert_eq!(house.count("audit WHERE action = 'submission.commit.refused'").await, 2 * 13);
+    assert_eq!(house.count("audit WHERE action = 'submission.commit.refused'").await, 2 * 14);
 }
 
 #[tokio::test]
@@ -184,7 +195,9 @@ async fn no_parameter_widens_an_approval() {
 
     let path = format!("/api/v1/submissions/{other}");
     let forced = json!({"submission": approved, "override": true, "force": true, "approvals_needed": 0});
-    assert_eq!(outcome(&house.tell(&format!("{path}/commit?force=true"), &ada, forced).await), no(409, "not_approved"));
+    assert_eq!(outcome(&house.tell(&format!("{path}/commit?force=true"), &ada, forced).await), no(400, "invalid"));
+    let named = house.tell(&format!("{path}/commit?force=true"), &ada, json!({"name": "edge"})).await;
+    assert_eq!(outcome(&named), no(409, "not_approved"), "a typed name is no approval");
     let forced = format!("submission={other}&override=true&force=1&approvals_needed=0");
     assert_eq!(outcome(&house.post_form("/call/commit?force=true", &ada, &forced).await), no(409, "not_approved"));
     for twice in [format!("submission={approved}&submission={other}"), format!("submission[]={other}"), String::new()] {
@@ -310,4 +323,33 @@ async fn who_lost_the_right_commits_by_no_open_page() {
     house.refuses(&ada, id, &no(401, "signed_out"), "the old session does not come back").await;
     let again = house.cookie().await;
     assert_eq!(house.commit_by(Way::Rest, &again, id).await.0, 201);
+}
+
+#[tokio::test]
+async fn what_cannot_be_undone_is_not_committed_without_its_name() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let node = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+    let bind = json!([{"edit": "bind", "deployment": web, "node": node, "role": "app"}]);
+    let draft = house.draft(&ada, "web", bind).await;
+    let id = house.submit(&ada, draft).await;
+    house.judge_by(Way::Rest, &bo, id, "approve").await;
+    assert_eq!(house.commit_by(Way::Rest, &ada, id).await.0, 201);
+    let draft = house.draft(&ada, "web", json!([{"edit": "unbind", "node": node, "noderole": "app"}])).await;
+    let id = house.submit(&ada, draft).await;
+    house.judge_by(Way::Rest, &bo, id, "approve").await;
+    let path = format!("/api/v1/submissions/{id}");
+    assert_eq!(house.ask_get(&path, &ada).await.json()["type_to_commit"], "web");
+    house.refuses(&ada, id, &no(422, "name_not_typed"), "nobody typed anything").await;
+    let empty =
+        house.post(&format!("{path}/commit")).header(header::COOKIE, &ada).body(Body::empty()).expect("a request");
+    assert_eq!(outcome(&house.ask(empty).await), no(422, "name_not_typed"), "no body is no name");
+    let wrong = house.tell(&format!("{path}/commit"), &ada, json!({"name": "edge"})).await.problem();
+    assert_eq!(wrong["errors"], json!([{"at": "name", "detail": "Type web."}]));
+    let wrong = house.post_form("/call/commit", &ada, &format!("submission={id}&name=edge")).await;
+    assert_eq!(outcome(&wrong), no(422, "name_not_typed"));
+    let right = house.post_form("/call/commit", &ada, &format!("submission={id}&name=web")).await;
+    assert_eq!(outcome(&right).0, 200, "{}", right.text());
 }

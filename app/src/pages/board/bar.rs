@@ -1,6 +1,6 @@
 //! The bar of an open proposal: what it comes to, what can be taken back, and the way to its review.
 
-use api::console::{EditView, ProposalView};
+use api::console::{ClashView, EditView, ProposalView};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -8,9 +8,13 @@ use super::desk::Desk;
 use super::lifting::counted;
 use crate::calls::{Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
+use crate::pages::review::reasons;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
 use crate::places;
+
+/// Clashes before the rest becomes a number.
+const CLASHES: usize = 5;
 
 #[component]
 pub(super) fn ProposalBar(desk: Desk) -> impl IntoView {
@@ -67,6 +71,8 @@ fn Open(desk: Desk) -> impl IntoView {
                 </div>
             </div>
         </section>
+        <SentBack desk/>
+        <Clashes desk/>
         <Refused desk/>
         <DiscardDialog desk handle=discard/>
         <SubmitDialog desk handle=submit/>
@@ -79,11 +85,15 @@ fn Open(desk: Desk) -> impl IntoView {
 fn Edits(desk: Desk) -> impl IntoView {
     let edits = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default());
     let done = move || edits.read().iter().filter(|edit| !edit.undone).count();
-    let line = |edit: EditView| {
+    let line = move |edit: EditView| {
+        let overruled = desk.proposal().read_untracked().as_ref().and_then(|p| {
+            let clash = p.clashes.iter().find(|clash| clash.earlier == edit.seq && !edit.undone)?;
+            Some(format!("overruled by edit {} of {}: {}", clash.later, clash.later_by, clash.about))
+        });
         view! {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
-                <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
+                <span>{edit.text} {overruled.map(|by| view! { " " <span class="pill" data-state="warn">{by}</span> })} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
                 <span class="muted">{edit.actor} ", " <Moment at=edit.at/></span>
             </li>
         }
@@ -158,6 +168,56 @@ fn RedoButton(desk: Desk) -> impl IntoView {
                         <span>{format!("Redo “{what}”")}</span>
                     </button>
                 </ActionForm>
+            }
+        })
+    }
+}
+
+/// Why the review of it was closed, while nobody edited it since.
+#[component]
+fn SentBack(desk: Desk) -> impl IntoView {
+    move || {
+        let back = desk.proposal().read().as_ref()?.sent_back.clone()?;
+        Some(view! {
+            <div class="notice refused" data-state="warn" role="alert">
+                {icon(Icon::Undo)}
+                <div>
+                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved, and this can't be planned on it"</b>
+                    <p>"Changed since: " {back.moved.join(", ")} ". Take back or change what can't take effect, then submit again."</p>
+                    <ul>{reasons(&back)}</ul>
+                </div>
+            </div>
+        })
+    }
+}
+
+/// Where one person's edit overrules another's: both, what they are about, and that the later wins.
+#[component]
+fn Clashes(desk: Desk) -> impl IntoView {
+    let clashes = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default());
+    let line = |clash: ClashView| {
+        view! {
+            <li>
+                <b>{clash.about}</b>
+                ": edit " {clash.later} " by " <b>{clash.later_by}</b>
+                " overrules edit " {clash.earlier} " by " <b>{clash.earlier_by}</b> ". The later one counts."
+            </li>
+        }
+    };
+    move || {
+        (!clashes.read().is_empty()).then(|| {
+            let all = clashes.get();
+            let count = all.len();
+            let more = count.saturating_sub(CLASHES);
+            view! {
+                <div class="notice refused" data-state="warn" role="status" data-clashes=count>
+                    {icon(Icon::Warn)}
+                    <div>
+                        <b>"People overrule each other here: " {counted(count, "time")}</b>
+                        <ul>{all.into_iter().take(CLASHES).map(line).collect_view()}</ul>
+                        {(more > 0).then(|| view! { <p>"And " {more} " more; the list of edits marks each."</p> })}
+                    </div>
+                </div>
             }
         })
     }

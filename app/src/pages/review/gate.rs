@@ -1,7 +1,7 @@
 //! The gate as one person sees it: every rule, what they may do, and if not, why not and who can.
 
 use api::console::{ReviewState, ReviewView};
-use engine::gate::{Risk, Rule, RuleState, VerdictKind};
+use engine::gate::{Rule, RuleState, VerdictKind};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -18,7 +18,10 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     let rules = move || review.read().gate.rules.iter().cloned().map(rule).collect_view();
     let gate_open = Memo::new(move |_| review.read().gate.is_open());
     let closed = Memo::new(move |_| {
-        matches!(review.read().state, ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced)
+        matches!(
+            review.read().state,
+            ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced | ReviewState::SentBack
+        )
     });
     let acts = move || match closed.get() {
         true => view! { <Outcome review/> }.into_any(),
@@ -95,6 +98,11 @@ fn Outcome(review: RwSignal<ReviewView>) -> impl IntoView {
                 <a class="button wide" href=board>"Open the board"</a>
             }
             .into_any(),
+            (ReviewState::SentBack, _) => view! {
+                <p>"Its edits can't take effect on what is there now: it is back with its authors."</p>
+                <a class="button wide" href=board>"Open the board"</a>
+            }
+            .into_any(),
             _ => view! { <p>"Its proposal was discarded."</p> }.into_any(),
         }
     };
@@ -107,22 +115,20 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
     let commit = ServerAction::<Commit>::new();
     when_done(commit, move |_| feed.now());
     let why_not = Memo::new(move |_| review.read().may_commit.clone().err());
-    let is_destructive = Memo::new(move |_| {
-        let review = review.read();
-        review.risks.iter().any(|risk| matches!(risk, Risk::Destructive | Risk::Removal))
-    });
+    let to_type = Memo::new(move |_| review.read().type_to_commit.clone());
     let off = move || why_not.read().is_some() || commit.pending().get();
     view! {
         <ActionForm action=commit attr:class="inside acts">
             <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
             {move || {
-                (is_destructive.get() && why_not.read().is_none())
-                    .then(|| {
-                        let name = review.read().deployment.to_string();
+                to_type
+                    .get()
+                    .filter(|_| why_not.read().is_none())
+                    .map(|name| {
                         view! {
                             <div class="field">
                                 <label for="commit-name">"This can't be undone. Type " <b>{name.clone()}</b> " to commit it"</label>
-                                <input class="input" id="commit-name" required autocomplete="off" spellcheck="false" pattern=literally(&name)/>
+                                <input class="input" id="commit-name" name="name" required autocomplete="off" spellcheck="false" pattern=literally(&name)/>
                             </div>
                         }
                     })

@@ -6,6 +6,7 @@ mod discussion;
 mod effects;
 mod facts;
 mod gate;
+mod moved;
 mod opened;
 mod planned;
 mod waves;
@@ -20,6 +21,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 
 pub(super) use changes::{count, differs};
+pub(crate) use moved::reasons;
 
 use super::reviews::ReviewPill;
 use crate::calls;
@@ -157,6 +159,7 @@ fn Loaded(
     view! {
         <Title text=format!("Review {id}: {title}")/>
         <Head review/>
+        <moved::Moved review/>
         <ProblemNotice problem=feed.problem()/>
         {since_notice(id, &since.get_value())}
         <div class="columns">
@@ -303,6 +306,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 </h1>
             </div>
             <div class="buttons">
+                {move || review.read().node.clone().map(|node| view! { <span class="pill flat">"node " {node} " alone"</span> })}
                 {risks}
                 <a class="button small" href=board>{icon(Icon::Deployments)} {move || review.read().deployment.to_string()}</a>
             </div>
@@ -312,7 +316,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 {icon(Icon::Warn)}
                 <div>
                     <b>"Planned on an older state"</b>
-                    <p>"Something that it rests on changed since. Open the board and submit again: it is planned anew on what is there now."</p>
+                    <p>"Something that it rests on changed since; the gate names it. When that was another commit, it is planned anew by itself in a moment; else open the board and submit again."</p>
                 </div>
             </div>
         })}

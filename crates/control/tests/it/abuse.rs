@@ -46,7 +46,7 @@ async fn who_asks_for_the_review_is_an_author() {
     }
     assert_eq!(audited(&house, "submission.verdict.refused").await, 2);
     house.approve(&house.bo, id).await;
-    house.control.commit(&house.cy, id).await.unwrap();
+    house.commit(&house.cy, id).await.unwrap();
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_program_does_not_review() {
     let robot = house.people.actor_by_name("robot").await.unwrap();
     let refused = house.control.judge(&robot, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "not_a_reviewer"));
-    assert_eq!(house.control.commit(&robot, id).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.commit(&robot, id).await.unwrap_err().code, "not_approved");
     assert_eq!(audited(&house, "submission.commit.refused").await, 1);
 }
 
@@ -72,7 +72,7 @@ async fn a_refused_commit_is_audited_whoever_tries() {
     let id = approved(&house).await;
     house.people.create_person(None, &NewPerson::human("eve", [Permission::Admin])).await.unwrap();
     let eve = house.people.actor_by_name("eve").await.unwrap();
-    assert_eq!(house.control.commit(&eve, id).await.unwrap_err().code, "forbidden");
+    assert_eq!(house.commit(&eve, id).await.unwrap_err().code, "forbidden");
     assert_eq!(audited(&house, "submission.commit.refused").await, 1);
     assert_eq!(house.targets().await, 1);
 }
@@ -86,13 +86,13 @@ async fn edits_that_slip_in_without_a_version_change_nothing_that_was_approved()
     let id = house.control.submit(&house.ada, proposal, version, "without the wipe".into()).await.unwrap();
     house.approve(&house.bo, id).await;
     app(&house, "UPDATE edit SET undone = false").await;
-    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    let refused = house.commit(&house.ada, id).await.unwrap_err();
     assert_eq!(refused.code, "edit_refused", "{refused:?}");
     app(&house, "UPDATE edit SET undone = seq = 1").await;
-    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "edit_refused");
+    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "edit_refused");
     assert_eq!((house.targets().await, house.steps().await.len()), (1, 0));
     app(&house, "UPDATE edit SET undone = seq = 2").await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn a_submission_that_plays_its_risks_down_is_not_committed() {
     tx.commit().await.unwrap();
     let forged = SubmissionId(forged);
     house.approve(&house.bo, forged).await;
-    let refused = house.control.commit(&house.ada, forged).await.unwrap_err();
+    let refused = house.commit(&house.ada, forged).await.unwrap_err();
     assert_eq!(refused.code, "edit_refused", "{refused:?}");
     assert_eq!(house.targets().await, 1);
 }
@@ -141,8 +141,8 @@ async fn a_proposal_made_again_takes_no_approval_along() {
     house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
     let edit = house.bind("web", 1, "app").await;
     let again = house.submit(&house.ada, "web", vec![edit]).await;
-    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_newest");
-    assert_eq!(house.control.commit(&house.ada, again).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_newest");
+    assert_eq!(house.commit(&house.ada, again).await.unwrap_err().code, "not_approved");
     assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Discarded);
 }
 
@@ -159,7 +159,7 @@ async fn a_deployment_made_again_takes_no_approval_along() {
     let passes = async |edit: Edit| {
         let id = house.submit(&house.ada, "web", vec![edit]).await;
         house.approve(&house.bo, id).await;
-        house.control.commit(&house.ada, id).await.unwrap();
+        house.commit(&house.ada, id).await.unwrap();
     };
     passes(make()).await;
     let first = house.id("below").await;
@@ -171,9 +171,9 @@ async fn a_deployment_made_again_takes_no_approval_along() {
     let second = house.id("below").await;
     assert_ne!(first, second);
     let targets = house.targets().await;
-    assert_eq!(house.control.commit(&house.ada, old).await.unwrap_err().status, 409);
+    assert_eq!(house.commit(&house.ada, old).await.unwrap_err().status, 409);
     let new = house.submit(&house.ada, "below", vec![add(second)]).await;
-    assert_eq!(house.control.commit(&house.ada, new).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.commit(&house.ada, new).await.unwrap_err().code, "not_approved");
     assert_eq!(house.targets().await, targets);
 }
 
@@ -272,7 +272,7 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
         ReviewState::Open,
         "an import changes nothing"
     );
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
     house.control.import_barclamps(Some(&house.cy), &tool("3", wrong)).await.unwrap();
 
     let pool = house.database.app();

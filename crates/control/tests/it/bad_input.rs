@@ -103,6 +103,50 @@ async fn edits_say_what_is_wrong_and_leave_nothing() {
 }
 
 #[tokio::test]
+async fn data_that_would_not_mean_what_is_written_is_refused_with_its_place() {
+    let house = House::new().await;
+    house.bound("web", 2, "app").await;
+    let (web, n2) = (house.id("web").await, house.node(2).await);
+    let proposal = house.control.propose(&house.ada, web).await.unwrap();
+    let before = house.traces().await;
+    let secret = |name: serde_json::Value| json!({"db": {"password": {"$secret": name}}});
+    for (data, part) in [
+        (secret(json!(1)), "/db/password has the key \"$secret\""),
+        (secret(json!("db")), "write {\"$secret\": \"a name\", \"version\": 1}"),
+        (json!({"limits": [0, 9_007_199_254_740_992_u64]}), "9007199254740992 at /limits/1 is too large"),
+        (json!({"limits": [-9_007_199_254_740_992_i64]}), "write it as a text"),
+    ] {
+        let key = engine::cluster::NoderoleKey::first(role("app"));
+        for edit in [
+            Edit::SetRoleData { deployment: web, role: role("app"), data: data.clone() },
+            Edit::SetNoderoleData { node: n2, noderole: key, data: data.clone() },
+        ] {
+            let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
+            assert!(problem.status == 422 && problem.detail.contains(part), "{part}: {problem:?}");
+        }
+    }
+    assert_eq!(house.traces().await, before);
+    let good = json!({"db": {"password": {"$secret": "db", "version": 1}}, "most": 9_007_199_254_740_991_u64});
+    let good = Edit::SetRoleData { deployment: web, role: role("app"), data: good };
+    house.control.edit(&house.ada, proposal, 0, vec![good]).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_node_lives_in_gantrys_own_folder() {
+    let house = House::new().await;
+    let control = house.control.clone().keeping(std::path::Path::new("/srv/gantry-data"));
+    for folder in ["/srv/gantry-data", "/srv/gantry-data/postgres"] {
+        let problem =
+            control.add_node(&house.ada, NodeWish::named("web-1.rack.example.com", folder)).await.unwrap_err();
+        assert!(problem.status == 400 && problem.detail.contains("/srv/gantry-data/nodes"), "{problem:?}");
+    }
+    control
+        .add_node(&house.ada, NodeWish::named("web-1.rack.example.com", "/srv/gantry-data/nodes/web-1"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn nodes_need_a_real_name_of_their_own_and_a_safe_folder() {
     let house = House::new().await;
     let before = house.traces().await;

@@ -61,7 +61,7 @@ async fn any_two_are_compared_from_both_sides() {
     let edit = Edit::SetRoleData { deployment: house.id("web").await, role: role("app"), data: json!({"port": 1}) };
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
 
     let forth = house.control.compare(&house.cy, target(1), target(3), None).await.unwrap();
     let text = forth.text();

@@ -50,11 +50,11 @@ async fn from_a_drop_to_steps_that_wait_to_run() {
         review.waves.iter().map(|w| w.items.join()).collect::<Vec<_>>(),
         ["base on one node", "runtime on one node", "app on one node"]
     );
-    assert!(house.control.commit(&house.ada, id).await.is_err(), "nobody approved it yet");
+    assert!(house.commit(&house.ada, id).await.is_err(), "nobody approved it yet");
 
     house.approve(&house.bo, id).await;
     assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Open);
-    assert_eq!(house.control.commit(&house.ada, id).await.unwrap(), TargetNo(2));
+    assert_eq!(house.commit(&house.ada, id).await.unwrap(), TargetNo(2));
     let expected = [("base", "todo"), ("runtime", "blocked"), ("app", "blocked")];
     let steps = house.steps().await;
     assert_eq!(
@@ -99,7 +99,7 @@ async fn changed_data_runs_again_what_it_is_for_and_nothing_else() {
     assert_eq!(review.difference.deployments[0].roles[0].data[0].to_string(), "/app: added {\"port\":9090}");
     assert!(review.summary.iter().any(|l| l == "Runs again: app on n1 and app on n2."), "{:?}", review.summary);
     house.approve(&house.bo, id).await;
-    let target = house.control.commit(&house.cy, id).await.unwrap();
+    let target = house.commit(&house.cy, id).await.unwrap();
     for (name, _, state, generation) in house.steps().await {
         let runs = name == "app";
         assert_eq!((state == "todo", generation == target.0), (runs, runs), "{name}");
@@ -145,14 +145,14 @@ async fn an_edit_drops_the_verdicts_by_making_another_submission() {
     house.approve(&house.bo, first).await;
     let edit = house.bind("web", 2, "app").await;
     let version = house.control.edit(&house.cy, proposal, version, vec![edit]).await.unwrap();
-    let refused = house.control.commit(&house.ada, first).await.unwrap_err();
+    let refused = house.commit(&house.ada, first).await.unwrap_err();
     assert_eq!(refused.code, "not_newest");
     let second = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
-    assert_eq!(house.control.commit(&house.ada, second).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.commit(&house.ada, second).await.unwrap_err().code, "not_approved");
     let refused = house.control.judge(&house.cy, second, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!(refused.code, "author", "whoever edited it is an author too");
     house.approve(&house.bo, second).await;
-    house.control.commit(&house.ada, second).await.unwrap();
+    house.commit(&house.ada, second).await.unwrap();
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn a_switch_voids_no_review() {
     house.approve(&house.bo, id).await;
     house.control.switch(&house.cy, false, "maintenance".into()).await.unwrap();
     assert_eq!(house.control.switch(&house.cy, false, "again".into()).await.unwrap_err().code, "state");
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
     let view = house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap();
     assert!(view.why.iter().any(|w| w.contains("Execution is switched off")), "{:?}", view.why);
 }

@@ -26,16 +26,16 @@ async fn an_open_thread_keeps_the_gate_shut_until_its_opener_resolves_it() {
     assert!(first.may_resolve.is_err(), "an author does not wave a question away");
     let refused = house.control.resolve_thread(&house.ada, thread, true).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "not_yours"));
-    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    let refused = house.commit(&house.ada, id).await.unwrap_err();
     assert_eq!((refused.code.as_str(), refused.detail.contains("by cy")), ("open_threads", true), "{}", refused.detail);
 
     house.control.resolve_thread(&house.cy, thread, true).await.unwrap();
     house.control.resolve_thread(&house.ada, thread, false).await.unwrap();
-    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "open_threads", "opened again");
+    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "open_threads", "opened again");
     house.control.resolve_thread(&house.bo, thread, true).await.unwrap();
     let resolved = house.control.discussion(&house.ada, id).await.unwrap().threads[0].resolved.clone();
     assert_eq!(resolved.map(|(by, _)| by).as_deref(), Some("bo"));
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
     let closed = house.control.open_thread(&house.bo, id, Anchor::Whole, "late".into()).await.unwrap_err();
     assert_eq!(closed.code, "closed");
 }
@@ -51,11 +51,11 @@ async fn a_thread_stays_open_when_the_change_is_submitted_again() {
     let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
     let second = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
     house.approve(&house.bo, second).await;
-    assert_eq!(house.control.commit(&house.ada, second).await.unwrap_err().code, "open_threads");
+    assert_eq!(house.commit(&house.ada, second).await.unwrap_err().code, "open_threads");
     let seen = house.control.discussion(&house.bo, second).await.unwrap();
     assert_eq!((seen.threads[0].id, seen.threads[0].stands), (thread, false), "what it spoke of is gone");
     house.control.resolve_thread(&house.bo, thread, true).await.unwrap();
-    house.control.commit(&house.ada, second).await.unwrap();
+    house.commit(&house.ada, second).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,10 +1,9 @@
 //! The ways round the gate that must not be there.
 
 use api::console::ReviewState;
-use engine::gate::{Policy, Risk, VerdictKind};
-use engine::plan::Edit;
+use engine::gate::{Policy, Risk, Rule, VerdictKind};
 
-use crate::house::{House, role};
+use crate::house::House;
 
 #[tokio::test]
 async fn an_author_does_not_approve() {
@@ -29,9 +28,9 @@ async fn two_commits_at_once_make_one_target() {
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
-    let (one, two) = tokio::join!(house.control.commit(&house.ada, id), house.control.commit(&house.cy, id));
+    let (one, two) = tokio::join!(house.commit(&house.ada, id), house.commit(&house.cy, id));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
-    let again = house.control.commit(&house.ada, id).await.unwrap_err();
+    let again = house.commit(&house.ada, id).await.unwrap_err();
     assert!(again.detail.contains("target 2 already"), "{}", again.detail);
     assert_eq!(house.traces().await[0], 2);
 }
@@ -44,48 +43,30 @@ async fn changes_of_siblings_come_together_however_they_race() {
         (house.submit(&house.ada, "web", vec![one]).await, house.submit(&house.ada, "edge", vec![two]).await);
     house.approve(&house.bo, web).await;
     house.approve(&house.bo, edge).await;
-    let (one, two) = tokio::join!(house.control.commit(&house.ada, web), house.control.commit(&house.cy, edge));
+    let (one, two) = tokio::join!(house.commit(&house.ada, web), house.commit(&house.cy, edge));
     assert_ne!(one.unwrap(), two.unwrap());
     assert_eq!(house.steps().await.len(), 6);
 }
 
 #[tokio::test]
-async fn a_moved_base_voids_a_review_and_submitting_again_mends_it() {
+async fn a_moved_base_voids_a_review_and_planning_anew_takes_no_approval_along() {
     let house = House::new().await;
-    let web = house.id("web").await;
     house.bound("web", 1, "app").await;
-    let first = Edit::SetRoleData { deployment: web, role: role("app"), data: serde_json::json!({"a": 1}) };
-    let (proposal, version) = house.propose(&house.ada, "web", vec![first]).await;
-    let stale = house.control.submit(&house.ada, proposal, version, "data".into()).await.unwrap();
+    let edit = house.data_edit("web", serde_json::json!({"a": 1})).await;
+    let stale = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, stale).await;
-    // Only one personal proposal is open on a deployment, so the base moves by a proposal of another kind.
-    let (other,): (i64,) = sqlx::query_as(
-        "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id",
-    )
-    .bind(web.0)
-    .bind(house.cy.person.0)
-    .fetch_one(house.database.app())
-    .await
-    .unwrap();
     let edit = house.bind("web", 2, "app").await;
-    let other = engine::ids::ProposalId(other);
-    let raised = house.control.edit(&house.cy, other, 0, vec![edit]).await.unwrap();
-    let other = house.control.submit(&house.cy, other, raised, "more".into()).await.unwrap();
-    house.approve(&house.bo, other).await;
-    house.control.commit(&house.cy, other).await.unwrap();
+    house.moved_by("web", vec![edit]).await;
 
-    let refused = house.control.commit(&house.ada, stale).await.unwrap_err();
-    assert_eq!((refused.status, refused.code.as_str()), (409, "base_moved"));
-    assert!(refused.detail.contains("web (target 3)"), "{}", refused.detail);
-    assert_eq!(house.control.review(&house.ada, stale).await.unwrap().state, ReviewState::Stale);
-    let fresh = house.control.submit(&house.ada, proposal, version, "data".into()).await.unwrap();
-    assert_eq!(
-        house.control.commit(&house.ada, fresh).await.unwrap_err().code,
-        "not_approved",
-        "approvals don't follow"
-    );
+    let refused = house.commit(&house.ada, stale).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"));
+    let stale = house.control.review(&house.ada, stale).await.unwrap();
+    let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
+    assert!(!base.holds && base.text.contains("web (target 3)"), "{}", base.text);
+    let fresh = stale.became.unwrap().after.unwrap();
+    assert_eq!(house.commit(&house.ada, fresh).await.unwrap_err().code, "not_approved", "approvals don't follow");
     house.approve(&house.bo, fresh).await;
-    house.control.commit(&house.ada, fresh).await.unwrap();
+    house.commit(&house.ada, fresh).await.unwrap();
 }
 
 #[tokio::test]
@@ -96,9 +77,11 @@ async fn two_changes_that_take_one_node_do_not_both_pass() {
         (house.submit(&house.ada, "web", vec![one]).await, house.submit(&house.ada, "edge", vec![two]).await);
     house.approve(&house.bo, web).await;
     house.approve(&house.bo, edge).await;
-    house.control.commit(&house.ada, web).await.unwrap();
-    let refused = house.control.commit(&house.ada, edge).await.unwrap_err();
-    assert!(refused.detail.contains("n1"), "{refused:?}");
+    house.commit(&house.ada, web).await.unwrap();
+    let refused = house.commit(&house.ada, edge).await.unwrap_err();
+    assert_eq!(refused.code, "not_newest");
+    let became = house.control.review(&house.ada, edge).await.unwrap().became.unwrap();
+    assert!(became.after.is_none() && became.refused[0].detail.contains("n1"), "{became:?}");
     assert_eq!(house.traces().await[0], 2);
 }
 
@@ -110,11 +93,11 @@ async fn a_restored_backup_voids_every_review() {
     let id = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
     house.approve(&house.bo, id).await;
     sqlx::query("SELECT raise_epoch()").execute(house.database.owner()).await.unwrap();
-    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    let refused = house.commit(&house.ada, id).await.unwrap_err();
     assert_eq!(refused.code, "other_epoch");
     let fresh = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
     house.approve(&house.bo, fresh).await;
-    house.control.commit(&house.ada, fresh).await.unwrap();
+    house.commit(&house.ada, fresh).await.unwrap();
 }
 
 #[tokio::test]
@@ -124,7 +107,7 @@ async fn who_lost_the_permission_no_longer_approved() {
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
     house.people.disable(None, house.bo.person).await.unwrap();
-    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    let refused = house.commit(&house.ada, id).await.unwrap_err();
     assert_eq!(refused.code, "not_approved");
     assert!(refused.detail.contains("Can act") || refused.detail.contains("Nobody"), "{}", refused.detail);
 }
@@ -138,10 +121,10 @@ async fn a_last_word_against_it_keeps_it_shut() {
     let bare = house.control.judge(&house.cy, id, VerdictKind::Reject, " ".into()).await.unwrap_err();
     assert_eq!(bare.status, 400, "a rejection says why");
     house.control.judge(&house.cy, id, VerdictKind::RequestChanges, "use n2".into()).await.unwrap();
-    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
     assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Objected);
     house.approve(&house.cy, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
 }
 
 #[tokio::test]
@@ -153,9 +136,9 @@ async fn riskier_changes_need_what_the_policy_asks() {
     assert_eq!((review.risks.as_slice(), review.gate.needed), ([Risk::Destructive].as_slice(), 2));
     assert!(review.summary[0].contains("be undone"), "{:?}", review.summary);
     house.approve(&house.bo, id).await;
-    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
     house.approve(&house.cy, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
 }
 
 #[tokio::test]
@@ -182,5 +165,35 @@ async fn who_takes_an_edit_back_or_brings_it_again_shaped_the_change() {
         .await;
     assert!(past_control.is_err(), "the database refuses it too");
     house.approve(&house.cy, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_undone_takes_its_name() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "wipe").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let typed = |name: Option<&str>| control::ToCommit { submission: id, typed: name.map(str::to_owned) };
+    let refused = house.control.commit(&house.ada, typed(Some("web"))).await.unwrap_err();
+    assert_eq!(refused.code, "not_approved", "a name is no approval");
+    house.approve(&house.bo, id).await;
+    let before = house.traces().await;
+    for wrong in [None, Some(""), Some("edge"), Some("Web")] {
+        let refused = house.control.commit(&house.ada, typed(wrong)).await.unwrap_err();
+        assert_eq!((refused.status, refused.code.as_str()), (422, "name_not_typed"), "{wrong:?}");
+        assert!(refused.detail.contains("type web to commit it"), "{}", refused.detail);
+        assert_eq!((refused.errors[0].at.as_str(), refused.errors[0].detail.as_str()), ("name", "Type web."));
+    }
+    assert_eq!(house.traces().await, before);
+    let sql = "SELECT count(*) FROM audit WHERE action = 'submission.commit.refused' AND detail->>'refused' = 'name_not_typed'";
+    let audited: i64 = sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap();
+    assert_eq!(audited, 4);
+    assert_eq!(house.control.review(&house.bo, id).await.unwrap().type_to_commit.as_deref(), Some("web"));
+    house.control.commit(&house.ada, typed(Some(" web "))).await.unwrap();
+
+    let harmless = house.bind("web", 2, "app").await;
+    let harmless = house.submit(&house.ada, "web", vec![harmless]).await;
+    house.approve(&house.bo, harmless).await;
+    assert_eq!(house.control.review(&house.bo, harmless).await.unwrap().type_to_commit, None);
+    house.control.commit(&house.ada, harmless).await.unwrap();
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use api::Problem;
 use api::console::Board;
 use control::people::{Actor, NewPerson, People, Permission};
-use control::{Control, Demo, DemoDeployment};
+use control::{Control, Demo, DemoDeployment, ToCommit};
 use engine::gate::{Policy, VerdictKind};
 use engine::ids::{
     DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId, TargetNo,
@@ -100,12 +101,20 @@ impl House {
         self.control.judge(by, id, VerdictKind::Approve, String::new()).await.unwrap();
     }
 
+    /// Commits as the page does: with the name typed, for those changes that ask for one.
+    pub async fn commit(&self, by: &Actor, submission: SubmissionId) -> Result<TargetNo, Problem> {
+        let sql = "SELECT coalesce(n.fqdn, d.name) FROM submission s JOIN proposal p ON p.id = s.proposal_id \
+                   JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
+        let typed = sqlx::query_scalar(sql).bind(submission.0).fetch_optional(self.database.owner()).await.unwrap();
+        self.control.commit(by, ToCommit { submission, typed }).await
+    }
+
     /// A binding, from the proposal to the target.
     pub async fn bound(&self, deployment: &str, n: usize, name: &str) -> TargetNo {
         let edit = self.bind(deployment, n, name).await;
         let id = self.submit(&self.ada, deployment, vec![edit]).await;
         self.approve(&self.bo, id).await;
-        self.control.commit(&self.ada, id).await.unwrap()
+        self.commit(&self.ada, id).await.unwrap()
     }
 
     pub async fn noderole(&self, n: usize, name: &str) -> NoderoleId {

@@ -29,7 +29,7 @@ async fn an_error_that_came_after_the_approval_refuses_the_commit() {
     house.approve(&house.bo, id).await;
     jig(&house, false).await;
     let before = house.traces().await;
-    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    let refused = house.commit(&house.ada, id).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "lint"));
     assert!(refused.detail.contains("n2.house.example.com"), "{}", refused.detail);
     assert!(refused.detail.contains("Make jig noop active first"), "{}", refused.detail);
@@ -40,7 +40,7 @@ async fn an_error_that_came_after_the_approval_refuses_the_commit() {
         .unwrap();
     assert_eq!(audited, 1);
     jig(&house, true).await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
 }
 
 #[tokio::test]
@@ -69,5 +69,5 @@ async fn warnings_and_consequences_are_shown_in_the_review() {
     assert!(review.gate.rules.iter().any(|rule| rule.text == "Lint finds no error" && rule.holds));
     assert_eq!((review.consequences.restarts.count, review.consequences.starts.count), (2, 0));
     house.approve(&house.bo, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
 }

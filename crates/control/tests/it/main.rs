@@ -16,5 +16,7 @@ mod lint;
 mod opening;
 mod races;
 mod removal;
+mod replanning;
 mod restoring;
+mod scopes;
 mod weighing;

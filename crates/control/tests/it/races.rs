@@ -33,7 +33,7 @@ async fn commit_while(
         happens.await;
         held.commit().await.unwrap();
     };
-    let (committed, ()) = tokio::join!(house.control.commit(by, id), between);
+    let (committed, ()) = tokio::join!(house.commit(by, id), between);
     committed
 }
 
@@ -129,7 +129,7 @@ async fn a_session_that_ends_during_a_commit_or_a_verdict_ends_that_too() {
     };
     let (judged, ()) = tokio::join!(house.control.judge(&cy, id, VerdictKind::Approve, String::new()), between);
     assert_eq!(judged.unwrap_err().code, "signed_out");
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
 }
 
 #[tokio::test]
@@ -172,10 +172,11 @@ async fn a_base_that_moves_during_a_commit_voids_it() {
     let version = house.control.edit(&house.cy, other, 0, vec![edit]).await.unwrap();
     let sooner = house.control.submit(&house.cy, other, version, "more".into()).await.unwrap();
     house.approve(&house.bo, sooner).await;
-    let (one, two) = tokio::join!(house.control.commit(&house.ada, id), house.control.commit(&house.cy, sooner));
+    let (one, two) = tokio::join!(house.commit(&house.ada, id), house.commit(&house.cy, sooner));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     let refused = one.err().or(two.err()).unwrap();
-    assert_eq!(refused.code, "base_moved", "{refused:?}");
+    // By the time that it looks, the other one may have planned it anew already.
+    assert!(["base_moved", "not_newest"].contains(&refused.code.as_str()), "{refused:?}");
 }
 
 #[tokio::test]
@@ -190,9 +191,9 @@ async fn a_database_that_goes_away_during_a_commit_leaves_nothing() {
         house.somebody_waits().await;
         house.database.cut_connections().await.unwrap();
     };
-    let (committed, ()) = tokio::join!(house.control.commit(&house.ada, id), between);
+    let (committed, ()) = tokio::join!(house.commit(&house.ada, id), between);
     assert_eq!(committed.unwrap_err().status, 503);
     drop(held);
     assert_eq!(house.traces().await, before);
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
 }

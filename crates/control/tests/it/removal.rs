@@ -269,7 +269,7 @@ async fn nothing_comes_or_goes_past_a_commit() {
 async fn passes(house: &House, deployment: &str, edits: Vec<Edit>) -> TargetNo {
     let id = house.submit(&house.ada, deployment, edits).await;
     house.approve(&house.bo, id).await;
-    let number = house.control.commit(&house.ada, id).await.unwrap();
+    let number = house.commit(&house.ada, id).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
     number
 }
@@ -294,7 +294,7 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1."]);
     assert_eq!(review.risks, [Risk::Removal]);
     house.approve(&house.bo, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
     let left: Vec<String> =
         house.steps().await.into_iter().map(|(name, _, state, _)| format!("{name} {state}")).collect();
     assert_eq!(left, ["base todo", "runtime gone", "app gone"]);
@@ -320,7 +320,7 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     let review = house.control.review(&house.bo, nested).await.unwrap();
     assert!(review.summary.contains(&"Removes deployment below.".to_owned()), "{:?}", review.summary);
     house.approve(&house.bo, nested).await;
-    house.control.commit(&house.ada, nested).await.unwrap();
+    house.commit(&house.ada, nested).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
     assert_eq!(house.control.board(&house.ada, "below").await.unwrap_err().status, 404);
     let open: i64 = sqlx::query_scalar("SELECT count(*) FROM proposal WHERE state = 'open'")
@@ -330,7 +330,7 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     assert_eq!(open, 0, "what was proposed on it went with it");
     let whole = house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: web }]).await;
     house.approve(&house.bo, whole).await;
-    house.control.commit(&house.ada, whole).await.unwrap();
+    house.commit(&house.ada, whole).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
     let shown = house.control.reviews(&house.ada).await.unwrap();
     assert_eq!(
@@ -351,20 +351,20 @@ async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
     assert_eq!(review.gate.needed, 2, "it passes under both");
     assert!(review.summary[0].contains("2 approvals for every change"), "{:?}", review.summary);
     house.approve(&house.bo, id).await;
-    assert_eq!(house.control.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
     house.approve(&house.cy, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
     let weaker = Policy { approvals: 1, by_risk: BTreeMap::new() };
     let back = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: weaker }]).await;
     assert_eq!(house.control.review(&house.bo, back).await.unwrap().gate.needed, 2, "the old one asks for 2");
     let draft = house.board("web").await.proposal.unwrap();
     house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
-    assert_eq!(house.control.commit(&house.ada, waiting).await.unwrap_err().code, "policy_moved");
+    assert_eq!(house.commit(&house.ada, waiting).await.unwrap_err().code, "policy_moved");
     let next = house.submit(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
     house.approve(&house.bo, next).await;
-    assert_eq!(house.control.commit(&house.ada, next).await.unwrap_err().code, "not_approved");
+    assert_eq!(house.commit(&house.ada, next).await.unwrap_err().code, "not_approved");
     house.approve(&house.cy, next).await;
-    house.control.commit(&house.ada, next).await.unwrap();
+    house.commit(&house.ada, next).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
 }
 

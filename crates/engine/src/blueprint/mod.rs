@@ -21,12 +21,14 @@ pub mod consequences;
 pub mod difference;
 pub mod opened;
 pub mod projection;
+pub mod shift;
 pub mod text;
 
 pub use anchor::{Anchor, NotAnAnchor};
 pub use consequences::{Consequences, consequences};
 pub use difference::{Difference, difference};
 pub use projection::{Projection, project};
+pub use shift::Shift;
 
 /// A document that differs between two blueprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -39,6 +39,8 @@ pub use secret::mask;
 
 /// Most bytes of one document, counted in its canonical form.
 pub const MAX_BYTES: usize = 256 * 1024;
+/// The largest whole number that every reader of JSON has exactly: 2^53 - 1.
+pub const MAX_INTEGER: u64 = (1 << 53) - 1;
 /// Most objects and lists around one value: `1` has none, `{"a": [1]}` has two.
 pub const MAX_DEPTH: usize = 64;
 
@@ -71,6 +73,25 @@ pub enum DataError {
         /// The kind of value found.
         found: &'static str,
     },
+    /// A number that not everybody reads as the same one.
+    #[error(
+        "the number {number} at {path} is too large to be exact everywhere (beyond {MAX_INTEGER}): write it as a text, or smaller"
+    )]
+    Inexact {
+        /// A JSON pointer.
+        path: String,
+        /// As it was given.
+        number: String,
+    },
+    /// An object with the key of a secret that is no reference to one.
+    #[error(
+        "what stands at {path} has the key \"$secret\" and is no reference to a secret: write {{\"$secret\": \"a name\", \"version\": 1}} and \
+         nothing else, or use another key"
+    )]
+    NotAReference {
+        /// A JSON pointer.
+        path: String,
+    },
     /// A value that has no canonical form.
     #[error("the data can't be written as canonical JSON: {reason}")]
     NotCanonical {
@@ -90,6 +111,53 @@ pub fn check(value: &Value) -> Result<(), DataError> {
         return Err(DataError::TooLarge { size: bytes.len(), limit: MAX_BYTES });
     }
     Ok(())
+}
+
+/// Checks a document that a person wrote: [`check`], and that it means the same wherever it is read.
+///
+/// A whole number beyond [`MAX_INTEGER`] has several neighbours that a browser, or canonical JSON, can't tell from it, so what is
+/// approved would not be what was written. Half a reference to a secret would be kept and masked for ever, and resolved never.
+///
+/// # Errors
+/// Those of [`check`], [`DataError::Inexact`], [`DataError::NotAReference`].
+pub fn check_written(value: &Value) -> Result<(), DataError> {
+    check(value)?;
+    check_values(value, &mut String::new())
+}
+
+fn check_values(value: &Value, path: &mut String) -> Result<(), DataError> {
+    let mut inside = |key: &str, value: &Value| {
+        let length = path.len();
+        path.push('/');
+        path.push_str(&escaped(key));
+        check_values(value, path)?;
+        path.truncate(length);
+        Ok(())
+    };
+    match value {
+        Value::Number(number) if is_inexact(number) => {
+            Err(DataError::Inexact { path: path.clone(), number: number.to_string() })
+        }
+        value if secret::is_reference(value) => match secret::reference(value) {
+            Some(_) => Ok(()),
+            None => Err(DataError::NotAReference { path: if path.is_empty() { "/".into() } else { path.clone() } }),
+        },
+        Value::Object(map) => ordered(map).into_iter().try_for_each(|(key, value)| inside(key, value)),
+        Value::Array(list) => list.iter().enumerate().try_for_each(|(n, value)| inside(&n.to_string(), value)),
+        _ => Ok(()),
+    }
+}
+
+fn is_inexact(number: &serde_json::Number) -> bool {
+    if let Some(whole) = number.as_u64() {
+        return whole > MAX_INTEGER;
+    }
+    if let Some(whole) = number.as_i64() {
+        return whole.unsigned_abs() > MAX_INTEGER;
+    }
+    // Digits beyond 64 bits are read as a float; which ones they were is lost then.
+    #[expect(clippy::cast_precision_loss, reason = "2^53 - 1 is a float itself")]
+    number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() > MAX_INTEGER as f64)
 }
 
 /// Goes no deeper than the limit itself, so the document that it refuses can't exhaust the stack first.
@@ -158,6 +226,39 @@ mod tests {
         check(&json!({"k": "x".repeat(MAX_BYTES - overhead)})).unwrap();
         let error = check(&json!({"k": "x".repeat(MAX_BYTES - overhead + 1)})).unwrap_err();
         assert_eq!(error, DataError::TooLarge { size: MAX_BYTES + 1, limit: MAX_BYTES });
+    }
+
+    #[test]
+    fn whole_numbers_are_exact_everywhere_or_refused_with_their_place() {
+        for good in ["9007199254740991", "-9007199254740991", "0", "1.5", "1e-300", "12345.0"] {
+            let value: Value = serde_json::from_str(&format!("{{\"n\": {good}}}")).unwrap();
+            assert_eq!(check_written(&value), Ok(()), "{good}");
+        }
+        for bad in
+            ["9007199254740992", "-9007199254740992", "18446744073709551615", "123456789012345678901234", "1e300"]
+        {
+            let value: Value = serde_json::from_str(&format!("{{\"a/b\": [1, {{\"n\": {bad}}}]}}")).unwrap();
+            let error = check_written(&value).unwrap_err();
+            assert!(matches!(&error, DataError::Inexact { path, .. } if path == "/a~1b/1/n"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn half_a_reference_is_refused_with_its_place() {
+        let good = json!({"password": {"$secret": "db", "version": 2}});
+        assert_eq!(check_written(&good), Ok(()));
+        for bad in [
+            json!({"$secret": 1}),
+            json!({"$secret": "db"}),
+            json!({"$secret": "db", "version": 0}),
+            json!({"$secret": "", "version": 1}),
+            json!({"$secret": "db", "version": 1, "more": true}),
+        ] {
+            let error = check_written(&json!({"x": [bad.clone()]})).unwrap_err();
+            assert_eq!(error, DataError::NotAReference { path: "/x/0".into() }, "{bad}");
+            assert!(error.to_string().contains("\"version\": 1"), "{error}");
+            assert!(check_written(&bad).is_err(), "at the top too");
+        }
     }
 
     #[test]

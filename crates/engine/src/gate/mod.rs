@@ -103,6 +103,37 @@ impl Policy {
     }
 }
 
+/// Whether somebody has to type a name to commit a change with these risks: what it does can't be taken back by another change, so a
+/// click is not enough.
+pub fn asks_for_name(risks: &BTreeSet<Risk>) -> bool {
+    risks.contains(&Risk::Destructive) || risks.contains(&Risk::Removal)
+}
+
+/// A commit without the name that it takes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("this can't be undone ({}): type {name} to commit it", words(risks))]
+pub struct NameNotTyped {
+    /// What to type: the deployment that the change was proposed on, or the node.
+    pub name: String,
+    /// Why.
+    pub risks: BTreeSet<Risk>,
+}
+
+fn words(risks: &BTreeSet<Risk>) -> String {
+    risks.iter().map(|risk| risk.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether the name was typed, if the risks ask for it. Spaces around it are no difference; anything else is.
+///
+/// # Errors
+/// [`NameNotTyped`].
+pub fn check_name(risks: &BTreeSet<Risk>, name: &str, typed: Option<&str>) -> Result<(), NameNotTyped> {
+    if !asks_for_name(risks) || typed.is_some_and(|typed| typed.trim() == name) {
+        return Ok(());
+    }
+    Err(NameNotTyped { name: name.to_owned(), risks: risks.clone() })
+}
+
 /// What a person says of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -413,6 +444,19 @@ mod tests {
 
     fn person(n: u128) -> PersonId {
         PersonId(Uuid::from_u128(n))
+    }
+
+    #[test]
+    fn what_cannot_be_undone_takes_its_name() {
+        for risk in [Risk::Destructive, Risk::Removal] {
+            let risks = [risk, Risk::Rerun].into();
+            for typed in [None, Some(""), Some("we"), Some("WEB"), Some("web2")] {
+                let refused = check_name(&risks, "web", typed).unwrap_err();
+                assert!(refused.to_string().contains("type web to commit it"), "{refused}");
+            }
+            assert_eq!(check_name(&risks, "web", Some(" web ")), Ok(()));
+        }
+        assert_eq!(check_name(&[Risk::Rerun, Risk::Move].into(), "web", None), Ok(()));
     }
 
     fn facts() -> Facts {

@@ -16,13 +16,42 @@ use super::edit::{Edit, NumberedEdit};
 use super::effects::Effects;
 use crate::blueprint::DocumentChange;
 use crate::cluster::{Blueprint, Skeleton};
-use crate::ids::{DeploymentId, NodeId};
+use crate::ids::{DeploymentId, Fqdn, NodeId};
 
-/// The deployments that a plan for `deployment` with these effects rests upon.
-pub fn base(skeleton: &Skeleton, deployment: DeploymentId, effects: &Effects) -> BTreeSet<DeploymentId> {
-    let mut base: BTreeSet<DeploymentId> = skeleton.chain(deployment).into_iter().collect();
-    let below = skeleton.deployments.keys().filter(|id| skeleton.chain(**id).contains(&deployment));
-    base.extend(below);
+/// What a proposal may touch.
+///
+/// A node's is the narrow one: it binds what the node needs for itself (discovery, bootstrap), beside whatever is proposed on its
+/// deployment at the same time. So it reaches no other machine; phantom nodes only with what comes along. And it rests on the node's
+/// deployments alone: what happens in those below can't change what such a plan reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// A deployment and those below it.
+    Deployment(DeploymentId),
+    /// One node, with what its deployment and those above it have on it.
+    Node(NodeId),
+}
+
+impl From<DeploymentId> for Scope {
+    fn from(deployment: DeploymentId) -> Self {
+        Self::Deployment(deployment)
+    }
+}
+
+/// A node's deployment and those above it; none for a node that is gone.
+fn around(skeleton: &Skeleton, node: NodeId) -> Vec<DeploymentId> {
+    skeleton.nodes.get(&node).map(|node| skeleton.chain(node.deployment)).unwrap_or_default()
+}
+
+/// The deployments that a plan in this scope with these effects rests upon.
+pub fn base(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> BTreeSet<DeploymentId> {
+    let mut base = BTreeSet::new();
+    match scope.into() {
+        Scope::Deployment(deployment) => {
+            base.extend(skeleton.chain(deployment));
+            base.extend(skeleton.deployments.keys().filter(|id| skeleton.chain(**id).contains(&deployment)));
+        }
+        Scope::Node(node) => base.extend(around(skeleton, node)),
+    }
     for moved in &effects.moved {
         base.extend(skeleton.chain(moved.from));
         base.extend(skeleton.chain(moved.to));
@@ -90,9 +119,47 @@ pub(crate) fn is_below(blueprint: &Blueprint, deployment: DeploymentId, above: D
     false
 }
 
-/// Whether an edit may be part of a proposal on `deployment`: it writes that one, or one below it (those that
+/// The first machine beyond a node's scope that effects touch, by name: what is wired anew or goes there because of the node. A
+/// deployment's scope has no such bound.
+pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> Option<Fqdn> {
+    let Scope::Node(only) = scope.into() else { return None };
+    let bound = effects.bound.iter().map(|e| e.node);
+    let unbound = effects.unbound.iter().map(|e| e.node);
+    let rewired = effects.rewired.iter().map(|e| e.node);
+    let moved = effects.moved.iter().map(|e| e.node);
+    let touched = bound.chain(unbound).chain(rewired).chain(moved).filter(|node| *node != only);
+    let machine = touched.filter_map(|node| skeleton.nodes.get(&node)).find(|node| !node.phantom);
+    machine.map(|node| node.fqdn.clone())
+}
+
+/// Whether an edit may be part of a proposal on a node: it is about that node, and about what the node's deployments have there.
+fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
+    match edit {
+        Edit::Bind { deployment, node, .. } => *node == only && around(skeleton, only).contains(deployment),
+        Edit::Unbind { node, .. }
+        | Edit::SetNoderoleData { node, .. }
+        | Edit::Rerun { node, .. }
+        | Edit::ExpungeNode { node, .. } => *node == only,
+        Edit::CreateDeployment { .. }
+        | Edit::RemoveDeployment { .. }
+        | Edit::UseBarclamp { .. }
+        | Edit::AddRole { .. }
+        | Edit::RemoveRole { .. }
+        | Edit::SetRoleData { .. }
+        | Edit::MoveNode { .. }
+        | Edit::RerunSlice { .. }
+        | Edit::ActivateJig { .. }
+        | Edit::SetPolicy { .. } => false,
+    }
+}
+
+/// Whether an edit may be part of a proposal in this scope. On a deployment: it writes that one, or one below it (those that
 /// earlier edits make included). One that reaches further than the proposal's base would not be covered by its review.
-pub fn in_scope(skeleton: &Skeleton, deployment: DeploymentId, earlier: &[NumberedEdit], edit: &Edit) -> bool {
+pub fn in_scope(skeleton: &Skeleton, scope: impl Into<Scope>, earlier: &[NumberedEdit], edit: &Edit) -> bool {
+    let deployment = match scope.into() {
+        Scope::Deployment(deployment) => deployment,
+        Scope::Node(node) => return on_node(skeleton, node, edit),
+    };
     let made = |id: DeploymentId| {
         earlier.iter().find_map(|e| match &e.edit {
             Edit::CreateDeployment { id: new, parent, .. } if *new == id => Some(*parent),

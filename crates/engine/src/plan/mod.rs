@@ -17,6 +17,7 @@
 mod adopt;
 pub mod base;
 pub mod bind;
+pub mod clash;
 mod draft;
 pub mod edit;
 pub mod effects;
@@ -29,7 +30,9 @@ pub mod resolve;
 pub mod restore;
 mod sight;
 
+pub use base::Scope;
 pub use bind::Rules;
+pub use clash::{Clash, clashes};
 pub use edit::{Edit, NumberedEdit};
 pub use effects::{Effects, Refusal};
 pub use lift::lift;

@@ -274,7 +274,7 @@ fn check_object(data: &Value) -> Result<(), DataError> {
         };
         return Err(DataError::NotAnObject { what: "data of a role".into(), found });
     }
-    data::check(data)?;
+    data::check_written(data)?;
     match has_nul(data) {
         true => Err(DataError::NotCanonical {
             reason: "a text in it has the character U+0000, which PostgreSQL can't keep".into(),

@@ -17,6 +17,7 @@ mod opened;
 mod policies;
 mod proposals;
 mod record;
+mod replans;
 mod submissions;
 mod verify;
 
@@ -33,10 +34,12 @@ pub use objects::{bodies, catalog_objects, put_objects};
 pub use opened::{MAX_OPENED, ensure_opened, opened};
 pub use policies::{insert_policy, policy};
 pub use proposals::{
-    EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_proposal,
-    lock_proposal, open_proposal, proposal, raise_version, redo_edit, set_title, undo_edit,
+    EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_node_proposal,
+    ensure_proposal, lock_proposal, open_proposal, open_proposals, proposal, raise_version, redo_edit, set_title,
+    undo_edit,
 };
 pub use record::append_live;
+pub use replans::{ReplanRow, insert_replan, replan_to, replans, stale_submissions};
 pub use submissions::{
     NewSubmission, PersonRow, SubmissionRow, VerdictRow, able, authors, base, documents, insert_submission,
     insert_verdict, open_submissions, people, recent_submissions, reviewers, submission, submission_of, verdicts,

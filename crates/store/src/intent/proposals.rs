@@ -3,8 +3,8 @@
 //! A proposal's version rises with every change of its edits, and whoever changes it names the version that they saw. Undone edits
 //! stay, with their numbers: what redo brings back is the first undone edit behind the last one that counts.
 
-use engine::ids::{DeploymentId, PersonId, ProposalId};
-use engine::plan::{Edit, NumberedEdit};
+use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId};
+use engine::plan::{Edit, NumberedEdit, Scope};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -20,14 +20,23 @@ pub const MAX_EDITS: i64 = 10_000;
 pub struct ProposalRow {
     /// Which.
     pub id: ProposalId,
-    /// On which deployment.
+    /// On which deployment; of one on a node: where that was when it was opened.
     pub deployment: DeploymentId,
+    /// The one node that it may touch, if it is on a node.
+    pub node: Option<NodeId>,
     /// What it is for.
     pub title: String,
     /// `open`, `committed` or `discarded`.
     pub state: String,
     /// Rises with every change.
     pub version: i32,
+}
+
+impl ProposalRow {
+    /// What it may touch.
+    pub fn scope(&self) -> Scope {
+        self.node.map_or(Scope::Deployment(self.deployment), Scope::Node)
+    }
 }
 
 /// An edit of a proposal.
@@ -47,16 +56,17 @@ pub struct EditRow {
     pub touched_by: Vec<PersonId>,
 }
 
-type Row = (i64, Uuid, String, String, i32);
+type Row = (i64, Uuid, Option<Uuid>, String, String, i32);
 
-fn to_proposal((id, deployment, title, state, version): Row) -> ProposalRow {
-    ProposalRow { id: ProposalId(id), deployment: DeploymentId(deployment), title, state, version }
+fn to_proposal((id, deployment, node, title, state, version): Row) -> ProposalRow {
+    let (deployment, node) = (DeploymentId(deployment), node.map(NodeId));
+    ProposalRow { id: ProposalId(id), deployment, node, title, state, version }
 }
 
 /// A proposal.
 pub async fn proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
     let row: Option<Row> =
-        sqlx::query_as("SELECT id, deployment_id, title, state, version FROM proposal WHERE id = $1")
+        sqlx::query_as("SELECT id, deployment_id, node_id, title, state, version FROM proposal WHERE id = $1")
             .bind(id.0)
             .fetch_optional(on)
             .await?;
@@ -65,18 +75,19 @@ pub async fn proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<Pr
 
 /// A proposal, locked against everybody who would change, judge or commit it.
 pub async fn lock_proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
-    let row: Option<Row> =
-        sqlx::query_as("SELECT id, deployment_id, title, state, version FROM proposal WHERE id = $1 FOR UPDATE")
-            .bind(id.0)
-            .fetch_optional(on)
-            .await?;
+    let row: Option<Row> = sqlx::query_as(
+        "SELECT id, deployment_id, node_id, title, state, version FROM proposal WHERE id = $1 FOR UPDATE",
+    )
+    .bind(id.0)
+    .fetch_optional(on)
+    .await?;
     Ok(row.map(to_proposal))
 }
 
 /// The open personal proposal on a deployment.
 pub async fn open_proposal(on: &mut PgConnection, deployment: DeploymentId) -> Result<Option<ProposalRow>, StoreError> {
     let row: Option<Row> = sqlx::query_as(
-        "SELECT id, deployment_id, title, state, version FROM proposal \
+        "SELECT id, deployment_id, node_id, title, state, version FROM proposal \
          WHERE deployment_id = $1 AND state = 'open' AND kind = 'personal'",
     )
     .bind(deployment.0)
@@ -108,6 +119,45 @@ pub async fn ensure_proposal(
             .fetch_one(on)
             .await?;
     Ok((ProposalId(id), false))
+}
+
+/// Opens a proposal on a node of a deployment unless one is open; says whether it is new.
+pub async fn ensure_node_proposal(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+    node: NodeId,
+    by: PersonId,
+) -> Result<(ProposalId, bool), StoreError> {
+    let new: Option<(i64,)> = sqlx::query_as(
+        "INSERT INTO proposal (deployment_id, node_id, kind, created_by) VALUES ($1, $2, 'node_scoped', $3) \
+         ON CONFLICT (node_id) WHERE state = 'open' AND kind = 'node_scoped' DO NOTHING RETURNING id",
+    )
+    .bind(deployment.0)
+    .bind(node.0)
+    .bind(by.0)
+    .fetch_optional(&mut *on)
+    .await?;
+    if let Some((id,)) = new {
+        return Ok((ProposalId(id), true));
+    }
+    let (id,): (i64,) =
+        sqlx::query_as("SELECT id FROM proposal WHERE node_id = $1 AND state = 'open' AND kind = 'node_scoped'")
+            .bind(node.0)
+            .fetch_one(on)
+            .await?;
+    Ok((ProposalId(id), false))
+}
+
+/// Open proposals, newest first.
+pub async fn open_proposals(on: &mut PgConnection, limit: i64) -> Result<Vec<ProposalRow>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT id, deployment_id, node_id, title, state, version FROM proposal WHERE state = 'open' \
+         ORDER BY id DESC LIMIT $1",
+    )
+    .bind(limit)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(to_proposal).collect())
 }
 
 /// Its edits in their order, undone ones included.
@@ -246,18 +296,20 @@ pub async fn discard_proposal(on: &mut PgConnection, id: ProposalId, version: i3
     Ok(done.rows_affected() == 1)
 }
 
-/// Closes every open proposal on these deployments but one, because the deployments go; gives them.
+/// Closes every open proposal on these deployments and nodes but one, because they go; gives them.
 pub async fn discard_proposals_on(
     on: &mut PgConnection,
     deployments: &[DeploymentId],
+    nodes: &[NodeId],
     except: ProposalId,
 ) -> Result<Vec<ProposalRow>, StoreError> {
     let rows: Vec<Row> = sqlx::query_as(
         "UPDATE proposal SET state = 'discarded', closed_at = now(), updated_at = now() \
-         WHERE deployment_id = ANY($1) AND state = 'open' AND id <> $2 \
-         RETURNING id, deployment_id, title, state, version",
+         WHERE (kind <> 'node_scoped' AND deployment_id = ANY($1) OR node_id = ANY($2)) AND state = 'open' AND id <> $3 \
+         RETURNING id, deployment_id, node_id, title, state, version",
     )
     .bind(deployments.iter().map(|d| d.0).collect::<Vec<_>>())
+    .bind(nodes.iter().map(|n| n.0).collect::<Vec<_>>())
     .bind(except.0)
     .fetch_all(on)
     .await?;

@@ -78,6 +78,10 @@ pub struct SubmissionRow {
     pub summary: Value,
     /// What makes it riskier than others.
     pub risks: Vec<String>,
+    /// The policy that it brings into force.
+    pub new_policy: Option<Hash>,
+    /// Who asked for the review.
+    pub by: PersonId,
     /// When.
     pub at: OffsetDateTime,
     /// The target that it became.
@@ -168,12 +172,14 @@ struct Row {
     root_hash: Vec<u8>,
     summary: Value,
     risk: Vec<String>,
+    new_policy_hash: Option<Vec<u8>>,
+    created_by: Uuid,
     created_at: OffsetDateTime,
     target: Option<i64>,
 }
 
 const COLUMNS: &str = "s.id, s.proposal_id, s.version, s.title, s.change_hash, s.effects_hash, s.policy_number, \
-    s.approvals_needed, s.epoch, s.root_hash, s.summary, s.risk, s.created_at, t.number AS target";
+    s.approvals_needed, s.epoch, s.root_hash, s.summary, s.risk, s.new_policy_hash, s.created_by, s.created_at, t.number AS target";
 
 fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
     Ok(SubmissionRow {
@@ -189,6 +195,8 @@ fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
         root: hash("submission.root_hash", &row.root_hash)?,
         summary: row.summary,
         risks: row.risk,
+        new_policy: row.new_policy_hash.map(|h| hash("submission.new_policy_hash", &h)).transpose()?,
+        by: PersonId(row.created_by),
         at: row.created_at,
         target: row.target.map(TargetNo),
     })

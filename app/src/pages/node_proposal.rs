@@ -1,0 +1,323 @@
+//! A proposal on a single node: what the node carries, what could be bound to it, and the way to its review. It has no board, because
+//! there is one node only.
+
+use api::Problem;
+use api::console::{EditView, NodeProposal, NodeRole};
+use api::live::Topic;
+use engine::ids::ProposalId;
+use engine::plan::Edit;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::use_params_map;
+
+use super::review::reasons;
+use crate::calls::{self, Discard, Redo, Submit, Undo};
+use crate::clock::Moment;
+use crate::failure::{Answer, Failure};
+use crate::live::use_live;
+use crate::parts::act::{act, problem_of, when_done};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load};
+use crate::places;
+
+/// A proposal on a node, by the number in the address.
+#[component]
+pub fn NodeProposalPage() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
+    let proposal = Resource::new(move || id.get(), by_text);
+    load(proposal, move |first| view! { <Loaded first/> })
+}
+
+async fn by_text(id: String) -> Answer<NodeProposal> {
+    let id = id.parse::<ProposalId>().map_err(|_| missing())?;
+    calls::node_proposal(id).await
+}
+
+fn missing() -> Failure {
+    #[cfg(feature = "ssr")]
+    crate::respond::status(404);
+    Problem::not_found("Proposals have numbers, and this is none.").into()
+}
+
+/// What every part of the page needs.
+#[derive(Clone, Copy)]
+struct Draft {
+    feed: Feed<NodeProposal>,
+    busy: RwSignal<bool>,
+    problem: RwSignal<Option<Problem>>,
+}
+
+impl Draft {
+    fn value(self) -> RwSignal<NodeProposal> {
+        self.feed.value()
+    }
+
+    fn is_off(self) -> bool {
+        self.busy.get() || self.value().read().may_edit.is_err()
+    }
+
+    fn edit(self, edit: Edit) {
+        let (id, version) = self.value().with_untracked(|view| (view.proposal.id, view.proposal.version));
+        act(self.busy, self.problem, calls::edit(id, version, vec![edit]), move |_| self.feed.now());
+    }
+}
+
+#[component]
+fn Loaded(first: NodeProposal) -> impl IntoView {
+    let (id, cursor) = (first.proposal.id, first.cursor);
+    let name = fqdn(&first);
+    let feed = Feed::new(first, move || calls::node_proposal(id));
+    use_live().hear(vec![Topic::Proposal(id), Topic::Targets], cursor, move |_| feed.soon());
+    let draft = Draft { feed, busy: RwSignal::new(false), problem: RwSignal::new(None) };
+    let view = draft.value();
+    let in_review = move || {
+        let id = view.read().proposal.submission?;
+        Some(
+            view! { <a class="pill" data-state="warn" href=places::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
+        )
+    };
+    view! {
+        <Title text=format!("Proposal on {name}")/>
+        <div class="head">
+            <div>
+                <div class="muted">"Proposal " {id.0} " on one node, in " {move || {
+                    let name = view.read().scope.deployment.clone();
+                    view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+                }}</div>
+                <h1><bdi>{name}</bdi> " " <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> " " {in_review}</h1>
+            </div>
+        </div>
+        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=draft.problem dismiss=Callback::new(move |()| draft.problem.set(None))/>
+        {move || troubles(&view.read())}
+        <div class="columns">
+            <div class="stack">
+                <Carries draft/>
+                <Bind draft/>
+            </div>
+            <div class="stack">
+                <Edits draft/>
+                <Review draft/>
+            </div>
+        </div>
+    }
+    .into_any()
+}
+
+fn fqdn(view: &NodeProposal) -> String {
+    view.scope.node.as_ref().map(|node| node.fqdn.clone()).unwrap_or_default()
+}
+
+/// What keeps it from being submitted, and what was overruled.
+fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
+    let proposal = &view.proposal;
+    let refused = proposal.refused.iter().map(|r| format!("Edit {}: {}", r.edit, r.reason));
+    let clashes = proposal.clashes.iter().map(|c| {
+        let (later, by, earlier, whose) = (c.later, &c.later_by, c.earlier, &c.earlier_by);
+        format!("{}: edit {later} by {by} overrules edit {earlier} by {whose}. The later one counts.", c.about)
+    });
+    let lines: Vec<String> = refused.chain(clashes).collect();
+    let back = proposal.sent_back.as_ref().map(|back| {
+        view! {
+            <div class="notice refused" data-state="warn" role="alert">
+                {icon(Icon::Undo)}
+                <div>
+                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved, and this can't be planned on it"</b>
+                    <ul>{reasons(back)}</ul>
+                </div>
+            </div>
+        }
+    });
+    let lines = (!lines.is_empty()).then(|| {
+        view! {
+            <div class="notice refused" data-state="warn" role="status">
+                {icon(Icon::Warn)}
+                <ul>{lines.into_iter().map(|line| view! { <li>{line}</li> }).collect_view()}</ul>
+            </div>
+        }
+    });
+    (back, lines)
+}
+
+/// What the node carries, with what is proposed.
+#[component]
+fn Carries(draft: Draft) -> impl IntoView {
+    let view = draft.value();
+    let line = move |role: NodeRole| {
+        let key = role.noderole.clone();
+        let label = format!("Unbind {key}");
+        let unbind = move |_| {
+            let node = view.with_untracked(|view| view.scope.node.as_ref().map(|node| node.id));
+            if let Some(node) = node {
+                draft.edit(Edit::Unbind { node, noderole: key.clone(), with_dependents: false });
+            }
+        };
+        view! {
+            <li>
+                <b>{role.noderole.to_string()}</b>
+                " "
+                <span class="muted">"of " {role.deployment.to_string()}</span>
+                " "
+                {role.proposed.then(|| view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "new"</span> })}
+                <span class="grow"></span>
+                <button class="button quiet small" type="button" aria-label=label disabled=move || draft.is_off() on:click=unbind>
+                    {icon(Icon::Bin)}
+                    "Unbind"
+                </button>
+            </li>
+        }
+    };
+    let list = move || {
+        let carries = view.read().carries.clone();
+        if carries.is_empty() {
+            return view! { <p class="inside muted">"Nothing is bound to it yet."</p> }.into_any();
+        }
+        view! { <ul class="carries">{carries.into_iter().map(line).collect_view()}</ul> }.into_any()
+    };
+    view! {
+        <section class="card" aria-labelledby="carries-title">
+            <header><h2 id="carries-title">"On this node"</h2> <span class="muted">"as it would be"</span></header>
+            {list}
+        </section>
+    }
+    .into_any()
+}
+
+/// One role more.
+#[component]
+fn Bind(draft: Draft) -> impl IntoView {
+    let view = draft.value();
+    let chosen = NodeRef::<leptos::html::Select>::new();
+    let bind = move |event: leptos::ev::SubmitEvent| {
+        event.prevent_default();
+        let place = chosen.get_untracked().map(|select| select.value()).and_then(|value| value.parse::<usize>().ok());
+        let edit = view.with_untracked(|view| {
+            let choice = view.choices.get(place?)?;
+            let node = view.scope.node.as_ref()?.id;
+            Some(Edit::Bind { deployment: choice.deployment, node, role: choice.role.clone() })
+        });
+        if let Some(edit) = edit {
+            draft.edit(edit);
+        }
+    };
+    let options = move || {
+        let choices = view.read().choices.clone();
+        let option = |(n, choice): (usize, api::console::NodeChoice)| {
+            view! { <option value=n.to_string()>{choice.role.to_string()} " (" {choice.name.to_string()} ")"</option> }
+        };
+        choices.into_iter().enumerate().map(option).collect_view()
+    };
+    let nothing = move || view.read().choices.is_empty();
+    view! {
+        <section class="card" aria-labelledby="bind-title">
+            <header><h2 id="bind-title">"Bind a role"</h2></header>
+            <form class="inside acts" on:submit=bind>
+                <div class="field">
+                    <label for="bind-role">"Role, and the deployment that it is bound in"</label>
+                    <select class="input" id="bind-role" node_ref=chosen disabled=nothing>{options}</select>
+                    <span class="hint">"What the role needs comes along. Other machines can't be touched from here."</span>
+                </div>
+                <button class="button" type="submit" disabled=move || nothing() || draft.is_off() aria-describedby="why-not-edit">
+                    {icon(Icon::Plus)}
+                    "Bind"
+                </button>
+                <small class="muted" id="why-not-edit">{move || view.read().may_edit.clone().err()}</small>
+            </form>
+        </section>
+    }
+    .into_any()
+}
+
+/// The edits, and the way back along them.
+#[component]
+fn Edits(draft: Draft) -> impl IntoView {
+    let view = draft.value();
+    let (undo, redo) = (ServerAction::<Undo>::new(), ServerAction::<Redo>::new());
+    when_done(undo, move |_| draft.feed.now());
+    when_done(redo, move |_| draft.feed.now());
+    let line = |edit: EditView| {
+        view! {
+            <li class:undone=edit.undone>
+                <span class="muted num">{edit.seq}</span>
+                <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
+                <span class="muted">{edit.actor} ", " <Moment at=edit.at/></span>
+            </li>
+        }
+    };
+    let list = move || {
+        let edits = view.read().proposal.edits.clone();
+        if edits.is_empty() {
+            return view! {
+                <Empty icon=Icon::Proposed title="Nothing is proposed yet">
+                    <p>"Bind a role, or unbind one. Nothing happens before somebody else has approved it."</p>
+                </Empty>
+            }
+            .into_any();
+        }
+        view! { <ol class="node-edits" tabindex="0" aria-label="Edits, oldest first">{edits.into_iter().map(line).collect_view()}</ol> }
+            .into_any()
+    };
+    view! {
+        <section class="card" aria-labelledby="edits-title">
+            <header><h2 id="edits-title">"Edits"</h2></header>
+            {list}
+            <div class="inside buttons">
+                <ActionForm action=undo>
+                    <Which draft/>
+                    <button class="button quiet" type="submit" disabled=move || view.read().proposal.undo.is_none() || draft.is_off()>{icon(Icon::Undo)} "Undo"</button>
+                </ActionForm>
+                <ActionForm action=redo>
+                    <Which draft/>
+                    <button class="button quiet" type="submit" disabled=move || view.read().proposal.redo.is_none() || draft.is_off()>{icon(Icon::Redo)} "Redo"</button>
+                </ActionForm>
+            </div>
+            <ProblemNotice problem=problem_of(undo)/>
+            <ProblemNotice problem=problem_of(redo)/>
+        </section>
+    }
+    .into_any()
+}
+
+/// Hidden fields that name the proposal and the version that the reader sees.
+#[component]
+fn Which(draft: Draft) -> impl IntoView {
+    let view = draft.value();
+    view! {
+        <input type="hidden" name="proposal" value=move || view.read().proposal.id.to_string()/>
+        <input type="hidden" name="version" value=move || view.read().proposal.version.to_string()/>
+    }
+    .into_any()
+}
+
+/// Asking for the review, or giving it up.
+#[component]
+fn Review(draft: Draft) -> impl IntoView {
+    let view = draft.value();
+    let (submit, discard) = (ServerAction::<Submit>::new(), ServerAction::<Discard>::new());
+    let nothing = move || view.read().proposal.edits.iter().all(|edit| edit.undone);
+    let gone = RwSignal::new(false);
+    when_done(discard, move |()| gone.set(true));
+    let title = move || format!("Changes on {}", fqdn(&view.read()));
+    view! {
+        <section class="card" aria-labelledby="review-title">
+            <header><h2 id="review-title">"Review"</h2></header>
+            <ActionForm action=submit attr:class="inside acts">
+                <Which draft/>
+                <div class="field">
+                    <label for="proposal-title">"Title"</label>
+                    <input class="input" id="proposal-title" name="title" required maxlength="200" autocomplete="off" value=title/>
+                </div>
+                <button class="button primary wide" type="submit" disabled=move || nothing() || draft.is_off() || submit.pending().get()>"Submit for review"</button>
+                <ProblemNotice problem=problem_of(submit)/>
+            </ActionForm>
+            <ActionForm action=discard attr:class="inside acts">
+                <Which draft/>
+                <button class="button danger wide" type="submit" disabled=move || draft.is_off() || gone.get()>{icon(Icon::Bin)} "Discard the proposal"</button>
+                {move || gone.get().then(|| view! { <p role="status">"It was discarded. " <a href=places::NODES>"All nodes"</a></p> })}
+                <ProblemNotice problem=problem_of(discard)/>
+            </ActionForm>
+        </section>
+    }
+    .into_any()
+}

@@ -1,0 +1,103 @@
+//! What a moved base did to this review: planned anew to the same effect or to another, or sent back to its authors.
+
+use api::console::{Replanned, ReviewView};
+use engine::blueprint::Difference;
+use engine::ids::SubmissionId;
+use leptos::prelude::*;
+
+use super::changes;
+use crate::parts::{Icon, icon};
+use crate::places;
+
+/// Notices above everything else of the review; none when its base never moved.
+#[component]
+pub(super) fn Moved(review: RwSignal<ReviewView>) -> impl IntoView {
+    let came = Memo::new(move |_| review.read().came_from.clone());
+    let became = Memo::new(move |_| review.read().became.clone());
+    view! {
+        {move || became.get().map(|became| gone(&became))}
+        {move || came.get().map(|came| anew(review, came))}
+    }
+    .into_any()
+}
+
+fn link(id: SubmissionId) -> impl IntoView {
+    view! { <a href=places::review(id)>"review " {id.0}</a> }
+}
+
+/// On the old one: where to go on.
+fn gone(replanned: &Replanned) -> AnyView {
+    let moved = replanned.moved.join(", ");
+    match replanned.after {
+        Some(after) => {
+            let said = if replanned.same_effect { "with the same effect" } else { "with another effect" };
+            view! {
+                <div class="notice" data-state="warn" role="status">
+                    {icon(Icon::Again)}
+                    <div>
+                        <b>"The base moved: planned anew as " {link(after)} ", " {said}</b>
+                        <p>"Changed since: " {moved} ". Verdicts on this one don't count there."</p>
+                    </div>
+                </div>
+            }
+            .into_any()
+        }
+        None => view! {
+            <div class="notice refused" data-state="warn" role="status">
+                {icon(Icon::Warn)}
+                <div>
+                    <b>"The base moved, and this can't be planned on it: back with its authors"</b>
+                    <p>"Changed since: " {moved} ". The proposal is open for edits; take back or change what can't take effect, then submit again."</p>
+                    <ul>{reasons(replanned)}</ul>
+                </div>
+            </div>
+        }
+        .into_any(),
+    }
+}
+
+/// Which edits don't plan, and why.
+pub(crate) fn reasons(replanned: &Replanned) -> impl IntoView + use<> {
+    let line = |finding: &api::problem::Finding| {
+        view! { <li><b>{finding.at.clone()}</b> ": " {finding.detail.clone()}</li> }
+    };
+    replanned.refused.iter().map(line).collect_view()
+}
+
+/// On the new one: whether it is still what was looked at.
+fn anew(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
+    let dropped = (!replanned.dropped.is_empty())
+        .then(|| format!(" Verdicts that don't count here: {}.", replanned.dropped.join(", ")));
+    let what = if replanned.same_effect { "effect unchanged" } else { "its effect is another" };
+    let shift = replanned.shift;
+    let differs = !shift.is_empty();
+    let risks = (!replanned.same_effect && !differs).then_some(
+        " The same values change; what that leads to is riskier or less risky than before: see the risks above.",
+    );
+    view! {
+        <div class="notice" data-state=if replanned.same_effect { "todo" } else { "warn" } role="status">
+            {icon(Icon::Again)}
+            <div>
+                <b>"The base moved: " {what}</b>
+                <p>"Planned anew from " {link(replanned.before)} " on target " {replanned.target.0} ". Changed since: " {replanned.moved.join(", ")} "." {risks} {dropped}</p>
+            </div>
+        </div>
+        {differs.then(|| view! {
+            <details class="card shift" open>
+                <summary>"What differs from " {format!("review {}", replanned.before.0)} {icon(Icon::Right)}</summary>
+                {side(review, "It was to be", shift.before)}
+                {side(review, "It is now", shift.after)}
+            </details>
+        })}
+    }
+    .into_any()
+}
+
+fn side(review: RwSignal<ReviewView>, title: &'static str, difference: Difference) -> AnyView {
+    if difference.is_empty() {
+        return view! { <section class="inside"><h3>{title}</h3><p class="muted">"Nothing of the kind."</p></section> }
+            .into_any();
+    }
+    view! { <section class="inside" aria-label=title><h3>{title}</h3><changes::Changes review difference talks=None/></section> }
+        .into_any()
+}

@@ -1,0 +1,83 @@
+//! `gantry verify` as a program: what it prints, where, and how it ends.
+
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
+use std::process::{Command, Output};
+
+use control::{Control, Demo, DemoDeployment};
+use engine::gate::Policy;
+use engine::ids::DeploymentName;
+use serde_json::{Value, json};
+use store::Store;
+use testdb::TestDatabase;
+
+fn verify(url: &str, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+    command.arg("verify").args(more).env_remove("DATABASE_URL").env("GANTRY_LOG", "error");
+    if !url.is_empty() {
+        command.env("DATABASE_URL", url);
+    }
+    command.output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[tokio::test]
+async fn rows_that_are_what_the_documents_say_pass_and_others_are_named() {
+    let database = TestDatabase::new().await;
+    let empty = verify(database.app_url(), &[]);
+    assert_eq!(empty.status.code(), Some(1));
+    assert!(err(&empty).contains("no genesis"), "{}", err(&empty));
+
+    let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles: Vec::new() };
+    let policy = Policy { approvals: 1, by_risk: Default::default() };
+    let demo = Demo { deployments: vec![web], nodes: Vec::new() };
+    Control::new(Store::over(database.app().clone())).ensure_genesis(&policy, &demo).await.unwrap();
+    let good = verify(database.app_url(), &[]);
+    assert_eq!((good.status.code(), err(&good).as_str()), (Some(0), ""));
+    assert_eq!(out(&good), "Target 1: all rows of 0 steps are what its documents say.\n");
+    let good = verify(database.app_url(), &["--json"]);
+    let told: Value = serde_json::from_str(&out(&good)).unwrap();
+    assert_eq!(told, json!({"target": 1, "steps": 0, "discrepancies": []}));
+
+    // As nobody but the database's owner could, and only by switching the guards off.
+    for sql in [
+        "ALTER TABLE deployment DISABLE TRIGGER USER",
+        "UPDATE deployment SET name = 'wob' WHERE name = 'web'",
+        "ALTER TABLE deployment ENABLE TRIGGER USER",
+    ] {
+        sqlx::query(sql).execute(database.owner()).await.unwrap();
+    }
+    let bad = verify(database.app_url(), &[]);
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(
+        out(&bad).contains("deployment") && out(&bad).contains("web") && out(&bad).contains("wob"),
+        "{}",
+        out(&bad)
+    );
+    assert!(err(&bad).contains("of target 1 say: report it"), "{}", err(&bad));
+    let bad = verify(database.app_url(), &["--json"]);
+    let told: Value = serde_json::from_str(&out(&bad)).unwrap();
+    assert_eq!((bad.status.code(), told["discrepancies"].as_array().map(Vec::len)), (Some(1), Some(1)));
+}
+
+#[test]
+fn a_database_that_is_not_there_is_said_without_its_password() {
+    let output = verify("postgres://gantry:hunter2-long@127.0.0.1:1/gantry", &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!err(&output).contains("hunter2") && err(&output).contains("gantry: "), "{}", err(&output));
+    assert_eq!(out(&output), "");
+}
+
+#[test]
+fn without_a_database_it_was_called_wrongly() {
+    let output = verify("", &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("--database-url"), "{}", err(&output));
+}

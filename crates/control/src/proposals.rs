@@ -1,0 +1,156 @@
+//! Open proposals: all of them with what they may touch, and those on a single node with what can be done there.
+
+use std::collections::BTreeSet;
+
+use api::Problem;
+use api::console::{NodeChoice, NodeProposal, NodeRole, ProposalSummary, ProposalView, ScopeNode, ScopeView};
+use engine::catalog::JigClass;
+use engine::cluster::NoderoleKey;
+use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName};
+use sqlx::PgConnection;
+use store::intent::{self, EditRow, ProposalRow};
+
+use crate::Control;
+use crate::board::proposal_view;
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::proposing::{Planned, counting, plan};
+use crate::words::Names;
+
+/// Proposals in the list.
+const LISTED: i64 = 200;
+
+impl Control {
+    /// Open proposals, newest first.
+    pub async fn proposals(&self, actor: &Actor) -> Result<Vec<ProposalSummary>, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let mut list = Vec::new();
+        for row in intent::open_proposals(&mut connection, LISTED).await.map_err(from_store)? {
+            let edits = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
+            let authors: BTreeSet<String> = edits.iter().map(|edit| edit.actor_name.clone()).collect();
+            let submission = intent::submission_of(&mut connection, row.id, row.version).await.map_err(from_store)?;
+            list.push(ProposalSummary {
+                id: row.id,
+                scope: scope_view(&present, &row)?,
+                version: row.version,
+                authors: authors.into_iter().collect(),
+                edits: edits.iter().filter(|edit| !edit.undone).count(),
+                submission,
+            });
+        }
+        Ok(list)
+    }
+
+    /// An open proposal, whatever it is on.
+    pub async fn proposal(&self, actor: &Actor, id: ProposalId) -> Result<(ScopeView, ProposalView), Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let (row, edits) = opened(&mut connection, id).await?;
+        let planned = plan(&present, &counting(&edits))?;
+        Ok((scope_view(&present, &row)?, self.open_view(&mut connection, &present, &row, &edits, &planned).await?))
+    }
+
+    /// An open proposal on a node.
+    pub async fn node_proposal(&self, actor: &Actor, id: ProposalId) -> Result<NodeProposal, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let cursor = self.cursor(&mut connection).await?;
+        let present = self.kept.present(&mut connection).await?;
+        let (row, edits) = opened(&mut connection, id).await?;
+        let Some(node) = row.node else {
+            let name = present.name_of(row.deployment);
+            return Err(Problem::conflict("on_deployment", format!("Proposal {id} is on {name}: look at its board.")));
+        };
+        let planned = plan(&present, &counting(&edits))?;
+        Ok(NodeProposal {
+            scope: scope_view(&present, &row)?,
+            proposal: self.open_view(&mut connection, &present, &row, &edits, &planned).await?,
+            carries: carries(&present, node, &planned)?,
+            choices: choices(&present, node, &planned)?,
+            may_edit: actor.require(Permission::Operator).map_err(|problem| problem.detail),
+            cursor,
+        })
+    }
+
+    async fn open_view(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+        row: &ProposalRow,
+        edits: &[EditRow],
+        planned: &Planned,
+    ) -> Result<ProposalView, Problem> {
+        let names = Names::of(present, edits.iter().map(|e| &e.edit.edit));
+        let submission = intent::submission_of(on, row.id, row.version).await.map_err(from_store)?;
+        let sent_back = self.sent_back(on, row.id, row.version).await?;
+        Ok(ProposalView { submission, sent_back, ..proposal_view(present, &names, row, edits, planned) })
+    }
+}
+
+async fn opened(on: &mut PgConnection, id: ProposalId) -> Result<(ProposalRow, Vec<EditRow>), Problem> {
+    let row = intent::proposal(on, id).await.map_err(from_store)?;
+    let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {id}.")))?;
+    if row.state != "open" {
+        return Err(Problem::conflict("closed", format!("Proposal {id} is {}: open another one.", row.state)));
+    }
+    let edits = intent::edits(on, id).await.map_err(from_store)?;
+    Ok((row, edits))
+}
+
+fn named(present: &Present, id: DeploymentId) -> Result<DeploymentName, Problem> {
+    let found = present.skeleton.deployments.get(&id).map(|d| d.name.clone());
+    // One that was removed since is still in the rows.
+    found.or_else(|| DeploymentName::parse(&present.row(id)?.name).ok()).ok_or_else(Problem::internal)
+}
+
+fn scope_view(present: &Present, row: &ProposalRow) -> Result<ScopeView, Problem> {
+    let node = row.node.map(|id| {
+        let fqdn = present.skeleton.nodes.get(&id).map_or_else(|| id.to_string(), |node| node.fqdn.to_string());
+        ScopeNode { id, fqdn }
+    });
+    Ok(ScopeView { deployment: named(present, row.deployment)?, node })
+}
+
+fn carries(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<NodeRole>, Problem> {
+    let Some(found) = present.skeleton.nodes.get(&node) else { return Ok(Vec::new()) };
+    let goes: BTreeSet<NoderoleId> = planned.projection.removed.iter().copied().collect();
+    let mut all = Vec::new();
+    for (key, noderole) in found.noderoles.iter().filter(|(key, _)| !goes.contains(&key.id(node))) {
+        let deployment = named(present, noderole.deployment)?;
+        all.push(NodeRole { noderole: key.clone(), deployment, proposed: false });
+    }
+    for bound in planned.effects.bound.iter().filter(|bound| bound.node == node) {
+        let deployment = named(present, bound.deployment)?;
+        all.push(NodeRole { noderole: bound.noderole.clone(), deployment, proposed: true });
+    }
+    Ok(all)
+}
+
+/// Roles that the node's deployment and those above it see, that can be bound by hand, and that it does not carry.
+fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<NodeChoice>, Problem> {
+    let Some(found) = present.skeleton.nodes.get(&node) else { return Ok(Vec::new()) };
+    let carried: BTreeSet<NoderoleKey> = carries(present, node, planned)?.into_iter().map(|r| r.noderole).collect();
+    let chain = present.skeleton.chain(found.deployment);
+    let mut choices = Vec::new();
+    for (up, id) in chain.iter().enumerate() {
+        let mut roles: BTreeSet<RoleName> = BTreeSet::new();
+        let sees = chain.iter().skip(up).filter_map(|id| present.skeleton.deployments.get(id));
+        for pin in sees.flat_map(|deployment| deployment.barclamps.values()) {
+            let Ok(barclamp) = present.catalog.barclamp(*pin) else { continue };
+            let bindable = |content| {
+                let role = present.catalog.role(content);
+                role.is_ok_and(|role| !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_)))
+            };
+            roles
+                .extend(barclamp.roles.iter().filter(|(_, content)| bindable(**content)).map(|(name, _)| name.clone()));
+        }
+        let name = named(present, *id)?;
+        let free = roles.into_iter().filter(|role| !carried.contains(&NoderoleKey::first(role.clone())));
+        choices.extend(free.map(|role| NodeChoice { deployment: *id, name: name.clone(), role }));
+    }
+    Ok(choices)
+}

@@ -1,0 +1,229 @@
+//! Planning anew at once: what a commit does to the reviews of others.
+//!
+//! A submission whose base moved is void: it can be neither approved nor committed, and that stays so. But its reviewers and its
+//! authors are not left to find out. Its edits are planned again on what is there now. If they plan, a submission takes its place,
+//! without verdicts, and the review says whether the effect is the same. If they don't, it says which edit and why, and the
+//! proposal is back with its authors.
+//!
+//! Where it runs: behind a commit, by whoever's call committed, for as long as [`AT_ONCE`]; and in every server's sweep, which finds
+//! what is left of that, or of a process that died in between. Not in the commit's own transaction: planning takes as long as it
+//! takes, and all commits wait for that one. Nothing is lost in between, because what has to be done is found by what is void, not by
+//! a note of it; and nothing is done twice, because it is done under the proposal's lock and raises its version.
+//!
+//! Whoever commits does not become an author of the other change: it is still asked for by whoever asked before.
+
+use std::time::{Duration, Instant};
+
+use api::Problem;
+use api::console::Replanned;
+use api::live::{Live, Topic};
+use api::problem::Finding;
+use engine::blueprint::Shift;
+use engine::gate::VerdictKind;
+use engine::ids::{ProposalId, SubmissionId};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use store::intent::{self, EditRow, ReplanRow, SubmissionRow};
+
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::proposing::{Asked, Planned, counting, plan, tell};
+use crate::reviewing::{moved_base, moved_documents, shown};
+use crate::{Control, done};
+
+/// How long a commit's caller waits for others' changes to be planned anew; the sweep does the rest.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// Most submissions that one look finds.
+const FOUND: i64 = 100;
+
+impl Control {
+    /// Behind a commit. It is done whatever comes of this, so failures are for the log and the sweep.
+    pub(crate) async fn replan_at_once(&self) {
+        if let Err(problem) = self.replan_until(Instant::now() + AT_ONCE).await {
+            tracing::warn!(%problem, "what rests on the commit is planned anew by the next sweep");
+        }
+    }
+
+    /// Plans anew what is void because its base moved; says how many. For a sweep.
+    ///
+    /// # Errors
+    /// When the database can't be asked. A single submission that fails is logged and tried again by the next sweep.
+    pub async fn replan_stale(&self) -> Result<usize, Problem> {
+        self.replan_until(Instant::now() + Duration::from_secs(60)).await
+    }
+
+    async fn replan_until(&self, end: Instant) -> Result<usize, Problem> {
+        let mut connection = self.connection().await?;
+        let stale = intent::stale_submissions(&mut connection, FOUND).await.map_err(from_store)?;
+        drop(connection);
+        let mut planned = 0;
+        for id in stale {
+            if Instant::now() > end {
+                break;
+            }
+            match self.replan(id).await {
+                Ok(done) => planned += usize::from(done),
+                Err(problem) => tracing::warn!(%problem, submission = %id, "it could not be planned anew yet"),
+            }
+        }
+        Ok(planned)
+    }
+
+    /// False: somebody else did it, edited it or closed it.
+    async fn replan(&self, id: SubmissionId) -> Result<bool, Problem> {
+        let mut connection = self.connection().await?;
+        let before =
+            intent::submission(&mut connection, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        drop(connection);
+        let (present, row, rows) = match self.at_version(before.proposal, before.version).await {
+            Err(problem) if problem.code == "version" => return Ok(false),
+            found => found?,
+        };
+        let planned = plan(&present, &counting(&rows));
+        let mut transaction = self.begin().await?;
+        let moved = moved(&mut transaction, &present, id).await?;
+        let asked = Asked { title: before.title.clone(), by: before.by };
+        let new = match &planned {
+            Ok(planned) => self.to_submit(&mut transaction, &present, &row, &rows, planned, asked).await,
+            Err(problem) => Err(problem.clone()),
+        };
+        intent::lock_proposal(&mut transaction, row.id).await.map_err(from_store)?;
+        let raised = intent::raise_version(&mut transaction, row.id, row.version).await.map_err(from_store)?;
+        let Some(version) = raised else { return Ok(false) };
+        let mut replan = ReplanRow {
+            before: id,
+            proposal: row.id,
+            after: None,
+            version,
+            target: present.head.number,
+            moved,
+            refused: json!([]),
+        };
+        match (planned, new) {
+            (Ok(planned), Ok(mut new)) => {
+                new.version = version;
+                replan.after = Some(self.put_submission(&mut transaction, None, &row, &planned, &new).await?);
+            }
+            (planned, Err(problem)) => {
+                replan.refused = refused(&planned, &rows, problem)?;
+                tell(&mut transaction, row.id, row.deployment, version).await?;
+            }
+            (Err(problem), Ok(_)) => return Err(problem),
+        }
+        intent::insert_replan(&mut transaction, &replan).await.map_err(from_store)?;
+        note(&mut transaction, &replan).await?;
+        done(transaction).await?;
+        tracing::info!(submission = %id, after = ?replan.after, "planned anew, because its base moved");
+        Ok(true)
+    }
+
+    /// How a submission came about and what became of it, as far as moved bases are concerned.
+    pub(crate) async fn replanned(
+        &self,
+        on: &mut PgConnection,
+        id: SubmissionId,
+    ) -> Result<(Option<Replanned>, Option<Replanned>), Problem> {
+        let (came, went) = intent::replans(on, id).await.map_err(from_store)?;
+        Ok((told(on, came).await?, told(on, went).await?))
+    }
+
+    /// Why a proposal at this version is back with its authors, if it is.
+    pub(crate) async fn sent_back(
+        &self,
+        on: &mut PgConnection,
+        proposal: ProposalId,
+        version: i32,
+    ) -> Result<Option<Replanned>, Problem> {
+        let row = intent::replan_to(on, proposal, version).await.map_err(from_store)?;
+        told(on, row.filter(|row| row.after.is_none())).await
+    }
+}
+
+/// What a submission rests on and what changed of that, in words.
+async fn moved(on: &mut PgConnection, present: &Present, id: SubmissionId) -> Result<Vec<String>, Problem> {
+    let deployments = moved_base(on, present, id).await.map_err(from_store)?;
+    let documents = intent::documents(on, id).await.map_err(from_store)?;
+    let named = deployments.iter().map(|(name, target)| format!("{name} (target {target})"));
+    let taken = moved_documents(present, &documents);
+    let taken = taken.iter().filter(|name| !deployments.iter().any(|(other, _)| other == *name)).cloned();
+    Ok(named.chain(taken).collect())
+}
+
+/// Why it does not plan any more, by edit. What is nobody's input is no reason: it is tried again.
+fn refused(planned: &Result<Planned, Problem>, rows: &[EditRow], problem: Problem) -> Result<Value, Problem> {
+    if problem.status >= 500 {
+        return Err(problem);
+    }
+    let of_edits = planned.iter().flat_map(|planned| &planned.effects.refused);
+    let name = |seq: u32| {
+        let row = rows.iter().find(|row| row.edit.seq == seq);
+        row.map_or_else(|| format!("edit {seq}"), |row| format!("edit {seq}, by {}", row.actor_name))
+    };
+    let mut findings: Vec<Finding> = of_edits.map(|r| Finding { at: name(r.edit), detail: r.reason.clone() }).collect();
+    if findings.is_empty() {
+        findings = problem.errors;
+    }
+    if findings.is_empty() {
+        findings.push(Finding { at: "the whole change".into(), detail: problem.detail });
+    }
+    serde_json::to_value(findings).map_err(|_| Problem::internal())
+}
+
+async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> {
+    let detail = json!({
+        "became": replan.after, "version": replan.version, "target": replan.target, "moved": replan.moved,
+        "refused": replan.refused,
+    });
+    intent::append_audit(on, None, "submission.replan", &replan.before.to_string(), &detail)
+        .await
+        .map_err(from_store)?;
+    let topics = [Topic::Reviews, Topic::Submission(replan.before)];
+    intent::append_live(on, &topics, &Live::Submission { submission: replan.before }).await.map_err(from_store)
+}
+
+/// The same for people: with whose verdicts went, and with what is different.
+async fn told(on: &mut PgConnection, row: Option<ReplanRow>) -> Result<Option<Replanned>, Problem> {
+    let Some(row) = row else { return Ok(None) };
+    let before = found(on, row.before).await?;
+    let (same_effect, shift) = match row.after {
+        Some(after) => {
+            let after = found(on, after).await?;
+            let shift = Shift::between(&effect(on, &before).await?, &effect(on, &after).await?);
+            let same = shift.is_empty() && (&before.risks, before.new_policy) == (&after.risks, after.new_policy);
+            (same, shift)
+        }
+        None => (false, Shift::default()),
+    };
+    let verdicts = intent::verdicts(on, row.before).await.map_err(from_store)?;
+    let mut dropped = Vec::new();
+    for verdict in verdicts.iter().rev() {
+        if !dropped.iter().any(|(name, _)| *name == verdict.name) {
+            dropped.push((verdict.name.clone(), verdict.kind));
+        }
+    }
+    let word = |kind| match kind {
+        VerdictKind::Approve => "approved",
+        VerdictKind::RequestChanges => "asked for changes",
+        VerdictKind::Reject => "rejected",
+    };
+    Ok(Some(Replanned {
+        before: row.before,
+        after: row.after,
+        target: row.target,
+        moved: row.moved,
+        dropped: dropped.into_iter().map(|(name, kind)| format!("{name} ({})", word(kind))).collect(),
+        same_effect,
+        shift,
+        refused: serde_json::from_value(row.refused).unwrap_or_default(),
+    }))
+}
+
+async fn found(on: &mut PgConnection, id: SubmissionId) -> Result<SubmissionRow, Problem> {
+    intent::submission(on, id).await.map_err(from_store)?.ok_or_else(Problem::internal)
+}
+
+/// What a submission changes, from its own base.
+async fn effect(on: &mut PgConnection, row: &SubmissionRow) -> Result<engine::blueprint::Difference, Problem> {
+    let documents = intent::documents(on, row.id).await.map_err(from_store)?;
+    shown(on, &documents).await
+}

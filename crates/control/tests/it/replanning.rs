@@ -1,0 +1,187 @@
+//! What a commit does to the reviews of others that rest on what it changes.
+
+use api::console::ReviewState;
+use engine::gate::VerdictKind;
+use engine::ids::{ProposalId, SubmissionId, TargetNo};
+use engine::plan::Edit;
+use serde_json::{Value, json};
+
+use crate::house::{House, role};
+
+impl House {
+    /// Commits edits by cy that move the base of whatever is open on the deployment. Only one personal proposal is open on it, so
+    /// this one is of another kind.
+    pub async fn moved_by(&self, deployment: &str, edits: Vec<Edit>) -> TargetNo {
+        let id = self.submitted_beside(deployment, edits).await;
+        self.commit(&self.cy, id).await.unwrap()
+    }
+
+    /// The same, approved and not committed yet.
+    pub async fn submitted_beside(&self, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
+        let sql = "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id";
+        let query = sqlx::query_scalar(sql).bind(self.id(deployment).await.0).bind(self.cy.person.0);
+        let other = ProposalId(query.fetch_one(self.database.app()).await.unwrap());
+        let version = self.control.edit(&self.cy, other, 0, edits).await.unwrap();
+        let id = self.control.submit(&self.cy, other, version, "another change".into()).await.unwrap();
+        self.approve(&self.bo, id).await;
+        id
+    }
+
+    pub async fn data_edit(&self, deployment: &str, data: Value) -> Edit {
+        Edit::SetRoleData { deployment: self.id(deployment).await, role: role("app"), data }
+    }
+}
+
+#[tokio::test]
+async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let edit = house.data_edit("web", json!({"a": 1})).await;
+    let old = house.submit(&house.ada, "web", vec![edit]).await;
+    house.approve(&house.bo, old).await;
+    let edit = house.bind("web", 2, "app").await;
+    let target = house.moved_by("web", vec![edit]).await;
+
+    let was = house.control.review(&house.bo, old).await.unwrap();
+    let became = was.became.unwrap();
+    let new = became.after.unwrap();
+    assert_eq!((was.state, became.target, became.same_effect), (ReviewState::Replaced, target, true));
+    assert_eq!((became.moved, became.dropped), (vec![format!("web (target {target})")], vec!["bo (approved)".into()]));
+    let is = house.control.review(&house.bo, new).await.unwrap();
+    assert_eq!((is.state, is.authors.as_slice()), (ReviewState::Waiting, ["ada".to_owned()].as_slice()));
+    assert_eq!((is.title.as_str(), is.verdicts.len(), is.came_from.unwrap().before), ("a change", 0, old));
+    assert_eq!(house.board("web").await.proposal.unwrap().submission, Some(new));
+
+    let refused = house.commit(&house.ada, old).await.unwrap_err();
+    assert_eq!(refused.code, "not_newest", "the void one stays void");
+    let refused = house.control.judge(&house.bo, old, VerdictKind::Approve, String::new()).await.unwrap_err();
+    assert_eq!(refused.code, "not_newest");
+    let refused = house.commit(&house.ada, new).await.unwrap_err();
+    assert_eq!(refused.code, "not_approved", "bo's approval was of the other one");
+    // Whoever moved the base wrote nothing of it.
+    house.approve(&house.cy, new).await;
+    house.commit(&house.ada, new).await.unwrap();
+}
+
+#[tokio::test]
+async fn another_effect_is_shown_as_what_differs() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let edit = house.data_edit("web", json!({"a": 1})).await;
+    let old = house.submit(&house.ada, "web", vec![edit]).await;
+    let edit = house.data_edit("web", json!({"a": 2, "b": 3})).await;
+    house.moved_by("web", vec![edit]).await;
+    let new = house.control.review(&house.bo, old).await.unwrap().became.unwrap().after.unwrap();
+    let came = house.control.review(&house.bo, new).await.unwrap().came_from.unwrap();
+    assert!(!came.same_effect);
+    let paths = |d: &engine::blueprint::Difference| {
+        let data = d.deployments.iter().flat_map(|d| &d.roles).flat_map(|r| &r.data);
+        data.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&came.shift.before), ["/a: added 1"]);
+    assert_eq!(paths(&came.shift.after), ["/a: 2 -> 1", "/b: removed 3"]);
+}
+
+#[tokio::test]
+async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
+    let house = House::new().await;
+    let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
+    let web = house.submit(&house.ada, "web", vec![one]).await;
+    let edge = house.submit(&house.ada, "edge", vec![two]).await;
+    house.approve(&house.bo, web).await;
+    house.approve(&house.bo, edge).await;
+    house.commit(&house.cy, web).await.unwrap();
+
+    let was = house.control.review(&house.bo, edge).await.unwrap();
+    let became = was.became.unwrap();
+    assert_eq!((was.state, became.after), (ReviewState::SentBack, None));
+    assert!(
+        became.refused[0].at == "edit 1, by ada" && became.refused[0].detail.contains("belongs to web"),
+        "{became:?}"
+    );
+    let listed = house.control.reviews(&house.bo).await.unwrap();
+    assert_eq!(listed.iter().find(|r| r.submission == edge).unwrap().state, ReviewState::SentBack);
+    let open = house.board("edge").await.proposal.unwrap();
+    assert_eq!((open.submission, open.sent_back.map(|back| back.before)), (None, Some(edge)));
+
+    let version = house.control.undo(&house.ada, open.id, open.version).await.unwrap();
+    let edit = house.bind("edge", 2, "app").await;
+    let version = house.control.edit(&house.ada, open.id, version, vec![edit]).await.unwrap();
+    assert_eq!(
+        house.board("edge").await.proposal.unwrap().sent_back,
+        None,
+        "once it is edited it is a draft like others"
+    );
+    let again = house.control.submit(&house.ada, open.id, version, "n2 instead".into()).await.unwrap();
+    house.approve(&house.bo, again).await;
+    house.commit(&house.ada, again).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_change_that_somebody_else_made_already_goes_back_too() {
+    let house = House::new().await;
+    let edit = house.data_edit("web", json!({"a": 1})).await;
+    let old = house.submit(&house.ada, "web", vec![edit.clone()]).await;
+    house.moved_by("web", vec![edit]).await;
+    let became = house.control.review(&house.bo, old).await.unwrap().became.unwrap();
+    assert!(became.after.is_none() && became.refused[0].detail.contains("changes nothing"), "{became:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_dies_behind_its_commit_loses_nothing() {
+    let house = House::new().await;
+    let edit = house.data_edit("web", json!({"a": 1})).await;
+    let old = house.submit(&house.ada, "web", vec![edit]).await;
+    let edit = house.bind("web", 2, "app").await;
+    let other = house.submitted_beside("web", vec![edit]).await;
+    // Planning anew waits for this lock; the commit itself does not.
+    let mut holding = house.database.app().begin().await.unwrap();
+    let sql = "SELECT 1 FROM proposal p JOIN submission s ON s.proposal_id = p.id WHERE s.id = $1 FOR UPDATE OF p";
+    sqlx::query(sql).bind(old.0).execute(&mut *holding).await.unwrap();
+    {
+        let commit = house.commit(&house.cy, other);
+        let dies = async {
+            while house.targets().await < 2 {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            house.somebody_waits().await;
+        };
+        tokio::select! {
+            done = commit => panic!("it should wait: {done:?}"),
+            () = dies => {}
+        }
+    }
+    holding.rollback().await.unwrap();
+    let stale = house.control.review(&house.bo, old).await.unwrap();
+    assert_eq!((stale.state, stale.became), (ReviewState::Stale, None));
+    let (one, two) = tokio::join!(house.control.replan_stale(), house.control.replan_stale());
+    assert_eq!(one.unwrap() + two.unwrap(), 1, "two sweeps do it once");
+    assert_eq!(house.control.replan_stale().await.unwrap(), 0);
+    assert!(house.control.review(&house.bo, old).await.unwrap().became.unwrap().after.is_some());
+}
+
+#[tokio::test]
+async fn siblings_are_left_alone() {
+    let house = House::new().await;
+    let edit = house.data_edit("edge", json!({"a": 1})).await;
+    let edge = house.submit(&house.ada, "edge", vec![edit]).await;
+    house.approve(&house.bo, edge).await;
+    house.bound("web", 1, "app").await;
+    assert_eq!(house.control.review(&house.bo, edge).await.unwrap().became, None);
+    house.commit(&house.ada, edge).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_became_of_a_review_is_never_told_otherwise() {
+    let house = House::new().await;
+    let edit = house.data_edit("web", json!({"a": 1})).await;
+    let old = house.submit(&house.ada, "web", vec![edit]).await;
+    let edit = house.bind("web", 2, "app").await;
+    house.moved_by("web", vec![edit]).await;
+    for sql in ["UPDATE replan SET moved = '{}'", "DELETE FROM replan", "TRUNCATE replan"] {
+        assert!(sqlx::query(sql).execute(house.database.owner()).await.is_err(), "{sql}");
+    }
+    let sql = "INSERT INTO replan (before_id, proposal_id, version, target, refused)
+               SELECT id, proposal_id, 9, 1, '[{}]' FROM submission WHERE id <> $1 LIMIT 1";
+    assert!(sqlx::query(sql).bind(old.0).execute(house.database.app()).await.is_err(), "not the proposal's version");
+}

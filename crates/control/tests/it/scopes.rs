@@ -1,0 +1,123 @@
+//! Proposals on a single node, and what several people say in one proposal.
+
+use engine::ids::{NodeId, ProposalId};
+use engine::plan::Edit;
+use serde_json::json;
+
+use crate::house::{House, role};
+
+async fn on_node(house: &House, n: usize) -> (ProposalId, NodeId) {
+    let node = house.node(n).await;
+    (house.control.propose_on_node(&house.ada, node).await.unwrap(), node)
+}
+
+#[tokio::test]
+async fn a_new_node_gets_what_it_begins_with_beside_everything_else() {
+    let house = House::new().await;
+    let edit = house.bind("web", 2, "still").await;
+    let web = house.submit(&house.ada, "web", vec![edit]).await;
+    let (proposal, node) = on_node(&house, 1).await;
+    assert_eq!(house.control.propose_on_node(&house.cy, node).await.unwrap(), proposal, "one at a time for each node");
+    assert_ne!(on_node(&house, 2).await.0, proposal);
+
+    let edit = Edit::Bind { deployment: house.id("system").await, node, role: role("runtime") };
+    let version = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
+    let view = house.control.node_proposal(&house.bo, proposal).await.unwrap();
+    let carried: Vec<(String, bool)> = view.carries.iter().map(|c| (c.noderole.to_string(), c.proposed)).collect();
+    assert_eq!(carried, [("base".to_owned(), true), ("runtime".to_owned(), true)]);
+    assert!(!view.choices.iter().any(|choice| choice.role == role("runtime")));
+    let listed = house.control.proposals(&house.bo).await.unwrap();
+    let scope = |id| listed.iter().find(|p| p.id == id).map(|p| (p.scope.deployment.to_string(), p.scope.node.clone()));
+    let (deployment, on) = scope(proposal).unwrap();
+    assert_eq!((deployment.as_str(), on.unwrap().fqdn.as_str()), ("system", "n1.house.example.com"));
+    assert_eq!(listed.len(), 3);
+
+    let id = house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(review.node.as_deref(), Some("n1.house.example.com"));
+    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved", "the gate is the same");
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    assert_eq!(house.steps().await.len(), 2);
+    // system changed, so what rests on it was planned anew at once.
+    assert!(house.control.review(&house.bo, web).await.unwrap().became.unwrap().same_effect);
+}
+
+#[tokio::test]
+async fn a_proposal_on_a_node_touches_that_node_alone() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    house.bound("web", 2, "app").await;
+    let (proposal, n1) = on_node(&house, 1).await;
+    let (web, edge, n2) = (house.id("web").await, house.id("edge").await, house.node(2).await);
+    let before = house.traces().await;
+    let cases = [
+        (Edit::Bind { deployment: web, node: n2, role: role("wipe") }, "on node n1.house.example.com alone"),
+        (Edit::Bind { deployment: edge, node: n1, role: role("wipe") }, "on node n1.house.example.com alone"),
+        (Edit::MoveNode { node: n1, deployment: edge }, "on node n1.house.example.com alone"),
+        (Edit::SetRoleData { deployment: web, role: role("app"), data: json!({}) }, "propose on the deployment"),
+        (Edit::AddRole { deployment: web, role: role("wipe") }, "propose on the deployment"),
+    ];
+    for (edit, part) in cases {
+        let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
+        assert!(problem.status == 422 && problem.detail.contains(part), "{part}: {problem:?}");
+    }
+    // app on n2 waits for the runtime on n1, which came first: taking that away reaches n2.
+    let key = engine::cluster::NoderoleKey::first(role("runtime"));
+    let edit = Edit::Unbind { node: n1, noderole: key, with_dependents: true };
+    let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
+    assert!(problem.detail.contains("n2.house.example.com would change with it"), "{problem:?}");
+    assert_eq!(house.traces().await, before);
+    let phantom: uuid::Uuid = sqlx::query_scalar("SELECT id FROM node WHERE phantom LIMIT 1")
+        .fetch_one(house.database.owner())
+        .await
+        .unwrap();
+    assert_eq!(house.control.propose_on_node(&house.ada, NodeId(phantom)).await.unwrap_err().code, "phantom");
+}
+
+#[tokio::test]
+async fn one_proposal_for_each_node_is_the_databases_rule_too() {
+    let house = House::new().await;
+    let (first, node) = on_node(&house, 1).await;
+    let (one, two) =
+        tokio::join!(house.control.propose_on_node(&house.bo, node), house.control.propose_on_node(&house.cy, node));
+    assert_eq!((one.unwrap(), two.unwrap()), (first, first));
+    let again = "INSERT INTO proposal (deployment_id, node_id, kind, created_by)
+                 SELECT deployment_id, node_id, kind, created_by FROM proposal WHERE kind = 'node_scoped'";
+    assert!(sqlx::query(again).execute(house.database.app()).await.is_err());
+    let odd = "INSERT INTO proposal (deployment_id, node_id, kind, created_by)
+               SELECT deployment_id, node_id, 'personal', created_by FROM proposal";
+    assert!(sqlx::query(odd).execute(house.database.app()).await.is_err(), "a node only with its kind");
+    house.control.discard(&house.ada, first, 0).await.unwrap();
+    assert_ne!(on_node(&house, 1).await.0, first);
+}
+
+#[tokio::test]
+async fn what_is_proposed_on_a_node_goes_with_it() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let (proposal, node) = on_node(&house, 1).await;
+    let edit = Edit::ExpungeNode { node, reason: "burnt".into() };
+    house.moved_by("web", vec![edit]).await;
+    assert_eq!(house.control.proposal(&house.ada, proposal).await.unwrap_err().code, "closed");
+}
+
+#[tokio::test]
+async fn where_people_overrule_each_other_both_are_named() {
+    let house = House::new().await;
+    let one = house.data_edit("web", json!({"a": 1})).await;
+    let (proposal, version) = house.propose(&house.ada, "web", vec![one]).await;
+    let two = vec![
+        house.data_edit("web", json!({"a": 1, "b": 1})).await,
+        house.data_edit("web", json!({"a": 2, "b": 1})).await,
+    ];
+    let version = house.control.edit(&house.bo, proposal, version, two).await.unwrap();
+    let clashes = house.board("web").await.proposal.unwrap().clashes;
+    let [clash] = clashes.as_slice() else { panic!("{clashes:?}") };
+    assert_eq!((clash.earlier, clash.earlier_by.as_str(), clash.later, clash.later_by.as_str()), (1, "ada", 3, "bo"));
+    assert_eq!(clash.about, "/a of app");
+    let (_, shown) = house.control.proposal(&house.cy, proposal).await.unwrap();
+    assert_eq!(shown.clashes, clashes);
+    house.control.undo(&house.ada, proposal, version).await.unwrap();
+    assert_eq!(house.board("web").await.proposal.unwrap().clashes, [], "what is taken back overrules nobody");
+}

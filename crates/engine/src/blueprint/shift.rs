@@ -1,0 +1,172 @@
+//! How the effect of a change shifts when it is planned anew on another base.
+//!
+//! Both plans are taken as the difference from *their own* base, and what is in both is left out. So what other people changed
+//! meanwhile is in neither, and a reviewer whose base moved reads only what became of the change itself; mostly nothing, and that is
+//! then said as *effect unchanged*.
+//!
+//! Two things are no effect of the change and are not compared: how much around it stays as it is, and how often something was asked
+//! to run again before (that it runs again is compared).
+
+use serde::{Deserialize, Serialize};
+
+use super::difference::{DeploymentDifference, Difference, NodeDifference, NoderoleDifference};
+
+/// What only the plan before had, and what only the new one has. A value that differs is in both.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shift {
+    /// As it was planned before.
+    pub before: Difference,
+    /// As it is planned now.
+    pub after: Difference,
+}
+
+impl Shift {
+    /// Between two plans of the same edits.
+    pub fn between(before: &Difference, after: &Difference) -> Self {
+        Self { before: beyond(before, after), after: beyond(after, before) }
+    }
+
+    /// Whether both plans do the same.
+    pub fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.after.is_empty()
+    }
+}
+
+/// What one difference has beyond another.
+fn beyond(one: &Difference, other: &Difference) -> Difference {
+    let deployments = one.deployments.iter().filter_map(|d| {
+        let twin = other.deployments.iter().find(|o| o.id == d.id);
+        twin.map_or_else(|| Some(d.clone()), |twin| deployment_beyond(d, twin))
+    });
+    let nodes = one.nodes.iter().filter_map(|n| {
+        let twin = other.nodes.iter().find(|o| o.id == n.id);
+        twin.map_or_else(|| Some(plain(n)), |twin| node_beyond(n, twin))
+    });
+    Difference { deployments: deployments.collect(), nodes: nodes.collect(), unchanged: 0 }
+}
+
+/// None: all of it is in the other, too. What the document itself says goes along with what differs inside.
+fn deployment_beyond(one: &DeploymentDifference, other: &DeploymentDifference) -> Option<DeploymentDifference> {
+    if one == other {
+        return None;
+    }
+    let mut left = one.clone();
+    left.barclamps.retain(|barclamp| !other.barclamps.contains(barclamp));
+    left.roles.retain(|role| !other.roles.contains(role));
+    left.inactive_jigs.retain(|jig| !other.inactive_jigs.contains(jig));
+    let itself = |d: &DeploymentDifference| DeploymentDifference {
+        barclamps: Vec::new(),
+        roles: Vec::new(),
+        inactive_jigs: Vec::new(),
+        ..d.clone()
+    };
+    let inside = left.barclamps.len() + left.roles.len() + left.inactive_jigs.len();
+    (inside > 0 || itself(one) != itself(other)).then_some(left)
+}
+
+fn node_beyond(one: &NodeDifference, other: &NodeDifference) -> Option<NodeDifference> {
+    let (mut left, twin) = (plain(one), plain(other));
+    left.noderoles.retain(|noderole| !twin.noderoles.contains(noderole));
+    let itself = |n: &NodeDifference| NodeDifference { noderoles: Vec::new(), ..n.clone() };
+    (!left.noderoles.is_empty() || itself(&left) != itself(&twin)).then_some(left)
+}
+
+/// A node's difference without what is no effect.
+fn plain(node: &NodeDifference) -> NodeDifference {
+    let noderole = |n: &NoderoleDifference| NoderoleDifference { reruns: None, ..n.clone() };
+    NodeDifference { unchanged: 0, noderoles: node.noderoles.iter().map(noderole).collect(), ..node.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blueprint::difference::{Mark, Sides};
+    use crate::cluster::NoderoleKey;
+    use crate::data::diff;
+    use crate::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
+    use proptest::prelude::*;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn noderole(role: &str, port: u32, reruns: u32) -> NoderoleDifference {
+        let key = NoderoleKey::first(RoleName::parse(role).unwrap());
+        NoderoleDifference {
+            id: NoderoleId(Uuid::from_u128(u128::from(port))),
+            noderole: key,
+            deployment: DeploymentId(Uuid::from_u128(1)),
+            mark: Mark::Changed,
+            content: false,
+            contents: None,
+            bound: None,
+            rerun: reruns > 0,
+            reruns: (reruns > 0).then(|| Sides { old: reruns - 1, new: reruns }),
+            rank: None,
+            rewired: false,
+            edges: Vec::new(),
+            data: diff(&json!({}), &json!({"port": port})).unwrap(),
+        }
+    }
+
+    fn node(n: u128, noderoles: Vec<NoderoleDifference>, unchanged: usize) -> NodeDifference {
+        NodeDifference {
+            id: NodeId(Uuid::from_u128(n)),
+            fqdn: Fqdn::parse(&format!("n{n}.example.com")).unwrap(),
+            mark: Mark::Changed,
+            renamed: None,
+            phantom: None,
+            moved: None,
+            noderoles,
+            unchanged,
+        }
+    }
+
+    fn of(nodes: Vec<NodeDifference>) -> Difference {
+        Difference { nodes, ..Difference::default() }
+    }
+
+    #[test]
+    fn what_stays_around_and_earlier_reruns_are_no_effect() {
+        let before = of(vec![node(1, vec![noderole("app", 1, 1)], 3)]);
+        let after = Difference { unchanged: 9, ..of(vec![node(1, vec![noderole("app", 1, 4)], 5)]) };
+        assert!(Shift::between(&before, &after).is_empty());
+        let stays = of(vec![node(1, vec![noderole("app", 1, 0)], 5)]);
+        assert!(!Shift::between(&before, &stays).is_empty(), "that it runs again is one");
+    }
+
+    #[test]
+    fn only_what_differs_is_left() {
+        let before = of(vec![node(1, vec![noderole("app", 1, 0), noderole("db", 2, 0)], 0), node(2, vec![], 0)]);
+        let after = of(vec![node(1, vec![noderole("app", 1, 0), noderole("db", 3, 0)], 0)]);
+        let shift = Shift::between(&before, &after);
+        let roles = |d: &Difference| {
+            let of_node = |n: &NodeDifference| n.noderoles.iter().map(|r| r.noderole.to_string()).collect::<Vec<_>>();
+            d.nodes.iter().map(|n| (n.fqdn.short().to_owned(), of_node(n))).collect::<Vec<_>>()
+        };
+        assert_eq!(roles(&shift.before), [("n1".to_owned(), vec!["db".to_owned()]), ("n2".to_owned(), vec![])]);
+        assert_eq!(roles(&shift.after), [("n1".to_owned(), vec!["db".to_owned()])]);
+    }
+
+    fn any_difference() -> impl Strategy<Value = Difference> {
+        let noderoles = proptest::collection::btree_map("[ab]", (0u32..3, 0u32..3), 0..3);
+        proptest::collection::btree_map(1u128..4, (noderoles, 0usize..3), 0..4).prop_map(|nodes| {
+            let one = |(n, (roles, unchanged)): (u128, (std::collections::BTreeMap<String, (u32, u32)>, usize))| {
+                node(
+                    n,
+                    roles.into_iter().map(|(role, (port, reruns))| noderole(&role, port, reruns)).collect(),
+                    unchanged,
+                )
+            };
+            of(nodes.into_iter().map(one).collect())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_does_not_shift_from_itself_and_a_shift_has_two_sides(one in any_difference(), other in any_difference()) {
+            prop_assert!(Shift::between(&one, &one).is_empty());
+            let (there, back) = (Shift::between(&one, &other), Shift::between(&other, &one));
+            prop_assert_eq!((&there.before, &there.after), (&back.after, &back.before));
+            prop_assert_eq!(there.is_empty(), back.is_empty());
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Proposals on a node, and reviews that were planned anew.
+
+use sea_orm_migration::prelude::*;
+
+pub(crate) const SQL: &str = include_str!("m0004_scopes_and_replans.sql");
+
+/// Applies `m0004_scopes_and_replans.sql`.
+#[derive(Debug)]
+pub struct Migration;
+
+impl MigrationName for Migration {
+    fn name(&self) -> &str {
+        "m0004_scopes_and_replans"
+    }
+}
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        manager.get_connection().execute_unprepared(SQL).await?;
+        Ok(())
+    }
+}

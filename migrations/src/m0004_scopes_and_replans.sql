@@ -1,0 +1,31 @@
+-- Proposals on a node, and reviews that were planned anew because their base moved.
+
+-- A proposal is on a deployment, or on one node of it.
+ALTER TABLE proposal
+  DROP CONSTRAINT proposal_node_scope,
+  ADD CONSTRAINT proposal_node_scope CHECK ((kind = 'node_scoped') = (node_id IS NOT NULL) OR kind = 'discovery');
+CREATE UNIQUE INDEX proposal_one_for_node ON proposal (node_id) WHERE state = 'open' AND kind = 'node_scoped';
+CREATE INDEX proposal_open ON proposal (id) WHERE state = 'open';
+COMMENT ON COLUMN proposal.node_id IS 'The one node that it may touch; deployment_id is then where the node was when it was opened.';
+
+-- So that what follows can say "of the same proposal".
+ALTER TABLE submission ADD CONSTRAINT submission_of_proposal UNIQUE (id, proposal_id);
+
+CREATE TABLE replan (
+  before_id    bigint PRIMARY KEY,
+  proposal_id  bigint NOT NULL REFERENCES proposal,
+  after_id     bigint UNIQUE,
+  version      int NOT NULL CHECK (version > 1),
+  target       bigint NOT NULL REFERENCES target,
+  moved        text[] NOT NULL DEFAULT '{}',
+  refused      jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(refused) = 'array'),
+  at           timestamptz NOT NULL DEFAULT now(),
+  UNIQUE (proposal_id, version),
+  CONSTRAINT replan_before FOREIGN KEY (before_id, proposal_id) REFERENCES submission (id, proposal_id),
+  CONSTRAINT replan_after FOREIGN KEY (after_id, proposal_id) REFERENCES submission (id, proposal_id),
+  CONSTRAINT replan_goes_on CHECK (before_id < after_id),
+  CONSTRAINT replan_came_to_one CHECK ((after_id IS NULL) = (refused <> '[]'))
+);
+COMMENT ON TABLE replan IS 'A submission whose base moved, and what planning its edits anew came to. Append-only; each once.';
+COMMENT ON COLUMN replan.after_id IS 'NULL: an edit does not plan any more, and the proposal is back with its authors.';
+COMMENT ON COLUMN replan.version IS 'The version of the proposal from then on.';

@@ -1,0 +1,32 @@
+//! What a server looks after by itself: reviews whose base moved and that nobody planned anew yet, because whoever's call committed
+//! ran out of time or died. Any number of servers may do this beside each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::Control;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+/// How often. A review waits that long at most, once for each process that died.
+const EVERY: Duration = Duration::from_secs(20);
+
+/// Sweeps until told to stop. A sweep that is cut off leaves nothing half done: each review is a transaction of its own.
+pub(crate) async fn until_stopped(control: Arc<Control>, stopping: CancellationToken) {
+    let mut ticks = tokio::time::interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let sweeping = async {
+        loop {
+            ticks.tick().await;
+            match control.replan_stale().await {
+                Ok(0) => {}
+                Ok(planned) => tracing::info!(planned, "reviews were planned anew, because their base had moved"),
+                Err(problem) => tracing::warn!(%problem, "the sweep for moved bases will be tried again"),
+            }
+        }
+    };
+    tokio::select! {
+        () = stopping.cancelled() => {}
+        () = sweeping => {}
+    }
+}

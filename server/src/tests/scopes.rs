@@ -1,0 +1,93 @@
+//! Proposals by what they may touch, by REST; and holding a deployment.
+
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test]
+async fn a_proposal_on_a_node_is_opened_listed_and_shown() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let node = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+    let path = format!("/api/v1/nodes/{}/proposals", node.as_str().expect("an id"));
+    assert_eq!(house.tell(&path, &bo, json!({})).await.problem()["code"], "forbidden");
+    let opened = house.tell(&path, &ada, json!({})).await;
+    assert_eq!(opened.status, StatusCode::CREATED);
+    let id = opened.json()["proposal"].as_i64().expect("an id");
+    house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json();
+
+    let system = house.ask_get("/api/v1/deployments/system/board", &ada).await.json()["id"].clone();
+    let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let edits = |deployment| json!({"version": 0, "edits": [{"edit": "bind", "deployment": deployment, "node": node, "role": "app"}]});
+    let refused = house.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(web)).await;
+    assert_eq!(refused.problem()["code"], "edit_refused", "that would take it to web");
+    house.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(system)).await.json();
+
+    let list = house.ask_get("/api/v1/proposals", &bo).await.json();
+    let scopes: Vec<(&Value, &Value)> = list
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|p| (&p["scope"]["deployment"], &p["scope"]["node"]["fqdn"]))
+        .collect();
+    assert_eq!(scopes, [(&json!("web"), &Value::Null), (&json!("system"), &json!("n1.house.example.com"))]);
+    let shown = house.ask_get(&format!("/api/v1/proposals/{id}"), &bo).await.json();
+    assert_eq!((&shown["scope"]["node"]["id"], &shown["added"], &shown["version"]), (&node, &json!(1), &json!(1)));
+    let submitted =
+        house.tell(&format!("/api/v1/proposals/{id}/submit"), &ada, json!({"version": 1, "title": "bootstrap"})).await;
+    let review = format!("/api/v1/submissions/{}", submitted.json()["submission"]);
+    assert_eq!(house.ask_get(&review, &bo).await.json()["node"], "n1.house.example.com");
+    assert_eq!(house.ask_get("/api/v1/submissions", &bo).await.json()[0]["node"], "n1.house.example.com");
+    let unknown = format!("/api/v1/nodes/{}/proposals", uuid::Uuid::nil());
+    assert_eq!(house.tell(&unknown, &ada, json!({})).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn where_people_overrule_each_other_is_told() {
+    let house = House::new().await;
+    house.furnish().await;
+    let cy = house.people.create_person(None, &NewPerson::human("cy", [Permission::Operator])).await.expect("a person");
+    let (ada, cy) = (house.cookie().await, house.cookie_of(cy).await);
+    let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let id = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"].clone();
+    let path = format!("/api/v1/proposals/{id}/edits");
+    for (who, version, port) in [(&ada, 0, 1), (&cy, 1, 2)] {
+        let edit = json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": {"port": port}});
+        house.tell(&path, who, json!({"version": version, "edits": [edit]})).await.json();
+    }
+    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let clash = json!({
+        "earlier": 1, "earlier_by": "ada", "later": 2, "later_by": "cy", "about": "/port of app",
+        "over": {"over": "role_value", "deployment": web, "role": "app", "path": "/port"},
+    });
+    assert_eq!(board["proposal"]["clashes"], json!([clash]));
+}
+
+#[tokio::test]
+async fn a_hold_is_taken_and_given_back_with_a_reason() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let path = "/api/v1/deployments/web/hold";
+    let held = json!({"held": true, "reason": "the switch is replaced"});
+    assert_eq!(house.tell(path, &bo, held.clone()).await.problem()["code"], "forbidden", "a reviewer does not operate");
+    assert_eq!(house.tell(path, "", held.clone()).await.status, StatusCode::UNAUTHORIZED);
+    let nowhere = house.tell("/api/v1/deployments/wob/hold", &ada, held.clone()).await;
+    assert_eq!(nowhere.problem()["code"], "not_found");
+    for wrong in [json!({"held": true}), json!({"held": "yes", "reason": "x"}), json!({"held": true, "reason": " "})] {
+        assert_eq!(house.tell(path, &ada, wrong.clone()).await.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+    let board = |name: &'static str| house.ask_get(name, &ada);
+    assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
+
+    assert_eq!(house.tell(path, &ada, held).await.json(), json!({}));
+    let web = board("/api/v1/deployments/web/board").await.json();
+    assert_eq!(web["hold"], json!({"deployment": "web", "by": "ada", "reason": "the switch is replaced"}));
+    assert_eq!(board("/api/v1/deployments/edge/board").await.json()["hold"], Value::Null, "a sibling goes on");
+    house.tell(path, &ada, json!({"held": false, "reason": "it is there"})).await.json();
+    assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
+    let sql = "SELECT count(*) FROM audit WHERE action LIKE 'deployment.%'";
+    let audited: i64 = sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a count");
+    assert_eq!(audited, 2);
+}
