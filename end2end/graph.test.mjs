@@ -1,6 +1,7 @@
 // The graph of a deployment: folded first, unfolded on demand, by pointer and by keyboard, as a picture and as a table.
 
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
@@ -84,6 +85,70 @@ test('the keyboard walks along the edges', { timeout: 60_000 }, async () => {
   await page.waitForURL(/at=/);
   await page.keyboard.press('u');
   await page.waitForURL(/roles=/);
+  assertQuiet(page);
+});
+
+test('a path between two, the longest way, colours, and a file of it', { timeout: 120_000 }, async () => {
+  await visit(page, '/graph/edge');
+  await page.locator('a.box[tabindex="0"]').focus();
+  const first = await page.evaluate(() => document.activeElement.dataset.key);
+  await page.keyboard.press('p');
+  await page.waitForURL(/from=/);
+  await page.getByText('choose the box where it ends').waitFor();
+  await page.evaluate((key) => document.querySelector(`[data-key="${key}"]`).focus(), first);
+  await page.keyboard.press('ArrowRight');
+  await page.waitForFunction((key) => document.activeElement.dataset.key && document.activeElement.dataset.key !== key, first);
+  await page.keyboard.press('p');
+  await page.waitForURL(/from=.*to=/);
+  await page.getByText(/ waits for .* noderoles on the way\.$/).waitFor();
+  assert.ok((await page.locator('a.box.trail').count()) >= 2);
+  assert.equal(await page.locator('.wire.trail').count(), 1);
+  await assertAccessible(page);
+  await screenshot(page, 'graph-path');
+
+  await page.getByRole('link', { name: 'Show only this' }).click();
+  await page.waitForURL(/only=trail/);
+  await page.waitForFunction(() => document.querySelectorAll('a.box:not(.trail)').length === 0);
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'SVG, download' }).click()]);
+  assert.equal(download.suggestedFilename(), 'graph-edge.svg');
+  const file = await readFile(await download.path(), 'utf8');
+  assert.match(file, /^<\?xml/);
+  assert.equal(file.split('stroke-width="3"').length - 1 >= 3, true, 'what is marked is marked in the file');
+  await page.getByRole('link', { name: 'Table', exact: true }).click();
+  await page.getByRole('columnheader', { name: 'On the path' }).waitFor();
+  await page.getByRole('link', { name: 'Mark nothing' }).click();
+  await page.waitForFunction(() => !location.search.includes('from='));
+
+  await visit(page, '/graph/edge');
+  await page.getByRole('group', { name: 'Mark the longest way' }).getByRole('link', { name: 'by steps' }).click();
+  await page.getByRole('heading', { name: 'The longest way' }).waitFor();
+  assert.ok((await page.locator('ol.way li').count()) >= 3);
+  await page.getByRole('group', { name: 'Colour by' }).getByRole('link', { name: 'wave' }).click();
+  await page.waitForURL(/colour=wave/);
+  await page.getByRole('list', { name: 'What colours mean' }).getByText('wave 1', { exact: true }).waitFor();
+  assert.ok((await page.locator('.box [data-state=tone-1]').count()) > 0);
+  await screenshot(page, 'graph-waves');
+  await page.getByRole('group', { name: 'Colour by' }).getByRole('link', { name: 'owner' }).click();
+  await page.waitForURL(/colour=owner/);
+  await page.getByRole('list', { name: 'What colours mean' }).getByText('edge', { exact: true }).waitFor();
+  await eachLook(page, () => assertFits(page));
+  await assertAccessible(page);
+  assertQuiet(page);
+});
+
+test('a picture that is larger than its window has a small one of the whole', { timeout: 60_000 }, async () => {
+  await visit(page, '/graph/edge');
+  await page.setViewportSize({ width: 1024, height: 700 });
+  const larger = page.getByRole('button', { name: 'Larger' });
+  for (let n = 0; n < 3; n += 1) await larger.click();
+  const map = page.locator('svg.minimap');
+  await map.waitFor();
+  const frame = await map.boundingBox();
+  await page.mouse.click(frame.x + frame.width - 2, frame.y + frame.height / 2);
+  await page.waitForFunction(() => document.querySelector('.picture').scrollLeft > 0);
+  const seen = await page.locator('.minimap .seen').getAttribute('x');
+  assert.ok(Number(seen) > 0, seen);
+  await page.setViewportSize({ width: 1440, height: 900 });
   assertQuiet(page);
 });
 

@@ -37,6 +37,10 @@ before(async () => {
     ['graph-table', '/graph/edge?as=table', 'Graph of edge'],
     ['runs', '/runs', 'Runs'],
     ['run', run, null],
+    ['blueprints', '/blueprints', 'Blueprints'],
+    ['blueprints-compared', '/blueprints?from=1&to=2', 'Blueprints'],
+    ['blueprints-restore', '/blueprints?deployment=edge&from=2&to=1', 'Blueprints'],
+    ['catalog', '/catalog', 'Catalog'],
   );
 }, { timeout: 240_000 });
 after(async () => {

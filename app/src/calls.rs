@@ -8,15 +8,18 @@
     reason = "the macro makes a struct of each function's arguments, whose names say what they are"
 )]
 
+#[cfg(feature = "ssr")]
+use api::console::NodeWish;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView, Opened,
-    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish,
+    Lift, LogPart, NodePage, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView, RunPage, RunView,
+    SinceLook, TargetPage,
 };
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
-use engine::plan::Edit;
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::plan::{Edit, Report};
 use leptos::prelude::*;
 
 use crate::failure::Answer;
@@ -64,6 +67,12 @@ pub async fn deployments() -> Answer<Vec<DeploymentSummary>> {
 #[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
 pub async fn board(deployment: String) -> Answer<Board> {
     answer(console()?.board(&deployment).await)
+}
+
+/// Everything that carries a role of a board.
+#[server(name = ReadCarriers, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
+pub async fn carriers(deployment: String, of_ancestor: Option<String>, role: RoleName) -> Answer<Carriers> {
+    answer(console()?.carriers(&deployment, of_ancestor, role).await)
 }
 
 /// What lifting nodes would allow.
@@ -144,6 +153,18 @@ pub async fn since_look(id: SubmissionId) -> Answer<SinceLook> {
     answer(console()?.since_look(id).await)
 }
 
+/// A page of the line of targets.
+#[server(name = ReadTargets, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
+pub async fn targets(deployment: Option<String>, before: Option<TargetNo>) -> Answer<TargetPage> {
+    answer(console()?.targets(deployment, before).await)
+}
+
+/// Two blueprints compared.
+#[server(name = ReadComparison, prefix = "/call", endpoint = "compare", input = AsJson, output = AsJson)]
+pub async fn compare(from: String, to: String, deployment: Option<String>) -> Answer<Comparison> {
+    answer(console()?.compare(from, to, deployment).await)
+}
+
 /// Notes a look.
 #[server(name = Look, prefix = "/call", endpoint = "look", input = AsJson, output = AsJson)]
 pub async fn look(id: SubmissionId) -> Answer<()> {
@@ -194,10 +215,37 @@ pub async fn propose(deployment: DeploymentId) -> Answer<ProposalId> {
     answer(console()?.propose(deployment).await)
 }
 
+/// Opens a proposal that restores a deployment; leads to its board.
+#[server(name = Restore, prefix = "/call", endpoint = "restore", output = AsJson)]
+pub async fn restore(deployment: String, target: TargetNo, #[server(default)] partial: bool) -> Answer<Restored> {
+    let board = crate::places::board_of(&deployment);
+    let restored = answer(console()?.restore(deployment, target, partial).await)?;
+    leptos_axum::redirect(&board);
+    Ok(restored)
+}
+
 /// Appends edits, all or none.
 #[server(name = AppendEdits, prefix = "/call", endpoint = "edit", input = AsJson, output = AsJson)]
 pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Answer<i32> {
     answer(console()?.edit(proposal, version, edits).await)
+}
+
+/// What a proposal would come to with further edits.
+#[server(name = Foresee, prefix = "/call", endpoint = "foresee", input = AsJson, output = AsJson)]
+pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> Answer<Foreseen> {
+    answer(console()?.foresee(proposal, edits).await)
+}
+
+/// The catalog.
+#[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
+pub async fn catalog() -> Answer<Vec<BarclampVersion>> {
+    answer(console()?.catalog().await)
+}
+
+/// Imports a barclamp's file.
+#[server(name = ImportBarclamp, prefix = "/call", endpoint = "import", output = AsJson)]
+pub async fn import(path: String, text: String) -> Answer<Vec<String>> {
+    answer(console()?.import(path, text).await)
 }
 
 /// Takes the last edit back.
@@ -252,8 +300,22 @@ pub async fn cancel(run: RunId) -> Answer<()> {
 
 /// Adds a node.
 #[server(name = AddNode, prefix = "/call", endpoint = "add-node", output = AsJson)]
-pub async fn add_node(fqdn: String, root: String) -> Answer<NodeId> {
-    answer(console()?.add_node(fqdn, root).await)
+pub async fn add_node(
+    #[server(default)] fqdn: String,
+    #[server(default)] mac: String,
+    #[server(default)] serial: String,
+    root: String,
+) -> Answer<NodeId> {
+    let apart = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
+    let macs = mac.split(apart).filter(|mac| !mac.is_empty()).map(str::to_owned).collect();
+    let wish = NodeWish { macs, serial, ..NodeWish::named(fqdn, root) };
+    answer(console()?.add_node(wish).await)
+}
+
+/// How a submission was planned.
+#[server(name = ReadReport, prefix = "/call", endpoint = "report", input = AsJson, output = AsJson)]
+pub async fn review_report(id: SubmissionId) -> Answer<Option<Report>> {
+    answer(console()?.review_report(id).await)
 }
 
 /// Switches execution on or off.

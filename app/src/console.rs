@@ -6,14 +6,15 @@
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView, Opened,
-    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish,
+    Lift, LogPart, NodePage, NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView, RunPage,
+    RunView, SinceLook, TargetPage,
 };
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
-use engine::plan::Edit;
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::plan::{Edit, Report};
 
 /// The server's side of the pages.
 #[async_trait]
@@ -24,6 +25,13 @@ pub trait Console: Send + Sync {
     async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem>;
     /// A deployment's board, by name.
     async fn board(&self, deployment: &str) -> Result<Board, Problem>;
+    /// Everything that carries a role of a board: of the deployment itself, or of an ancestor.
+    async fn carriers(
+        &self,
+        deployment: &str,
+        of_ancestor: Option<String>,
+        role: RoleName,
+    ) -> Result<Carriers, Problem>;
     /// What lifting these nodes would allow in the open proposal on the deployment.
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem>;
     /// What planning in the browser on the deployment's open proposal takes; the ground is left out for who knows its stamp.
@@ -56,6 +64,12 @@ pub trait Console: Send + Sync {
 
     /// Notes that this person opened the changes of these documents.
     async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem>;
+    /// Targets, newest first, before `before`: all, or those that changed a deployment.
+    async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem>;
+    /// Two blueprints compared, each named by a target's number or a root's hash: everywhere, or in one deployment. At most
+    /// `DOCUMENTS_SHOWN` documents.
+    async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem>;
+
     /// Notes that this person has looked at a submission.
     async fn look(&self, id: SubmissionId) -> Result<(), Problem>;
     /// Opens a thread on a change of a submission.
@@ -66,8 +80,17 @@ pub trait Console: Send + Sync {
     async fn resolve_thread(&self, thread: CommentId, resolved: bool) -> Result<(), Problem>;
     /// Opens a proposal on a deployment, or hands back the one that is open.
     async fn propose(&self, deployment: DeploymentId) -> Result<ProposalId, Problem>;
+    /// Opens a proposal that brings a deployment, by name, back to what it was at a target; `partial` leaves out what can't be
+    /// brought back.
+    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem>;
     /// Appends edits to a proposal at a version, all or none; hands back the new version.
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
+    /// What a proposal would come to with further edits, which are not made by this.
+    async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem>;
+    /// Every imported version of a barclamp.
+    async fn catalog(&self) -> Result<Vec<BarclampVersion>, Problem>;
+    /// Imports a barclamp's file without scripts; hands back what came of it, one line each.
+    async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem>;
     /// Takes the last edit back; hands back the new version.
     async fn undo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem>;
     /// Brings the last undone edit back; hands back the new version.
@@ -85,7 +108,9 @@ pub trait Console: Send + Sync {
     /// Stops a run.
     async fn cancel(&self, run: RunId) -> Result<(), Problem>;
     /// Adds a node whose root is a folder on the worker's machine.
-    async fn add_node(&self, fqdn: String, root: String) -> Result<NodeId, Problem>;
+    async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem>;
+    /// How a submission was planned, as long as it is its open proposal's newest version.
+    async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem>;
     /// Switches execution on or off for everything.
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem>;
     /// Ends this session.

@@ -15,9 +15,19 @@ pub const REVIEWS: &str = "/reviews";
 /// All runs.
 pub const RUNS: &str = "/runs";
 
+/// Every imported barclamp.
+pub const CATALOG: &str = "/catalog";
+/// The line of targets.
+pub const BLUEPRINTS: &str = "/blueprints";
+
 /// A deployment's board.
 pub fn deployment(name: &DeploymentName) -> String {
     format!("{DEPLOYMENTS}/{name}")
+}
+
+/// The same, of a name that nobody has checked yet.
+pub fn board_of(name: &str) -> String {
+    format!("{DEPLOYMENTS}/{}", encoded(name))
 }
 
 /// A deployment's graph.
@@ -28,6 +38,11 @@ pub fn graph(name: &DeploymentName) -> String {
 /// The same, of a name that nobody has checked yet.
 pub fn graph_of(name: &str) -> String {
     format!("{GRAPH}/{}", encoded(name))
+}
+
+/// The picture of a page with a graph, as a file; the server's own route.
+pub fn graph_file(page: &str) -> String {
+    format!("{page}/graph.svg")
 }
 
 /// A noderole's own page.

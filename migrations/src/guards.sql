@@ -28,7 +28,8 @@ DO $$
 DECLARE tbl text;
 BEGIN
   FOREACH tbl IN ARRAY ARRAY['object', 'policy', 'barclamp', 'target', 'submission', 'submission_base',
-                             'submission_author', 'submission_document', 'verdict', 'audit', 'seal'] LOOP
+                             'submission_author', 'submission_document', 'target_deployment', 'verdict', 'audit',
+                             'seal'] LOOP
     EXECUTE format('CREATE TRIGGER guard_append_only BEFORE UPDATE OR DELETE ON %I
                     FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only()', tbl);
     EXECUTE format('CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON %I
@@ -568,6 +569,7 @@ END $$;
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
   OR UPDATE OF id, parent, name, system, phantom, doc, head_no, removed_in ON deployment
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+CREATE TRIGGER guard_intent BEFORE INSERT ON target_deployment FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 CREATE TRIGGER guard_intent BEFORE TRUNCATE
   OR UPDATE OF id, fqdn, deployment_id, phantom, doc, removed_in ON node
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
@@ -832,6 +834,7 @@ BEGIN
     'INSERT ON submission_base',
     'INSERT ON submission_author',
     'INSERT ON submission_document',
+    'INSERT ON target_deployment',
     'INSERT (submission_id, person_id, policy_number, kind, reason) ON verdict',
     'INSERT (submission_id, thread_id, anchor, person_id, body) ON comment',
     'UPDATE (resolved_by, resolved_at) ON comment',

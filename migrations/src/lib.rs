@@ -54,6 +54,7 @@ use sqlx::postgres::PgPoolOptions;
 mod m0001_foundation;
 mod m0002_discussion;
 mod m0003_removal;
+mod m0005_line;
 mod m0006_opened;
 mod refusal;
 
@@ -102,6 +103,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0001_foundation::Migration),
             Box::new(m0002_discussion::Migration),
             Box::new(m0003_removal::Migration),
+            Box::new(m0005_line::Migration),
             Box::new(m0006_opened::Migration),
         ]
     }
@@ -180,7 +182,8 @@ fn connection(pool: &PgPool) -> DatabaseConnection {
 /// database by it.
 pub fn content() -> String {
     let mut hash = Sha256::new();
-    for tables in [m0001_foundation::SQL, m0002_discussion::SQL, m0003_removal::SQL, m0006_opened::SQL] {
+    for tables in [m0001_foundation::SQL, m0002_discussion::SQL, m0003_removal::SQL, m0005_line::SQL, m0006_opened::SQL]
+    {
         hash.update(tables);
     }
     hash.update(GUARDS);

@@ -8,7 +8,7 @@ use migrations::Refusal;
 use sqlx::Executor as _;
 use world::{World, assert_refused, state};
 
-const APPEND_ONLY: [&str; 11] = [
+const APPEND_ONLY: [&str; 12] = [
     "object",
     "policy",
     "barclamp",
@@ -17,6 +17,7 @@ const APPEND_ONLY: [&str; 11] = [
     "submission_base",
     "submission_author",
     "submission_document",
+    "target_deployment",
     "verdict",
     "audit",
     "seal",

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Board, DeploymentSummary, Discussion, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NoderoleView, Opened,
-    PlannerView, ReviewSummary, ReviewView, RunPage, RunView, SinceLook,
+    BarclampVersion, Board, Carriers, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, Frame,
+    GraphView, GraphWish, Lift, LogPart, NodePage, NodeWish, NoderoleView, Opened, PlannerView, Point, Restored,
+    ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use app::console::Console;
 use async_trait::async_trait;
@@ -17,8 +18,8 @@ use control::Control;
 use control::people::{Actor, People};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
-use engine::plan::Edit;
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::plan::{Edit, Report};
 use leptos_axum::ResponseOptions;
 
 use crate::address::PublicAddress;
@@ -59,6 +60,15 @@ impl Console for Bound {
 
     async fn board(&self, deployment: &str) -> Result<Board, Problem> {
         asked!(self.board(deployment))
+    }
+
+    async fn carriers(
+        &self,
+        deployment: &str,
+        of_ancestor: Option<String>,
+        role: RoleName,
+    ) -> Result<Carriers, Problem> {
+        asked!(self.carriers(deployment, of_ancestor.as_deref(), &role))
     }
 
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
@@ -121,6 +131,16 @@ impl Console for Bound {
         asked!(self.open_changes(id, anchors))
     }
 
+    async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem> {
+        asked!(self.targets(deployment.as_deref(), before))
+    }
+
+    async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem> {
+        let (from, to) = (Point::named(&from)?, Point::named(&to)?);
+        let found = asked!(self.compare(from, to, deployment.as_deref()))?;
+        Ok(found.cut(DOCUMENTS_SHOWN))
+    }
+
     async fn look(&self, id: SubmissionId) -> Result<(), Problem> {
         asked!(self.look(id))
     }
@@ -141,8 +161,25 @@ impl Console for Bound {
         asked!(self.propose(deployment))
     }
 
+    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem> {
+        asked!(self.restore(&deployment, target, partial))
+    }
+
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
         asked!(self.edit(proposal, version, edits))
+    }
+
+    async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem> {
+        asked!(self.foresee(proposal, edits))
+    }
+
+    async fn catalog(&self) -> Result<Vec<BarclampVersion>, Problem> {
+        asked!(self.catalog())
+    }
+
+    async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem> {
+        let files = [(path, text.into_bytes())].into();
+        Ok(self.control.import_barclamps(Some(self.actor()?), &files).await?.lines())
     }
 
     async fn undo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem> {
@@ -177,8 +214,12 @@ impl Console for Bound {
         asked!(self.cancel(run))
     }
 
-    async fn add_node(&self, fqdn: String, root: String) -> Result<NodeId, Problem> {
-        asked!(self.add_node(fqdn, root))
+    async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
+        asked!(self.add_node(wish))
+    }
+
+    async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem> {
+        asked!(self.review_report(id))
     }
 
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {

@@ -19,6 +19,7 @@
 
 mod address;
 mod bound;
+mod drawings;
 mod feed;
 mod guard;
 mod health;
@@ -157,6 +158,8 @@ fn router(state: AppState) -> Router {
         .route("/sign-out/everywhere", post(sign_in::sign_out_everywhere))
         .route("/events", get(live::events))
         .route("/runs/{id}/log", get(logs::download))
+        .route("/graph/{name}/graph.svg", get(drawings::of_deployment))
+        .route("/reviews/{id}/graph.svg", get(drawings::of_review))
         .layer(DefaultBodyLimit::max(limits::BODY))
         .route_layer(from_fn_with_state(state.clone(), session::look_up));
     let checked = Router::new()

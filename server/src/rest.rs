@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    Board, Comparison, DeploymentSummary, Discussion, LogPart, NodePage, NoderoleView, Opened, Point, ReviewSummary,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage, NodeWish,
+    NoderoleView, Opened, Point, Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use control::Imported;
 use engine::blueprint::{Anchor, Consequences};
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
-use engine::plan::Edit;
+use engine::plan::{Edit, Report};
 
 use crate::limits;
 use crate::refusal::{Asked, Given, Place, Refusal};
@@ -38,6 +38,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments/{name}/board", get(board))
         .route("/deployments/{name}/proposals", post(propose))
         .route("/deployments/{name}/hold", post(hold))
+        .route("/deployments/{name}/restore", post(restore))
         .route("/proposals/{id}/edits", post(edit))
         .route("/proposals/{id}/undo", post(undo))
         .route("/proposals/{id}/redo", post(redo))
@@ -67,7 +68,10 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/runs/{id}/cancel", post(cancel))
         .route("/nodes", get(nodes).post(add_node))
         .route("/execution", post(switch))
-        .route("/barclamps", import);
+        .route("/proposals/{id}/foresee", post(foresee))
+        .route("/proposals/{id}/report", get(report))
+        .route("/submissions/{id}/report", get(review_report))
+        .route("/barclamps", import.get(catalog));
     Router::new().nest("/api/v1", paths)
 }
 
@@ -125,6 +129,25 @@ async fn hold(
     Ok(Json(Done {}))
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Restoring {
+    target: TargetNo,
+    /// Leaves out what can't be brought back.
+    #[serde(default)]
+    partial: bool,
+}
+
+async fn restore(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Given(restoring): Given<Restoring>,
+) -> Made<Restored> {
+    let restored = state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
+    Ok((StatusCode::CREATED, Json(restored)))
+}
+
 async fn named(state: &AppState, actor: &control::people::Actor, name: &str) -> Result<DeploymentId, Problem> {
     let all = state.control.deployments(actor).await?;
     let found = all.into_iter().find(|deployment| deployment.name.as_str() == name);
@@ -149,6 +172,35 @@ async fn edit(
 ) -> Answer<AtVersion> {
     let version = state.control.edit(&actor, id, given.version, given.edits).await?;
     Ok(Json(AtVersion { version }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Foreseeing {
+    edits: Vec<Edit>,
+}
+
+async fn foresee(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Given(given): Given<Foreseeing>,
+) -> Answer<Foreseen> {
+    Ok(Json(state.control.foresee(&actor, id, given.edits).await?))
+}
+
+async fn report(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<ProposalId>) -> Answer<Report> {
+    Ok(Json(state.control.report(&actor, id).await?))
+}
+
+async fn review_report(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<Report> {
+    let report = state.control.review_report(&actor, id).await?;
+    let why = "How it was planned is told for the newest version of an open proposal only.";
+    Ok(Json(report.ok_or_else(|| Problem::conflict("not_planned", why))?))
 }
 
 async fn undo(
@@ -349,6 +401,7 @@ async fn look(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Plac
 #[serde(deny_unknown_fields)]
 struct TargetsWanted {
     before: Option<TargetNo>,
+    deployment: Option<String>,
 }
 
 async fn targets(
@@ -356,7 +409,7 @@ async fn targets(
     SignedIn(actor): SignedIn,
     Asked(wanted): Asked<TargetsWanted>,
 ) -> Answer<TargetPage> {
-    Ok(Json(state.control.targets(&actor, wanted.before).await?))
+    Ok(Json(state.control.targets(&actor, wanted.deployment.as_deref(), wanted.before).await?))
 }
 
 #[derive(Debug, Deserialize)]
@@ -364,6 +417,25 @@ async fn targets(
 struct Pair {
     from: String,
     to: String,
+    deployment: Option<String>,
+    /// What a link can ask for, which has no say in the Accept header.
+    #[serde(rename = "as")]
+    form: Option<Form>,
+}
+
+/// How a difference is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Form {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InForm {
+    #[serde(rename = "as")]
+    form: Option<Form>,
 }
 
 async fn compare(
@@ -372,25 +444,26 @@ async fn compare(
     Asked(pair): Asked<Pair>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let point = |text: &str| text.parse::<Point>().map_err(|error| Problem::invalid(error.to_string()));
-    let found = state.control.compare(&actor, point(&pair.from)?, point(&pair.to)?).await?;
-    Ok(compared(&headers, found))
+    let (from, to, deployment) = (Point::named(&pair.from)?, Point::named(&pair.to)?, pair.deployment.as_deref());
+    let found = state.control.compare(&actor, from, to, deployment).await?;
+    Ok(compared(pair.form, &headers, found))
 }
 
 async fn review_difference(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<SubmissionId>,
+    Asked(asked): Asked<InForm>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let found = state.control.review_difference(&actor, id).await?;
-    Ok(compared(&headers, found))
+    Ok(compared(asked.form, &headers, found))
 }
 
-/// As text for those who ask for text alone, else as JSON.
-fn compared(headers: &HeaderMap, found: Comparison) -> Response {
+/// In the form that the address names; else as text for those who accept text alone, else as JSON.
+fn compared(form: Option<Form>, headers: &HeaderMap, found: Comparison) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let as_text = accepted.contains("text/plain") && !accepted.contains("json");
+    let as_text = form.map_or(accepted.contains("text/plain") && !accepted.contains("json"), |form| form == Form::Text);
     let mut answer = if as_text { found.text().into_response() } else { Json(found).into_response() };
     answer.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
     answer
@@ -473,20 +546,13 @@ async fn nodes(
     Ok(Json(state.control.nodes(&actor, wanted.filter, wanted.after).await?))
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NewNode {
-    fqdn: String,
-    root: String,
-}
-
 #[derive(Debug, Serialize)]
 struct Added {
     node: NodeId,
 }
 
-async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NewNode>) -> Made<Added> {
-    let node = state.control.add_node(&actor, new.fqdn, new.root).await?;
+async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> Made<Added> {
+    let node = state.control.add_node(&actor, new).await?;
     Ok((StatusCode::CREATED, Json(Added { node })))
 }
 
@@ -510,6 +576,10 @@ async fn switch(
 #[serde(deny_unknown_fields)]
 struct Files {
     files: BTreeMap<String, String>,
+}
+
+async fn catalog(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<BarclampVersion>> {
+    Ok(Json(state.control.catalog(&actor).await?))
 }
 
 async fn import(state: State<AppState>, SignedIn(actor): SignedIn, Given(given): Given<Files>) -> Made<Imported> {

@@ -157,6 +157,8 @@ fn Rail(children: Children) -> impl IntoView {
                 {place(places::GRAPH, Icon::Graph, "Graph", None)}
                 {place(places::REVIEWS, Icon::Review, "Reviews", Some(children))}
                 {place(places::RUNS, Icon::Run, "Runs", None)}
+                {place(places::BLUEPRINTS, Icon::Blueprint, "Blueprints", None)}
+                {place(places::CATALOG, Icon::Catalog, "Catalog", None)}
             </ul>
         </nav>
     }
@@ -207,6 +209,8 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
         "graph" => ("Graph", places::GRAPH),
         "reviews" => ("Reviews", places::REVIEWS),
         "runs" => ("Runs", places::RUNS),
+        "catalog" => ("Catalog", places::CATALOG),
+        "blueprints" => ("Blueprints", places::BLUEPRINTS),
         "noderoles" => ("Noderoles", places::DEPLOYMENTS),
         _ => return Vec::new(),
     };

@@ -1,10 +1,36 @@
 //! What a graph shows, as an address: whoever gets the link sees the same.
 
-use api::console::{GraphWay, GraphWish};
+use api::console::{GraphWay, GraphWish, Length, TrailWish};
 use engine::ids::RoleName;
 use leptos_router::params::ParamsMap;
 
 use crate::places;
+
+/// What the colours of a graph tell apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Colour {
+    /// How far noderoles are.
+    #[default]
+    State,
+    /// When they run.
+    Wave,
+    /// Where they are bound.
+    Owner,
+}
+
+impl Colour {
+    /// All of them, as they are offered.
+    pub const ALL: [Self; 3] = [Self::State, Self::Wave, Self::Owner];
+
+    /// The word for it, in addresses and on the page.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Wave => "wave",
+            Self::Owner => "owner",
+        }
+    }
+}
 
 /// Everything that a graph's reader chose.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +45,8 @@ pub struct Address {
     pub at: Option<String>,
     /// Whether the table is shown in place of the picture.
     pub table: bool,
+    /// What colours tell apart.
+    pub colour: Colour,
 }
 
 impl Address {
@@ -42,14 +70,47 @@ impl Address {
                 nodes: list("nodes"),
                 focus: query.get("focus").filter(|key| !key.is_empty()),
                 way,
+                steps: query.get("steps").and_then(|steps| steps.parse().ok()).filter(|steps| *steps > 0),
+                trail: trail(query),
+                only_trail: query.get("only").as_deref() == Some("trail"),
             },
             at: query.get("at").filter(|key| !key.is_empty()),
             table: query.get("as").as_deref() == Some("table"),
+            colour: match query.get("colour").as_deref() {
+                Some("wave") => Colour::Wave,
+                Some("owner") => Colour::Owner,
+                _ => Colour::State,
+            },
         }
+    }
+
+    /// The same out of a query that no router has read, name by name.
+    pub fn of_pairs(path: String, query: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut known = ParamsMap::new();
+        for (name, value) in query {
+            known.insert(name, value);
+        }
+        Self::of(path, None, &known)
     }
 
     /// As a link.
     pub fn link(&self) -> String {
+        let page = [
+            self.fixed.map(|(name, value)| format!("{name}={value}")),
+            self.at.as_deref().map(|at| format!("at={}", places::encoded(at))),
+            self.table.then(|| "as=table".to_owned()),
+        ];
+        let [fixed, at, table] = page;
+        of_parts(&self.path, fixed.into_iter().chain(self.query()).chain(at).chain(table).collect())
+    }
+
+    /// The same view as a file.
+    pub fn file(&self) -> String {
+        of_parts(&places::graph_file(&self.path), self.query())
+    }
+
+    /// What decides about the picture itself.
+    fn query(&self) -> Vec<String> {
         let list = |name: &str, parts: Vec<String>| {
             (!parts.is_empty())
                 .then(|| format!("{name}={}", parts.iter().map(|p| places::encoded(p)).collect::<Vec<_>>().join(",")))
@@ -60,19 +121,28 @@ impl Address {
             GraphWay::Up => Some("up"),
             GraphWay::Down => Some("down"),
         };
-        let query: Vec<String> = [
-            self.fixed.map(|(name, value)| format!("{name}={value}")),
+        let (from, to, longest) = match &self.wish.trail {
+            None => (None, None, None),
+            Some(TrailWish::From(from)) => (Some(from.as_str()), None, None),
+            Some(TrailWish::Between(from, to)) => (Some(from.as_str()), Some(to.as_str()), None),
+            Some(TrailWish::Longest(Length::Count)) => (None, None, Some("count")),
+            Some(TrailWish::Longest(Length::Time)) => (None, None, Some("time")),
+        };
+        [
             list("roles", self.wish.roles.iter().map(ToString::to_string).collect()),
             list("nodes", self.wish.nodes.clone()),
             one("focus", self.wish.focus.as_deref()),
             one("way", way.filter(|_| self.wish.focus.is_some())),
-            one("at", self.at.as_deref()),
-            one("as", self.table.then_some("table")),
+            self.wish.steps.filter(|_| self.wish.focus.is_some()).map(|steps| format!("steps={steps}")),
+            one("from", from),
+            one("to", to),
+            one("longest", longest),
+            one("only", self.wish.only_trail.then_some("trail")),
+            one("colour", Some(self.colour.word()).filter(|_| self.colour != Colour::State)),
         ]
         .into_iter()
         .flatten()
-        .collect();
-        if query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, query.join("&")) }
+        .collect()
     }
 
     /// Looks at a vertex.
@@ -83,6 +153,43 @@ impl Address {
     /// Shows the picture or the table.
     pub fn as_table(&self, table: bool) -> Self {
         Self { table, ..self.clone() }
+    }
+
+    /// Colours by something else.
+    pub fn coloured(&self, colour: Colour) -> Self {
+        Self { colour, ..self.clone() }
+    }
+
+    /// Marks a part of the graph, or nothing.
+    pub fn marked(&self, trail: Option<TrailWish>) -> Self {
+        let mut other = self.clone();
+        other.wish.trail = trail;
+        other.wish.only_trail = false;
+        other
+    }
+
+    /// Begins a path at a vertex, or ends there the one that was begun.
+    pub fn path_by(&self, key: &str) -> Self {
+        match &self.wish.trail {
+            Some(TrailWish::From(from)) if from != key => {
+                self.marked(Some(TrailWish::Between(from.clone(), key.to_owned())))
+            }
+            _ => self.marked(Some(TrailWish::From(key.to_owned()))),
+        }
+    }
+
+    /// Shows what is marked and nothing else, or everything again.
+    pub fn only_marked(&self, only: bool) -> Self {
+        let mut other = self.clone();
+        other.wish.only_trail = only;
+        other
+    }
+
+    /// Of what is around the focus, what is so many edges away.
+    pub fn as_far_as(&self, steps: Option<u32>) -> Self {
+        let mut other = self.clone();
+        other.wish.steps = steps;
+        other
     }
 
     /// Unfolds a role, or folds it again.
@@ -128,6 +235,21 @@ impl Address {
     }
 }
 
+fn of_parts(path: &str, query: Vec<String>) -> String {
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
+}
+
+fn trail(query: &ParamsMap) -> Option<TrailWish> {
+    let key = |name: &str| query.get(name).filter(|key| !key.is_empty());
+    match (query.get("longest").as_deref(), key("from"), key("to")) {
+        (Some("count"), _, _) => Some(TrailWish::Longest(Length::Count)),
+        (Some("time"), _, _) => Some(TrailWish::Longest(Length::Time)),
+        (_, Some(from), Some(to)) => Some(TrailWish::Between(from, to)),
+        (_, Some(from), None) => Some(TrailWish::From(from)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +270,36 @@ mod tests {
         }
         query.insert("as", "table".to_owned());
         assert_eq!(Address::of("/graph/web".into(), None, &query), view);
+    }
+
+    fn read(link: &str) -> Address {
+        let (path, query) = link.split_once('?').unwrap_or((link, ""));
+        let pairs = query.split('&').filter_map(|part| part.split_once('='));
+        Address::of_pairs(path.into(), pairs.map(|(name, value)| (name.to_owned(), value.replace("%3A", ":"))))
+    }
+
+    #[test]
+    fn marks_and_colours_are_in_the_address_too() {
+        let first = Address { path: "/graph/web".into(), ..Address::default() };
+        let begun = first.path_by("web:dns");
+        assert_eq!(begun.link(), "/graph/web?from=web%3Adns");
+        assert_eq!(begun.path_by("web:dns"), begun, "a path has two ends");
+        let whole = begun.path_by("web:app").only_marked(true).coloured(Colour::Wave);
+        assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=trail&colour=wave");
+        assert_eq!(whole.path_by("web:run").wish.trail, Some(TrailWish::From("web:run".into())), "and then anew");
+        let near = first.focused("web:app", GraphWay::Down).as_far_as(Some(2));
+        let longest = first.marked(Some(TrailWish::Longest(Length::Time))).coloured(Colour::Owner);
+        for address in [first, begun, whole, near, longest] {
+            assert_eq!(read(&address.link()), address);
+        }
+    }
+
+    #[test]
+    fn the_file_is_asked_for_with_what_decides_about_the_picture() {
+        let address = read("/graph/web?roles=app&at=web%3Aapp&as=table&colour=wave");
+        assert_eq!(address.file(), "/graph/web/graph.svg?roles=app&colour=wave");
+        let review = Address { path: "/reviews/1".into(), fixed: Some(("tab", "graph")), ..Address::default() };
+        assert_eq!(review.file(), "/reviews/1/graph.svg");
     }
 
     #[test]

@@ -5,23 +5,28 @@
 //!
 //! What makes it hold for ten thousand edges: the fold keeps the picture small; all edges are one path for each kind and not an
 //! element each; of a large picture only what is near the reader's window is drawn; a new state moves nothing, since the layout
-//! depends on the shape alone.
+//! depends on the shape alone. What it takes is measured: see `docs/graph.md`.
 
 pub mod address;
+mod colours;
+pub mod file;
 pub mod layout;
+mod minimap;
 mod picture;
 mod table;
+mod tools;
 
-use api::console::{GraphVertex, GraphView, GraphWay, Look, StepState};
+use api::console::{GraphTrail, GraphVertex, GraphView, GraphWay, Look, StepState, TrailWish};
 use leptos::html;
 use leptos::prelude::*;
-use leptos_router::hooks::use_navigate;
 
 use crate::parts::badge::shape;
 use crate::parts::{Feed, Icon, ProblemNotice, icon};
 use crate::places;
 use address::Address;
+use colours::Scale;
 use layout::Layout;
+use tools::Tools;
 
 /// Size of a vertex and the room around it, in pixels.
 pub(crate) const MEASURES: layout::Measures =
@@ -84,6 +89,7 @@ pub(crate) struct Shown {
     pub view: RwSignal<GraphView>,
     pub address: Memo<Address>,
     pub layout: Memo<Layout>,
+    pub scale: Memo<Scale>,
     /// What the reader looks for.
     pub find: RwSignal<String>,
     pub zoom: RwSignal<f64>,
@@ -102,6 +108,15 @@ impl Shown {
     pub fn at(self) -> Option<usize> {
         let key = self.address.read().at.clone()?;
         self.view.read().vertices.iter().position(|vertex| vertex.key == key)
+    }
+
+    /// What people call the vertex of a key; one that is not shown by its role.
+    pub fn called(self, key: &str) -> String {
+        let view = self.view.read();
+        match view.vertices.iter().find(|vertex| vertex.key == key) {
+            Some(vertex) => named(vertex),
+            None => key.split_once(':').map_or("what is folded now", |(_, role)| role).to_owned(),
+        }
     }
 
     /// Places of vertices that have the wanted text in a name; None: nothing is looked for.
@@ -136,6 +151,7 @@ pub fn Graph(
         view,
         address,
         layout: Memo::new(move |_| form.with(|(count, edges)| layout::lay_out(*count, edges, MEASURES))),
+        scale: Memo::new(move |_| Scale::of(&view.read(), address.read().colour)),
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
         window: RwSignal::new((0.0, 0.0, 1600.0, 1000.0)),
@@ -178,132 +194,23 @@ pub fn Graph(
     .into_any()
 }
 
-#[component]
-fn Tools(shown: Shown) -> impl IntoView {
-    let counts = move || {
-        let view = shown.view.read();
-        format!("{} boxes for {} noderoles and {} edges", view.vertices.len(), view.noderoles, view.wires)
-    };
-    let is_table = Memo::new(move |_| shown.address.read().table);
-    let other = move || shown.address.read().as_table(!is_table.get()).link();
-    let all = move || {
-        let address = shown.address.read();
-        (!address.is_first())
-            .then(|| view! { <a class="button small" href=address.all().link() data-noscroll>"Show all, folded"</a> })
-    };
-    let focus = move || {
-        let address = shown.address.get();
-        let key = address.wish.focus.clone()?;
-        let ways = [(GraphWay::Both, "Both"), (GraphWay::Up, "Before it"), (GraphWay::Down, "After it")].map(|(way, word)| {
-            let is_here = (address.wish.way == way).then_some("true");
-            view! { <a class="button small" class:quiet=is_here.is_none() href=address.focused(&key, way).link() aria-current=is_here data-noscroll>{word}</a> }
-        });
-        Some(
-            view! { <span class="buttons" role="group" aria-label="What is shown around it">{ways.collect_view()}</span> },
-        )
-    };
-    view! {
-        <div class="graph-tools">
-            <Find shown/>
-            {focus}
-            {all}
-            <span class="grow"></span>
-            <span class="muted" role="status">{counts}</span>
-            {move || (!is_table.get()).then(|| view! { <Zoom shown/> })}
-            <a class="button small" href=other data-noscroll>{move || if is_table.get() { "Picture" } else { "Table" }}</a>
-        </div>
-    }
-    .into_any()
-}
-
-#[component]
-fn Zoom(shown: Shown) -> impl IntoView {
-    let by = move |factor: f64| shown.zoom.update(|zoom| *zoom = (*zoom * factor).clamp(0.1, 2.0));
-    let fit = move || {
-        let Some(room) = shown.room.get_untracked() else { return };
-        let layout = shown.layout.read_untracked();
-        let (across, down) =
-            (f64::from(room.client_width()) / layout.width, f64::from(room.client_height()) / layout.height);
-        shown.zoom.set(across.min(down).clamp(0.1, 1.0));
-    };
-    view! {
-        <span class="buttons" role="group" aria-label="Size of the picture">
-            <button class="button quiet small only-icon" type="button" aria-label="Smaller" on:click=move |_| by(0.8)>"−"</button>
-            <button class="button quiet small only-icon" type="button" aria-label="Larger" on:click=move |_| by(1.25)>{icon(Icon::Plus)}</button>
-            <button class="button quiet small" type="button" on:click=move |_| fit()>"Fit"</button>
-        </span>
-    }
-    .into_any()
-}
-
-/// Finds by role or node; Enter goes to the next one, or unfolds the node of that name when nothing that is shown has it.
-#[component]
-fn Find(shown: Shown) -> impl IntoView {
-    let turn = StoredValue::new(0_usize);
-    let navigate = use_navigate();
-    let found = Memo::new(move |_| shown.found());
-    let said = move || match found.get() {
-        None => String::new(),
-        Some(found) if found.is_empty() => "Nothing that is shown. Enter unfolds the node of that name.".to_owned(),
-        Some(found) => format!("{} found. Enter goes to the next.", found.len()),
-    };
-    let go = move || {
-        let Some(found) = found.get_untracked() else { return };
-        let address = shown.address.get_untracked();
-        let options = leptos_router::NavigateOptions { scroll: false, ..Default::default() };
-        if found.is_empty() {
-            let node = shown.find.get_untracked().trim().to_lowercase();
-            if !address.wish.nodes.contains(&node) {
-                navigate(&address.toggled_node(&node).link(), options);
-            }
-            return;
-        }
-        let n = turn.get_value() % found.len();
-        turn.set_value(n + 1);
-        picture::bring_into_sight(shown, found[n]);
-        let key = shown.view.read_untracked().vertices[found[n]].key.clone();
-        navigate(&address.at(&key).link(), options);
-    };
-    view! {
-        <form
-            class="find"
-            role="search"
-            on:submit=move |event| {
-                event.prevent_default();
-                go();
-            }
-        >
-            <label class="unseen" for="graph-find">"Find a role or a node"</label>
-            <input
-                class="input"
-                id="graph-find"
-                type="search"
-                placeholder="Find a role or a node"
-                autocomplete="off"
-                prop:value=move || shown.find.get()
-                on:input=move |event| {
-                    turn.set_value(0);
-                    shown.find.set(event_target_value(&event));
-                }
-            />
-            <small class="muted" role="status">{said}</small>
-        </form>
-    }
-    .into_any()
-}
-
 /// What the vertex that is looked at is about, and where one can go from it.
 #[component]
 fn About(shown: Shown) -> impl IntoView {
     let body = move || {
         let Some(at) = shown.at() else {
-            return view! {
-                <p class="inside muted">
-                    "Choose a box: by pointer, or with the arrow keys, which walk along the edges. " <kbd>"Enter"</kbd> " shows it here, " <kbd>"U"</kbd>
-                    " unfolds, " <kbd>"F"</kbd> " shows only it and what leads to it and follows from it."
-                </p>
-            }
-            .into_any();
+            let way = shown.view.read().trail.clone().filter(|trail| !trail.way.is_empty());
+            return match way {
+                Some(trail) => way_view(&trail).into_any(),
+                None => view! {
+                    <p class="inside muted">
+                        "Choose a box: by pointer, or with the arrow keys, which walk along the edges. " <kbd>"Enter"</kbd> " shows it here, " <kbd>"U"</kbd>
+                        " unfolds, " <kbd>"F"</kbd> " shows only it and what leads to it and follows from it, " <kbd>"P"</kbd>
+                        " begins a path and ends it at another box."
+                    </p>
+                }
+                .into_any(),
+            };
         };
         let view = shown.view.read();
         let vertex = view.vertices[at].clone();
@@ -341,17 +248,29 @@ fn About(shown: Shown) -> impl IntoView {
             let word = if address.wish.nodes.contains(&fqdn) { "Fold this node" } else { "Everything on this node" };
             view! { <a class="button small" href=address.toggled_node(&fqdn).link() data-noscroll>{word}</a> }
         });
+        let path = match &address.wish.trail {
+            Some(TrailWish::From(from)) if *from != vertex.key => format!("Path from {} to here", shown.called(from)),
+            _ => "Path from here".to_owned(),
+        };
+        let begun = address.wish.trail == Some(TrailWish::From(vertex.key.clone()));
+        let path = (!begun).then(|| {
+            view! { <a class="button small" href=address.path_by(&vertex.key).link() data-noscroll>{path}</a> }
+        });
+        let waves = vertex.waves.is_some().then(|| format!(", {}", colours::wave(&vertex)));
+        let trail = picture::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
         let page = vertex.one.as_ref().filter(|one| one.has_page).map(|one| {
             view! { <a class="button small" href=places::noderole(one.id)>{icon(Icon::Wide)} "Noderole"</a> }
         });
         view! {
             <div class="inside">
                 <div class="buttons">{looks.collect_view()}</div>
-                <p class="muted">"in " <a href=places::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a></p>
+                <p class="muted">"in " <a href=places::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a> {waves}</p>
+                {trail}
                 <div class="buttons">
                     <a class="button small" href=address.focused(&vertex.key, GraphWay::Both).link() data-noscroll>"Only this and around it"</a>
                     <a class="button small" href=address.toggled_role(&vertex.role).link() data-noscroll>{fold}</a>
                     {is_node}
+                    {path}
                     {page}
                 </div>
             </div>
@@ -360,7 +279,11 @@ fn About(shown: Shown) -> impl IntoView {
         }
         .into_any()
     };
-    let title = move || shown.at().map_or("Nothing chosen".to_owned(), |at| named(&shown.view.read().vertices[at]));
+    let title = move || match shown.at() {
+        Some(at) => named(&shown.view.read().vertices[at]),
+        None if shown.view.read().trail.as_ref().is_some_and(|trail| !trail.way.is_empty()) => "The longest way".into(),
+        None => "Nothing chosen".into(),
+    };
     view! {
         <aside class="card about" aria-labelledby="graph-about">
             <header><h2 id="graph-about">{title}</h2></header>
@@ -368,4 +291,24 @@ fn About(shown: Shown) -> impl IntoView {
         </aside>
     }
     .into_any()
+}
+
+/// The noderoles of a way, from the first.
+fn way_view(trail: &GraphTrail) -> impl IntoView + use<> {
+    let point = |point: &api::console::GraphWaypoint| {
+        let took = point.took.map(|took| format!("{:.1} s", took as f64 / 1_000.0));
+        view! {
+            <li>
+                <a href=places::noderole(point.id)>
+                    <span>{point.name.clone()} " "</span>
+                    <span class="muted">{took}</span>
+                </a>
+            </li>
+        }
+    };
+    let more = trail.noderoles - trail.way.len();
+    view! {
+        <ol class="link-list way">{trail.way.iter().map(point).collect_view()}</ol>
+        {(more > 0).then(|| view! { <p class="inside muted">"and " {more} " more"</p> })}
+    }
 }

@@ -14,8 +14,10 @@ use leptos_router::NavigateOptions;
 use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
-use super::layout::{Layout, neighbours};
-use super::{MEASURES, Shown, drawn_as, named, said, worst};
+use super::colours::Scale;
+use super::layout::{Layout, Neighbours, neighbours};
+use super::minimap::Minimap;
+use super::{MEASURES, Shown, drawn_as, named, worst};
 use api::console::GraphWay;
 
 /// Vertices that are drawn whatever the window shows.
@@ -32,41 +34,97 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
     let view_box = move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
     let paths = move || edges(shown, &near.read());
+    let around = Memo::new(move |_| neighbours(&shown.layout.read(), &shown.ends()));
     let vertices = move || {
         let view = shown.view.read();
-        let found = shown.found();
+        let scale = shown.scale.read();
+        let found: Option<BTreeSet<usize>> = shown.found().map(|found| found.into_iter().collect());
         let at = shown.at();
-        let keys = Keys::new(shown);
+        let keys = Keys::new(shown, around);
         let of = |place: &usize| {
-            view.vertices.get(*place).map(|vertex| vertex_view(shown, *place, vertex, at, found.as_deref(), &keys))
+            let vertex = view.vertices.get(*place)?;
+            Some(vertex_view(shown, *place, vertex, at, found.as_ref(), &scale, &keys))
         };
         near.read().iter().filter_map(of).collect_view()
     };
+    let seen = RwSignal::new((0.0, 0.0, 0.0, 0.0));
     let note = move || {
         let Some(room) = shown.room.get_untracked() else { return };
         let zoom = shown.zoom.get_untracked();
         let real = [room.scroll_left(), room.scroll_top(), room.client_width(), room.client_height()];
         let [x, y, width, height] = real.map(|value| f64::from(value) / zoom);
+        if seen.get_untracked() != (x, y, width, height) {
+            seen.set((x, y, width, height));
+        }
         let coarse = |value: f64| (value / STEP).floor() * STEP;
         let now = (coarse(x), coarse(y), (width / STEP).ceil() * STEP, (height / STEP).ceil() * STEP);
         if shown.window.get_untracked() != now {
             shown.window.set(now);
         }
     };
+    hold_still(shown);
     Effect::new(move |_| {
         shown.zoom.track();
         shown.layout.track();
         note();
     });
     view! {
+        <div class="picture-frame">
         <div class="picture" node_ref=shown.room on:scroll=move |_| note()>
             <svg class="graph-svg" width=width height=height viewBox=view_box role="group" aria-label="Boxes and what waits for what">
                 {paths}
                 {vertices}
             </svg>
         </div>
+        <Minimap shown seen=seen.into()/>
+        </div>
     }
     .into_any()
+}
+
+/// The keys of boxes, and where these stand.
+type Places = (Vec<String>, Vec<(f64, f64)>);
+
+/// Where somebody looks stays where it is when the picture becomes another one under it: the box that is looked at, else the one
+/// that is nearest to the middle of the window, keeps its place on the page.
+fn hold_still(shown: Shown) {
+    Effect::new(move |last: Option<Places>| {
+        let places = shown.layout.read().places.clone();
+        let keys: Vec<String> = shown.view.read_untracked().vertices.iter().map(|v| v.key.clone()).collect();
+        if let (Some((old_keys, old)), Some(room)) = (last, shown.room.get_untracked())
+            && old != places
+        {
+            let zoom = shown.zoom.get_untracked();
+            let middle = (
+                (f64::from(room.scroll_left()) + f64::from(room.client_width()) / 2.0) / zoom,
+                (f64::from(room.scroll_top()) + f64::from(room.client_height()) / 2.0) / zoom,
+            );
+            let at = shown.address.read_untracked().at.clone();
+            if let Some((x, y)) = moved_by(&old_keys, &old, &keys, &places, at.as_deref(), middle) {
+                room.set_scroll_left(room.scroll_left() + (x * zoom).round() as i32);
+                room.set_scroll_top(room.scroll_top() + (y * zoom).round() as i32);
+            }
+        }
+        (keys, places)
+    });
+}
+
+/// How far what is looked at moved: the box of that key, or the one nearest to the middle that is there before and after.
+fn moved_by(
+    old_keys: &[String],
+    old: &[(f64, f64)],
+    keys: &[String],
+    places: &[(f64, f64)],
+    at: Option<&str>,
+    middle: (f64, f64),
+) -> Option<(f64, f64)> {
+    let now: BTreeMap<&str, (f64, f64)> = keys.iter().map(String::as_str).zip(places.iter().copied()).collect();
+    let both = old_keys.iter().zip(old).filter_map(|(key, was)| Some((key, *was, *now.get(key.as_str())?)));
+    let distance = |key: &str, (x, y): (f64, f64)| {
+        if at == Some(key) { -1.0 } else { (x - middle.0).powi(2) + (y - middle.1).powi(2) }
+    };
+    let nearest = both.min_by(|a, b| distance(a.0, a.1).total_cmp(&distance(b.0, b.1)));
+    nearest.map(|(_, was, is)| (is.0 - was.0, is.1 - was.1))
 }
 
 /// Places of the vertices that are near the window.
@@ -91,6 +149,7 @@ fn edges(shown: Shown, near: &[usize]) -> impl IntoView + use<> {
             continue;
         }
         let kind = match edge.kind {
+            _ if edge.on_trail > 0 => "wire trail",
             _ if at == Some(edge.from) || at == Some(edge.to) => "wire here",
             EdgeKind::Hard => "wire",
             EdgeKind::OrderOnly | EdgeKind::Soft => "wire soft",
@@ -111,7 +170,7 @@ fn edges(shown: Shown, near: &[usize]) -> impl IntoView + use<> {
 }
 
 /// A path that leaves and arrives level.
-fn curve(path: &[(f64, f64)]) -> String {
+pub(super) fn curve(path: &[(f64, f64)]) -> String {
     let mut d = format!("M{} {}", path[0].0, path[0].1);
     for pair in path.windows(2) {
         let ((ax, ay), (bx, by)) = (pair[0], pair[1]);
@@ -126,7 +185,7 @@ fn curve(path: &[(f64, f64)]) -> String {
     d
 }
 
-fn arrow(path: &[(f64, f64)]) -> String {
+pub(super) fn arrow(path: &[(f64, f64)]) -> String {
     let (x, y) = path[path.len() - 1];
     // An edge that was turned round arrives from the right.
     let back = if path.len() > 1 && path[path.len() - 2].0 > x { 7 } else { -7 };
@@ -134,19 +193,20 @@ fn arrow(path: &[(f64, f64)]) -> String {
 }
 
 /// What keys need to know of the picture.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Keys {
-    near: StoredValue<BTreeMap<usize, (Vec<usize>, Vec<usize>)>>,
+    /// Worked out when a key asks for it first, and not each time the window moves.
+    near: Memo<Neighbours>,
     /// The one box that the tabulator reaches.
     first: Option<usize>,
 }
 
 impl Keys {
-    fn new(shown: Shown) -> Self {
+    fn new(shown: Shown, near: Memo<Neighbours>) -> Self {
         let layout = shown.layout.read();
         let order = |at: &usize| (layout.layers[*at], layout.places[*at].1 as i64);
         let first = shown.at().or_else(|| (0..layout.places.len()).min_by_key(order));
-        Self { near: StoredValue::new(neighbours(&layout, &shown.ends())), first }
+        Self { near, first }
     }
 }
 
@@ -155,7 +215,8 @@ fn vertex_view(
     place: usize,
     vertex: &GraphVertex,
     at: Option<usize>,
-    found: Option<&[usize]>,
+    found: Option<&BTreeSet<usize>>,
+    scale: &Scale,
     keys: &Keys,
 ) -> impl IntoView + use<> {
     let layout = shown.layout.read();
@@ -164,11 +225,13 @@ fn vertex_view(
     let class = match found {
         Some(found) if found.contains(&place) => "box found",
         Some(_) => "box dim",
+        None if vertex.on_trail > 0 => "box trail",
         None => "box",
     };
+    let said = short(&scale.said(vertex));
     let address = shown.address.read();
     let link = address.at(&vertex.key).link();
-    let label = spoken(vertex);
+    let label = spoken(vertex, &said);
     let near = keys.near;
     let (key, navigate) = (vertex.key.clone(), use_navigate());
     let to = link.clone();
@@ -200,11 +263,11 @@ fn vertex_view(
             on:keydown=press
         >
             <rect class="ground" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
-            <text class="name" x="12" y="23">{short(&named_in_box(vertex))}</text>
+            <text class="name" x="12" y="23">{short(&in_box(vertex))}</text>
             {members(vertex).map(|members| view! { " " <text class="members" x=(MEASURES.width - 12.0).to_string() y="23">{members}</text> })}
-            {bars(vertex)}
+            {bars(vertex, scale)}
             " "
-            <text class="said" x="12" y="52">{short(&said(vertex))}</text>
+            <text class="said" x="12" y="52">{said}</text>
         </a>
         </g>
     }
@@ -212,52 +275,64 @@ fn vertex_view(
 }
 
 /// A single noderole's box has its node first: its neighbours mostly are of the same role.
-fn named_in_box(vertex: &GraphVertex) -> String {
+pub(super) fn in_box(vertex: &GraphVertex) -> String {
     match &vertex.one {
         Some(one) => format!("{} · {}", one.short, vertex.role),
         None => vertex.role.to_string(),
     }
 }
 
-fn members(vertex: &GraphVertex) -> Option<String> {
+pub(super) fn members(vertex: &GraphVertex) -> Option<String> {
     (vertex.members > 1).then(|| format!("×{}", vertex.members))
 }
 
 /// A box's name for who hears or speaks it: first what it shows, letter by letter, so that "click app 1 added" finds it
 /// (WCAG 2.5.3), then what it leaves out.
-fn spoken(vertex: &GraphVertex) -> String {
-    let shown = [Some(short(&named_in_box(vertex))), members(vertex), Some(short(&said(vertex)))];
+fn spoken(vertex: &GraphVertex, said: &str) -> String {
+    let shown = [Some(short(&in_box(vertex))), members(vertex), Some(said.to_owned())];
     let shown = shown.into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let whole = format!("{}, {}", named(vertex), said(vertex));
+    let trail = on_trail(vertex).map(|words| format!(", {words}")).unwrap_or_default();
+    let whole = format!("{}, {}", named(vertex), super::said(vertex));
     match shown.contains('…') {
-        true => format!("{shown}, in {}: {whole}", vertex.deployment),
-        false => format!("{shown}, in {}", vertex.deployment),
+        true => format!("{shown}, in {}{trail}: {whole}", vertex.deployment),
+        false => format!("{shown}, in {}{trail}", vertex.deployment),
     }
 }
 
-fn short(text: &str) -> String {
+/// How much of a vertex is marked, in words.
+pub(super) fn on_trail(vertex: &GraphVertex) -> Option<String> {
+    match (vertex.on_trail, vertex.members) {
+        (0, _) => None,
+        (n, all) if n == all => Some("on the path".into()),
+        (n, all) => Some(format!("{n} of {all} on the path")),
+    }
+}
+
+pub(super) fn short(text: &str) -> String {
     match text.chars().count() > LETTERS {
         true => text.chars().take(LETTERS - 1).chain(['…']).collect(),
         false => text.to_owned(),
     }
 }
 
-/// A bar in parts, as long as there are noderoles of each look.
-fn bars(vertex: &GraphVertex) -> impl IntoView + use<> {
+/// A bar in parts, as long as there are noderoles of each colour: colour, left end, width.
+pub(super) fn bar(parts: &[(&'static str, usize)]) -> Vec<(&'static str, f64, f64)> {
     let room = MEASURES.width - 24.0;
-    let all: usize = vertex.looks.iter().map(|(_, n)| *n).sum();
+    let all: usize = parts.iter().map(|(_, n)| *n).sum();
     let mut x = 12.0;
-    let parts: Vec<_> = vertex
-        .looks
-        .iter()
-        .map(|(look, n)| {
-            let width = (room * *n as f64 / all.max(1) as f64).round();
-            let part = view! { <rect class="part" data-state=drawn_as(*look).0 x=x.to_string() y="31" width=(width - 1.0).max(1.0).to_string() height="7" rx="2"></rect> };
-            x += width;
-            part
-        })
-        .collect();
-    parts.collect_view()
+    let part = |(tone, n): &(&'static str, usize)| {
+        let (left, width) = (x, (room * *n as f64 / all.max(1) as f64).round());
+        x += width;
+        (*tone, left, (width - 1.0).max(1.0))
+    };
+    parts.iter().map(part).collect()
+}
+
+fn bars(vertex: &GraphVertex, scale: &Scale) -> impl IntoView + use<> {
+    let part = |(tone, x, width): (&'static str, f64, f64)| {
+        view! { <rect class="part" data-state=tone x=x.to_string() y="31" width=width.to_string() height="7" rx="2"></rect> }
+    };
+    bar(&scale.parts(vertex)).into_iter().map(part).collect_view()
 }
 
 fn stay() -> NavigateOptions {
@@ -271,7 +346,7 @@ fn pressed(
     key: &str,
     role: &engine::ids::RoleName,
     link: &str,
-    near: StoredValue<BTreeMap<usize, (Vec<usize>, Vec<usize>)>>,
+    near: Memo<Neighbours>,
     navigate: &(impl Fn(&str, NavigateOptions) + Clone),
     event: &KeyboardEvent,
 ) {
@@ -279,7 +354,7 @@ fn pressed(
         return;
     }
     let along = |before: bool| {
-        near.with_value(|near| {
+        near.with_untracked(|near| {
             let (parents, children) = near.get(&place)?;
             let side = if before { parents } else { children };
             // The one in the middle: the straightest way on.
@@ -293,6 +368,7 @@ fn pressed(
         "ArrowDown" => beside(&shown.layout.read_untracked(), place, 1),
         "ArrowUp" => beside(&shown.layout.read_untracked(), place, -1),
         "u" | "U" => return go(event, navigate, &address.toggled_role(role).link()),
+        "p" | "P" => return go(event, navigate, &address.path_by(key).link()),
         "f" | "F" => return go(event, navigate, &address.focused(key, GraphWay::Both).link()),
         "Enter" | " " => return go(event, navigate, link),
         _ => return,
@@ -360,6 +436,28 @@ mod tests {
         assert_eq!(arrow(&[(0.0, 0.0), (10.0, 5.0)]), "M10 5l-7 -4v8z");
         assert_eq!(arrow(&[(10.0, 0.0), (0.0, 5.0)]), "M0 5l7 -4v8z");
         assert_eq!(curve(&[(0.0, 1.0), (10.0, 1.0), (20.0, 5.0)]), "M0 1L10 1C15 1 15 5 20 5");
+    }
+
+    #[test]
+    fn what_is_looked_at_stays_on_the_page() {
+        let keys = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (old_keys, old) = (keys(&["a", "b", "c"]), [(0.0, 0.0), (0.0, 100.0), (0.0, 200.0)]);
+        let (new_keys, new) = (keys(&["a", "new", "b"]), [(0.0, 0.0), (0.0, 80.0), (5.0, 160.0)]);
+        let moved = |at, middle| moved_by(&old_keys, &old, &new_keys, &new, at, middle);
+        assert_eq!(moved(Some("b"), (0.0, 0.0)), Some((5.0, 60.0)));
+        assert_eq!(moved(None, (0.0, 10.0)), Some((0.0, 0.0)));
+        assert_eq!(moved(Some("c"), (0.0, 210.0)), Some((5.0, 60.0)), "the nearest that is still there");
+        assert_eq!(moved_by(&[], &[], &new_keys, &new, None, (0.0, 0.0)), None);
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_its_box_whatever_its_parts() {
+        for parts in [vec![("active", 1)], vec![("active", 3), ("error", 1)], vec![("a", 1_000), ("b", 1), ("c", 1)]] {
+            let bar = bar(&parts);
+            let (_, x, width) = bar[bar.len() - 1];
+            assert!(bar.iter().all(|(_, _, width)| *width >= 1.0));
+            assert!(x + width <= MEASURES.width - 10.0, "{bar:?}");
+        }
     }
 
     #[test]

@@ -1,15 +1,58 @@
 //! The same graph as a table: for who reads by ear, prints, or looks for one row.
 
+use api::console::GraphView;
 use leptos::prelude::*;
 
-use super::{Shown, drawn_as, named};
+use super::{Shown, colours, drawn_as, named, picture};
 use crate::parts::icon;
+
+/// Neighbours that a cell names; the rest are a count, else a barrier before a thousand noderoles would fill the page.
+const NAMED: usize = 12;
+
+/// For each vertex what it waits for and what waits for it: the other end, and whether the edge is marked.
+type Near = Vec<[Vec<(usize, bool)>; 2]>;
+
+fn near(view: &GraphView) -> Near {
+    let mut near: Near = vec![[Vec::new(), Vec::new()]; view.vertices.len()];
+    for edge in &view.edges {
+        let marked = edge.on_trail > 0;
+        near[edge.to][0].push((edge.from, marked));
+        near[edge.from][1].push((edge.to, marked));
+    }
+    // Marked ones first: they are what the reader asked for.
+    for side in near.iter_mut().flatten() {
+        side.sort_by_key(|(other, marked)| (!marked, *other));
+    }
+    near
+}
+
+fn told(view: &GraphView, ends: &[(usize, bool)]) -> Option<impl IntoView + use<>> {
+    if ends.is_empty() {
+        return None;
+    }
+    let name = |(other, marked): &(usize, bool)| {
+        let name = named(&view.vertices[*other]);
+        match marked {
+            true => view! { <li><b>{name}</b> " (path)"</li> }.into_any(),
+            false => view! { <li>{name}</li> }.into_any(),
+        }
+    };
+    let more = ends.len().saturating_sub(NAMED);
+    Some(view! {
+        <ul class="near">
+            {ends.iter().take(NAMED).map(name).collect_view()}
+            {(more > 0).then(|| view! { <li class="muted">"and " {more} " more"</li> })}
+        </ul>
+    })
+}
 
 #[component]
 pub(super) fn Table(shown: Shown) -> impl IntoView {
+    let marks = move || shown.view.read().trail.is_some();
     let rows = move || {
         let (view, address) = (shown.view.read(), shown.address.get());
-        let found = shown.found();
+        let found: Option<std::collections::BTreeSet<usize>> = shown.found().map(|found| found.into_iter().collect());
+        let near = near(&view);
         // In the order of the layers: what comes first stands first.
         let layout = shown.layout.read();
         let mut order: Vec<usize> = (0..view.vertices.len()).collect();
@@ -22,18 +65,16 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
                 view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> " " }
             });
             let looks = looks.collect_view();
-            let names = |ends: Vec<usize>| {
-                ends.into_iter().map(|end| named(&view.vertices[end])).collect::<Vec<_>>().join(", ")
-            };
-            let before = names(view.edges.iter().filter(|edge| edge.to == at).map(|edge| edge.from).collect());
-            let behind = names(view.edges.iter().filter(|edge| edge.from == at).map(|edge| edge.to).collect());
-            let layer = layout.layers.get(at).copied().unwrap_or_default() + 1;
+            let [before, behind] = &near[at];
+            let (before, behind) = (told(&view, before), told(&view, behind));
+            let path = marks().then(|| view! { <td data-label="On the path">{picture::on_trail(vertex)}</td> });
             view! {
                 <tr data-key=vertex.key.clone()>
-                    <td data-label="Layer" class="tight muted">{layer}</td>
+                    <td data-label="Wave" class="tight muted">{colours::wave(vertex)}</td>
                     <td data-label="What"><a class="main" href=address.at(&vertex.key).link() data-noscroll>{named(vertex)}</a></td>
                     <td data-label="In">{vertex.deployment.to_string()}</td>
                     <td data-label="State"><span class="buttons">{looks}</span></td>
+                    {path}
                     <td data-label="Waits for">{before}</td>
                     <td data-label="Waits for it">{behind}</td>
                 </tr>
@@ -46,10 +87,11 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
             <table class="table folds">
                 <thead>
                     <tr>
-                        <th scope="col">"Layer"</th>
+                        <th scope="col">"Wave"</th>
                         <th scope="col">"What"</th>
                         <th scope="col">"In"</th>
                         <th scope="col">"State"</th>
+                        {move || marks().then(|| view! { <th scope="col">"On the path"</th> })}
                         <th scope="col">"Waits for"</th>
                         <th scope="col">"Waits for it"</th>
                     </tr>

@@ -1,6 +1,8 @@
 //! The pages, one module each.
 
+pub mod blueprints;
 pub mod board;
+pub mod catalog;
 pub mod deployments;
 pub mod graph;
 pub mod noderole;

@@ -159,7 +159,6 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                             class="input"
                             id="node-fqdn"
                             name="fqdn"
-                            required
                             autocomplete="off"
                             spellcheck="false"
                             placeholder="web-7.rack1.example.com"
@@ -168,10 +167,20 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                             prop:value=move || name.get()
                             on:input=move |event| name.set(event_target_value(&event))
                         />
-                        <span class="hint">"Its fully qualified domain name. A new node belongs to the deployment system."</span>
+                        <span class="hint">"Its fully qualified domain name; left empty it follows from the MAC address or the serial number. A new node belongs to the deployment system."</span>
                         <div id="node-fqdn-fault" aria-live="polite">
                             {move || fault.get().map(|fault| view! { <p class="fault">{icon(Icon::Error)} <span>{fault}</span></p> })}
                         </div>
+                    </div>
+                    <div class="field">
+                        <label for="node-mac">"MAC addresses"</label>
+                        <input class="input mono" id="node-mac" name="mac" autocomplete="off" spellcheck="false" placeholder="00:25:90:aa:00:01"/>
+                        <span class="hint">"For a node without a name. Several are parted by spaces."</span>
+                    </div>
+                    <div class="field">
+                        <label for="node-serial">"Serial number"</label>
+                        <input class="input mono" id="node-serial" name="serial" autocomplete="off" spellcheck="false"/>
+                        <span class="hint">"Counts when there is neither a name nor a MAC address."</span>
                     </div>
                     <div class="field">
                         <label for="node-root">"Root folder"</label>

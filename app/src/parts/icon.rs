@@ -62,6 +62,10 @@ icons! {
     Talk = "talk";
     /// Runs; to start.
     Run = "run";
+    /// Blueprints.
+    Blueprint = "blueprint";
+    /// The catalog.
+    Catalog = "catalog";
     /// A milestone.
     Milestone = "milestone";
     /// Somebody.

@@ -72,6 +72,10 @@ pub struct World {
     pub graph: GraphView,
     pub discussion: Discussion,
     pub since: SinceLook,
+    pub targets: TargetPage,
+    pub comparison: Comparison,
+    pub catalog: Vec<BarclampVersion>,
+    pub report: Option<engine::plan::Report>,
     pub deployments: Vec<DeploymentSummary>,
     pub nodes: Vec<NodeSummary>,
     pub runs: Vec<RunSummary>,
@@ -226,6 +230,7 @@ fn board() -> Board {
         ],
         tray: (6..16).map(tray).collect(),
         tray_more: 2,
+        versions: vec![],
         choices: vec![RoleChoice {
             role: role("cache"),
             barclamp: BarclampName::parse("demo").expect("name"),
@@ -554,6 +559,10 @@ impl Default for World {
             review: review(),
             graph: graph(),
             discussion: discussion(),
+            targets: TargetPage { targets: line(), next: None, head: TargetNo(3) },
+            comparison: comparison(),
+            catalog: catalog(),
+            report: Some(report()),
             since: SinceLook {
                 submission: SubmissionId(128),
                 before: None,
@@ -632,6 +641,64 @@ impl Default for World {
 }
 
 /// An open thread of bo's on a change of the review, and a resolved one.
+fn line() -> Vec<TargetSummary> {
+    let target = |number: i64, kind, title: &str| TargetSummary {
+        number: TargetNo(number),
+        kind,
+        root: format!("{number:064x}"),
+        enabled: kind != TargetKind::Switch,
+        at: ago(60 * (4 - number)),
+        by: (kind != TargetKind::Genesis).then(|| "cy".to_owned()),
+        submission: (kind == TargetKind::Change).then_some(SubmissionId(128)),
+        title: title.into(),
+        deployment: (kind == TargetKind::Change).then(|| "web".to_owned()),
+        authors: if kind == TargetKind::Change { vec!["ada".into(), "eve".into()] } else { vec![] },
+        approved_by: if kind == TargetKind::Change { vec!["bo".into()] } else { vec![] },
+    };
+    vec![
+        target(3, TargetKind::Switch, "Execution off: a storm"),
+        target(2, TargetKind::Change, "Three more application nodes"),
+        target(1, TargetKind::Genesis, "The beginning"),
+    ]
+}
+
+fn report() -> engine::plan::Report {
+    let skeleton = engine::cluster::Skeleton::default();
+    let catalog = engine::catalog::Catalog::default();
+    let effects = engine::plan::resolve(&skeleton, &catalog, &[]);
+    engine::plan::report(&skeleton, &catalog, &[], &effects)
+}
+
+fn catalog() -> Vec<BarclampVersion> {
+    let version = |version: &str, before: Option<&str>, disappeared: &[&str]| BarclampVersion {
+        barclamp: BarclampName::parse("demo").expect("a name"),
+        version: version.into(),
+        hash: format!("{version:0>64}"),
+        description: "For tests".into(),
+        roles: 7,
+        imported: ago(60),
+        by: before.map(|_| "cy".into()),
+        used_by: before.iter().map(|_| deployment("web")).collect(),
+        before: before.map(Into::into),
+        disappeared: disappeared.iter().map(|line| (*line).to_owned()).collect(),
+    };
+    vec![version("3", Some("2"), &["role cache"]), version("2", Some("1"), &[]), version("1", None, &[])]
+}
+
+fn comparison() -> Comparison {
+    let side = |n: i64| Side { target: Some(TargetNo(n)), submission: None, root: Some(format!("{n:064x}")) };
+    let names = [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))];
+    Comparison {
+        from: side(1),
+        to: side(2),
+        deployment: None,
+        difference: difference(),
+        more: 0,
+        names: engine::blueprint::text::Names { deployments: names.into(), ..Default::default() },
+        consequences: engine::blueprint::Consequences::default(),
+    }
+}
+
 fn discussion() -> Discussion {
     let thread = |n: i64, anchor: Anchor, about: &str, resolved: Option<(String, At)>| ThreadView {
         id: CommentId(n),
@@ -668,13 +735,15 @@ fn graph() -> GraphView {
         one: None,
         members: looks.iter().map(|(_, n)| n).sum(),
         looks: looks.to_vec(),
+        waves: Some(if name == "app" { (3, 3) } else { (1, 2) }),
+        on_trail: 0,
     };
     let one = |n: u128, state| GraphVertex {
         key: noderole(n, "app").to_string(),
         one: Some(GraphNoderole { id: noderole(n, "app"), short: format!("web-{n}"), fqdn: fqdn(n), has_page: true }),
         ..group("app", &[(Look::State(state), 1)])
     };
-    let edge = |from, to, count| GraphEdge { from, to, count, kind: EdgeKind::Hard };
+    let edge = |from, to, count| GraphEdge { from, to, count, kind: EdgeKind::Hard, on_trail: 0 };
     GraphView {
         deployment: deployment("web"),
         deployment_id: deployment_id(1),
@@ -686,7 +755,9 @@ fn graph() -> GraphView {
         edges: vec![edge(2, 0, 1), edge(2, 1, 3)],
         noderoles: 6,
         wires: 4,
+        waves: 3,
         cut: None,
+        trail: None,
         cursor: 900,
     }
 }
@@ -716,6 +787,12 @@ impl Console for Fake {
             true => Ok(board),
             false => Err(Problem::not_found(format!("There is no deployment {name}."))),
         }
+    }
+    async fn carriers(&self, _: &str, _: Option<String>, role: RoleName) -> Result<Carriers, Problem> {
+        let roles =
+            self.read(|world| world.board.groups.iter().flat_map(|group| group.roles.clone()).collect::<Vec<_>>())?;
+        let chips = roles.into_iter().find(|found| found.role == role).map(|found| found.chips).unwrap_or_default();
+        Ok(Carriers { chips, more: 0 })
     }
     async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
         self.told(format!("lift {}", nodes.len()));
@@ -771,6 +848,16 @@ impl Console for Fake {
         self.read(|world| world.opened.clone())
     }
 
+    async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem> {
+        self.told(format!("targets {deployment:?} {before:?}"));
+        self.read(|world| world.targets.clone())
+    }
+    async fn compare(&self, from: String, to: String, _: Option<String>) -> Result<Comparison, Problem> {
+        match (from.as_str(), to.as_str()) {
+            ("9", _) | (_, "9") => Err(Problem::not_found("There is no target 9: they go from 1 to 3.")),
+            _ => self.read(|world| world.comparison.clone()),
+        }
+    }
     async fn look(&self, id: SubmissionId) -> Result<(), Problem> {
         self.told(format!("look {id}"));
         Ok(())
@@ -808,6 +895,15 @@ impl Console for Fake {
         self.0.lock().expect("no test died here").board = proposed_board();
         Ok(ProposalId(7))
     }
+    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem> {
+        self.told(format!("restore {deployment} {target} {partial}"));
+        let mut problem = Problem::conflict("not_restorable", "One thing of web at target 1 can't be brought back.");
+        problem.errors = vec![api::problem::Finding { at: "app on n9".into(), detail: "the node was given up".into() }];
+        match partial {
+            true => Ok(Restored { proposal: ProposalId(7), version: 1, edits: 2, missing: vec![] }),
+            false => Err(problem),
+        }
+    }
     async fn edit(&self, _: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
         self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
         let mut world = self.0.lock().expect("no test died here");
@@ -835,6 +931,16 @@ impl Console for Fake {
             }
         }
         Ok(version + 1)
+    }
+    async fn foresee(&self, _: ProposalId, _: Vec<Edit>) -> Result<Foreseen, Problem> {
+        self.read(|_| Foreseen { refused: vec![], lines: vec!["Nothing is removed.".into()] })
+    }
+    async fn catalog(&self) -> Result<Vec<BarclampVersion>, Problem> {
+        self.read(|world| world.catalog.clone())
+    }
+    async fn import(&self, path: String, _: String) -> Result<Vec<String>, Problem> {
+        self.told(format!("import {path}"));
+        Ok(vec!["demo 2 (0000abcd) is new.".into(), "demo 2 has no longer: role app".into()])
     }
     async fn undo(&self, _: ProposalId, version: i32) -> Result<i32, Problem> {
         self.told("undo");
@@ -869,7 +975,11 @@ impl Console for Fake {
         self.told("cancel");
         Ok(())
     }
-    async fn add_node(&self, fqdn: String, root: String) -> Result<NodeId, Problem> {
+    async fn review_report(&self, _: SubmissionId) -> Result<Option<engine::plan::Report>, Problem> {
+        self.read(|world| world.report.clone())
+    }
+    async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
+        let NodeWish { fqdn, root, .. } = wish;
         self.told(format!("add {fqdn} {root}"));
         Err(Problem::conflict("duplicate_node", format!("{fqdn} is here already: choose another name.")))
     }

@@ -120,11 +120,114 @@ async fn a_server_that_can_not_answer_says_so_on_every_page() {
     let fake = Fake::new(|world| {
         world.problem = Some(Problem::unavailable("The database does not answer. Work goes on by itself when it does."))
     });
-    for path in ["/deployments", "/deployments/web", "/reviews", "/reviews/128", "/runs", "/runs/1", "/nodes"] {
+    for path in [
+        "/deployments",
+        "/deployments/web",
+        "/reviews",
+        "/reviews/128",
+        "/runs",
+        "/runs/1",
+        "/nodes",
+        "/blueprints",
+        "/catalog",
+    ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 503, "{path}");
         page.says(&["Not available at the moment", "Work goes on by itself", "Try again"]);
     }
+}
+
+#[tokio::test]
+async fn the_line_of_targets_says_who_and_any_two_are_compared() {
+    let page = get(&Fake::new(|_| {}), "/blueprints?deployment=web&from=1&to=2").await;
+    assert_eq!(page.status, 200);
+    page.says(&[
+        "<title>Blueprints · Gantry</title>",
+        "Targets that changed web",
+        "Three more application nodes",
+        "ada, eve",
+        "execution off",
+        "genesis",
+        "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from target 2\"",
+        "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"What target 2 changed\"",
+        "From target 1 to target 2",
+        "href=\"/api/v1/targets/compare?deployment=web&amp;from=1&amp;to=2&amp;as=text\"",
+        "10.8.0.0/22",
+        "secret, ",
+        "other documents stay as they are",
+        "data-side=\"from\"",
+    ]);
+    page.says_not(&["Comment on"]);
+}
+
+#[tokio::test]
+async fn the_checks_say_how_the_change_was_planned() {
+    get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await.says(&[
+        "How this was planned",
+        "waits on",
+        "0 of 0 edits take effect",
+        "something to review",
+    ]);
+    let page = get(&Fake::new(|world| world.report = None), "/reviews/128?tab=checks").await;
+    assert_eq!(page.status, 200);
+    page.says(&["newest version of an open proposal"]);
+    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["How this was planned"]);
+}
+
+#[tokio::test]
+async fn the_catalog_says_what_each_version_lacks() {
+    let fake = Fake::new(|_| {});
+    get(&fake, "/catalog").await.says(&[
+        "<title>Catalog · Gantry</title>",
+        "role cache",
+        "nothing that ",
+        "the first one",
+        "shipped",
+        "Import a barclamp",
+        "action=\"/call/import\"",
+    ]);
+    let posted = post(&fake, "/call/import", "path=demo.yml&text=x").await;
+    assert_eq!(posted.status, 302);
+    assert_eq!(fake.0.lock().expect("no test died here").told, ["import demo.yml"]);
+    get(&Fake::new(|world| world.catalog.clear()), "/catalog").await.says(&["The catalog is empty"]);
+}
+
+#[tokio::test]
+async fn a_deployment_is_restored_without_scripts_too() {
+    let fake = Fake::new(|world| {
+        world.comparison.from.target = Some(TargetNo(3));
+        world.comparison.to.target = Some(TargetNo(1));
+        world.comparison.deployment = Some(fake::deployment("web"));
+    });
+    get(&fake, "/blueprints?deployment=web&from=3&to=1").await.says(&[
+        "Restore web as of target 1",
+        "name=\"partial\"",
+        "href=\"/blueprints?deployment=web&amp;from=3&amp;to=2\">Restore…",
+    ]);
+    let done = post(&fake, "/call/restore", "deployment=web&target=1&partial=true").await;
+    assert_eq!((done.status, done.location.as_deref()), (302, Some("/deployments/web")));
+    let refused = post(&fake, "/call/restore", "deployment=web&target=1").await;
+    assert_ne!(refused.location.as_deref(), Some("/deployments/web"));
+    let told = fake.0.lock().expect("no test died here").told.clone();
+    assert!(told.contains(&"restore web 1 false".to_owned()), "{told:?}");
+    get(&Fake::new(|_| {}), "/blueprints?from=2&to=1").await.says_not(&["Restoring makes a proposal"]);
+}
+
+#[tokio::test]
+async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be() {
+    let same = Fake::new(|world| {
+        world.comparison.to.root.clone_from(&world.comparison.from.root);
+        world.comparison.difference = Default::default();
+    });
+    get(&same, "/blueprints?from=1&to=2").await.says(&["Both are the same blueprint."]);
+    let unknown = get(&Fake::new(|_| {}), "/blueprints?from=1&to=9").await;
+    assert_eq!(unknown.status, 404);
+    unknown.says(&["There is no target 9: they go from 1 to 3.", "The line of targets"]);
+    let huge = Fake::new(|world| world.comparison = world.comparison.clone().cut(2));
+    get(&huge, "/blueprints?from=1&to=2").await.says(&["more documents differ. They are too many for a page"]);
+    get(&Fake::new(|_| {}), "/blueprints?from=1").await.says(&["From 1: now choose what to compare it to."]);
+    let empty = Fake::new(|world| world.targets.targets.clear());
+    get(&empty, "/blueprints?before=1").await.says(&["Nothing here", "The whole line"]);
 }
 
 #[tokio::test]
@@ -313,16 +416,51 @@ async fn a_graph_is_a_picture_and_a_table_and_each_choice_is_a_link() {
     let page = get(&Fake::new(|_| {}), "/graph/web?roles=app&at=web%3Aruntime").await;
     page.says(&[
         "Graph of ",
-        "aria-label=\"app on web-2 in web: error\"",
-        "aria-label=\"runtime in web: 3 active, 1 blocked\"",
+        "aria-label=\"web-2 · app error, in web\"",
+        "aria-label=\"runtime ×4 3 active, 1 blocked, in web\"",
         "class=\"wire here\"",
         "/graph/web?roles=app&amp;at=web%3Aruntime&amp;as=table",
         "Show its 4 noderoles one by one",
         "href=\"/graph/web?roles=app&amp;focus=web%3Aruntime&amp;at=web%3Aruntime\"",
     ]);
     let table = get(&Fake::new(|_| {}), "/graph/web?as=table").await;
-    table.says(&["<th scope=\"col\">Waits for</th>", "app on web-1, app on web-2"]);
+    table.says(&["<th scope=\"col\">Waits for</th>", "<li>app on web-1", "<li>app on web-2"]);
     get(&Fake::new(|_| {}), "/reviews/128?tab=graph").await.says(&["/reviews/128?tab=graph&amp;at=web%3Aruntime"]);
+}
+
+#[tokio::test]
+async fn a_marked_path_is_in_the_picture_in_the_table_and_in_words() {
+    let fake = Fake::new(|world| {
+        world.graph.trail =
+            Some(GraphTrail { said: "app waits for runtime: 2 noderoles.".into(), noderoles: 2, way: Vec::new() });
+        world.graph.vertices[0].on_trail = 1;
+        world.graph.vertices[2].on_trail = 1;
+        world.graph.edges[0].on_trail = 1;
+    });
+    let query = "from=web%3Aruntime&to=web%3Aapp";
+    let page = get(&fake, &format!("/graph/web?{query}")).await;
+    page.says(&[
+        "app waits for runtime: 2 noderoles.",
+        "class=\"wire trail\"",
+        "class=\"box trail\"",
+        "1 of 4 on the path",
+        "href=\"/graph/web/graph.svg?from=web%3Aruntime&amp;to=web%3Aapp\"",
+        ">Show only this<",
+        ">Mark nothing<",
+    ]);
+    let table = get(&fake, &format!("/graph/web?{query}&as=table")).await;
+    table.says(&["<th scope=\"col\">On the path", "<b>runtime", "1 of 4 on the path"]);
+    let begun = get(&Fake::new(|_| {}), "/graph/web?from=web%3Aruntime&at=web%3Aruntime").await;
+    begun.says(&["A path from runtime: choose the box where it ends"]);
+    assert!(!begun.body.contains("wire trail"), "nothing is marked that nobody asked for");
+}
+
+#[tokio::test]
+async fn colours_have_words() {
+    let page = get(&Fake::new(|_| {}), "/graph/web?colour=wave").await;
+    page.says(&["What colours mean", "waves 1–2 · ", "wave 3 · active", "data-state=\"tone-3\""]);
+    let page = get(&Fake::new(|_| {}), "/graph/web?colour=owner").await;
+    page.says(&["in web · active", "data-state=\"tone-1\""]);
 }
 
 /// A resource that is made while something else is waited for is made again each time that is looked at; then server and browser
@@ -336,13 +474,15 @@ async fn every_page_loads_once_what_it_shows() {
         (format!("/deployments/web?noderole={id}"), 3),
         (format!("/noderoles/{id}"), 2),
         ("/reviews".into(), 2),
-        ("/reviews/128".into(), 3),
-        ("/reviews/128?tab=graph".into(), 3),
+        ("/reviews/128".into(), 4),
+        ("/reviews/128?tab=graph".into(), 4),
         ("/graph".into(), 2),
         ("/graph/web".into(), 2),
         ("/runs".into(), 2),
         ("/runs/1006".into(), 2),
         ("/nodes".into(), 2),
+        ("/blueprints?from=1&to=2".into(), 4),
+        ("/catalog".into(), 2),
     ] {
         let page = get(&Fake::new(|_| {}), &path).await;
         assert_eq!(page.body.matches("__RESOLVED_RESOURCES[").count(), resources, "{path}");

@@ -164,6 +164,9 @@ pub struct Board {
     pub tray_more: usize,
     /// Roles that could be added.
     pub choices: Vec<RoleChoice>,
+    /// Versions of barclamps that could be used; none unless a proposal is open.
+    #[serde(default)]
+    pub versions: Vec<VersionChoice>,
     /// Whether this person may propose here; else why not.
     pub may_propose: Result<(), String>,
     /// The journal's position when this was read.
@@ -258,6 +261,18 @@ pub struct TrayNode {
     pub noderoles: usize,
 }
 
+/// Nodes that a list of carriers has at most.
+pub const CARRIERS: usize = 1_000;
+
+/// Everything that carries a role, beyond what its cell has room for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carriers {
+    /// In the order of their nodes' names, the draft's included; at most [`CARRIERS`].
+    pub chips: Vec<Chip>,
+    /// How many more there are.
+    pub more: usize,
+}
+
 /// A role that could be added to a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleChoice {
@@ -269,6 +284,55 @@ pub struct RoleChoice {
     pub description: String,
     /// Whether it is a milestone.
     pub milestone: bool,
+}
+
+/// A version of a barclamp that a deployment could use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionChoice {
+    /// Which.
+    pub barclamp: BarclampName,
+    /// What its file calls the version.
+    pub version: String,
+    /// Its content.
+    pub hash: Hash,
+    /// Whether the deployment uses it, by itself or as those above it do; the draft's edits included.
+    pub using: bool,
+    /// What the version in use has and this one has not.
+    pub lacks: Vec<String>,
+}
+
+/// A version of a barclamp in the catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarclampVersion {
+    /// Which.
+    pub barclamp: BarclampName,
+    /// What its file calls the version.
+    pub version: String,
+    /// The hash of its content.
+    pub hash: String,
+    /// For people.
+    pub description: String,
+    /// How many roles it has.
+    pub roles: usize,
+    /// When it came.
+    pub imported: At,
+    /// Who imported it; None: it is shipped.
+    pub by: Option<String>,
+    /// Deployments that pin it.
+    pub used_by: Vec<DeploymentName>,
+    /// The version that was imported before it.
+    pub before: Option<String>,
+    /// What that one has and this one has not.
+    pub disappeared: Vec<String>,
+}
+
+/// What a proposal would come to with further edits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Foreseen {
+    /// Why some of these edits can't take effect. Empty: all can.
+    pub refused: Vec<String>,
+    /// The whole proposal in plain words, most important first.
+    pub lines: Vec<String>,
 }
 
 /// An open proposal.
@@ -585,6 +649,10 @@ pub struct TargetSummary {
     pub title: String,
     /// The deployment that was proposed on.
     pub deployment: Option<String>,
+    /// Who proposed it.
+    pub authors: Vec<String>,
+    /// Who approved it.
+    pub approved_by: Vec<String>,
 }
 
 /// What made a target.
@@ -606,6 +674,8 @@ pub struct TargetPage {
     pub targets: Vec<TargetSummary>,
     /// Give this as `before` to get the next page.
     pub next: Option<TargetNo>,
+    /// The newest target of all.
+    pub head: TargetNo,
 }
 
 /// Two blueprints compared. `docs/blueprint-difference.md` describes it as JSON.
@@ -615,12 +685,31 @@ pub struct Comparison {
     pub from: Side,
     /// The right side.
     pub to: Side,
+    /// The one deployment that is looked at; None: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<DeploymentName>,
     /// In what they differ.
     pub difference: Difference,
+    /// How many deployments and nodes differ that are not among these.
+    #[serde(default)]
+    pub more: usize,
     /// Names of what the difference speaks of by id.
     pub names: Names,
     /// What going from the one to the other would lead to.
     pub consequences: Consequences,
+}
+
+/// A proposal that brings a deployment back to what it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// The proposal, open and not submitted yet.
+    pub proposal: ProposalId,
+    /// Its version.
+    pub version: i32,
+    /// How many edits it has.
+    pub edits: usize,
+    /// What can't be brought back and was left out, each with the reason.
+    pub missing: Vec<String>,
 }
 
 /// A side of a comparison.
@@ -647,10 +736,28 @@ impl std::fmt::Display for Side {
     }
 }
 
+/// Documents of a comparison that a page shows.
+pub const DOCUMENTS_SHOWN: usize = 400;
+
 impl Comparison {
+    /// Only the first documents, for a page; the others are counted.
+    #[must_use]
+    pub fn cut(mut self, most: usize) -> Self {
+        let all = self.difference.deployments.len() + self.difference.nodes.len();
+        self.difference.deployments.truncate(most);
+        self.difference.nodes.truncate(most.saturating_sub(self.difference.deployments.len()));
+        self.more += all - self.difference.deployments.len() - self.difference.nodes.len();
+        self
+    }
+
     /// The comparison as text, for terminals and files.
     pub fn text(&self) -> String {
-        format!("from {}\nto   {}\n\n{}", self.from, self.to, self.difference.text(&self.names))
+        let only = self.deployment.iter().map(|name| format!("in   {name}\n")).collect::<String>();
+        let more = match self.more {
+            0 => String::new(),
+            n => format!("Beside that, {n} documents differ.\n"),
+        };
+        format!("from {}\nto   {}\n{only}\n{}{more}", self.from, self.to, self.difference.text(&self.names))
     }
 }
 
@@ -667,6 +774,16 @@ pub enum Point {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no blueprint: give the number of a target, or the 64 digits of a root's hash")]
 pub struct NotAPoint(String);
+
+impl Point {
+    /// The blueprint that somebody named.
+    ///
+    /// # Errors
+    /// When the text names none.
+    pub fn named(text: &str) -> Result<Self, crate::Problem> {
+        text.trim().parse().map_err(|error: NotAPoint| crate::Problem::invalid(error.to_string()))
+    }
+}
 
 impl std::str::FromStr for Point {
     type Err = NotAPoint;
@@ -881,6 +998,33 @@ pub struct Opened {
     pub outdated: std::collections::BTreeSet<Anchor>,
 }
 
+/// A node that somebody wants to add.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeWish {
+    /// Its name; empty: it is derived from what follows.
+    #[serde(default)]
+    pub fqdn: String,
+    /// MAC addresses of its network cards, in any usual notation.
+    #[serde(default)]
+    pub macs: Vec<String>,
+    /// Its serial number.
+    #[serde(default)]
+    pub serial: String,
+    /// Where a derived name lies; empty: `nodes.gantry.internal`.
+    #[serde(default)]
+    pub domain: String,
+    /// A folder on the worker's machine that stands for its file system.
+    pub root: String,
+}
+
+impl NodeWish {
+    /// One with a name.
+    pub fn named(fqdn: impl Into<String>, root: impl Into<String>) -> Self {
+        Self { fqdn: fqdn.into(), root: root.into(), ..Self::default() }
+    }
+}
+
 /// A node in the list of all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSummary {
@@ -942,10 +1086,39 @@ pub struct GraphView {
     pub noderoles: usize,
     /// Edges in the whole graph.
     pub wires: usize,
+    /// The last wave of the whole graph.
+    pub waves: u32,
     /// Set when what was asked for is too much for one picture: what was left folded, and what to do.
     pub cut: Option<String>,
+    /// What the marked part is, when one was asked for.
+    pub trail: Option<GraphTrail>,
     /// The journal's position when this was read.
     pub cursor: i64,
+}
+
+/// The part of a graph that somebody asked to have marked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphTrail {
+    /// What it is and how much there is on it; or that there is nothing, and why.
+    pub said: String,
+    /// How many noderoles are on it.
+    pub noderoles: usize,
+    /// Of the longest way: its noderoles, from the first; the first [`WAY_TOLD`] of more.
+    pub way: Vec<GraphWaypoint>,
+}
+
+/// Noderoles of a way that are told one by one.
+pub const WAY_TOLD: usize = 100;
+
+/// A noderole of a way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphWaypoint {
+    /// Which.
+    pub id: NoderoleId,
+    /// `app on n1`.
+    pub name: String,
+    /// How long its last successful run took, in milliseconds, when that was asked for and there is one.
+    pub took: Option<u64>,
 }
 
 /// A role, or one noderole of it.
@@ -963,6 +1136,10 @@ pub struct GraphVertex {
     pub members: usize,
     /// Of these, how many look how; none that is zero.
     pub looks: Vec<(Look, usize)>,
+    /// The first and the last wave of these.
+    pub waves: Option<(u32, u32)>,
+    /// How many of these are on the trail.
+    pub on_trail: usize,
 }
 
 /// A noderole of a graph.
@@ -989,6 +1166,8 @@ pub struct GraphEdge {
     pub count: usize,
     /// The strongest kind among them.
     pub kind: EdgeKind,
+    /// How many of them are on the trail.
+    pub on_trail: usize,
 }
 
 /// What a reader of a graph asks for. Everything at once: it is the page's address.
@@ -1003,6 +1182,34 @@ pub struct GraphWish {
     pub focus: Option<String>,
     /// Which of these; both unless said.
     pub way: GraphWay,
+    /// Of these, the ones that are at most so many edges away; all unless said.
+    pub steps: Option<u32>,
+    /// What is to be marked.
+    pub trail: Option<TrailWish>,
+    /// Shows the noderoles of the trail alone, one by one.
+    pub only_trail: bool,
+}
+
+/// What is to be marked in a graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrailWish {
+    /// Nothing yet: a path is to begin at this vertex, and its end is still to be chosen.
+    From(String),
+    /// Every way between two vertices, by key.
+    Between(String, String),
+    /// The longest way.
+    Longest(Length),
+}
+
+/// What makes a way long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// How many noderoles follow one another.
+    Count,
+    /// How long their last successful runs took.
+    Time,
 }
 
 /// Which way to look from what is focused.

@@ -17,6 +17,9 @@ pub enum Command {
     Check {
         /// The folder
         folder: PathBuf,
+        /// A folder with the versions before: what they have and these have not is told
+        #[arg(long, value_name = "FOLDER")]
+        since: Option<PathBuf>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -25,19 +28,24 @@ pub enum Command {
 
 pub fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Check { folder, json } => check(folder, *json),
+        Command::Check { folder, since, json } => check(folder, since.as_deref(), *json),
     }
 }
 
-fn check(folder: &Path, json: bool) -> Result<()> {
-    let mut files = BTreeMap::new();
-    collect(folder, folder, &mut files)?;
-    let read =
-        control::find_and_read(&files, &Catalog::default()).map_err(|problem| anyhow::anyhow!(problem.detail))?;
+fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
+    let read = read(folder, &Catalog::default())?;
+    let before = since.map(known).transpose()?;
+    let disappeared = match (&before, &read) {
+        (Some(before), Ok(import)) => {
+            control::disappeared(before, import).map_err(|problem| anyhow::anyhow!(problem.detail))?
+        }
+        _ => Vec::new(),
+    };
     if json {
-        println!("{}", serde_json::to_string_pretty(&report(&read))?);
+        println!("{}", serde_json::to_string_pretty(&report(&read, &disappeared))?);
     } else {
         print(&read);
+        disappeared.iter().for_each(|line| println!("{line}"));
     }
     match read {
         Ok(_) => Ok(()),
@@ -47,8 +55,27 @@ fn check(folder: &Path, json: bool) -> Result<()> {
 
 type Read = Result<Import, Findings>;
 
+fn read(folder: &Path, base: &Catalog) -> Result<Read> {
+    let mut files = BTreeMap::new();
+    collect(folder, folder, &mut files)?;
+    control::find_and_read(&files, base).map_err(|problem| anyhow::anyhow!(problem.detail))
+}
+
+/// The barclamps of a folder, which must be in order.
+fn known(folder: &Path) -> Result<Catalog> {
+    let read = read(folder, &Catalog::default())?;
+    let Ok(import) = read else {
+        bail!("the barclamps of {} can't be imported: check that folder first", folder.display());
+    };
+    let mut catalog = Catalog::default();
+    for object in &import.objects {
+        catalog.add(object)?;
+    }
+    Ok(catalog)
+}
+
 /// The same shape whatever was found: with errors nothing is imported, so nothing counts.
-fn report(read: &Read) -> serde_json::Value {
+fn report(read: &Read, disappeared: &[String]) -> serde_json::Value {
     let imported: &[ImportedBarclamp] = read.as_ref().map_or(&[], |import| &import.barclamps);
     let count = |of: fn(&ImportedBarclamp) -> usize| imported.iter().map(of).sum::<usize>();
     let findings = match read {
@@ -63,6 +90,7 @@ fn report(read: &Read) -> serde_json::Value {
             "attributes": count(|b| b.barclamp.attribs.len() + b.roles.iter().map(|role| role.attribs.len()).sum::<usize>()),
         },
         "findings": findings,
+        "disappeared": disappeared,
     })
 }
 

@@ -1,5 +1,7 @@
 //! The line of targets, and any two blueprints compared.
 
+use std::collections::BTreeSet;
+
 use api::Problem;
 use api::console::{Comparison, PAGE_SIZE, Point, Side, TargetKind, TargetPage, TargetSummary};
 use engine::Hash;
@@ -7,7 +9,7 @@ use engine::blueprint::consequences::{self, consequences};
 use engine::blueprint::text::{Names, Place, parents};
 use engine::blueprint::{compare, difference, project};
 use engine::cluster::Blueprint;
-use engine::ids::{SubmissionId, TargetNo};
+use engine::ids::{NoderoleId, SubmissionId, TargetNo};
 use engine::plan::Effects;
 use sqlx::PgConnection;
 use store::reading::{self, TargetRow};
@@ -19,28 +21,52 @@ use crate::problems::from_store;
 use crate::words::at;
 
 impl Control {
-    /// Targets, newest first, before `before`.
-    pub async fn targets(&self, actor: &Actor, before: Option<TargetNo>) -> Result<TargetPage, Problem> {
+    /// Targets, newest first, before `before`: all, or those that changed a deployment.
+    pub async fn targets(
+        &self,
+        actor: &Actor,
+        deployment: Option<&str>,
+        before: Option<TargetNo>,
+    ) -> Result<TargetPage, Problem> {
         actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let deployment = deployment.map(|name| present.named(name)).transpose()?;
         let mut connection = self.connection().await?;
-        let rows = reading::targets(&mut connection, before).await.map_err(from_store)?;
+        let rows = reading::targets(&mut connection, deployment, before).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         let targets: Vec<_> = rows.into_iter().take(PAGE_SIZE).map(to_target).collect::<Result<_, _>>()?;
         let next = targets.last().filter(|_| more).map(|target| target.number);
-        Ok(TargetPage { targets, next })
+        Ok(TargetPage { targets, next, head: present.head.number })
     }
 
-    /// In what two blueprints differ, and what going from the one to the other would lead to.
-    pub async fn compare(&self, actor: &Actor, from: Point, to: Point) -> Result<Comparison, Problem> {
+    /// In what two blueprints differ, and what going from the one to the other would lead to: everywhere, or in one deployment.
+    pub async fn compare(
+        &self,
+        actor: &Actor,
+        from: Point,
+        to: Point,
+        deployment: Option<&str>,
+    ) -> Result<Comparison, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
+        let only = deployment.map(|name| present.named(name)).transpose()?;
         let mut connection = self.connection().await?;
         let (from, old) = side(&mut connection, &present, from).await?;
         let (to, new) = side(&mut connection, &present, to).await?;
         let changes = compare(&old, &new);
         let refused = |error: &dyn std::fmt::Display| Problem::conflict("comparison", error.to_string());
         let difference = difference(&old, &new, &changes).map_err(|e| refused(&e))?;
-        let projection = project(&old, &new, &changes, &present.catalog).map_err(|e| refused(&e))?;
+        let mut projection = project(&old, &new, &changes, &present.catalog).map_err(|e| refused(&e))?;
+        let (difference, more) = match only {
+            Some(id) => difference.of_deployment(id),
+            None => (difference, 0),
+        };
+        if let Some(id) = only {
+            projection.steps.retain(|step| step.deployment == id);
+            let here = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
+            let here: BTreeSet<NoderoleId> = here.collect();
+            projection.removed.retain(|id| here.contains(id));
+        }
         let effects = Effects::default();
         let planned = consequences::Planned {
             old: &old,
@@ -50,7 +76,9 @@ impl Control {
             effects: &effects,
         };
         let consequences = consequences(&planned, None);
-        Ok(Comparison { from, to, names: Names::of(&difference, &old, &new), consequences, difference })
+        let names = Names::of(&difference, &old, &new);
+        let deployment = only.and_then(|id| names.deployments.get(&id).cloned());
+        Ok(Comparison { from, to, deployment, names, consequences, difference, more })
     }
 
     /// What a submission changes, as it was submitted.
@@ -73,7 +101,9 @@ impl Control {
         Ok(Comparison {
             from: Side { target: Some(review.parent), submission: None, root: None },
             to: Side { target: review.target, submission: Some(id), root: None },
+            deployment: None,
             difference: review.difference,
+            more: 0,
             names,
             consequences: review.consequences,
         })
@@ -81,7 +111,7 @@ impl Control {
 }
 
 /// The blueprint that somebody asked for. What it shares with the present is taken from there.
-async fn side(on: &mut PgConnection, present: &Present, point: Point) -> Result<(Side, Blueprint), Problem> {
+pub(crate) async fn side(on: &mut PgConnection, present: &Present, point: Point) -> Result<(Side, Blueprint), Problem> {
     let (target, root) = match point {
         Point::Target(number) => {
             let root = reading::root_of(on, number).await.map_err(from_store)?;
@@ -129,5 +159,7 @@ fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
         submission: row.submission.map(SubmissionId),
         title,
         deployment: row.deployment.clone(),
+        authors: row.authors.clone(),
+        approved_by: row.approved_by.clone(),
     })
 }

@@ -3,6 +3,8 @@
 //! The board is the skeleton of what is meant, with the effects of the open proposal laid over it and the states of steps beside it.
 //! Nothing on it decides: what a drop would do is asked of the planner.
 
+mod carriers;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
@@ -19,6 +21,7 @@ use store::intent::{self, EditRow, ProposalRow};
 use store::reading::{self, StepRow};
 
 use crate::Control;
+use crate::cataloguing;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
@@ -27,7 +30,7 @@ use crate::showing::attribs;
 use crate::words::{Names, at};
 
 /// Nodes in the tray before they become a count.
-const TRAY: usize = 200;
+const TRAY: usize = 1_000;
 
 /// Everything that a board is made of.
 struct Scene<'a> {
@@ -97,6 +100,10 @@ impl Control {
             tray,
             tray_more,
             choices: scene.choices()?,
+            versions: match &planned {
+                Some(planned) => cataloguing::choices(&present, id, Some(&planned.effects))?,
+                None => Vec::new(),
+            },
             may_propose: may_propose(actor, found.parent.is_none()),
             cursor,
         })
@@ -176,7 +183,7 @@ impl Scene<'_> {
         let mut own: BTreeMap<BarclampName, Vec<BoardRole>> = BTreeMap::new();
         for (name, (content, proposed)) in self.roles() {
             let role = self.role(content)?;
-            let chips = self.chips(self.shown(self.deployment, &name, false));
+            let chips = self.chips(self.shown(self.deployment, &name, false), CHIPS_IN_CELL);
             let row = self.row(role, proposed, true, self.role_data(&name), chips);
             own.entry(role.barclamp.clone()).or_default().push(row);
         }
@@ -203,7 +210,7 @@ impl Scene<'_> {
                 continue;
             }
             let role = self.role(*content)?;
-            let row = self.row(role, false, false, json!({}), self.chips(shown));
+            let row = self.row(role, false, false, json!({}), self.chips(shown, CHIPS_IN_CELL));
             groups.entry(role.barclamp.clone()).or_default().push(row);
         }
         let group = |(barclamp, mut roles): (BarclampName, Vec<BoardRole>)| {
@@ -235,8 +242,8 @@ impl Scene<'_> {
         all
     }
 
-    fn chips(&self, shown: Vec<Shown>) -> (Vec<Chip>, usize) {
-        let more = shown.len().saturating_sub(CHIPS_IN_CELL);
+    fn chips(&self, shown: Vec<Shown>, room: usize) -> (Vec<Chip>, usize) {
+        let more = shown.len().saturating_sub(room);
         let (touched, going) = (self.touched(), self.going());
         let chip = |shown: Shown| {
             let id = shown.key.id(shown.node);
@@ -258,7 +265,7 @@ impl Scene<'_> {
                 error: step.and_then(|s| s.error.as_deref()).map(|e| e.chars().take(200).collect()),
             }
         };
-        (shown.into_iter().take(CHIPS_IN_CELL).map(chip).collect(), more)
+        (shown.into_iter().take(room).map(chip).collect(), more)
     }
 
     /// Noderoles that are there and that the draft changes.
@@ -325,9 +332,12 @@ impl Scene<'_> {
                     .saturating_sub(leaving.get(id).copied().unwrap_or(0)),
             });
         }
+        // Where there is no room for all, nodes without noderoles come first: they are what most people look for.
         tray.sort_by(|a, b| (a.noderoles > 0, &a.fqdn).cmp(&(b.noderoles > 0, &b.fqdn)));
         let more = tray.len().saturating_sub(TRAY);
         tray.truncate(TRAY);
+        // Shown by name alone, so that binding a node does not send it elsewhere.
+        tray.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
         Ok((tray, more))
     }
 

@@ -1,20 +1,27 @@
 //! The graph of a deployment and of a change, folded as the reader asks.
 //!
 //! The graph itself is what is meant (the skeleton, or a submission's documents); states of steps stand beside it. What is sent is
-//! the fold, never the whole: a picture of more than [`DRAWN`] vertices helps nobody, so whoever asks for more gets the roles
-//! folded again and is told so.
+//! the fold, never the whole: a picture of more than [`DRAWN`] vertices or [`WIRED`] edges helps nobody, so whoever asks for more
+//! gets the roles folded again and is told so. Everything is linear in noderoles and edges, up to looking up ids.
+//!
+//! Waves and trails are those of the whole graph, whatever part of it is shown: they don't change when somebody looks closer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{GraphEdge, GraphNoderole, GraphVertex, GraphView, GraphWay, GraphWish, Look, StepState};
+use api::console::{
+    GraphEdge, GraphNoderole, GraphTrail, GraphVertex, GraphView, GraphWay, GraphWaypoint, GraphWish, Length, Look,
+    StepState, TrailWish, WAY_TOLD,
+};
 use engine::blueprint::Difference;
 use engine::blueprint::consequences::{below, running};
 use engine::blueprint::difference::Mark;
 use engine::blueprint::projection::StepChange;
 use engine::cluster::Blueprint;
-use engine::cluster::graph::{Item, Unfold, Vertex, Way, fold, reach};
+use engine::cluster::graph::{Folded, Item, Unfold, Vertex, Way, fold, reach};
+use engine::cluster::trail::{self, Trail};
 use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId};
+use sqlx::PgConnection;
 use store::reading;
 
 use crate::Control;
@@ -27,6 +34,11 @@ use crate::weighing::Weighed;
 
 /// Most vertices of one picture.
 pub const DRAWN: usize = 1_500;
+/// Most edges of one picture.
+pub const WIRED: usize = 20_000;
+
+/// More noderoles than any way has: what a millisecond weighs against one of them.
+const MOST_NODEROLES: u64 = 1 << 20;
 
 /// A graph before it is folded.
 struct Scene {
@@ -56,7 +68,8 @@ impl Control {
             looks.extend(look(&state).map(|look| (id, look)));
         }
         let scene = Scene { items, looks, names: names(&present), new: BTreeSet::new() };
-        scene.view(id, wish, cursor)
+        let took = scene.durations(&mut connection, wish).await?;
+        scene.view(id, wish, &took, cursor)
     }
 
     /// What a submission changes and one step around it, as a graph.
@@ -79,7 +92,8 @@ impl Control {
         scene.mark(&present, &downstream(&present, &case, weighed.as_deref()), Look::Downstream);
         scene.names.extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.names.extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
-        scene.view(case.proposal.deployment, wish, 0)
+        let took = scene.durations(&mut connection, wish).await?;
+        scene.view(case.proposal.deployment, wish, &took, 0)
     }
 }
 
@@ -166,6 +180,9 @@ fn items_of(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
     })
 }
 
+/// How long noderoles took the last time, in milliseconds.
+type Took = BTreeMap<NoderoleId, u64>;
+
 impl Scene {
     /// Gives noderoles a look, and brings in those that are not drawn, however far from the change; what changes itself keeps its look.
     fn mark(&mut self, present: &Present, marked: &[NoderoleId], as_what: Look) {
@@ -183,41 +200,43 @@ impl Scene {
         self.items.sort_by_key(|item| item.id);
     }
 
-    fn view(mut self, deployment: DeploymentId, wish: &GraphWish, cursor: i64) -> Result<GraphView, Problem> {
+    /// How long noderoles took, if that is asked for.
+    async fn durations(&self, connection: &mut PgConnection, wish: &GraphWish) -> Result<Took, Problem> {
+        if wish.trail != Some(TrailWish::Longest(Length::Time)) {
+            return Ok(Took::new());
+        }
+        let all: Vec<NoderoleId> = self.items.iter().map(|item| item.id).collect();
+        Ok(reading::durations_of(connection, &all).await.map_err(from_store)?.into_iter().collect())
+    }
+
+    fn view(
+        mut self,
+        deployment: DeploymentId,
+        wish: &GraphWish,
+        took: &Took,
+        cursor: i64,
+    ) -> Result<GraphView, Problem> {
         let known: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         let wires = |items: &[Item]| -> usize {
             items.iter().map(|item| item.parents.iter().filter(|(p, _)| known.contains(p)).count()).sum()
         };
         let (noderoles, wires) = (self.items.len(), wires(&self.items));
-        let focused = self.focus(wish)?;
-        let mut unfold = self.unfold(wish);
-        if let Some(focused) = &focused {
-            let way = match wish.way {
-                GraphWay::Both => Way::Both,
-                GraphWay::Up => Way::Up,
-                GraphWay::Down => Way::Down,
-            };
-            let reached = reach(&self.items, focused, way, usize::MAX);
-            self.items.retain(|item| reached.contains(&item.id));
-            // One noderole is looked at one by one; a role stays a role.
-            if let [one] = focused.iter().collect::<Vec<_>>()[..]
-                && wish.focus.as_deref() == Some(&one.to_string())
-            {
-                unfold.noderoles.extend(reached);
-            }
-        }
-        let mut folded = fold(&self.items, &unfold);
-        let mut cut = None;
-        if folded.vertices.len() > DRAWN {
-            cut = Some(format!(
-                "That would be {} boxes, and a picture has room for {DRAWN}: everything was folded by role again. Look at a node, or at \
-                 one noderole and what leads to it.",
-                folded.vertices.len()
-            ));
-            folded = fold(&self.items, &Unfold::default());
-        }
-        let vertices = folded.vertices.iter().map(|vertex| self.vertex(vertex)).collect::<Result<_, _>>()?;
-        let edges = folded.edges.iter().map(|e| GraphEdge { from: e.from, to: e.to, count: e.count, kind: e.kind });
+        let waves = trail::waves(&self.items);
+        let waves: BTreeMap<NoderoleId, u32> =
+            self.items.iter().zip(waves).filter_map(|(item, wave)| Some((item.id, wave?))).collect();
+        let (trail, told) = self.trail(wish, took);
+        let unfold = self.narrow(wish, &trail)?;
+        let (folded, cut) = self.fold(&unfold, &trail);
+
+        let vertex = |vertex| self.vertex(vertex, &waves, &trail);
+        let vertices = folded.vertices.iter().map(vertex).collect::<Result<_, _>>()?;
+        let edges = folded.edges.iter().map(|e| GraphEdge {
+            from: e.from,
+            to: e.to,
+            count: e.count,
+            kind: e.kind,
+            on_trail: e.on_trail,
+        });
         let name = self.names.get(&deployment).cloned().ok_or_else(Problem::internal)?;
         Ok(GraphView {
             deployment: name,
@@ -226,14 +245,136 @@ impl Scene {
             edges: edges.collect(),
             noderoles,
             wires,
+            waves: waves.values().copied().max().unwrap_or(0),
             cut,
+            trail: told,
             cursor,
         })
     }
 
+    /// Leaves only what the reader wants to see; says what of it is shown one by one.
+    fn narrow(&mut self, wish: &GraphWish, trail: &Trail) -> Result<Unfold, Problem> {
+        let mut unfold = self.unfold(wish);
+        if wish.only_trail && !trail.is_empty() {
+            self.items.retain(|item| trail.noderoles.contains(&item.id));
+            unfold.noderoles.extend(&trail.noderoles);
+            return Ok(unfold);
+        }
+        let Some(key) = &wish.focus else { return Ok(unfold) };
+        let focused = self.keyed(key);
+        if focused.is_empty() {
+            return Err(Problem::not_found("What this address looks at is not in the graph any more, or never was."));
+        }
+        let way = match wish.way {
+            GraphWay::Both => Way::Both,
+            GraphWay::Up => Way::Up,
+            GraphWay::Down => Way::Down,
+        };
+        let reached = reach(&self.items, &focused, way, wish.steps.map_or(usize::MAX, |steps| steps as usize));
+        self.items.retain(|item| reached.contains(&item.id));
+        // One noderole is looked at one by one; a role stays a role.
+        if key.parse::<NoderoleId>().is_ok() {
+            unfold.noderoles.extend(reached);
+        }
+        Ok(unfold)
+    }
+
+    /// The fold, and a word when it is not the one that was asked for.
+    fn fold(&self, unfold: &Unfold, trail: &Trail) -> (Folded, Option<String>) {
+        let fits = |folded: &Folded| folded.vertices.len() <= DRAWN && folded.edges.len() <= WIRED;
+        let asked = fold(&self.items, unfold, trail);
+        if fits(&asked) {
+            return (asked, None);
+        }
+        let too_much = format!(
+            "That would be {} boxes and {} edges, and a picture has room for {DRAWN} and {WIRED}",
+            asked.vertices.len(),
+            asked.edges.len()
+        );
+        let folded = fold(&self.items, &Unfold::default(), trail);
+        if fits(&folded) {
+            let help = "everything was folded by role again. Look at a node, or at one noderole and what leads to it";
+            return (folded, Some(format!("{too_much}: {help}.")));
+        }
+        // Fewer boxes have fewer edges, but how many nobody knows: a box may have one to each of the others.
+        let room = DRAWN.min(WIRED.isqrt());
+        (folded.first(room), Some(format!("{too_much}: only the first {room} roles are shown. Look at one of them.")))
+    }
+
+    /// What is to be marked, and how that is told.
+    fn trail(&self, wish: &GraphWish, took: &Took) -> (Trail, Option<GraphTrail>) {
+        match &wish.trail {
+            None | Some(TrailWish::From(_)) => (Trail::default(), None),
+            Some(TrailWish::Between(from, to)) => {
+                let (trail, said) = self.between(from, to);
+                let told = GraphTrail { said, noderoles: trail.noderoles.len(), way: Vec::new() };
+                (trail, Some(told))
+            }
+            Some(TrailWish::Longest(length)) => {
+                let way = match length {
+                    Length::Count => trail::longest(&self.items, |_| 1),
+                    // Of ways that take the same time the one with more noderoles: what never ran yet belongs to it too.
+                    Length::Time => {
+                        let one =
+                            |id| took.get(&id).copied().unwrap_or(0).saturating_mul(MOST_NODEROLES).saturating_add(1);
+                        trail::longest(&self.items, one)
+                    }
+                };
+                let told = self.told(&way, *length, took);
+                (trail::along(&way), Some(told))
+            }
+        }
+    }
+
+    /// Every way from the one to the other; from the other to the one when there is none.
+    fn between(&self, from: &str, to: &str) -> (Trail, String) {
+        let (a, b) = (self.keyed(from), self.keyed(to));
+        if a.is_empty() || b.is_empty() {
+            return (Trail::default(), "One end of the path is not in the graph any more, or never was.".into());
+        }
+        let (from, to) = (self.called(from), self.called(to));
+        let said = |n: usize, from: &str, to: &str| format!("{to} waits for {from}: {} on the way", counted(n));
+        let there = trail::between(&self.items, &a, &b);
+        if !there.is_empty() {
+            let said = said(there.noderoles.len(), &from, &to);
+            return (there, said + ".");
+        }
+        let back = trail::between(&self.items, &b, &a);
+        if !back.is_empty() {
+            let said = said(back.noderoles.len(), &to, &from);
+            return (back, said + ". The other way round there is no path.");
+        }
+        (Trail::default(), format!("There is no path between {from} and {to}: neither waits for the other."))
+    }
+
+    fn told(&self, way: &[NoderoleId], length: Length, took: &Took) -> GraphTrail {
+        let known: BTreeMap<NoderoleId, &Item> = self.items.iter().map(|item| (item.id, item)).collect();
+        let waypoint = |id: &NoderoleId| {
+            let item = known.get(id)?;
+            let name = format!("{} on {}", item.noderole.role, item.fqdn.short());
+            Some(GraphWaypoint { id: *id, name, took: took.get(id).copied() })
+        };
+        let said = match length {
+            Length::Count => format!("The longest way: {} one after the other.", counted(way.len())),
+            Length::Time => {
+                let all: u64 = way.iter().filter_map(|id| took.get(id)).sum();
+                let seconds = all.div_ceil(1_000);
+                let never = way.iter().filter(|id| !took.contains_key(id)).count();
+                let unknown = match never {
+                    0 => String::new(),
+                    never => format!(" {never} of them never succeeded yet and count as nothing."),
+                };
+                format!(
+                    "The longest way by time: {} took {seconds} s when they last succeeded.{unknown}",
+                    counted(way.len())
+                )
+            }
+        };
+        GraphTrail { said, noderoles: way.len(), way: way.iter().filter_map(waypoint).take(WAY_TOLD).collect() }
+    }
+
     /// The noderoles that a key names.
-    fn focus(&self, wish: &GraphWish) -> Result<Option<BTreeSet<NoderoleId>>, Problem> {
-        let Some(key) = &wish.focus else { return Ok(None) };
+    fn keyed(&self, key: &str) -> BTreeSet<NoderoleId> {
         let by_id = key.parse::<NoderoleId>().ok();
         let of_role = key.split_once(':');
         let named = |item: &&Item| match (by_id, of_role) {
@@ -244,16 +385,21 @@ impl Scene {
             }
             (None, None) => false,
         };
-        let found: BTreeSet<NoderoleId> = self.items.iter().filter(named).map(|item| item.id).collect();
-        if found.is_empty() {
-            return Err(Problem::not_found("What this address looks at is not in the graph any more, or never was."));
+        self.items.iter().filter(named).map(|item| item.id).collect()
+    }
+
+    /// What people call the vertex of a key.
+    fn called(&self, key: &str) -> String {
+        let by_id = key.parse::<NoderoleId>().ok();
+        match by_id.and_then(|id| self.items.iter().find(|item| item.id == id)) {
+            Some(item) => format!("{} on {}", item.noderole.role, item.fqdn.short()),
+            None => key.split_once(':').map_or(key, |(_, role)| role).to_owned(),
         }
-        Ok(Some(found))
     }
 
     fn unfold(&self, wish: &GraphWish) -> Unfold {
-        let is_wanted =
-            |item: &&Item| wish.nodes.iter().any(|name| name == item.fqdn.as_str() || name == item.fqdn.short());
+        let names: BTreeSet<&str> = wish.nodes.iter().map(String::as_str).collect();
+        let is_wanted = |item: &&Item| names.contains(item.fqdn.as_str()) || names.contains(item.fqdn.short());
         Unfold {
             roles: wish.roles.iter().cloned().collect(),
             nodes: self.items.iter().filter(is_wanted).map(|item| item.node).collect(),
@@ -261,7 +407,12 @@ impl Scene {
         }
     }
 
-    fn vertex(&self, vertex: &Vertex) -> Result<GraphVertex, Problem> {
+    fn vertex(
+        &self,
+        vertex: &Vertex,
+        waves: &BTreeMap<NoderoleId, u32>,
+        trail: &Trail,
+    ) -> Result<GraphVertex, Problem> {
         let key = &vertex.key;
         let deployment = self.names.get(&key.deployment).cloned().ok_or_else(Problem::internal)?;
         let one = vertex.members.first().filter(|_| key.one.is_some()).map(|at| {
@@ -281,6 +432,8 @@ impl Scene {
                 *looks.entry(*look).or_default() += 1;
             }
         }
+        let ids = || vertex.members.iter().map(|member| self.items[*member].id);
+        let its_waves = || ids().filter_map(|id| waves.get(&id).copied());
         Ok(GraphVertex {
             key: match &one {
                 Some(one) => one.id.to_string(),
@@ -291,6 +444,12 @@ impl Scene {
             one,
             members: vertex.members.len(),
             looks: looks.into_iter().collect(),
+            waves: its_waves().min().zip(its_waves().max()),
+            on_trail: ids().filter(|id| trail.noderoles.contains(id)).count(),
         })
     }
+}
+
+fn counted(noderoles: usize) -> String {
+    if noderoles == 1 { "1 noderole".into() } else { format!("{noderoles} noderoles") }
 }

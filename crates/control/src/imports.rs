@@ -31,6 +31,17 @@ pub struct Imported {
     pub disappeared: Vec<String>,
 }
 
+impl Imported {
+    /// What came of it, one line each.
+    pub fn lines(&self) -> Vec<String> {
+        let versions = self.barclamps.iter().map(|(name, version, hash, new)| {
+            let how = if *new { "is new" } else { "was there already, with the same content" };
+            format!("{name} {version} ({}) {how}.", hash.short())
+        });
+        versions.chain(self.disappeared.iter().cloned()).chain(self.findings.iter().cloned()).collect()
+    }
+}
+
 /// Reads the barclamps among these files, by their path. Everything below the folder of a barclamp's file is at its disposal.
 ///
 /// # Errors
@@ -88,8 +99,11 @@ fn refused(findings: &Findings) -> Problem {
     problem
 }
 
-/// What newer versions lack, for barclamps that the catalog has already.
-fn disappeared(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
+/// What newer versions lack, one line each, for barclamps that the catalog has already.
+///
+/// # Errors
+/// When the catalog lacks a role of its own.
+pub fn disappeared(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
     let missing = |error: engine::catalog::CatalogError| {
         tracing::error!(%error, "an imported barclamp is incomplete");
         Problem::internal()

@@ -13,6 +13,7 @@
 
 mod blueprints;
 mod board;
+mod cataloguing;
 mod commit;
 mod discussing;
 mod genesis;
@@ -26,6 +27,7 @@ mod planning;
 mod present;
 mod problems;
 mod proposing;
+mod restoring;
 mod reviewing;
 mod running;
 mod showing;
@@ -34,7 +36,7 @@ mod weighing;
 mod words;
 
 pub use genesis::{Demo, DemoDeployment};
-pub use imports::{Imported, find_and_read, read_files};
+pub use imports::{Imported, disappeared, find_and_read, read_files};
 pub use verifying::Verified;
 
 use std::sync::Arc;

@@ -3,8 +3,9 @@
 use std::path::{Component, Path};
 
 use api::Problem;
-use api::console::{NodePage, NodeSummary, PAGE_SIZE};
+use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::live::{Live, Topic};
+use engine::cluster::{Hardware, derived_name};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
 use serde_json::json;
 use store::intent::{self, NewNode};
@@ -14,6 +15,11 @@ use uuid::Uuid;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done, words};
+
+/// Where nodes lie that nobody named.
+const UNNAMED: &str = "nodes.gantry.internal";
+/// Most MAC addresses of one node.
+const MAX_MACS: usize = 64;
 
 impl Control {
     /// Nodes in the order of their names, behind `after`, whose names contain `filter`.
@@ -46,14 +52,15 @@ impl Control {
         Ok(NodePage { nodes, next })
     }
 
-    /// Adds a node whose root is a folder on the worker's machine.
-    pub async fn add_node(&self, actor: &Actor, fqdn: String, root: String) -> Result<NodeId, Problem> {
+    /// Adds a node whose root is a folder on the worker's machine. One without a name gets the one that follows from its MAC addresses
+    /// or its serial number, so the same machine is never added twice.
+    pub async fn add_node(&self, actor: &Actor, wish: NodeWish) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
-        let fqdn = Fqdn::parse(fqdn.trim()).map_err(|error| Problem::invalid(error.to_string()))?;
+        let (fqdn, derived) = name_of(&wish)?;
         if fqdn.as_str().ends_with(".phantom.gantry.internal") {
             return Err(Problem::invalid("Names below phantom.gantry.internal stand for deployments: choose another."));
         }
-        let root = root.trim();
+        let root = wish.root.trim();
         check_root(root)?;
         let present = self.present().await?;
         self.check_free(root).await?;
@@ -69,15 +76,15 @@ impl Control {
         };
         let mut transaction = self.begin().await?;
         if !intent::insert_node(&mut transaction, &new).await.map_err(from_store)? {
-            return Err(Problem::conflict(
-                "node_exists",
-                format!(
-                    "A node {} is there already. Names are unique: choose another, or look for it in the list.",
-                    new.fqdn
-                ),
-            ));
+            let what = match derived {
+                true => {
+                    "That name follows from its MAC address or serial number, so most likely this machine is there already: look for it in the list, or give this one a name"
+                }
+                false => "Names are unique: choose another, or look for it in the list",
+            };
+            return Err(Problem::conflict("node_exists", format!("A node {} is there already. {what}.", new.fqdn)));
         }
-        let detail = json!({"fqdn": new.fqdn, "transport": new.transport});
+        let detail = json!({"fqdn": new.fqdn, "transport": new.transport, "macs": wish.macs, "serial": wish.serial});
         intent::append_audit(&mut transaction, Some(actor.person), "node.add", &new.id.to_string(), &detail)
             .await
             .map_err(from_store)?;
@@ -107,6 +114,25 @@ impl Control {
     }
 }
 
+/// The name that a node gets, and whether it was derived.
+fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
+    let invalid = |error: &dyn std::fmt::Display| Problem::invalid(error.to_string());
+    let texts = wish.macs.iter().chain([&wish.serial, &wish.domain]);
+    texts.map(|text| words::plain(text)).collect::<Result<Vec<_>, _>>()?;
+    if wish.macs.len() > MAX_MACS || wish.macs.iter().chain([&wish.serial]).any(|text| text.len() > 200) {
+        return Err(Problem::invalid(format!(
+            "Give at most {MAX_MACS} MAC addresses, and none of the texts longer than 200 bytes."
+        )));
+    }
+    if !wish.fqdn.trim().is_empty() {
+        return Ok((Fqdn::parse(wish.fqdn.trim()).map_err(|error| invalid(&error))?, false));
+    }
+    let macs: Vec<&str> = wish.macs.iter().map(String::as_str).collect();
+    let hardware = Hardware { macs: &macs, serial: Some(wish.serial.as_str()).filter(|serial| !serial.is_empty()) };
+    let domain = Some(wish.domain.trim()).filter(|domain| !domain.is_empty()).unwrap_or(UNNAMED);
+    Ok((derived_name(&hardware, domain).map_err(|error| invalid(&error))?, true))
+}
+
 /// Scripts write below this folder, so it must be one that somebody chose on purpose.
 fn check_root(root: &str) -> Result<(), Problem> {
     let path = Path::new(root);
@@ -123,6 +149,30 @@ fn check_root(root: &str) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_taken_or_derived() {
+        let wish = |fqdn: &str, mac: &str, serial: &str| NodeWish {
+            macs: vec![mac.into()],
+            serial: serial.into(),
+            ..NodeWish::named(fqdn, "/srv/n")
+        };
+        let name = |wish: &NodeWish| name_of(wish).map(|(name, derived)| (name.to_string(), derived));
+        let of = |text: &str, derived| Ok((text.to_owned(), derived));
+        assert_eq!(name(&wish(" n1.a.example ", "00:25:90:aa:00:01", "")), of("n1.a.example", false));
+        assert_eq!(name(&wish("", "00:25:90:AA:00:01", "")), of("d00-25-90-aa-00-01.nodes.gantry.internal", true));
+        assert_eq!(name(&wish(" ", "", "CN-0F8S7")), of("scn0f8s7.nodes.gantry.internal", true));
+        let near = NodeWish { domain: "lab.example.com".into(), ..wish("", "", "CN-0F8S7") };
+        assert_eq!(name(&near), of("scn0f8s7.lab.example.com", true));
+        for bad in [
+            wish("", "", ""),
+            wish("", "nonsense", "none"),
+            wish("x", "00:25:90:aa:00:01", ""),
+            wish("", "", &"a".repeat(300)),
+        ] {
+            assert_eq!(name(&bad).unwrap_err().status, 400, "{bad:?}");
+        }
+    }
 
     #[test]
     fn roots_are_absolute_deep_and_plain() {

@@ -9,8 +9,8 @@ use api::Problem;
 use api::console::{Ground, PlannerView};
 use engine::Hash;
 use engine::canonical;
-use engine::ids::{DeploymentId, Fqdn, NodeId};
-use engine::plan::resolve;
+use engine::ids::{DeploymentId, Fqdn, NodeId, ProposalId, SubmissionId};
+use engine::plan::{Report, report, resolve};
 use store::intent;
 
 use crate::Control;
@@ -20,6 +20,37 @@ use crate::problems::from_store;
 use crate::proposing::counting;
 
 impl Control {
+    /// How an open proposal was planned, stage by stage.
+    pub async fn report(&self, actor: &Actor, proposal: ProposalId) -> Result<Report, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {proposal}.")))?;
+        if row.state != "open" {
+            return Err(Problem::conflict("not_planned", "This proposal is closed, so it is planned no more."));
+        }
+        let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
+        let edits = counting(&rows);
+        let effects = resolve(&present.skeleton, &present.catalog, &edits);
+        Ok(report(&present.skeleton, &present.catalog, &edits, &effects))
+    }
+
+    /// How a submission was planned, as long as it is its open proposal's newest version: on what is there afterwards it would come
+    /// out otherwise.
+    pub async fn review_report(&self, actor: &Actor, id: SubmissionId) -> Result<Option<Report>, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        let proposal = intent::proposal(&mut connection, row.proposal).await.map_err(from_store)?;
+        if proposal.is_none_or(|proposal| proposal.version != row.version || proposal.state != "open") {
+            return Ok(None);
+        }
+        drop(connection);
+        self.report(actor, row.proposal).await.map(Some)
+    }
+
     /// What planning on a deployment's open proposal takes; the ground is left out for who knows its stamp.
     pub async fn planner(
         &self,

@@ -172,7 +172,7 @@ impl Control {
     }
 
     /// Every new edit must take effect and stay within what the proposal's review covers.
-    fn check_edits(
+    pub(crate) fn check_edits(
         &self,
         present: &Present,
         row: &ProposalRow,
@@ -413,7 +413,7 @@ impl Control {
     }
 }
 
-fn moved_on() -> Problem {
+pub(crate) fn moved_on() -> Problem {
     Problem::conflict(
         "version",
         "Somebody changed or closed this proposal since you looked: the page shows its newest state. Try again on that.",
@@ -465,6 +465,12 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
 }
 
 /// What it does, what can't be undone first.
+/// The same in lines alone.
+pub(crate) fn lines_of(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Vec<String> {
+    let names = Names::of(present, edits.iter().map(|e| &e.edit));
+    lines(&names, planned, &consequences::consequences(&planned.from(present), None))
+}
+
 fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> Vec<String> {
     let mut lines = Vec::new();
     let named = |touched: &Touched| format!("{} on {}", touched.noderole, touched.fqdn.short());
@@ -507,6 +513,10 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut lines = Vec::new();
     for deployment in &effects.deployments {
         lines.push(format!("Creates {} below {}.", deployment.name, names.deployment(deployment.parent)));
+    }
+    for pin in &effects.barclamps {
+        let (barclamp, version) = (&pin.barclamp, names.version(pin.version));
+        lines.push(format!("Uses {barclamp} {version} in {}.", names.deployment(pin.deployment)));
     }
     let mut asked: BTreeMap<&RoleName, Vec<String>> = BTreeMap::new();
     let mut brought: BTreeSet<&RoleName> = BTreeSet::new();

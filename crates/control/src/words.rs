@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{At, Problem};
+use engine::Hash;
 use engine::gate::Policy;
 use engine::ids::{DeploymentId, NodeId};
 use engine::plan::Edit;
@@ -36,6 +37,13 @@ impl<'a> Names<'a> {
         self.new.get(&id).cloned().unwrap_or_else(|| self.present.name_of(id))
     }
 
+    /// A barclamp's version as its file calls it, with its short hash: two may call themselves the same.
+    pub fn version(&self, hash: Hash) -> String {
+        let known =
+            self.present.catalog.barclamp(hash).map(|barclamp| format!("{} ({})", barclamp.version, hash.short()));
+        known.unwrap_or_else(|_| hash.short())
+    }
+
     pub fn node(&self, id: NodeId) -> String {
         let node = self.present.skeleton.nodes.get(&id);
         node.map(|n| n.fqdn.short().to_owned()).unwrap_or_else(|| id.to_string())
@@ -46,7 +54,7 @@ impl<'a> Names<'a> {
         match edit {
             Edit::CreateDeployment { name, parent, .. } => format!("create {name} below {}", self.deployment(*parent)),
             Edit::RemoveDeployment { deployment } => format!("remove {}", self.deployment(*deployment)),
-            Edit::UseBarclamp { barclamp, version, .. } => format!("use {barclamp} {}", version.short()),
+            Edit::UseBarclamp { barclamp, version, .. } => format!("use {barclamp} {}", self.version(*version)),
             Edit::AddRole { role, .. } => format!("add role {role}"),
             Edit::RemoveRole { role, .. } => format!("remove role {role}"),
             Edit::SetRoleData { role, .. } => format!("set data of {role}"),

@@ -77,7 +77,7 @@ async fn without_a_session_pages_lead_to_the_sign_in_and_programs_are_refused() 
         let cookie = cookie.to_str().expect("text");
         let page = house.visit("/?a=b", cookie).await;
         assert_eq!((page.status, page.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/sign-in?next=%2F%3Fa%3Db"));
-        for path in ["/api/v1/deployments", "/events", "/runs/1/log"] {
+        for path in ["/api/v1/deployments", "/events", "/runs/1/log", "/graph/web/graph.svg"] {
             let answer = house.ask_get(path, cookie).await;
             assert_eq!(
                 (answer.status, answer.problem()["code"].as_str()),

@@ -84,6 +84,15 @@ async fn a_change_goes_its_way_by_rest() {
         house.tell(&of("/opened"), &bo, json!({"anchors": ["somewhere"]})).await.status,
         StatusCode::BAD_REQUEST
     );
+    let report = house.ask_get(&of("/report"), &bo).await.json();
+    assert_eq!(report, house.ask_get(&at("report"), &bo).await.json());
+    let stages: Vec<&str> =
+        report["stages"].as_array().expect("a list").iter().filter_map(|s| s["stage"].as_str()).collect();
+    assert_eq!(stages, ["catalog", "edits", "bind", "place", "order", "check"]);
+    assert!(
+        report["stages"][2]["will_do"][0]["what"].as_str().is_some_and(|what| what.contains("bind app")),
+        "{report}"
+    );
     let approve = json!({"kind": "approve", "reason": "fine"});
     assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.status, StatusCode::CONFLICT, "not approved yet");
     assert_eq!(house.tell(&of("/verdicts"), &ada, approve.clone()).await.problem()["code"], "author");
@@ -103,6 +112,7 @@ async fn a_change_goes_its_way_by_rest() {
     assert_eq!(house.ask_get(&of("/since"), &bo).await.json()["before"], Value::Null);
     assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.json(), json!({"target": 2}));
     assert_eq!(house.ask_get(&of(""), &bo).await.json()["state"], "committed");
+    assert_eq!(house.ask_get(&of("/report"), &bo).await.problem()["code"], "not_planned");
 
     let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
     let noderole = board["groups"][0]["roles"][0]["chips"][0]["noderole"].as_str().expect("an id").to_owned();
@@ -114,8 +124,32 @@ async fn a_change_goes_its_way_by_rest() {
         house.tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "a pause"})).await.json(),
         json!({"target": 3})
     );
+    let line = house.ask_get("/api/v1/targets?deployment=web", &ada).await.json();
+    assert_eq!(
+        (&line["targets"][0]["number"], &line["head"]),
+        (&json!(2), &json!(3)),
+        "a switch is in no deployment's line"
+    );
+    assert_eq!(line["targets"][0]["approved_by"], json!(["bo"]));
+    let compared = house.ask_get("/api/v1/targets/compare?from=3&to=1&deployment=web&as=text", &ada).await;
+    let text = compared.text();
+    assert!(text.starts_with("from target 3 (") && text.contains("in   web\n"), "{text}");
+    let restore = json!({"target": 1});
+    assert_eq!(house.tell("/api/v1/deployments/web/restore", &bo, restore.clone()).await.status, StatusCode::FORBIDDEN);
+    let restored = house.tell("/api/v1/deployments/web/restore", &ada, restore).await;
+    assert_eq!(restored.status, StatusCode::CREATED, "{}", restored.text());
+    assert_eq!(restored.json()["missing"], json!([]));
+    let catalog = house.ask_get("/api/v1/barclamps", &bo).await.json();
+    assert_eq!((&catalog[0]["barclamp"], &catalog[0]["disappeared"]), (&json!("house"), &json!([])));
     let added = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
     assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
+    let by_mac = |root: &str| json!({"macs": ["00-25-90-AA-00-01"], "domain": "house.example.com", "root": root});
+    assert_eq!(house.tell("/api/v1/nodes", &ada, by_mac("/srv/n3")).await.status, StatusCode::CREATED);
+    let found = house.ask_get("/api/v1/nodes?filter=d00-25-90-aa-00-01", &ada).await.json();
+    assert_eq!(found["nodes"][0]["fqdn"], "d00-25-90-aa-00-01.house.example.com");
+    let twice = house.tell("/api/v1/nodes", &ada, by_mac("/srv/n4")).await;
+    assert_eq!(twice.problem()["code"], "node_exists");
+    assert!(twice.text().contains("most likely this machine is there already"), "{}", twice.text());
     let again = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
     assert_eq!(again.status, StatusCode::CONFLICT);
 }
@@ -199,6 +233,36 @@ async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
     let runs = house.ask_get("/api/v1/runs?state=succeeded", &cookie).await.json();
     assert_eq!(runs["runs"][0]["id"], run.0);
     assert_eq!(house.ask_get(&format!("/runs/{}/log", run.0 + 1), &cookie).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_graph_is_taken_along_as_a_picture_that_asks_for_nothing() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let node = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+    let proposal = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"].clone();
+    let edit = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
+    let path = |what: &str| format!("/api/v1/proposals/{proposal}/{what}");
+    let version = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"].clone();
+    let edits = json!({"version": version, "edits": [edit]});
+    let version = house.tell(&path("edits"), &ada, edits).await.json()["version"].clone();
+    let submit = json!({"version": version, "title": "app"});
+    let submission = house.tell(&path("submit"), &ada, submit).await.json()["submission"].clone();
+
+    let review = house.ask_get(&format!("/reviews/{submission}/graph.svg?colour=wave"), &bo).await;
+    let picture = String::from_utf8(review.body.to_vec()).expect("text");
+    assert!(picture.contains("app") && picture.contains("added") && picture.contains("wave 1"), "{picture}");
+
+    let file = house.ask_get("/graph/web/graph.svg?longest=count&roles=app", &ada).await;
+    assert_eq!(file.header(header::CONTENT_DISPOSITION), "attachment; filename=\"graph-web.svg\"");
+    assert!(file.header(header::CONTENT_TYPE).starts_with("image/svg+xml"));
+    assert!(file.header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
+    let picture = String::from_utf8(file.body.to_vec()).expect("text");
+    assert!(picture.contains("web: 0 noderoles, 0 edges · The longest way: 0 noderoles"), "{picture}");
+    assert_eq!(house.ask_get("/graph/nowhere/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.ask_get("/reviews/77/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

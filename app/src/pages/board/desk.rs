@@ -11,6 +11,7 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
+use super::carriers::Asked;
 use super::lifting::{self, Verdict, counted, named};
 use super::planner::{Planner, Unusable};
 use crate::calls;
@@ -86,6 +87,7 @@ pub(super) struct Desk {
     pub(super) nodes_for: RwSignal<Option<RoleName>>,
     pub(super) data_of: RwSignal<Option<BoardRole>>,
     pub(super) again: RwSignal<Option<BoardRole>>,
+    pub(super) all_of: RwSignal<Option<Asked>>,
     pub(super) dialogs: Dialogs,
     busy: RwSignal<bool>,
     problem: RwSignal<Option<Problem>>,
@@ -100,6 +102,7 @@ pub(super) struct Dialogs {
     pub(super) data: DialogHandle,
     pub(super) again: DialogHandle,
     pub(super) give_up: DialogHandle,
+    pub(super) all_of: DialogHandle,
 }
 
 impl Desk {
@@ -137,12 +140,14 @@ impl Desk {
             nodes_for: RwSignal::new(None),
             data_of: RwSignal::new(None),
             again: RwSignal::new(None),
+            all_of: RwSignal::new(None),
             dialogs: Dialogs {
                 part: DialogHandle::new(),
                 nodes_for: DialogHandle::new(),
                 data: DialogHandle::new(),
                 again: DialogHandle::new(),
                 give_up: DialogHandle::new(),
+                all_of: DialogHandle::new(),
             },
             busy: RwSignal::new(false),
             problem: RwSignal::new(None),

@@ -1,19 +1,20 @@
 //! The rows of a board: roles, and the nodes that carry them.
 
 use api::console::{BoardGroup, BoardRole, Chip, StepState};
-use engine::ids::{NoderoleId, RoleName};
+use engine::ids::{DeploymentName, RoleName};
 use leptos::ev::DragEvent;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 
+use super::address::Address;
+use super::carriers;
 use super::desk::Desk;
 use super::lifting::{Verdict, counted};
 use super::more;
 use crate::parts::{Empty, Icon, icon, mark, rows};
-use crate::places;
 
 #[component]
-pub(super) fn Grid(desk: Desk, panel: Memo<Option<NoderoleId>>) -> impl IntoView {
+pub(super) fn Grid(desk: Desk) -> impl IntoView {
     let groups = Memo::new(move |_| desk.board().read().groups.clone());
     let is_empty = Memo::new(move |_| groups.read().is_empty());
     view! {
@@ -21,7 +22,7 @@ pub(super) fn Grid(desk: Desk, panel: Memo<Option<NoderoleId>>) -> impl IntoView
             {rows(
                 groups.into(),
                 |group| (group.barclamp.clone(), group.of_ancestor.clone()),
-                move |group| view! { <Group desk group panel/> },
+                move |group| view! { <Group desk group/> },
             )}
             {move || {
                 is_empty
@@ -40,8 +41,10 @@ pub(super) fn Grid(desk: Desk, panel: Memo<Option<NoderoleId>>) -> impl IntoView
 }
 
 #[component]
-fn Group(desk: Desk, group: Memo<BoardGroup>, panel: Memo<Option<NoderoleId>>) -> impl IntoView {
+fn Group(desk: Desk, group: Memo<BoardGroup>) -> impl IntoView {
     let roles = Memo::new(move |_| group.read().roles.clone());
+    // Part of the group's key, so it never changes.
+    let ancestor = StoredValue::new(group.read_untracked().of_ancestor.clone());
     let about = move || {
         let count = counted(roles.read().len(), "role");
         match &group.read().of_ancestor {
@@ -55,14 +58,14 @@ fn Group(desk: Desk, group: Memo<BoardGroup>, panel: Memo<Option<NoderoleId>>) -
                 <h2>{move || group.read().barclamp.to_string()}</h2>
                 <span>{about}</span>
             </div>
-            {rows(roles.into(), |role| role.role.clone(), move |role| view! { <Row desk role panel/> })}
+            {rows(roles.into(), |role| role.role.clone(), move |role| view! { <Row desk role ancestor/> })}
         </section>
     }
     .into_any()
 }
 
 #[component]
-fn Row(desk: Desk, role: Memo<BoardRole>, panel: Memo<Option<NoderoleId>>) -> impl IntoView {
+fn Row(desk: Desk, role: Memo<BoardRole>, ancestor: StoredValue<Option<DeploymentName>>) -> impl IntoView {
     let name = StoredValue::new(role.read_untracked().role.clone());
     let bindable = Memo::new(move |_| role.read().bindable);
     let editable = Memo::new(move |_| bindable.get() && desk.proposal().read().is_some());
@@ -71,8 +74,8 @@ fn Row(desk: Desk, role: Memo<BoardRole>, panel: Memo<Option<NoderoleId>>) -> im
     let said = move || verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()));
     let chips = Memo::new(move |_| role.read().chips.clone());
     let more = move || {
-        let more = role.read().more;
-        (more > 0).then(|| view! { <span class="chip more">"+" {more} " more"</span> })
+        let role = role.read();
+        (role.more > 0).then(|| carriers::more(desk, &role, ancestor.get_value()))
     };
     let add = move || {
         editable.get().then(|| {
@@ -119,7 +122,7 @@ fn Row(desk: Desk, role: Memo<BoardRole>, panel: Memo<Option<NoderoleId>>) -> im
             </div>
             <div class="cell">
                 <ul class="chips" aria-label=move || format!("Nodes with {}", role.read().role)>
-                    {rows(chips.into(), |chip| chip.noderole, move |chip| node_chip(desk, chip, panel))}
+                    {rows(chips.into(), |chip| chip.noderole, move |chip| node_chip(desk, chip))}
                 </ul>
                 {more}
                 {add}
@@ -212,11 +215,12 @@ fn drag_leave(desk: Desk, name: StoredValue<RoleName>, event: &DragEvent) {
     }
 }
 
-fn node_chip(desk: Desk, chip: Memo<Chip>, panel: Memo<Option<NoderoleId>>) -> impl IntoView {
+pub(super) fn node_chip(desk: Desk, chip: Memo<Chip>) -> impl IntoView {
+    let here = expect_context::<Memo<Address>>();
     let id = chip.read_untracked().noderole;
     let state = desk.state_of(&chip.read_untracked());
     let state = Memo::new(move |_| state.get());
-    let address = format!("{}?noderole={id}", places::deployment(&desk.board().read_untracked().name));
+    let address = move || here.read().panel(Some(id)).link();
     let title = move || hover(&chip.read(), state.get());
     view! {
         <li>
@@ -224,13 +228,13 @@ fn node_chip(desk: Desk, chip: Memo<Chip>, panel: Memo<Option<NoderoleId>>) -> i
                 class="chip"
                 class:touched=move || chip.read().touched
                 // What only a proposal has is no noderole yet, so there is nothing to open.
-                href=move || (state.get() != StepState::Proposed).then(|| address.clone())
+                href=move || (state.get() != StepState::Proposed).then(address)
                 // It can be unbound, so it can be reached.
                 tabindex=move || (state.get() == StepState::Proposed).then_some("0")
                 data-noscroll
                 data-noderole=id.to_string()
                 data-state=move || state.get().as_str()
-                aria-current=move || (panel.get() == Some(id)).then_some("true")
+                aria-current=move || (here.read().noderole == Some(id)).then_some("true")
                 title=title
             >
                 {move || mark(state.get())}

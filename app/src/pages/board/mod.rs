@@ -5,8 +5,10 @@
 //! keyboard; each lifts nodes, reads what the server says of every row, and drops.
 
 mod add_role;
+mod address;
 mod bar;
 mod bind;
+mod carriers;
 mod desk;
 mod grid;
 mod lifting;
@@ -14,6 +16,7 @@ mod more;
 mod planner;
 mod role;
 mod tray;
+mod version;
 
 use api::console::{Board, NoderoleView};
 use api::live::Topic;
@@ -22,7 +25,7 @@ use leptos::ev;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::{use_location, use_navigate, use_params_map, use_query_map};
+use leptos_router::hooks::{use_navigate, use_params_map, use_query_map};
 use wasm_bindgen::JsCast;
 
 use crate::calls::{self, Propose};
@@ -32,6 +35,7 @@ use crate::pages::noderole::Details;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{DialogHandle, Icon, ProblemNotice, icon, load};
 use crate::places;
+use address::Address;
 use desk::Desk;
 
 /// A deployment's board, by the name in the address.
@@ -51,14 +55,19 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
     let desk = Desk::new(first);
     provide_context(desk);
+    let query = use_query_map();
+    let of = name.clone();
+    provide_context(Memo::new(move |_| Address::of(&of, &query.read())));
     let unbind_key = move |event: &ev::KeyboardEvent| more::unbind_focused(desk, event);
-    use_live().hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |events| desk.hear(events));
+    // Nodes, too: the tray has those of other deployments, new ones and dead ones.
+    use_live().hear(vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes], cursor, move |events| desk.hear(events));
 
     let dialogs = Dialogs {
         bind: DialogHandle::new(),
         add_role: DialogHandle::new(),
         child: DialogHandle::new(),
         remove: DialogHandle::new(),
+        version: DialogHandle::new(),
     };
     listen_to_keys(desk, dialogs.bind, unbind_key);
     let with_panel = move || panel.get().is_some();
@@ -69,7 +78,7 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         <ProblemNotice problem=desk.feed().problem()/>
         <bar::ProposalBar desk/>
         <div class="board" class:with-panel=with_panel data-planner=move || desk.plans().get().word()>
-            <grid::Grid desk panel/>
+            <grid::Grid desk/>
             <tray::Tray desk bind=dialogs.bind/>
             {move || panel.get().map(|id| view! { <SidePanel id desk noderole/> })}
         </div>
@@ -80,8 +89,10 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         <role::RoleData desk/>
         <role::RoleAgain desk/>
         <more::GiveUp desk/>
+        <carriers::AllOf desk/>
         <more::Child desk handle=dialogs.child/>
         <more::RemoveDeployment desk handle=dialogs.remove/>
+        <version::UseVersion desk handle=dialogs.version/>
         <div class="unseen" role="status" aria-live="assertive">{move || desk.said().get()}</div>
     }
     .into_any()
@@ -93,6 +104,7 @@ struct Dialogs {
     add_role: DialogHandle,
     child: DialogHandle,
     remove: DialogHandle,
+    version: DialogHandle,
 }
 
 /// The noderole whose panel is open: part of the address, so that it can be shared and left by the back button.
@@ -138,6 +150,10 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
                     {icon(Icon::Plus)}
                     "Add role"
                 </button>
+                <button class="button quiet" type="button" commandfor="use-version" command="show-modal" on:click=dialogs.version.on_click()>
+                    {icon(Icon::Catalog)}
+                    "Use a version"
+                </button>
                 <button class="button quiet" type="button" commandfor="child" command="show-modal" on:click=dialogs.child.on_click()>
                     {icon(Icon::Deployments)}
                     "Child deployment"
@@ -180,7 +196,8 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
 /// The panel beside the board. Focus goes into it when it opens; closing it leads back to the chip.
 #[component]
 fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl IntoView {
-    let close = use_location().pathname.get_untracked();
+    let here = expect_context::<Memo<Address>>();
+    let close = move || here.read().panel(None).link();
     let heading = NodeRef::<leptos::html::H2>::new();
     let title = desk.title_of(id);
     Effect::new(move |_| {
@@ -224,7 +241,7 @@ fn focus_chip(id: NoderoleId) {
 /// Keys for the whole board: undo, redo, bind what is selected, close the panel.
 fn listen_to_keys(desk: Desk, bind: DialogHandle, unbind: impl Fn(&ev::KeyboardEvent) -> bool + Copy + 'static) {
     let navigate = use_navigate();
-    let (path, query) = (use_location().pathname, use_query_map());
+    let here = expect_context::<Memo<Address>>();
     Effect::new(move |_| {
         let navigate = navigate.clone();
         let handle = window_event_listener(ev::keydown, move |event| {
@@ -243,9 +260,9 @@ fn listen_to_keys(desk: Desk, bind: DialogHandle, unbind: impl Fn(&ev::KeyboardE
                         return;
                     }
                 }
-                "Escape" if query.read_untracked().get("noderole").is_some() => {
+                "Escape" if here.read_untracked().noderole.is_some() => {
                     navigate(
-                        &path.get_untracked(),
+                        &here.read_untracked().panel(None).link(),
                         leptos_router::NavigateOptions { scroll: false, ..Default::default() },
                     );
                 }

@@ -5,24 +5,43 @@ use engine::ids::NodeId;
 use leptos::ev::{DragEvent, KeyboardEvent, MouseEvent};
 use leptos::html;
 use leptos::prelude::*;
+use leptos_router::NavigateOptions;
+use leptos_router::hooks::use_navigate;
 use std::time::Duration;
 use wasm_bindgen::JsCast;
 
+use super::address::{Address, Show};
 use super::bind;
 use super::desk::{By, Desk, Walk, nodes};
 use crate::parts::{DialogHandle, Icon, icon, rows};
 
 #[component]
 pub(super) fn Tray(desk: Desk, bind: DialogHandle) -> impl IntoView {
-    let filter = RwSignal::new(String::new());
+    let here = expect_context::<Memo<Address>>();
+    let filter = RwSignal::new(here.read_untracked().nodes.clone());
+    // By the address, too: back, forward, a link.
+    Effect::new(move |last: Option<String>| {
+        let now = here.read().nodes.clone();
+        if last.is_some_and(|last| last != now) {
+            filter.set(now.clone());
+        }
+        now
+    });
     let all = Memo::new(move |_| desk.board().read().tray.clone());
-    let shown = Memo::new(move |_| {
-        let wanted = filter.get().to_lowercase();
-        let fits = |node: &TrayNode| node.fqdn.contains(&wanted) || node.deployment.as_str().contains(&wanted);
-        all.get().into_iter().filter(fits).collect::<Vec<_>>()
+    let fitting = Memo::new(move |_| {
+        let (wanted, show) = (filter.read().trim().to_lowercase(), here.read().show);
+        let all = all.read();
+        all.iter().filter(|node| fits(node, &wanted, show)).cloned().collect::<Vec<_>>()
+    });
+    let shown = Memo::new(move |_| fitting.read().iter().take(SHOWN).cloned().collect::<Vec<_>>());
+    let navigate = use_navigate();
+    let narrow = StoredValue::new(move |show: Show| {
+        let link = here.read_untracked().narrowed(filter.read_untracked().trim(), show).link();
+        navigate(&link, NavigateOptions { replace: true, scroll: false, ..Default::default() });
     });
     let open = Memo::new(move |_| desk.proposal().read().is_some());
     let more = Memo::new(move |_| desk.board().read().tray_more);
+    let hidden = move || fitting.read().len() - shown.read().len() + more.get();
     let floor = Floor { shown, focus: RwSignal::new(None), anchor: StoredValue::new(None), ghost: NodeRef::new() };
     let help = move || {
         match open.get() {
@@ -36,10 +55,14 @@ pub(super) fn Tray(desk: Desk, bind: DialogHandle) -> impl IntoView {
         false => view! { <p class="help">"Nodes of this deployment and those above it. Propose changes to bind them to roles."</p> }.into_any(),
     }
     };
+    let count = move || {
+        let (fit, all) = (fitting.read().len(), all.read().len() + more.get());
+        if fit == all { all.to_string() } else { format!("{fit} of {all}") }
+    };
     let none = move || {
         let said = match (all.read().is_empty(), shown.read().is_empty()) {
             (true, _) => "No node can be bound here. Add one on the page Nodes.",
-            (false, true) => "No node here has that in its name.",
+            (false, true) => "No node here fits. Nodes are found by name or deployment.",
             _ => return None,
         };
         Some(view! { <p class="help">{said}</p> })
@@ -48,24 +71,47 @@ pub(super) fn Tray(desk: Desk, bind: DialogHandle) -> impl IntoView {
         <section class="card tray" aria-labelledby="tray-title">
             <header>
                 <h2 id="tray-title">"Nodes"</h2>
-                <span class="muted">{move || all.read().len() + more.get()}</span>
+                <span class="muted" role="status">{count}</span>
             </header>
             <div>
-                <div class="tools">
+                <form
+                    class="tools"
+                    role="search"
+                    aria-label="Nodes"
+                    method="get"
+                    on:submit=move |event| {
+                        event.prevent_default();
+                        narrow.with_value(|narrow| narrow(here.read_untracked().show));
+                    }
+                >
                     <label class="unseen" for="tray-filter">"Filter nodes by name or deployment"</label>
                     <input
                         class="input"
                         id="tray-filter"
+                        name="nodes"
                         placeholder="Filter by name or deployment"
                         autocomplete="off"
+                        value=here.read_untracked().nodes.clone()
                         prop:value=move || filter.get()
                         on:input=move |event| filter.set(event_target_value(&event))
+                        on:change=move |_| narrow.with_value(|narrow| narrow(here.read_untracked().show))
                     />
-                </div>
+                    <label class="unseen" for="tray-show">"Which nodes"</label>
+                    <select
+                        class="select"
+                        id="tray-show"
+                        name="show"
+                        on:change=move |event| narrow.with_value(|narrow| narrow(Show::of_word(&event_target_value(&event))))
+                    >
+                        {Show::ALL.map(|(show, words)| view! {
+                            <option value=show.word() selected=move || here.read().show == show>{words}</option>
+                        }).collect_view()}
+                    </select>
+                </form>
                 <div class="chips" role="group" aria-labelledby="tray-title">
                     {rows(shown.into(), |node| node.node, move |node| tray_chip(desk, floor, node, open))}
-                    {move || (more.get() > 0).then(|| view! { <span class="chip more">"+" {more} " more"</span> })}
                 </div>
+                {move || (hidden() > 0).then(|| view! { <p class="help">{hidden} " more: filter by name to see them."</p> })}
                 {none}
                 {help}
                 <Selection desk bind/>
@@ -74,6 +120,18 @@ pub(super) fn Tray(desk: Desk, bind: DialogHandle) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+/// Nodes that are drawn at once; the filter finds the others.
+const SHOWN: usize = 200;
+
+fn fits(node: &TrayNode, wanted: &str, show: Show) -> bool {
+    let is_one = match show {
+        Show::All => true,
+        Show::Free => node.noderoles == 0,
+        Show::Dead => !node.alive,
+    };
+    is_one && (node.fqdn.contains(wanted) || node.deployment.as_str().contains(wanted))
 }
 
 /// What the chips of the tray share.
@@ -294,4 +352,27 @@ fn drag_start(desk: Desk, floor: Floor, id: NodeId, event: &DragEvent) {
     }
     // Later: a page that changes while a drag begins makes some browsers end it.
     set_timeout(move || desk.pick_up(lifted, By::Pointer), Duration::ZERO);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::ids::DeploymentName;
+    use uuid::Uuid;
+
+    #[test]
+    fn the_tray_is_narrowed_by_name_deployment_and_what_nodes_are() {
+        let node = TrayNode {
+            node: NodeId(Uuid::from_u128(1)),
+            fqdn: "db-1.rack2.example.com".into(),
+            short: "db-1".into(),
+            deployment: DeploymentName::parse("storage").unwrap(),
+            alive: true,
+            noderoles: 0,
+        };
+        assert!(fits(&node, "rack2", Show::All) && fits(&node, "stor", Show::Free) && fits(&node, "", Show::All));
+        assert!(!fits(&node, "rack3", Show::All) && !fits(&node, "", Show::Dead));
+        let busy = TrayNode { noderoles: 2, alive: false, ..node };
+        assert!(!fits(&busy, "", Show::Free) && fits(&busy, "db", Show::Dead));
+    }
 }

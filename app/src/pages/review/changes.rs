@@ -24,7 +24,7 @@ const LINES: usize = 200;
 const GLANCE: usize = 30;
 
 /// Single changes in a difference: roles, barclamps and noderoles.
-pub(super) fn count(difference: &Difference) -> usize {
+pub(in crate::pages) fn count(difference: &Difference) -> usize {
     let deployments = difference.deployments.iter().map(|d| (d.roles.len() + d.barclamps.len()).max(1));
     let nodes = difference.nodes.iter().map(|n| n.noderoles.len().max(1));
     deployments.chain(nodes).sum()
@@ -139,12 +139,24 @@ pub(super) fn Changes(
     // A submission never changes: what differs is drawn once, whatever happens around it.
     let review = review.get_untracked();
     let unfolded = lines(&difference) <= GLANCE;
-    let names = Names { deployments: review.deployments, brought: review.brought, talks, marks, unfolded };
+    drawn(difference, Names { deployments: review.deployments, brought: review.brought, talks, marks, unfolded })
+}
+
+/// The same for any two blueprints.
+pub(in crate::pages) fn differs(
+    difference: Difference,
+    deployments: BTreeMap<DeploymentId, DeploymentName>,
+) -> impl IntoView {
+    let unfolded = lines(&difference) <= GLANCE;
+    drawn(difference, Names { deployments, brought: BTreeMap::new(), talks: None, marks: None, unfolded })
+}
+
+fn drawn(difference: Difference, names: Names) -> AnyView {
     let Difference { deployments, nodes, unchanged } = difference;
     if deployments.is_empty() && nodes.is_empty() {
         return view! {
             <div class="card">
-                <Empty icon=Icon::Review title="Nothing differs"><p>"The edits come to what is there already."</p></Empty>
+                <Empty icon=Icon::Review title="Nothing differs"><p>"One comes to the same as the other."</p></Empty>
             </div>
         }
         .into_any();
@@ -246,9 +258,22 @@ fn same(a: &NodeDifference, b: &NodeDifference, names: &Names) -> bool {
 fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
     let is_new = (deployment.mark != Mark::Changed).then(|| mark_pill(deployment.mark));
     let rows = lines_of_deployment(&deployment);
+    let jigs = deployment.inactive_jigs.iter().map(|jig| {
+        let said = if jig.mark == Mark::Added { "off from now on" } else { "on again" };
+        row(
+            Mark::Changed,
+            view! { <b>{jig.jig.to_string()}</b> <span class="muted">" jig"</span> },
+            said,
+            ().into_any(),
+        )
+    });
+    let jigs = jigs.collect_view();
     let id = deployment.id;
     let own = deployment_rows(&deployment, names);
-    let nothing = own.is_none() && deployment.roles.is_empty() && deployment.barclamps.is_empty();
+    let nothing = own.is_none()
+        && deployment.roles.is_empty()
+        && deployment.barclamps.is_empty()
+        && deployment.inactive_jigs.is_empty();
     let card = vec![Anchor::Deployment(id)];
     let mark = opened::mark(names.marks, &card);
     let name = deployment.name.to_string();
@@ -258,6 +283,7 @@ fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
                 <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
                 <tbody>
                     {own}
+                    {jigs}
                     {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, names)).collect_view()}
                     {deployment.roles.into_iter().map(|role| role_rows(id, role, names)).collect_view()}
                     {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td><td></td></tr> })}

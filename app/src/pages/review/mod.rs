@@ -7,6 +7,7 @@ mod effects;
 mod facts;
 mod gate;
 mod opened;
+mod planned;
 mod waves;
 
 use api::console::{Discussion, GraphView, Opened, ReviewState, ReviewView, SinceLook};
@@ -17,6 +18,8 @@ use engine::ids::SubmissionId;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
+
+pub(super) use changes::{count, differs};
 
 use super::reviews::ReviewPill;
 use crate::calls;
@@ -53,7 +56,16 @@ pub fn ReviewPage() -> impl IntoView {
             }
         },
     );
-    load(review, move |first| view! { <Loaded first tab address graph/> })
+    let report = Resource::new(
+        move || (id.get(), tab.get() == Tab::Checks),
+        |(id, wanted)| async move {
+            match id.parse::<SubmissionId>() {
+                Ok(id) if wanted => calls::review_report(id).await,
+                _ => Ok(None),
+            }
+        },
+    );
+    load(review, move |first| view! { <Loaded first tab address graph report/> })
 }
 
 /// What the page is made of: a submission, what is said of it, what is new for this reader, and what they have opened.
@@ -104,7 +116,13 @@ impl Tab {
 }
 
 #[component]
-fn Loaded(first: Whole, tab: Memo<Tab>, address: Memo<Address>, graph: Resource<OfGraph>) -> impl IntoView {
+fn Loaded(
+    first: Whole,
+    tab: Memo<Tab>,
+    address: Memo<Address>,
+    graph: Resource<OfGraph>,
+    report: Resource<planned::OfReport>,
+) -> impl IntoView {
     let (first, said, since, marked) = first;
     let (id, proposal) = (first.submission, first.proposal);
     let title = first.title.clone();
@@ -131,7 +149,7 @@ fn Loaded(first: Whole, tab: Memo<Tab>, address: Memo<Address>, graph: Resource<
         Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
         Tab::Effects => view! { <effects::Effects review/> }.into_any(),
         Tab::Order => view! { <waves::Waves found=Memo::new(move |_| review.read().consequences.clone())/> }.into_any(),
-        Tab::Checks => view! { <checks::Checks review/> }.into_any(),
+        Tab::Checks => view! { <checks::Checks review/> <planned::Planned report/> }.into_any(),
         Tab::Discussion => view! { <discussion::Talk review=feed discussion about/> }.into_any(),
     };
     let tabs =
@@ -174,7 +192,7 @@ fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
     let before = since.before?;
     let said = match since.same_effect {
         true => "It was planned anew since, and comes to exactly the same effect.".to_owned(),
-        false => match changes::count(&since.difference) {
+        false => match count(&since.difference) {
             1 => "One thing is different since.".to_owned(),
             n => format!("{n} things are different since."),
         },
@@ -231,9 +249,9 @@ fn tab_link(
     let label = move || {
         let review = review.read();
         match which {
-            Tab::Changes => format!("Changes {}", changes::count(&review.difference)),
+            Tab::Changes => format!("Changes {}", count(&review.difference)),
             Tab::Since => {
-                format!("Since your last look {}", since.with_value(|since| changes::count(&since.difference)))
+                format!("Since your last look {}", since.with_value(|since| count(&since.difference)))
             }
             Tab::Graph => "Graph".to_owned(),
             Tab::Effects => "Effects".to_owned(),

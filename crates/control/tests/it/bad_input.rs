@@ -1,5 +1,6 @@
 //! What can't be taken is refused with what, where and what to do, and leaves nothing behind.
 
+use api::console::NodeWish;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -114,16 +115,16 @@ async fn nodes_need_a_real_name_of_their_own_and_a_safe_folder() {
         ("web-1.rack.example.com", "/", "absolute path"),
         ("web-1.rack.example.com", "/srv/../etc", "absolute path"),
     ] {
-        let problem = house.control.add_node(&house.ada, name.into(), folder.into()).await.unwrap_err();
+        let problem = house.control.add_node(&house.ada, NodeWish::named(name, folder)).await.unwrap_err();
         assert!(problem.detail.contains(part), "{name} {folder}: {problem:?}");
     }
     assert_eq!(house.traces().await, before);
     for folder in ["/srv/nodes/n1", "/srv/nodes", "/srv/nodes/n1/inner"] {
         let problem =
-            house.control.add_node(&house.ada, "n8.house.example.com".into(), folder.into()).await.unwrap_err();
+            house.control.add_node(&house.ada, NodeWish::named("n8.house.example.com", folder)).await.unwrap_err();
         assert_eq!(problem.code, "root_taken", "{folder}");
     }
-    house.control.add_node(&house.ada, " n9.house.example.com ".into(), "/srv/nodes/n9".into()).await.unwrap();
+    house.control.add_node(&house.ada, NodeWish::named(" n9.house.example.com ", "/srv/nodes/n9")).await.unwrap();
 }
 
 #[tokio::test]

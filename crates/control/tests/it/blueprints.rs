@@ -17,7 +17,7 @@ async fn the_line_of_targets_says_who_and_what_for() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
-    let page = house.control.targets(&house.ada, None).await.unwrap();
+    let page = house.control.targets(&house.ada, None, None).await.unwrap();
     let told: Vec<_> = page
         .targets
         .iter()
@@ -32,8 +32,12 @@ async fn the_line_of_targets_says_who_and_what_for() {
         ]
     );
     assert_eq!(page.targets[0].root, page.targets[1].root, "a switch changes no intent");
-    assert_eq!(page.next, None);
-    let older = house.control.targets(&house.ada, Some(TargetNo(2))).await.unwrap();
+    assert_eq!((page.next, page.head), (None, TargetNo(3)));
+    assert_eq!(
+        (page.targets[1].authors.as_slice(), page.targets[1].approved_by.as_slice()),
+        (&["ada".to_owned()][..], &["bo".to_owned()][..])
+    );
+    let older = house.control.targets(&house.ada, None, Some(TargetNo(2))).await.unwrap();
     assert_eq!(older.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [1]);
 }
 
@@ -43,9 +47,9 @@ async fn pages_of_targets_follow_each_other() {
     for n in 0..54 {
         house.control.switch(&house.ada, n % 2 == 1, "to and fro".into()).await.unwrap();
     }
-    let first = house.control.targets(&house.ada, None).await.unwrap();
+    let first = house.control.targets(&house.ada, None, None).await.unwrap();
     assert_eq!((first.targets.len(), first.next), (50, Some(TargetNo(6))));
-    let second = house.control.targets(&house.ada, first.next).await.unwrap();
+    let second = house.control.targets(&house.ada, None, first.next).await.unwrap();
     assert_eq!(second.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
     assert_eq!(second.next, None);
 }
@@ -59,23 +63,23 @@ async fn any_two_are_compared_from_both_sides() {
     house.approve(&house.bo, id).await;
     house.control.commit(&house.ada, id).await.unwrap();
 
-    let forth = house.control.compare(&house.cy, target(1), target(3)).await.unwrap();
+    let forth = house.control.compare(&house.cy, target(1), target(3), None).await.unwrap();
     let text = forth.text();
     assert!(text.contains("+ node n1.house.example.com in web\n"), "{text}");
     assert!(text.contains(" for web, waits for runtime\n") && text.contains("    /port: added 1\n"), "{text}");
     assert_eq!((forth.consequences.starts.count, forth.consequences.waves.len()), (3, 3));
-    let back = house.control.compare(&house.cy, target(3), target(1)).await.unwrap();
+    let back = house.control.compare(&house.cy, target(3), target(1), None).await.unwrap();
     assert_eq!(back.difference.clone().mirrored(), forth.difference);
     assert_eq!(back.consequences.lost.count, 3, "the node’s intent, a role of web’s, and a value");
 
     let root: Hash = forth.to.root.clone().unwrap().parse().unwrap();
-    let same = house.control.compare(&house.cy, Point::Root(root), target(3)).await.unwrap();
+    let same = house.control.compare(&house.cy, Point::Root(root), target(3), None).await.unwrap();
     assert!(same.difference.is_empty() && same.text().contains("Nothing differs."));
     for (from, to, part) in [
         (target(9), target(1), "There is no target 9: they go from 1 to 3."),
         (target(1), Point::Root(Hash::of_bytes(b"x")), "No blueprint has the root"),
     ] {
-        let refused = house.control.compare(&house.cy, from, to).await.unwrap_err();
+        let refused = house.control.compare(&house.cy, from, to, None).await.unwrap_err();
         assert!(refused.status == 404 && refused.detail.contains(part), "{refused:?}");
     }
 }
@@ -90,4 +94,30 @@ async fn a_reviews_difference_reads_with_names() {
     assert!(text.starts_with(&format!("from target 2\nto   review {id}\n\n")), "{text}");
     assert!(text.contains("for web, waits for runtime on n1.house.example.com\n"), "{text}");
     assert!(!text.contains("noderole ") && !text.contains("deployment 0"), "{text}");
+}
+
+#[tokio::test]
+async fn a_deployment_has_a_line_and_differences_of_its_own() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    house.bound("edge", 2, "app").await;
+    house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
+    house.control.switch(&house.ada, true, "over".into()).await.unwrap();
+    house.bound("web", 3, "wipe").await;
+    let line = async |name: &str| {
+        let page = house.control.targets(&house.cy, Some(name), None).await.unwrap();
+        page.targets.iter().map(|t| t.number.0).collect::<Vec<_>>()
+    };
+    assert_eq!(line("web").await, [6, 2, 1]);
+    assert_eq!(line("edge").await, [3, 1]);
+    let older = house.control.targets(&house.cy, Some("web"), Some(TargetNo(6))).await.unwrap();
+    assert_eq!(older.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [2, 1]);
+
+    let web = house.control.compare(&house.cy, target(1), target(6), Some("web")).await.unwrap();
+    let text = web.text();
+    assert!(text.contains("in   web\n") && text.contains("n1.house") && !text.contains("n2.house"), "{text}");
+    assert!(text.ends_with("Beside that, 2 documents differ.\n"), "{text}");
+    assert_eq!((web.more, web.consequences.starts.count), (2, 4), "edge and its node");
+    let unknown = house.control.compare(&house.cy, target(1), target(6), Some("wbe")).await.unwrap_err();
+    assert!(unknown.status == 404 && unknown.detail.contains("web"), "{unknown:?}");
 }

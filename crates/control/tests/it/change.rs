@@ -218,3 +218,23 @@ async fn a_hold_stops_what_is_below_it_and_says_so() {
             .unwrap();
     assert_eq!(audited, ["deployment.hold", "deployment.hold", "deployment.release", "deployment.release"]);
 }
+
+#[tokio::test]
+async fn a_list_has_everything_that_carries_a_role_the_drafts_too() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let edit = house.bind("web", 2, "app").await;
+    house.propose(&house.ada, "web", vec![edit]).await;
+    let all = house.control.carriers(&house.ada, "web", None, &role("app")).await.unwrap();
+    let told: Vec<_> = all.chips.iter().map(|chip| (chip.short.as_str(), chip.state)).collect();
+    assert_eq!(told, [("n1", StepState::Blocked), ("n2", StepState::Proposed)]);
+    assert_eq!(all.more, 0);
+    let none = house.control.carriers(&house.ada, "web", Some("system"), &role("app")).await.unwrap();
+    assert!(none.chips.is_empty(), "system has none of its own");
+    let beside = house.control.carriers(&house.ada, "web", Some("edge"), &role("app")).await;
+    assert_eq!(beside.unwrap_err().status, 404, "what stands beside is not on this board");
+
+    // The tray is in the order of names, whoever carries something.
+    let tray: Vec<String> = house.board("web").await.tray.into_iter().map(|node| node.short).collect();
+    assert_eq!(tray, ["n1", "n2", "n3", "n4"]);
+}

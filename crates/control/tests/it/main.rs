@@ -5,13 +5,16 @@
 mod abuse;
 mod bad_input;
 mod blueprints;
+mod cataloguing;
 mod change;
 mod discussion;
 mod gate;
+mod graphs;
 mod house;
 mod line;
 mod lint;
 mod opening;
 mod races;
 mod removal;
+mod restoring;
 mod weighing;

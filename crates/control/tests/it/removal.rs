@@ -243,7 +243,11 @@ async fn a_node_that_is_given_up_ends_everything_on_it_at_once() {
     assert_eq!(still.len(), 1, "the worker learns that one of them is over");
     let page = play.house.control.nodes(&play.house.ada, String::new(), None).await.unwrap();
     assert!(page.nodes.iter().all(|n| n.id != play.nodes[0]));
-    let again = play.house.control.add_node(&play.house.ada, fqdn(1).to_string(), "/srv/elsewhere/n1".into()).await;
+    let again = play
+        .house
+        .control
+        .add_node(&play.house.ada, api::console::NodeWish::named(fqdn(1).to_string(), "/srv/elsewhere/n1"))
+        .await;
     assert_ne!(again.unwrap(), play.nodes[0], "its name is free, its id is not used again");
     let gone = NoderoleKey::first(role("base")).id(play.nodes[0]);
     let refused = play.house.control.noderole(&play.house.ada, gone).await.unwrap_err();

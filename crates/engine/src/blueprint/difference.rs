@@ -216,6 +216,24 @@ impl Difference {
         self.deployments.is_empty() && self.nodes.is_empty()
     }
 
+    /// What of it concerns one deployment (its document, what is bound in it, nodes that come to it and leave it), and how many
+    /// documents differ beside that.
+    #[must_use]
+    pub fn of_deployment(mut self, id: DeploymentId) -> (Self, usize) {
+        let all = self.deployments.len() + self.nodes.len();
+        self.deployments.retain(|deployment| deployment.id == id);
+        self.nodes.retain_mut(|node| {
+            let here = |noderole: &NoderoleDifference| {
+                noderole.deployment == id || noderole.bound.is_some_and(|sides| sides.old == id)
+            };
+            node.noderoles.retain(here);
+            let moved = node.moved.is_some_and(|(from, to)| from == Some(id) || to == Some(id));
+            moved || !node.noderoles.is_empty()
+        });
+        let beside = all - self.deployments.len() - self.nodes.len();
+        (self, beside)
+    }
+
     /// The difference the other way round.
     #[must_use]
     pub fn mirrored(self) -> Self {

@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::cluster::trail::Trail;
 use crate::cluster::{EdgeKind, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 
@@ -83,6 +84,8 @@ pub struct Edge {
     pub count: usize,
     /// The strongest kind among them.
     pub kind: EdgeKind,
+    /// How many of them are on the trail.
+    pub on_trail: usize,
 }
 
 /// A graph, folded.
@@ -96,8 +99,18 @@ pub struct Folded {
     pub within: usize,
 }
 
-/// Folds the graph.
-pub fn fold(items: &[Item], unfold: &Unfold) -> Folded {
+impl Folded {
+    /// The first vertices alone, and the edges among them.
+    #[must_use]
+    pub fn first(mut self, count: usize) -> Self {
+        self.vertices.truncate(count);
+        self.edges.retain(|edge| edge.from < count && edge.to < count);
+        self
+    }
+}
+
+/// Folds the graph, and marks what is on the trail.
+pub fn fold(items: &[Item], unfold: &Unfold, trail: &Trail) -> Folded {
     let mut members: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
     for (at, item) in items.iter().enumerate() {
         members.entry(key(item, unfold)).or_default().push(at);
@@ -109,24 +122,28 @@ pub fn fold(items: &[Item], unfold: &Unfold) -> Folded {
         }
     }
     let place: BTreeMap<NoderoleId, usize> = items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
-    let mut edges: BTreeMap<(usize, usize), (usize, EdgeKind)> = BTreeMap::new();
+    let mut edges: BTreeMap<(usize, usize), (usize, EdgeKind, usize)> = BTreeMap::new();
     let mut within = 0;
     for (at, item) in items.iter().enumerate() {
-        for (parent, kind) in &item.parents {
-            let Some(parent) = place.get(parent) else { continue };
+        for (id, kind) in &item.parents {
+            let Some(parent) = place.get(id) else { continue };
             let ends = (vertex_of[*parent], vertex_of[at]);
             if ends.0 == ends.1 {
                 within += 1;
                 continue;
             }
-            let edge = edges.entry(ends).or_insert((0, *kind));
+            let edge = edges.entry(ends).or_insert((0, *kind, 0));
             edge.0 += 1;
             edge.1 = stronger(edge.1, *kind);
+            edge.2 += usize::from(trail.edges.contains(&(*id, item.id)));
         }
     }
     Folded {
         vertices: members.into_iter().map(|(key, members)| Vertex { key, members }).collect(),
-        edges: edges.into_iter().map(|((from, to), (count, kind))| Edge { from, to, count, kind }).collect(),
+        edges: edges
+            .into_iter()
+            .map(|((from, to), (count, kind, on_trail))| Edge { from, to, count, kind, on_trail })
+            .collect(),
         within,
     }
 }
@@ -280,7 +297,7 @@ mod tests {
 
     #[test]
     fn the_first_view_has_one_vertex_for_each_role() {
-        let folded = fold(&small(), &Unfold::default());
+        let folded = fold(&small(), &Unfold::default(), &Trail::default());
         assert_eq!(said(&folded), ["dns -2-> run", "run -2-> app"]);
         assert_eq!(folded.vertices.iter().map(|v| v.members.len()).collect::<Vec<_>>(), [1, 2, 2]);
     }
@@ -289,12 +306,12 @@ mod tests {
     fn a_role_or_a_node_unfolds_and_the_rest_stays() {
         let role = Unfold { roles: [name("run")].into(), ..Unfold::default() };
         assert_eq!(
-            said(&fold(&small(), &role)),
+            said(&fold(&small(), &role, &Trail::default())),
             ["dns -1-> run@n1", "dns -1-> run@n2", "run@n1 -1-> app", "run@n2 -1-> app"]
         );
         let node = Unfold { nodes: [NodeId(Uuid::from_u128(1))].into(), ..Unfold::default() };
         assert_eq!(
-            said(&fold(&small(), &node)),
+            said(&fold(&small(), &node, &Trail::default())),
             ["dns -1-> run", "dns@n1 -1-> run@n1", "run -1-> app", "run@n1 -1-> app"]
         );
     }
@@ -307,12 +324,19 @@ mod tests {
             Unfold { roles: [name("dns")].into(), ..Unfold::default() },
             Unfold { noderoles: [items[3].id].into(), ..Unfold::default() },
         ] {
-            let folded = fold(&items, &unfold);
+            let folded = fold(&items, &unfold, &Trail::default());
             let mut members: Vec<usize> = folded.vertices.iter().flat_map(|v| v.members.clone()).collect();
             members.sort_unstable();
             assert_eq!(members, [0, 1, 2, 3, 4]);
             assert_eq!(folded.edges.iter().map(|e| e.count).sum::<usize>() + folded.within, 4);
         }
+    }
+
+    #[test]
+    fn the_first_of_a_fold_are_a_fold() {
+        let folded = fold(&small(), &Unfold::default(), &Trail::default()).first(2);
+        assert_eq!(folded.vertices.len(), 2);
+        assert_eq!(folded.edges, [], "app and dns have nothing between them, and run is gone");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Two shapes of one thing. The **documents** ([`document`]) are the truth of intent: what a blueprint stores under its hashes.
 //! The **skeleton** ([`skeleton`]) is what planning needs of them, without data, small enough for a browser, and indexed for the
-//! questions that binding asks. The **graph** ([`graph`]) is the same noderoles, folded for people to look at.
+//! questions that binding asks. The **graph** ([`graph`]) is the same noderoles, folded for people to look at; a **trail** ([`trail`])
+//! is a part of it that somebody asked for.
 //!
 //! Invariants of both:
 //! * deployments form one tree under *system*;
@@ -14,6 +15,7 @@ pub mod document;
 pub mod graph;
 pub mod naming;
 pub mod skeleton;
+pub mod trail;
 
 pub use document::{
     Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,

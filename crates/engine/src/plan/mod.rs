@@ -26,6 +26,7 @@ pub mod refusal;
 mod remove;
 pub mod report;
 pub mod resolve;
+pub mod restore;
 mod sight;
 
 pub use bind::Rules;
@@ -36,3 +37,4 @@ pub use materialise::materialise;
 pub use refusal::EditError;
 pub use report::{Report, report};
 pub use resolve::{resolve, resolve_by};
+pub use restore::restore;

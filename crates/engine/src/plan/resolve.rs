@@ -43,7 +43,7 @@ pub fn resolve_by(rules: Rules, skeleton: &Skeleton, catalog: &Catalog, edits: &
 }
 
 impl Draft<'_> {
-    fn apply(&mut self, seq: u32, edit: &Edit) -> Result<(), EditError> {
+    pub fn apply(&mut self, seq: u32, edit: &Edit) -> Result<(), EditError> {
         let why = Why::Asked { edit: seq };
         match edit {
             Edit::CreateDeployment { id, phantom, name, parent } => self.make(*id, *phantom, name, *parent, why),

@@ -66,6 +66,7 @@ pub async fn commit_change(on: &mut PgConnection, new: &NewTarget<'_>) -> Result
     remove_documents(on, number, new).await?;
     remove_noderoles(on, number, new).await?;
     project_deployments(on, number, new).await?;
+    append_to_lines(on, number, new).await?;
     project_nodes(on, new).await?;
     project_noderoles(on, new).await?;
     let existing = project_steps(on, number, new).await?;
@@ -234,6 +235,19 @@ async fn project_deployments(on: &mut PgConnection, number: TargetNo, new: &NewT
         .execute(&mut *on)
         .await?;
     }
+    Ok(())
+}
+
+/// Notes the target in the line of each deployment that it writes.
+async fn append_to_lines(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+    let written: Vec<Uuid> = new.written.iter().map(|id| id.0).collect();
+    sqlx::query(
+        "INSERT INTO target_deployment (deployment_id, number) SELECT id, $2 FROM unnest($1::uuid[]) AS new (id)",
+    )
+    .bind(written)
+    .bind(number.0)
+    .execute(on)
+    .await?;
     Ok(())
 }
 

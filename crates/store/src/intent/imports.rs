@@ -23,6 +23,8 @@ pub struct BarclampRow {
     pub hash: Hash,
     /// When it came.
     pub imported_at: OffsetDateTime,
+    /// Who imported it; None: it is shipped.
+    pub by: Option<String>,
 }
 
 /// What an import did.
@@ -85,14 +87,16 @@ async fn ensure_jig(on: &mut PgConnection, name: &JigName, jig: &Jig) -> Result<
 
 /// All imported versions, newest first.
 pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreError> {
-    let rows: Vec<(String, String, Vec<u8>, OffsetDateTime)> = sqlx::query_as(
-        "SELECT name, version, hash, imported_at FROM barclamp ORDER BY imported_at DESC, name LIMIT 1000",
+    type Row = (String, String, Vec<u8>, OffsetDateTime, Option<String>);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT b.name, b.version, b.hash, b.imported_at, p.name FROM barclamp b LEFT JOIN person p ON p.id = b.imported_by \
+         ORDER BY b.imported_at DESC, b.name LIMIT 1000",
     )
     .fetch_all(on)
     .await?;
-    let row = |(name, version, h, imported_at): (String, String, Vec<u8>, OffsetDateTime)| {
+    let row = |(name, version, h, imported_at, by): Row| {
         let name = BarclampName::parse(&name).map_err(|e| StoreError::corrupt("barclamp", e))?;
-        Ok(BarclampRow { name, version, hash: hash("barclamp", &h)?, imported_at })
+        Ok(BarclampRow { name, version, hash: hash("barclamp", &h)?, imported_at, by })
     };
     rows.into_iter().map(row).collect()
 }

@@ -34,7 +34,7 @@ pub use opened::{MAX_OPENED, ensure_opened, opened};
 pub use policies::{insert_policy, policy};
 pub use proposals::{
     EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_proposal,
-    lock_proposal, open_proposal, proposal, raise_version, redo_edit, undo_edit,
+    lock_proposal, open_proposal, proposal, raise_version, redo_edit, set_title, undo_edit,
 };
 pub use record::append_live;
 pub use submissions::{

@@ -174,6 +174,16 @@ pub async fn append_edits(
     Ok(Some(version))
 }
 
+/// Says what a proposal is for.
+pub async fn set_title(on: &mut PgConnection, id: ProposalId, title: &str) -> Result<(), StoreError> {
+    sqlx::query("UPDATE proposal SET title = $2, updated_at = now() WHERE id = $1 AND state = 'open'")
+        .bind(id.0)
+        .bind(title)
+        .execute(on)
+        .await?;
+    Ok(())
+}
+
 /// What undo or redo came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stepped {

@@ -10,7 +10,7 @@ pub use admission::admission_view;
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
 pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_step};
 pub use steps::{
-    DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, local_nodes, node_counts, nodes, states_of, step_names,
-    steps_of,
+    DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes, node_counts, nodes, states_of,
+    step_names, steps_of,
 };
 pub use targets::{TargetRow, is_root, root_of, targets};

@@ -57,6 +57,26 @@ pub async fn states_of(
     Ok(rows.into_iter().map(|(id, state)| (NoderoleId(id), state)).collect())
 }
 
+/// How long the last successful run of each of these noderoles took, in milliseconds. Of a step that failed more than 20 times
+/// since then nothing is told.
+pub async fn durations_of(
+    on: &mut PgConnection,
+    noderoles: &[NoderoleId],
+) -> Result<Vec<(NoderoleId, u64)>, StoreError> {
+    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(
+        "SELECT s.noderole_id, (extract(epoch FROM took.ended_at - took.started_at) * 1000)::bigint FROM step s \
+         CROSS JOIN LATERAL (SELECT started_at, ended_at FROM (SELECT id, started_at, ended_at, outcome FROM run \
+         WHERE step_id = s.id ORDER BY id DESC LIMIT 20) last \
+         WHERE outcome = 'succeeded' AND started_at IS NOT NULL ORDER BY id DESC LIMIT 1) took \
+         WHERE s.noderole_id = ANY($1) AND s.action = 'run'",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(|(id, took)| (NoderoleId(id), u64::try_from(took).unwrap_or(0))).collect())
+}
+
 /// How many steps of a deployment are in each state, and how many nodes it has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeploymentCounts {

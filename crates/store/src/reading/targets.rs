@@ -1,9 +1,9 @@
-//! The line of targets, newest first.
+//! The line of targets, newest first: the whole, or that of one deployment.
 
 use api::console::PAGE_SIZE;
 use engine::Hash;
 use engine::canonical::ObjectKind;
-use engine::ids::TargetNo;
+use engine::ids::{DeploymentId, TargetNo};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
@@ -32,19 +32,41 @@ pub struct TargetRow {
     pub title: Option<String>,
     /// The deployment that was proposed on.
     pub deployment: Option<String>,
+    /// Who shaped it.
+    pub authors: Vec<String>,
+    /// Whose last verdict on it approves.
+    pub approved_by: Vec<String>,
 }
 
-/// Targets before one, newest first; one more than a page.
-pub async fn targets(on: &mut PgConnection, before: Option<TargetNo>) -> Result<Vec<TargetRow>, StoreError> {
+/// Targets before one, newest first; one more than a page. Of a deployment: those that changed it.
+pub async fn targets(
+    on: &mut PgConnection,
+    deployment: Option<DeploymentId>,
+    before: Option<TargetNo>,
+) -> Result<Vec<TargetRow>, StoreError> {
+    let (before, most) = (before.map_or(i64::MAX, |before| before.0), PAGE_SIZE as i64 + 1);
+    let line = match deployment {
+        None => sqlx::query_scalar("SELECT number FROM target WHERE number < $1 ORDER BY number DESC LIMIT $2"),
+        Some(_) => sqlx::query_scalar(
+            "SELECT number FROM target_deployment WHERE deployment_id = $3 AND number < $1 ORDER BY number DESC LIMIT $2",
+        ),
+    };
+    let line = line.bind(before).bind(most);
+    let line = deployment.iter().fold(line, |line, id| line.bind(id.0));
+    let numbers: Vec<i64> = line.fetch_all(&mut *on).await?;
     let rows = sqlx::query_as(
         "SELECT t.number, t.kind, t.root, t.enabled, t.reason, t.committed_at AS at, p.name AS by, s.id AS submission, s.title, \
-         d.name AS deployment FROM target t LEFT JOIN person p ON p.id = t.committed_by \
+         d.name AS deployment, \
+         ARRAY(SELECT w.name FROM submission_author a JOIN person w ON w.id = a.person_id \
+               WHERE a.submission_id = s.id ORDER BY w.name) AS authors, \
+         ARRAY(SELECT w.name FROM (SELECT DISTINCT ON (v.person_id) v.person_id, v.kind FROM verdict v \
+                                   WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.person_id, v.id DESC) v \
+               JOIN person w ON w.id = v.person_id WHERE v.kind = 'approve' ORDER BY w.name) AS approved_by \
+         FROM target t LEFT JOIN person p ON p.id = t.committed_by \
          LEFT JOIN submission s ON s.id = t.submission_id LEFT JOIN proposal o ON o.id = s.proposal_id \
-         LEFT JOIN deployment d ON d.id = o.deployment_id \
-         WHERE t.number < $1 ORDER BY t.number DESC LIMIT $2",
+         LEFT JOIN deployment d ON d.id = o.deployment_id WHERE t.number = ANY($1) ORDER BY t.number DESC",
     )
-    .bind(before.map_or(i64::MAX, |before| before.0))
-    .bind(PAGE_SIZE as i64 + 1)
+    .bind(numbers)
     .fetch_all(on)
     .await?;
     Ok(rows)

@@ -1,0 +1,197 @@
+//! What the colours of a graph tell apart: states, waves or deployments. A colour never stands alone: what it means is a word in the
+//! legend and a word in each box.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::console::{GraphVertex, GraphView, Look};
+
+use super::address::Colour;
+use super::{drawn_as, said};
+use crate::parts::Icon;
+
+/// Colours that can be told apart at a glance; more than these share the last one, or are put together in ranges.
+const TONES: [&str; 6] = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
+
+/// What a colour means in a picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The colour, as `data-state`.
+    pub tone: &'static str,
+    /// Its shape, where it has one.
+    pub shape: Icon,
+    /// What it means.
+    pub words: String,
+}
+
+/// The colours of one picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Scale {
+    colour: Colour,
+    waves: u32,
+    owners: Vec<String>,
+    looks: BTreeMap<Look, usize>,
+}
+
+impl Scale {
+    pub(crate) fn of(view: &GraphView, colour: Colour) -> Self {
+        let owners: BTreeSet<&str> = view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
+        let mut looks: BTreeMap<Look, usize> = BTreeMap::new();
+        for (look, count) in view.vertices.iter().flat_map(|vertex| &vertex.looks) {
+            *looks.entry(*look).or_default() += count;
+        }
+        Self { colour, waves: view.waves, owners: owners.into_iter().map(str::to_owned).collect(), looks }
+    }
+
+    /// The parts of a vertex's bar: how many of its noderoles have which colour.
+    pub(crate) fn parts(&self, vertex: &GraphVertex) -> Vec<(&'static str, usize)> {
+        match self.colour {
+            Colour::State => vertex.looks.iter().map(|(look, count)| (drawn_as(*look).0, *count)).collect(),
+            Colour::Wave => vec![(vertex.waves.map_or("", |(first, _)| self.of_wave(first)), vertex.members)],
+            Colour::Owner => vec![(self.of_owner(vertex.deployment.as_str()), vertex.members)],
+        }
+    }
+
+    /// What a box says under its bar.
+    pub(crate) fn said(&self, vertex: &GraphVertex) -> String {
+        let word = match self.colour {
+            Colour::State => return said(vertex),
+            Colour::Wave => wave(vertex),
+            Colour::Owner => format!("in {}", vertex.deployment),
+        };
+        let said = said(vertex);
+        if said.is_empty() { word } else { format!("{word} · {said}") }
+    }
+
+    /// Every colour of the picture with its meaning.
+    pub(crate) fn legend(&self) -> Vec<Entry> {
+        match self.colour {
+            Colour::State => self.looks.iter().map(|(look, count)| state(*look, *count)).collect(),
+            Colour::Wave => self.ranges(),
+            Colour::Owner => self.names(),
+        }
+    }
+
+    fn per_tone(&self) -> u32 {
+        self.waves.div_ceil(TONES.len() as u32).max(1)
+    }
+
+    fn of_wave(&self, wave: u32) -> &'static str {
+        TONES[((wave.max(1) - 1) / self.per_tone()).min(TONES.len() as u32 - 1) as usize]
+    }
+
+    fn of_owner(&self, name: &str) -> &'static str {
+        let at = self.owners.iter().position(|owner| owner == name).unwrap_or_default();
+        TONES[at.min(TONES.len() - 1)]
+    }
+
+    fn ranges(&self) -> Vec<Entry> {
+        let per = self.per_tone();
+        let firsts = (1..=self.waves).step_by(per as usize);
+        let entry = |first: u32| {
+            let words = range(first, (first + per - 1).min(self.waves));
+            Entry { tone: self.of_wave(first), shape: Icon::Dot, words }
+        };
+        firsts.map(entry).collect()
+    }
+
+    fn names(&self) -> Vec<Entry> {
+        let whole = if self.owners.len() > TONES.len() { TONES.len() - 1 } else { self.owners.len() };
+        let (told, others) = self.owners.split_at(whole);
+        let entry = |name: &String| Entry { tone: self.of_owner(name), shape: Icon::Dot, words: name.clone() };
+        let others = (!others.is_empty()).then(|| Entry {
+            tone: TONES[TONES.len() - 1],
+            shape: Icon::Dot,
+            words: format!("{} others", others.len()),
+        });
+        told.iter().map(entry).chain(others).collect()
+    }
+}
+
+fn state(look: Look, count: usize) -> Entry {
+    let (tone, shape, word) = drawn_as(look);
+    Entry { tone, shape, words: format!("{count} {word}") }
+}
+
+/// `wave 2`, or `waves 2–4` for noderoles that run at different times.
+pub(crate) fn wave(vertex: &GraphVertex) -> String {
+    vertex.waves.map_or_else(|| "in a cycle".to_owned(), |(first, last)| range(first, last))
+}
+
+fn range(first: u32, last: u32) -> String {
+    if first == last { format!("wave {first}") } else { format!("waves {first}–{last}") }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use engine::ids::{DeploymentId, DeploymentName, RoleName};
+    use uuid::Uuid;
+
+    /// A picture whose vertices are bound in these deployments, one wave after the other.
+    pub(crate) fn view(owners: &[&str]) -> GraphView {
+        let deployment = |name: &str| DeploymentName::parse(name).unwrap();
+        let vertex = |(at, owner): (usize, &&str)| GraphVertex {
+            key: format!("{owner}:r{at}"),
+            role: RoleName::parse(&format!("r{at}")).unwrap(),
+            deployment: deployment(owner),
+            one: None,
+            members: 2,
+            looks: vec![(Look::State(api::console::StepState::Active), 1), (Look::Added, 1)],
+            waves: Some((at as u32 + 1, at as u32 + 1)),
+            on_trail: 0,
+        };
+        GraphView {
+            deployment: deployment("web"),
+            deployment_id: DeploymentId(Uuid::from_u128(1)),
+            vertices: owners.iter().enumerate().map(vertex).collect(),
+            edges: Vec::new(),
+            noderoles: owners.len() * 2,
+            wires: 0,
+            waves: owners.len() as u32,
+            cut: None,
+            trail: None,
+            cursor: 0,
+        }
+    }
+
+    fn told(scale: &Scale) -> Vec<String> {
+        scale.legend().into_iter().map(|entry| format!("{} {}", entry.tone, entry.words)).collect()
+    }
+
+    #[test]
+    fn every_colour_that_a_box_has_is_in_the_legend() {
+        for owners in
+            [vec!["web"], vec!["web", "db", "edge"], vec!["a", "b", "c", "d", "e", "f", "g", "h"], vec!["w"; 20]]
+        {
+            let view = view(&owners);
+            for colour in Colour::ALL {
+                let scale = Scale::of(&view, colour);
+                let known: BTreeSet<&str> = scale.legend().iter().map(|entry| entry.tone).collect();
+                for (tone, _) in view.vertices.iter().flat_map(|vertex| scale.parts(vertex)) {
+                    assert!(known.contains(tone), "{colour:?} {tone} of {owners:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_waves_are_put_together_and_many_owners_share_the_last_colour() {
+        let waves = Scale::of(&view(&["w"; 14]), Colour::Wave);
+        assert_eq!(
+            told(&waves),
+            ["tone-1 waves 1–3", "tone-2 waves 4–6", "tone-3 waves 7–9", "tone-4 waves 10–12", "tone-5 waves 13–14"]
+        );
+        let owners = Scale::of(&view(&["a", "b", "c", "d", "e", "f", "g"]), Colour::Owner);
+        assert_eq!(told(&owners)[4..], ["tone-5 e", "tone-6 2 others"]);
+        assert_eq!(told(&Scale::of(&view(&["a"; 2]), Colour::State)), ["active 2 active", "proposed 2 added"]);
+    }
+
+    #[test]
+    fn a_box_says_what_its_colour_means() {
+        let view = view(&["web", "db"]);
+        let said = |colour| Scale::of(&view, colour).said(&view.vertices[1]);
+        assert_eq!(said(Colour::Wave), "wave 2 · 1 active, 1 added");
+        assert_eq!(said(Colour::Owner), "in db · 1 active, 1 added");
+        assert_eq!(said(Colour::State), "1 active, 1 added");
+    }
+}

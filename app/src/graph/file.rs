@@ -1,0 +1,195 @@
+//! A picture as a file of its own: SVG that any viewer shows, with words and without a style sheet.
+//!
+//! Colours stand at the shapes and not in a style element, for whoever opens the file from this server sees it under the policy of
+//! everything that is no page: no styles, no scripts. They are the light ones, as files are printed. A test keeps them equal to the
+//! tokens of the style.
+//!
+//! What it shows is bounded by what a picture may show: see `control::graphing`.
+
+use std::fmt::Write as _;
+
+use api::console::{GraphEdge, GraphVertex, GraphView};
+use engine::cluster::EdgeKind;
+
+use super::address::Colour;
+use super::colours::Scale;
+use super::layout::{Layout, lay_out};
+use super::picture::{arrow, curve, in_box, members, short};
+use super::{MEASURES, worst};
+
+const TEXT: &str = "#141920";
+const MUTED: &str = "#56606d";
+const LINE: &str = "#7f8998";
+const FRAME: &str = "#c3cad4";
+const SURFACE: &str = "#ffffff";
+/// Room for the title and the legend.
+const HEAD: f64 = 64.0;
+/// Pixels that a letter of the legend takes, at most.
+const LETTER: f64 = 7.5;
+
+/// The colour of a `data-state`.
+fn ink(tone: &str) -> &'static str {
+    match tone {
+        "proposed" | "tone-4" => "#6a3fd1",
+        "blocked" => "#616a77",
+        "todo" | "transition" | "tone-1" => "#1f63c6",
+        "active" | "tone-2" => "#15794a",
+        "error" => "#bf2b2b",
+        "warn" | "tone-3" => "#8a5a00",
+        "tone-5" => "#0b6e7a",
+        "tone-6" => "#a8326e",
+        _ => LINE,
+    }
+}
+
+/// The picture of a graph as a document.
+pub fn svg(view: &GraphView, colour: Colour) -> String {
+    let ends: Vec<(usize, usize)> = view.edges.iter().map(|edge| (edge.from, edge.to)).collect();
+    let layout = lay_out(view.vertices.len(), &ends, MEASURES);
+    let scale = Scale::of(view, colour);
+    let legend = legend(&scale);
+    let (width, height) = (layout.width.max(legend.1).max(320.0), layout.height + HEAD);
+    let mut out = String::with_capacity(1_024 + view.vertices.len() * 900 + view.edges.len() * 160);
+    // Writing into a string can't fail.
+    let _ = write!(
+        out,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" font-family=\"Inter, system-ui, sans-serif\" font-size=\"13\" fill=\"{TEXT}\">\n\
+         <title>Graph of {name}</title>\n<rect width=\"{width}\" height=\"{height}\" fill=\"#f6f7f9\"/>\n\
+         <text x=\"20\" y=\"26\" font-size=\"16\" font-weight=\"600\">{heading}</text>\n{legend}<g transform=\"translate(0 {HEAD})\">\n",
+        name = escaped(view.deployment.as_str()),
+        heading = escaped(&heading(view)),
+        legend = legend.0,
+    );
+    for (edge, path) in view.edges.iter().zip(&layout.paths).filter(|(_, path)| !path.is_empty()) {
+        wire(&mut out, edge, path);
+    }
+    for (at, vertex) in view.vertices.iter().enumerate() {
+        boxed(&mut out, &layout, at, vertex, &scale);
+    }
+    out.push_str("</g>\n</svg>\n");
+    out
+}
+
+fn heading(view: &GraphView) -> String {
+    let trail = view.trail.as_ref().map(|trail| format!(" · {}", trail.said)).unwrap_or_default();
+    format!("{}: {} noderoles, {} edges{trail}", view.deployment, view.noderoles, view.wires)
+}
+
+/// The legend, and how wide it is.
+fn legend(scale: &Scale) -> (String, f64) {
+    let mut out = String::new();
+    let mut x = 20.0;
+    for entry in scale.legend() {
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"41\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/><text x=\"{}\" y=\"51\" fill=\"{MUTED}\">{}</text>",
+            ink(entry.tone),
+            x + 18.0,
+            escaped(&entry.words),
+        );
+        x += 18.0 + entry.words.chars().count() as f64 * LETTER + 16.0;
+    }
+    (out, x)
+}
+
+fn wire(out: &mut String, edge: &GraphEdge, path: &[(f64, f64)]) {
+    let (colour, width) = if edge.on_trail > 0 { (TEXT, "3") } else { (LINE, "1.5") };
+    let dashes = if edge.kind == EdgeKind::Hard { "" } else { " stroke-dasharray=\"4 4\"" };
+    let _ = writeln!(
+        out,
+        "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/><path d=\"{}\" fill=\"{colour}\"/>",
+        curve(path),
+        arrow(path),
+    );
+}
+
+fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, scale: &Scale) {
+    let (x, y) = layout.places.get(at).copied().unwrap_or_default();
+    let (width, height) = (MEASURES.width, MEASURES.height);
+    let (frame, thick) = match worst(vertex).map(|look| super::drawn_as(look).0) {
+        _ if vertex.on_trail > 0 => (TEXT, "3"),
+        Some(tone @ ("error" | "proposed" | "warn")) => (ink(tone), "1.5"),
+        _ => (FRAME, "1"),
+    };
+    let said = scale.said(vertex);
+    let _ = write!(
+        out,
+        "<g transform=\"translate({x} {y})\"><title>{}</title><rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"{SURFACE}\" \
+         stroke=\"{frame}\" stroke-width=\"{thick}\"/><text x=\"12\" y=\"23\" font-weight=\"600\">{}</text>",
+        escaped(&format!("{} in {}: {said}", super::named(vertex), vertex.deployment)),
+        escaped(&short(&in_box(vertex))),
+    );
+    if let Some(members) = members(vertex) {
+        let right = width - 12.0;
+        let _ = write!(out, "<text x=\"{right}\" y=\"23\" text-anchor=\"end\" fill=\"{MUTED}\">{members}</text>");
+    }
+    for (tone, x, width) in super::picture::bar(&scale.parts(vertex)) {
+        let ink = ink(tone);
+        let _ = write!(out, "<rect x=\"{x}\" y=\"31\" width=\"{width}\" height=\"7\" rx=\"2\" fill=\"{ink}\"/>");
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"12\" y=\"52\" font-size=\"12\" fill=\"{MUTED}\">{}</text></g>",
+        escaped(&short(&said))
+    );
+}
+
+/// A text in a document or an attribute. Letters that XML can't have are left out.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            letter if letter.is_control() && letter != '\n' && letter != '\t' => {}
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::colours::tests::view;
+
+    #[test]
+    fn its_colours_are_those_of_the_page_in_light() {
+        let tokens = include_str!("../../../style/tokens.css");
+        let states = ["proposed", "blocked", "todo", "transition", "active", "error", "warn"];
+        let tones = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
+        for (name, ink) in states.iter().chain(&tones).map(|name| (*name, ink(name))).chain([
+            ("text", TEXT),
+            ("muted", MUTED),
+            ("line-field", LINE),
+            ("line-strong", FRAME),
+            ("surface", SURFACE),
+        ]) {
+            assert!(tokens.contains(&format!("--{name}: light-dark({ink},")), "{name} is not {ink} in the style");
+        }
+    }
+
+    #[test]
+    fn it_has_words_and_nothing_that_a_strict_policy_refuses() {
+        let mut view = view(&["web", "db"]);
+        view.edges = vec![GraphEdge { from: 0, to: 1, count: 2, kind: EdgeKind::Soft, on_trail: 1 }];
+        let file = svg(&view, Colour::Wave);
+        for part in
+            ["<title>Graph of web</title>", ">wave 2<", "r1 in db: wave 2", "stroke-dasharray", "stroke-width=\"3\""]
+        {
+            assert!(file.contains(part), "{part} in {file}");
+        }
+        for part in ["<style", "style=", "<script", "href", "class="] {
+            assert!(!file.contains(part), "{part} in {file}");
+        }
+        assert_eq!(file.matches("<g ").count(), file.matches("</g>").count());
+    }
+
+    #[test]
+    fn what_is_no_xml_does_not_get_in() {
+        assert_eq!(escaped("a<b> & \"c\"\u{0}\u{1b}"), "a&lt;b&gt; &amp; &quot;c&quot;");
+    }
+}

@@ -1,0 +1,210 @@
+//! Above the picture: what is looked for, what is marked, what colours mean, how large it is, and what one can take along.
+
+use api::console::{GraphWay, Length, TrailWish};
+use leptos::prelude::*;
+use leptos_router::hooks::use_navigate;
+
+use super::address::{Address, Colour};
+use super::{Shown, picture};
+use crate::parts::{Icon, icon};
+
+/// How far around a focus one can look, in edges.
+const STEPS: [u32; 3] = [1, 2, 3];
+
+#[component]
+pub(super) fn Tools(shown: Shown) -> impl IntoView {
+    let counts = move || {
+        let view = shown.view.read();
+        format!("{} boxes for {} noderoles and {} edges", view.vertices.len(), view.noderoles, view.wires)
+    };
+    let is_table = Memo::new(move |_| shown.address.read().table);
+    let other = move || shown.address.read().as_table(!is_table.get()).link();
+    let all = move || {
+        let address = shown.address.read();
+        (!address.is_first())
+            .then(|| view! { <a class="button small" href=address.all().link() data-noscroll>"Show all, folded"</a> })
+    };
+    let file = move || shown.address.read().file();
+    view! {
+        <div class="graph-tools">
+            <Find shown/>
+            {move || focus(&shown.address.read())}
+            {all}
+            <span class="grow"></span>
+            <span class="muted" role="status">{counts}</span>
+            {move || (!is_table.get()).then(|| view! { <Zoom shown/> })}
+            <a class="button small" href=other data-noscroll>{move || if is_table.get() { "Picture" } else { "Table" }}</a>
+            <a class="button small" href=file download rel="external" aria-label="SVG, download the picture">{icon(Icon::Download)} "SVG"</a>
+        </div>
+        <div class="graph-tools">
+            {move || colours(&shown.address.read())}
+            {move || legend(shown)}
+            <span class="grow"></span>
+            {move || longest(&shown.address.read())}
+        </div>
+        {move || trail(shown)}
+    }
+    .into_any()
+}
+
+/// A choice of several, of which one holds.
+fn choice(link: String, is_here: bool, word: impl Into<String>) -> impl IntoView {
+    let word: String = word.into();
+    view! { <a class="button small" class:quiet=!is_here href=link aria-current=is_here.then_some("true") data-noscroll>{word}</a> }
+}
+
+fn focus(address: &Address) -> Option<impl IntoView + use<>> {
+    let key = address.wish.focus.clone()?;
+    let way = |(way, word): (GraphWay, &'static str)| {
+        let mut other = address.focused(&key, way);
+        other.at.clone_from(&address.at);
+        choice(other.link(), address.wish.way == way, word)
+    };
+    let ways = [(GraphWay::Both, "Both"), (GraphWay::Up, "Before it"), (GraphWay::Down, "After it")].map(way);
+    let steps = |steps: Option<u32>| {
+        let word = steps.map_or_else(|| "All".to_owned(), |steps| steps.to_string());
+        choice(address.as_far_as(steps).link(), address.wish.steps == steps, word)
+    };
+    let steps = STEPS.map(Some).into_iter().chain([None]).map(steps).collect_view();
+    Some(view! {
+        <span class="buttons" role="group" aria-label="What is shown around it">{ways.collect_view()}</span>
+        <span class="buttons" role="group" aria-label="Edges around it"><span class="muted">"Edges"</span> {steps}</span>
+    })
+}
+
+fn colours(address: &Address) -> impl IntoView + use<> {
+    let one = |colour: Colour| choice(address.coloured(colour).link(), address.colour == colour, colour.word());
+    view! {
+        <span class="buttons" role="group" aria-label="Colour by">
+            <span class="muted">"Colour by"</span>
+            {Colour::ALL.map(one).collect_view()}
+        </span>
+    }
+}
+
+fn legend(shown: Shown) -> impl IntoView + use<> {
+    let entry = |entry: super::colours::Entry| {
+        view! { <li><span class="mark" data-state=entry.tone>{icon(entry.shape)}</span> {entry.words}</li> }
+    };
+    let entries = shown.scale.read().legend().into_iter().map(entry).collect_view();
+    view! { <ul class="legend" aria-label="What colours mean">{entries}</ul> }
+}
+
+fn longest(address: &Address) -> impl IntoView + use<> {
+    let one = |(length, word): (Length, &'static str)| {
+        let wish = TrailWish::Longest(length);
+        let is_here = address.wish.trail.as_ref() == Some(&wish);
+        choice(address.marked((!is_here).then_some(wish)).link(), is_here, word)
+    };
+    view! {
+        <span class="buttons" role="group" aria-label="Mark the longest way">
+            <span class="muted">"Longest way"</span>
+            {[(Length::Count, "by steps"), (Length::Time, "by time")].map(one).collect_view()}
+        </span>
+    }
+}
+
+/// What is marked, or what is still to be chosen.
+fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
+    let address = shown.address.read();
+    let wish = address.wish.trail.clone()?;
+    let said = match (&wish, &shown.view.read().trail) {
+        (TrailWish::From(from), _) => {
+            format!(
+                "A path from {}: choose the box where it ends, and there \u{201c}to here\u{201d}, or press P.",
+                shown.called(from)
+            )
+        }
+        (_, Some(trail)) => trail.said.clone(),
+        (_, None) => "Looking for it".to_owned(),
+    };
+    let only = shown.view.read().trail.as_ref().is_some_and(|trail| trail.noderoles > 0).then(|| {
+        let now = address.wish.only_trail;
+        let word = if now { "Show all" } else { "Show only this" };
+        view! { <a class="button small" href=address.only_marked(!now).link() data-noscroll>{word}</a> }
+    });
+    Some(view! {
+        <div class="graph-tools trail">
+            <span role="status">{said}</span>
+            <span class="grow"></span>
+            {only}
+            <a class="button small" href=address.marked(None).link() data-noscroll>"Mark nothing"</a>
+        </div>
+    })
+}
+
+#[component]
+fn Zoom(shown: Shown) -> impl IntoView {
+    let by = move |factor: f64| shown.zoom.update(|zoom| *zoom = (*zoom * factor).clamp(0.1, 2.0));
+    let fit = move || {
+        let Some(room) = shown.room.get_untracked() else { return };
+        let layout = shown.layout.read_untracked();
+        let (across, down) =
+            (f64::from(room.client_width()) / layout.width, f64::from(room.client_height()) / layout.height);
+        shown.zoom.set(across.min(down).clamp(0.1, 1.0));
+    };
+    view! {
+        <span class="buttons" role="group" aria-label="Size of the picture">
+            <button class="button quiet small only-icon" type="button" aria-label="Smaller" on:click=move |_| by(0.8)>"−"</button>
+            <button class="button quiet small only-icon" type="button" aria-label="Larger" on:click=move |_| by(1.25)>{icon(Icon::Plus)}</button>
+            <button class="button quiet small" type="button" on:click=move |_| fit()>"Fit"</button>
+        </span>
+    }
+    .into_any()
+}
+
+/// Finds by role or node; Enter goes to the next one, or unfolds the node of that name when nothing that is shown has it.
+#[component]
+fn Find(shown: Shown) -> impl IntoView {
+    let turn = StoredValue::new(0_usize);
+    let navigate = use_navigate();
+    let found = Memo::new(move |_| shown.found());
+    let said = move || match found.get() {
+        None => String::new(),
+        Some(found) if found.is_empty() => "Nothing that is shown. Enter unfolds the node of that name.".to_owned(),
+        Some(found) => format!("{} found. Enter goes to the next.", found.len()),
+    };
+    let go = move || {
+        let Some(found) = found.get_untracked() else { return };
+        let address = shown.address.get_untracked();
+        let options = leptos_router::NavigateOptions { scroll: false, ..Default::default() };
+        if found.is_empty() {
+            let node = shown.find.get_untracked().trim().to_lowercase();
+            if !address.wish.nodes.contains(&node) {
+                navigate(&address.toggled_node(&node).link(), options);
+            }
+            return;
+        }
+        let n = turn.get_value() % found.len();
+        turn.set_value(n + 1);
+        picture::bring_into_sight(shown, found[n]);
+        let key = shown.view.read_untracked().vertices[found[n]].key.clone();
+        navigate(&address.at(&key).link(), options);
+    };
+    view! {
+        <form
+            class="find"
+            role="search"
+            on:submit=move |event| {
+                event.prevent_default();
+                go();
+            }
+        >
+            <label class="unseen" for="graph-find">"Find a role or a node"</label>
+            <input
+                class="input"
+                id="graph-find"
+                type="search"
+                placeholder="Find a role or a node"
+                autocomplete="off"
+                prop:value=move || shown.find.get()
+                on:input=move |event| {
+                    turn.set_value(0);
+                    shown.find.set(event_target_value(&event));
+                }
+            />
+            <small class="muted" role="status">{said}</small>
+        </form>
+    }
+    .into_any()
+}

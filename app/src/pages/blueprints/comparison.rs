@@ -1,0 +1,167 @@
+//! Two blueprints compared: what differs, and what going from the one to the other would lead to.
+
+use api::console::{Comparison, Side};
+use engine::blueprint::Consequences;
+use engine::ids::{DeploymentName, TargetNo};
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use super::Wanted;
+use crate::calls::Restore;
+use crate::failure::Answer;
+use crate::pages::review::{count, differs};
+use crate::parts::act::problem_of;
+use crate::parts::{Icon, ProblemNotice, icon};
+
+/// Where programs get the same.
+const REST: &str = "/api/v1/targets/compare";
+
+/// The comparison that the address asks for, if it names two.
+#[component]
+pub(super) fn Compared(compared: Resource<Answer<Option<Comparison>>>, wanted: Memo<Wanted>) -> impl IntoView {
+    let body = move || {
+        Suspend::new(async move {
+            match compared.await {
+                Ok(Some(found)) => view! { <Found found wanted/> }.into_any(),
+                Ok(None) => view! { <Half wanted/> }.into_any(),
+                Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
+            }
+        })
+    };
+    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{body}</Transition> }
+        .into_any()
+}
+
+/// One of the two is chosen: says what is missing.
+#[component]
+fn Half(wanted: Memo<Wanted>) -> impl IntoView {
+    move || {
+        let wanted = wanted.read();
+        let missing = match (&wanted.from, &wanted.to) {
+            (Some(from), None) => format!("From {from}: now choose what to compare it to."),
+            (None, Some(to)) => format!("To {to}: now choose from where."),
+            _ => return None,
+        };
+        Some(
+            view! { <div class="notice" data-state="todo" role="status">{icon(Icon::Blueprint)} <p>{missing}</p></div> },
+        )
+    }
+}
+
+#[component]
+fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
+    let heading = format!("From {} to {}", name(&found.from), name(&found.to));
+    let same_root = found.from.root.is_some() && found.from.root == found.to.root;
+    let count = count(&found.difference);
+    let said = match (same_root, count) {
+        (true, _) => "Both are the same blueprint.".to_owned(),
+        (false, 1) => "One change".to_owned(),
+        (false, n) => format!("{n} changes"),
+    };
+    let within = found.deployment.clone().map(|name| format!("in {name}"));
+    let swapped = move || wanted.read().pair().map(|(from, to)| wanted.read().comparing(to, from).address());
+    let rest = move |form: &'static str| {
+        // How far back the list goes concerns no comparison.
+        let address = Wanted { before: None, ..wanted.get() }.address();
+        format!("{REST}?{}&as={form}", address.split_once('?').map_or("", |(_, query)| query))
+    };
+    let more = (found.more > 0).then(|| beside(&found, wanted));
+    let restore = restorable(&found).map(|(name, target)| view! { <RestoreForm name target/> });
+    view! {
+        <section class="stack comparison" aria-label="Comparison">
+            <div class="card">
+                <header>
+                    <h2>{heading}</h2>
+                    <span class="muted">{within}</span>
+                    <span class="grow"></span>
+                    <a class="button quiet small" href=move || swapped().unwrap_or_default() data-noscroll>{icon(Icon::Again)} "The other way round"</a>
+                    <a class="button quiet small" rel="external" href=move || rest("text")>"As text"</a>
+                    <a class="button quiet small" rel="external" href=move || rest("json")>"As JSON"</a>
+                </header>
+                <div class="inside">
+                    <p><b>{said}</b> " " <span class="muted">{hash(&found.from)} {hash(&found.to)}</span></p>
+                    {leads_to(&found.consequences)}
+                </div>
+                {restore}
+            </div>
+            {(!same_root).then(|| differs(found.difference, found.names.deployments))}
+            {more}
+        </section>
+    }
+    .into_any()
+}
+
+/// The deployment and the target that it can be brought back to: with one deployment looked at, from something newer.
+fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
+    let (name, target) = (found.deployment.clone()?, found.to.target?);
+    let newer = found.from.target.is_some_and(|from| from > target);
+    (newer && !found.difference.is_empty()).then_some((name, target))
+}
+
+/// Opens a proposal that brings the deployment back. What stands below is what it comes to when *from* is the newest target.
+#[component]
+fn RestoreForm(name: DeploymentName, target: TargetNo) -> impl IntoView {
+    let restore = ServerAction::<Restore>::new();
+    let said = format!("Restore {name} as of target {target}");
+    view! {
+        <ActionForm action=restore attr:class="inside restore">
+            <input type="hidden" name="deployment" value=name.to_string()/>
+            <input type="hidden" name="target" value=target.to_string()/>
+            <p>
+                "Restoring makes a proposal out of this, which somebody else has to approve. It brings back roles, bindings, data and versions of "
+                {name.to_string()} ". Nodes that joined since stay, without a role; deployments below it are restored by themselves."
+            </p>
+            <label class="choice">
+                <input type="checkbox" name="partial" value="true"/>
+                <span>"Leave out what can’t be brought back" <small>"Otherwise it is named, and nothing is opened."</small></span>
+            </label>
+            <ProblemNotice problem=problem_of(restore)/>
+            <div class="buttons">
+                <button class="button primary" type="submit" disabled=move || restore.pending().get()>{icon(Icon::Undo)} {said}</button>
+            </div>
+        </ActionForm>
+    }
+    .into_any()
+}
+
+/// What differs and is not shown: because one deployment is looked at, or because it is too much for a page.
+fn beside(found: &Comparison, wanted: Memo<Wanted>) -> AnyView {
+    let n = found.more;
+    match &found.deployment {
+        Some(_) => {
+            let all = move || Wanted { deployment: None, ..wanted.get() }.address();
+            view! { <p class="muted">"Beside that, " {n} " documents differ. " <a href=all>"Compare everything"</a></p> }.into_any()
+        }
+        None => view! { <p class="muted">{n} " more documents differ. They are too many for a page: take the text or the JSON."</p> }.into_any(),
+    }
+}
+
+fn name(side: &Side) -> String {
+    match (side.target, &side.root) {
+        (Some(target), _) => format!("target {target}"),
+        (None, Some(root)) => format!("blueprint {}", root.get(..8).unwrap_or(root)),
+        (None, None) => "nowhere".into(),
+    }
+}
+
+fn hash(side: &Side) -> impl IntoView + use<> {
+    side.root.clone().map(|root| {
+        let short: String = root.chars().take(8).collect();
+        view! { <code title=root>{short}</code> " " }
+    })
+}
+
+/// `3 start, 1 runs again`; nothing when nothing happens.
+fn leads_to(consequences: &Consequences) -> impl IntoView + use<> {
+    let all = [
+        ("proposed", Icon::Plus, consequences.starts.count, "to start"),
+        ("todo", Icon::Again, consequences.restarts.count, "to run again"),
+        ("error", Icon::Bin, consequences.lost.count, "lost"),
+        ("warn", Icon::Warn, consequences.irreversible.count, "that can’t be undone"),
+    ];
+    let pills = all.into_iter().filter(|(_, _, n, _)| *n > 0).map(|(colour, shape, n, word)| {
+        view! { <span class="pill" data-state=colour>{icon(shape)} {n} " " {word}</span> " " }
+    });
+    let pills: Vec<_> = pills.collect();
+    (!pills.is_empty()).then(|| view! { <p>{pills}</p> })
+}

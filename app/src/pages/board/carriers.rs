@@ -1,0 +1,112 @@
+//! All nodes with a role, where its cell has no room for them: a list of their own, with a filter.
+
+use api::console::{BoardRole, Carriers, Chip};
+use engine::ids::{DeploymentName, RoleName};
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+
+use super::desk::Desk;
+use super::grid::node_chip;
+use crate::calls;
+use crate::parts::{Dialog, DialogHandle, rows};
+use crate::places;
+
+/// A role of a board: its own, or one that it has from an ancestor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    role: RoleName,
+    of_ancestor: Option<DeploymentName>,
+}
+
+/// The count behind a cell's chips. Without scripts it leads to the same list as the graph's table.
+pub(super) fn more(desk: Desk, role: &BoardRole, of_ancestor: Option<DeploymentName>) -> impl IntoView + use<> {
+    let asked = Asked { role: role.role.clone(), of_ancestor };
+    let place = places::graph(&desk.board().read_untracked().name);
+    let place = format!("{place}?roles={}&as=table", places::encoded(role.role.as_str()));
+    let more = role.more;
+    view! {
+        <a
+            class="chip more"
+            href=place
+            aria-label=format!("+{more} more with {}, show all", role.role)
+            on:click=move |event| {
+                event.prevent_default();
+                event.stop_propagation();
+                desk.all_of.set(Some(asked.clone()));
+                desk.dialogs.all_of.open();
+            }
+        >
+            "+"
+            {more}
+            " more"
+        </a>
+    }
+}
+
+/// The list.
+#[component]
+pub(super) fn AllOf(desk: Desk) -> impl IntoView {
+    let handle = desk.dialogs.all_of;
+    let title = Signal::derive(move || {
+        desk.all_of.read().as_ref().map(|asked| format!("Nodes with {}", asked.role)).unwrap_or_default()
+    });
+    let body = move || desk.all_of.get().map(|asked| view! { <List desk handle asked/> });
+    view! {
+        <Dialog id="all-of" title=title handle=handle wide=true closed=Callback::new(move |()| desk.all_of.set(None))>
+            {body}
+        </Dialog>
+    }
+    .into_any()
+}
+
+#[component]
+fn List(desk: Desk, handle: DialogHandle, asked: Asked) -> impl IntoView {
+    let found = RwSignal::new(None::<Carriers>);
+    let filter = RwSignal::new(String::new());
+    let deployment = desk.board().read_untracked().name.to_string();
+    // Again whenever the board is: what it counts may be others now.
+    Effect::new(move |_| {
+        desk.board().track();
+        let (deployment, asked) = (deployment.clone(), asked.clone());
+        spawn_local(async move {
+            let of = asked.of_ancestor.map(|name| name.to_string());
+            match calls::carriers(deployment, of, asked.role).await {
+                Ok(carriers) => drop(found.try_set(Some(carriers))),
+                Err(failure) => drop(desk.problem().try_set(Some(failure.0))),
+            }
+        });
+    });
+    let shown = Memo::new(move |_| {
+        let wanted = filter.read().trim().to_lowercase();
+        let chips = found.read().as_ref().map(|found| found.chips.clone()).unwrap_or_default();
+        chips.into_iter().filter(|chip| chip.fqdn.contains(&wanted)).collect::<Vec<Chip>>()
+    });
+    let said = move || match &*found.read() {
+        None => "Looking for them".to_owned(),
+        Some(found) if found.more > 0 => {
+            format!("The first {} of {}, by name.", found.chips.len(), found.chips.len() + found.more)
+        }
+        Some(found) => format!("{} of {}", shown.read().len(), found.chips.len()),
+    };
+    view! {
+        <div class="body">
+            <div class="field">
+                <label for="all-of-filter">"Filter by name"</label>
+                <input
+                    class="input"
+                    id="all-of-filter"
+                    autofocus
+                    autocomplete="off"
+                    prop:value=move || filter.get()
+                    on:input=move |event| filter.set(event_target_value(&event))
+                />
+            </div>
+            <p class="muted" role="status">{said}</p>
+            // A chip opens its panel, which is behind this.
+            <ul class="chips tall" on:click=move |_| handle.close()>
+                {rows(shown.into(), |chip| chip.noderole, move |chip| node_chip(desk, chip))}
+            </ul>
+        </div>
+    }
+    .into_any()
+}

@@ -1,0 +1,146 @@
+//! The catalog: every version of a barclamp that was imported, who uses it, and what it lacks that the one before had.
+
+use api::console::BarclampVersion;
+use api::live::Topic;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+use leptos_meta::Title;
+
+use crate::calls::{self, ImportBarclamp};
+use crate::clock::Moment;
+use crate::live::{NOW, use_live};
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::places;
+
+/// The page.
+#[component]
+pub fn Catalog() -> impl IntoView {
+    let catalog = Resource::new(|| (), |()| calls::catalog());
+    let dialog = DialogHandle::new();
+    view! {
+        <Title text="Catalog"/>
+        <div class="head">
+            <h1>"Catalog"</h1>
+            <div class="buttons">
+                <button class="button" type="button" commandfor="import" command="show-modal" on:click=dialog.on_click()>
+                    {icon(Icon::Plus)}
+                    "Import a barclamp"
+                </button>
+            </div>
+        </div>
+        {load(catalog, move |first| view! { <List first dialog/> })}
+    }
+    .into_any()
+}
+
+#[component]
+fn List(first: Vec<BarclampVersion>, dialog: DialogHandle) -> impl IntoView {
+    let feed = Feed::new(first, calls::catalog);
+    use_live().hear(vec![Topic::Targets], NOW, move |_| feed.soon());
+    let list = feed.value();
+    let is_empty = Memo::new(move |_| list.read().is_empty());
+    let table = move || match is_empty.get() {
+        true => view! {
+            <Empty icon=Icon::Catalog title="The catalog is empty">
+                <p>"A barclamp is a file that says which roles there are and how each is run."</p>
+            </Empty>
+        }
+        .into_any(),
+        false => view! {
+            <table class="table folds">
+                <thead>
+                    <tr>
+                        <th scope="col">"Barclamp"</th>
+                        <th scope="col">"Version"</th>
+                        <th scope="col" class="number">"Roles"</th>
+                        <th scope="col">"Used by"</th>
+                        <th scope="col">"Has no longer"</th>
+                        <th scope="col">"Imported"</th>
+                    </tr>
+                </thead>
+                <tbody>{rows(list.into(), |version| version.hash.clone(), row)}</tbody>
+            </table>
+        }
+        .into_any(),
+    };
+    view! {
+        <ProblemNotice problem=feed.problem()/>
+        <div class="card">{table}</div>
+        <ImportDialog handle=dialog imported=Callback::new(move |()| feed.now())/>
+    }
+    .into_any()
+}
+
+fn row(version: Memo<BarclampVersion>) -> impl IntoView {
+    let short = move || version.read().hash.chars().take(8).collect::<String>();
+    let used = move || {
+        let names = version.read().used_by.clone();
+        let links =
+            names.into_iter().map(|name| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " });
+        links.collect_view()
+    };
+    let lacks = move || {
+        let version = version.read();
+        let Some(before) = &version.before else {
+            return view! { <span class="muted">"the first one"</span> }.into_any();
+        };
+        if version.disappeared.is_empty() {
+            return view! { <span class="muted">"nothing that " {before.clone()} " had"</span> }.into_any();
+        }
+        let lines = version.disappeared.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
+        view! { <div><span class="muted">"what " {before.clone()} " had:"</span> <ul class="lacks">{lines}</ul></div> }
+            .into_any()
+    };
+    let by = move || version.read().by.clone().unwrap_or_else(|| "shipped".into());
+    view! {
+        <tr>
+            <td><div><b>{move || version.read().barclamp.to_string()}</b> <div class="muted">{move || version.read().description.clone()}</div></div></td>
+            <td data-label="Version"><span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span></td>
+            <td data-label="Roles" class="number">{move || version.read().roles}</td>
+            <td data-label="Used by"><span>{used}</span></td>
+            <td data-label="Has no longer">{lacks}</td>
+            <td data-label="Imported" class="muted"><span>{by} ", " {move || view! { <Moment at=version.read().imported/> }}</span></td>
+        </tr>
+    }
+    .into_any()
+}
+
+#[component]
+fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
+    let import = ServerAction::<ImportBarclamp>::new();
+    when_done(import, move |_| imported.run(()));
+    let result = move || {
+        let lines = import.value().get()?.ok()?;
+        let lines = lines.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
+        Some(
+            view! { <div class="notice" data-state="active" role="status">{icon(Icon::Check)} <div><b>"Imported"</b> <ul>{lines}</ul></div></div> },
+        )
+    };
+    view! {
+        <Dialog id="import" title="Import a barclamp".to_owned() handle=handle wide=true>
+            <ActionForm action=import attr:class="form">
+                <div class="body">
+                    <p class="muted">
+                        "It adds to the catalog and changes nothing that runs: using a version is an edit of a proposal. A barclamp with scripts is a \
+                         folder: import that by the API."
+                    </p>
+                    <div class="field">
+                        <label for="import-path">"File name"</label>
+                        <input class="input mono" id="import-path" name="path" required autocomplete="off" spellcheck="false" value="barclamp.yml"/>
+                    </div>
+                    <div class="field">
+                        <label for="import-text">"Content"</label>
+                        <textarea class="area code" id="import-text" name="text" required spellcheck="false"></textarea>
+                    </div>
+                    {result}
+                    <ProblemNotice problem=problem_of(import)/>
+                </div>
+                <div class="foot">
+                    <button class="button primary" type="submit" disabled=move || import.pending().get()>"Import"</button>
+                </div>
+            </ActionForm>
+        </Dialog>
+    }
+    .into_any()
+}

@@ -1,0 +1,73 @@
+//! How the change was planned, stage by stage: what the planner looked at, would do, waits on and is blocked by.
+
+use engine::plan::Report;
+use engine::plan::report::{Line, Stage, StageReport};
+use leptos::prelude::*;
+
+use crate::failure::Answer;
+use crate::parts::{Icon, ProblemNotice, icon};
+
+/// What the planner says; none of what is no longer the newest version of an open proposal.
+pub(super) type OfReport = Answer<Option<Report>>;
+
+#[component]
+pub(super) fn Planned(report: Resource<OfReport>) -> impl IntoView {
+    let body = move || {
+        Suspend::new(async move {
+            match report.await {
+                Ok(Some(report)) => {
+                    let stages = report.stages.into_iter().map(stage).collect_view();
+                    view! { <ol class="stages">{stages}</ol> }.into_any()
+                }
+                Ok(None) => view! {
+                    <p class="inside muted">"It is told for the newest version of an open proposal only: on what is there now it would come out otherwise."</p>
+                }
+                .into_any(),
+                Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
+            }
+        })
+    };
+    view! {
+        <section class="card" aria-label="How this was planned">
+            <details>
+                <summary class="inside"><h2>"How this was planned"</h2> <span class="muted">"on what is there now, stage by stage"</span></summary>
+                <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{body}</Transition>
+            </details>
+        </section>
+    }
+    .into_any()
+}
+
+fn stage(found: StageReport) -> impl IntoView {
+    let name = match found.stage {
+        Stage::Catalog => "Catalog",
+        Stage::Edits => "Edits",
+        Stage::Bind => "Bind",
+        Stage::Place => "Place",
+        Stage::Order => "Order",
+        Stage::Check => "Check",
+    };
+    let parts = [
+        ("did", "blocked", Icon::Check, found.did),
+        ("will do", "proposed", Icon::Plus, found.will_do),
+        ("waits on", "todo", Icon::Queued, found.waiting_on),
+        ("blocked by", "error", Icon::Blocked, found.blocked_by),
+    ];
+    let parts = parts.into_iter().filter(|(_, _, _, lines)| !lines.is_empty()).map(|(word, colour, shape, lines)| {
+        view! {
+            <div class="part">
+                <span class="pill" data-state=colour>{icon(shape)} {word}</span>
+                <ul>{lines.into_iter().map(line).collect_view()}</ul>
+            </div>
+        }
+    });
+    view! { <li><h3>{name}</h3> {parts.collect_view()}</li> }.into_any()
+}
+
+fn line(line: Line) -> impl IntoView {
+    let edits: Vec<String> = line.edits.iter().map(ToString::to_string).collect();
+    let edits = (!edits.is_empty()).then(|| format!(" · edit {}", edits.join(", ")));
+    let about = line.about.len() + line.more;
+    let about = (about > 0).then(|| format!(" · about {about}"));
+    view! { <li>{line.what} " " <span class="muted">{line.evidence} {edits} {about}</span></li> }.into_any()
+}

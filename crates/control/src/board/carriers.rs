@@ -1,0 +1,51 @@
+//! Everything that carries a role: what a cell's count opens.
+
+use api::Problem;
+use api::console::{CARRIERS, Carriers};
+use engine::ids::RoleName;
+use store::{intent, reading};
+
+use super::Scene;
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::proposing::{counting, plan};
+use crate::words::Names;
+
+impl Control {
+    /// What a deployment's board would show of a role if cells had room for all: the role of the deployment itself, or the one of
+    /// an ancestor, by name.
+    pub async fn carriers(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        of_ancestor: Option<&str>,
+        role: &RoleName,
+    ) -> Result<Carriers, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let present = self.kept.present(&mut connection).await?;
+        let id = present.named(deployment)?;
+        let of = of_ancestor.map(|name| present.named(name)).transpose()?;
+        if of.is_some_and(|of| !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)) {
+            return Err(Problem::not_found("That deployment is not above this one."));
+        }
+        let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {
+            Some(open) => Some(intent::edits(&mut connection, open.id).await.map_err(from_store)?),
+            None => None,
+        };
+        let planned = rows.as_ref().map(|rows| plan(&present, &counting(rows))).transpose()?;
+        let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
+        let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
+        let scene = Scene {
+            present: &present,
+            deployment: id,
+            planned: planned.as_ref(),
+            steps: steps.iter().map(|row| (row.noderole(), row)).collect(),
+            alive: alive.into_iter().collect(),
+            names: Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit)),
+        };
+        let (chips, more) = scene.chips(scene.shown(of.unwrap_or(id), role, of.is_some()), CARRIERS);
+        Ok(Carriers { chips, more })
+    }
+}

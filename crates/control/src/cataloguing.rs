@@ -1,0 +1,116 @@
+//! The catalog: which versions of barclamps there are, who uses them, and in what each differs from the one before it.
+//!
+//! What a version lacks is worked out from the two versions themselves, which are kept for ever: so it reads the same when the version is
+//! imported, years later, and beside the choice to use it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::console::{BarclampVersion, Foreseen, VersionChoice};
+use engine::Hash;
+use engine::catalog::Catalog;
+use engine::catalog::version::compare;
+use engine::ids::{BarclampName, DeploymentId, ProposalId};
+use engine::plan::{Edit, Effects, NumberedEdit};
+use store::intent;
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::proposing::{counting, lines_of, moved_on, plan};
+use crate::words::{self, at};
+
+/// Versions that one board offers.
+const OFFERED: usize = 200;
+
+/// What a version lacks that another has, one line each; nothing when they are the same.
+fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem> {
+    let missing = |error: engine::catalog::CatalogError| {
+        tracing::error!(%error, "an imported barclamp is incomplete");
+        Problem::internal()
+    };
+    let (old, new) = (catalog.barclamp(old).map_err(missing)?, catalog.barclamp(new).map_err(missing)?);
+    Ok(compare(old, new, catalog).map_err(missing)?.disappeared())
+}
+
+impl Control {
+    /// Every imported version, by barclamp, each barclamp's newest first.
+    pub async fn catalog(&self, actor: &Actor) -> Result<Vec<BarclampVersion>, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
+        let mut versions = Vec::new();
+        for (place, row) in rows.iter().enumerate() {
+            let before = rows.iter().skip(place + 1).find(|older| older.name == row.name);
+            let barclamp = present.catalog.barclamp(row.hash).map_err(|_| Problem::internal())?;
+            let using = present.skeleton.deployments.values().filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));
+            versions.push(BarclampVersion {
+                barclamp: row.name.clone(),
+                version: row.version.clone(),
+                hash: row.hash.to_string(),
+                description: barclamp.description.clone(),
+                roles: barclamp.roles.len(),
+                imported: at(row.imported_at),
+                by: row.by.clone(),
+                used_by: using.map(|d| d.name.clone()).collect(),
+                before: before.map(|older| older.version.clone()),
+                disappeared: match before {
+                    Some(older) => lacks(&present.catalog, older.hash, row.hash)?,
+                    None => Vec::new(),
+                },
+            });
+        }
+        // Stable, so within a barclamp the newest stays first.
+        versions.sort_by(|a, b| a.barclamp.cmp(&b.barclamp));
+        Ok(versions)
+    }
+
+    /// What a proposal would come to with further edits, which are not made by this.
+    pub async fn foresee(&self, actor: &Actor, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem> {
+        actor.require(Permission::Viewer)?;
+        if edits.is_empty() || edits.len() > crate::proposing::MAX_EDITS_PER_CALL {
+            return Err(Problem::invalid("Ask for what 1 to 1000 edits would come to."));
+        }
+        edits.iter().try_for_each(words::plain_edit)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
+        let row = row.filter(|row| row.state == "open").ok_or_else(moved_on)?;
+        let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
+        let first = rows.last().map_or(1, |e| e.edit.seq + 1);
+        let mut all = counting(&rows);
+        all.extend((first..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }));
+        let planned = plan(&present, &all)?;
+        let refused = planned.effects.refused.iter().filter(|r| r.edit >= first).map(|r| r.reason.clone());
+        Ok(Foreseen { refused: refused.collect(), lines: lines_of(&present, &all, &planned) })
+    }
+}
+
+/// The versions that a deployment could use, with what each lacks that the one in use has.
+pub(crate) fn choices(
+    present: &Present,
+    deployment: DeploymentId,
+    effects: Option<&Effects>,
+) -> Result<Vec<VersionChoice>, Problem> {
+    let mut seen: BTreeMap<BarclampName, Hash> = BTreeMap::new();
+    for pin in effects.into_iter().flat_map(|effects| &effects.barclamps).filter(|pin| pin.deployment == deployment) {
+        seen.insert(pin.barclamp.clone(), pin.version);
+    }
+    for id in present.skeleton.chain(deployment) {
+        for (name, version) in present.skeleton.deployments.get(&id).into_iter().flat_map(|d| &d.barclamps) {
+            seen.entry(name.clone()).or_insert(*version);
+        }
+    }
+    let mut sorted: BTreeSet<(BarclampName, std::cmp::Reverse<String>, Hash)> = BTreeSet::new();
+    for (hash, barclamp) in present.catalog.barclamps() {
+        sorted.insert((barclamp.name.clone(), std::cmp::Reverse(barclamp.version.clone()), hash));
+    }
+    let choice = |(barclamp, version, hash): (BarclampName, std::cmp::Reverse<String>, Hash)| {
+        let used = seen.get(&barclamp).copied();
+        let lacks = used.map(|used| lacks(&present.catalog, used, hash)).transpose()?.unwrap_or_default();
+        Ok(VersionChoice { using: used == Some(hash), barclamp, version: version.0, hash, lacks })
+    };
+    sorted.into_iter().take(OFFERED).map(choice).collect()
+}

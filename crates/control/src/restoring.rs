@@ -1,0 +1,108 @@
+//! Restoring a deployment: a proposal with the edits that bring it back to an earlier target.
+//!
+//! It is a proposal like any other: it can be edited further, it waits for somebody else's approval, and what is committed is the next
+//! target. It begins empty, because the edits are found for what is there now and not for what a draft would make of it.
+
+use api::Problem;
+use api::console::{Point, Restored};
+use api::live::{Live, Topic};
+use api::problem::Finding;
+use engine::ids::TargetNo;
+use engine::plan::restore::{Missing, Now, RestoreError, restore};
+use serde_json::json;
+use store::intent;
+
+use crate::blueprints::side;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::proposing::{counting, moved_on};
+use crate::{Control, done, words};
+
+impl Control {
+    /// Opens a proposal that brings a deployment back to what it was at a target. What can't be brought back is refused with the
+    /// reasons; `partial` leaves it out instead.
+    ///
+    /// # Errors
+    /// A deployment that was not there then; an open proposal with edits; nothing that could be brought back.
+    pub async fn restore(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        target: TargetNo,
+        partial: bool,
+    ) -> Result<Restored, Problem> {
+        actor.require(Permission::Operator)?;
+        let present = self.present().await?;
+        let id = present.named(deployment)?;
+        if id == present.system()? {
+            return Err(Problem::conflict(
+                "system",
+                "system holds what is shared and is never proposed on by hand: restore a deployment below it.",
+            ));
+        }
+        let mut transaction = self.begin().await?;
+        let (_, then) = side(&mut transaction, &present, Point::Target(target)).await?;
+        let now = Now {
+            blueprint: &present.blueprint,
+            skeleton: &present.skeleton,
+            catalog: &present.catalog,
+            bare: &|node| present.bare(node),
+        };
+        let found = restore(now, &then, id).map_err(|error| not_restorable(&error))?;
+        if found.edits.is_empty() && found.missing.is_empty() {
+            return Err(Problem::conflict(
+                "nothing_to_restore",
+                format!("{deployment} is as it was at target {target}: there is nothing to restore."),
+            ));
+        }
+        if found.edits.is_empty() || (!partial && !found.missing.is_empty()) {
+            return Err(lost(deployment, target, &found.missing, found.edits.is_empty()));
+        }
+        let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person).await.map_err(from_store)?;
+        let row = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
+        let row = row.ok_or_else(moved_on)?;
+        let rows = intent::edits(&mut transaction, proposal).await.map_err(from_store)?;
+        if !counting(&rows).is_empty() {
+            return Err(Problem::conflict(
+                "proposal_open",
+                format!("A proposal with edits is open on {deployment}: submit it or discard it first."),
+            ));
+        }
+        self.check_edits(&present, &row, &rows, &found.edits)?;
+        let version = intent::append_edits(&mut transaction, proposal, row.version, actor.person, &found.edits)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(moved_on)?;
+        let title = format!("Restore {deployment} as of target {target}");
+        intent::set_title(&mut transaction, proposal, &title).await.map_err(from_store)?;
+        let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
+        let detail = json!({"deployment": deployment, "target": target, "edits": found.edits.len(), "missing": missing, "new": new});
+        intent::append_audit(&mut transaction, Some(actor.person), "proposal.restore", &proposal.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        let topics = [Topic::Proposal(proposal), Topic::Deployment(id)];
+        intent::append_live(&mut transaction, &topics, &Live::Proposal { proposal, version })
+            .await
+            .map_err(from_store)?;
+        done(transaction).await?;
+        Ok(Restored { proposal, version, edits: found.edits.len(), missing })
+    }
+}
+
+fn not_restorable(error: &RestoreError) -> Problem {
+    let detail = error.to_string();
+    Problem::conflict("not_restorable", detail)
+}
+
+fn lost(deployment: &str, target: TargetNo, missing: &[Missing], everything: bool) -> Problem {
+    let what = words::count(missing.len(), "thing");
+    let todo = match everything {
+        true => "nothing else differs from then",
+        false => "restore without them, or bring about first what they need",
+    };
+    let detail = format!("{what} of {deployment} at target {target} can't be brought back; {todo}.");
+    let mut problem = Problem::conflict("not_restorable", detail);
+    problem.errors =
+        missing.iter().map(|lost| Finding { at: lost.what.clone(), detail: lost.reason.clone() }).collect();
+    problem
+}

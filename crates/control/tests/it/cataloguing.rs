@@ -1,0 +1,70 @@
+//! Versions of a barclamp: what they lack, and what using one comes to.
+
+use engine::ids::BarclampName;
+use engine::plan::Edit;
+
+use crate::house::{BARCLAMP, House};
+
+#[tokio::test]
+async fn what_a_version_lacks_is_said_with_it_and_before_it_is_used() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let import = async |version: &str, without: &str| {
+        let text = BARCLAMP.replace("version: '1'", &format!("version: '{version}'"));
+        let text: String = text
+            .lines()
+            .filter(|line| without.is_empty() || !line.contains(without))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
+        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap()
+    };
+    let second = import("2", "name: still").await;
+    assert_eq!(second.disappeared, ["house 2 has no longer: role still"]);
+    assert!(second.lines().contains(&"house 2 has no longer: role still".to_owned()), "{second:?}");
+    import("3", "name: lonely").await;
+
+    let catalog = house.control.catalog(&house.cy).await.unwrap();
+    let told: Vec<_> = catalog
+        .iter()
+        .map(|v| (v.version.as_str(), v.before.as_deref(), v.disappeared.as_slice(), v.by.as_deref(), v.used_by.len()))
+        .collect();
+    let lonely = ["role lonely".to_owned()];
+    let still = ["role still".to_owned()];
+    let expected = [
+        ("3", Some("2"), &lonely[..], Some("ada"), 0),
+        ("2", Some("1"), &still[..], Some("ada"), 0),
+        ("1", None, &[][..], None, 1),
+    ];
+    assert_eq!(told, expected);
+
+    assert!(house.board("web").await.versions.is_empty(), "nothing to choose before a proposal is open");
+    house.control.propose(&house.ada, house.id("web").await).await.unwrap();
+    let board = house.board("web").await;
+    let offered: Vec<_> = board.versions.iter().map(|v| (v.version.as_str(), v.using, v.lacks.as_slice())).collect();
+    assert_eq!(
+        offered,
+        [("3", false, &lonely[..]), ("2", false, &still[..]), ("1", true, &[][..])],
+        "against the one in use"
+    );
+
+    let proposal = board.proposal.unwrap();
+    let (deployment, barclamp) = (board.id, BarclampName::parse("house").unwrap());
+    let using =
+        |n: usize| Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version: board.versions[n].hash };
+    let traces = house.traces().await;
+    // The demo's deployments have every role, so a version that lacks one does not fit; without the role it does.
+    let refused = house.control.foresee(&house.cy, proposal.id, vec![using(1)]).await.unwrap();
+    assert!(refused.refused.len() == 1 && refused.refused[0].contains("still"), "{refused:?}");
+    let drop = Edit::RemoveRole { deployment, role: crate::house::role("lonely") };
+    let fine = house.control.foresee(&house.cy, proposal.id, vec![drop.clone(), using(0)]).await.unwrap();
+    assert_eq!(fine.refused, Vec::<String>::new());
+    assert!(fine.lines.iter().any(|line| line.starts_with("Uses house 3 (") && line.ends_with(" in web.")), "{fine:?}");
+    assert_eq!(house.traces().await, traces, "foreseeing makes nothing");
+
+    house.control.edit(&house.ada, proposal.id, proposal.version, vec![drop, using(0)]).await.unwrap();
+    let board = house.board("web").await;
+    assert_eq!(board.versions.iter().find(|v| v.using).map(|v| v.version.as_str()), Some("3"), "the draft's");
+    let text = &board.proposal.unwrap().edits[1].text;
+    assert!(text.starts_with("use house 3 ("), "{text}");
+}

@@ -1,0 +1,127 @@
+//! Graphs as their readers ask for them: folded, near to one, marked.
+
+use std::time::Duration;
+
+use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
+use engine::anneal::Limits;
+use serde_json::json;
+use store::running::{self, Hello, RunEnd, WorkerId};
+
+use crate::house::House;
+
+impl House {
+    async fn graph(&self, wish: GraphWish) -> GraphView {
+        self.control.graph(&self.ada, "web", &wish).await.unwrap()
+    }
+
+    async fn marked(&self, trail: TrailWish) -> GraphView {
+        self.graph(GraphWish { trail: Some(trail), ..GraphWish::default() }).await
+    }
+}
+
+/// `app@n1 1/1` for each vertex that has something on the trail.
+fn marked(view: &GraphView) -> Vec<String> {
+    let said = |vertex: &&api::console::GraphVertex| {
+        let one = vertex.one.as_ref().map(|one| format!("@{}", one.short)).unwrap_or_default();
+        format!("{}{one} {}/{}", vertex.role, vertex.on_trail, vertex.members)
+    };
+    view.vertices.iter().filter(|vertex| vertex.on_trail > 0).map(|vertex| said(&vertex)).collect()
+}
+
+fn said(view: &GraphView) -> &str {
+    &view.trail.as_ref().unwrap().said
+}
+
+#[tokio::test]
+async fn a_path_is_among_noderoles_and_marked_on_the_fold() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    // Else n1's would serve n2 too.
+    house.bound("web", 2, "runtime").await;
+    house.bound("web", 2, "app").await;
+    let (base, app) = (house.noderole(1, "base").await.to_string(), house.noderole(2, "app").await.to_string());
+
+    let there = house.marked(TrailWish::Between(base.clone(), "web:app".into())).await;
+    assert_eq!(said(&there), "app waits for base on n1: 3 noderoles on the way.");
+    assert_eq!(marked(&there), ["app 1/2", "base 1/2", "runtime 1/2"], "n2 has nothing to do with it");
+    assert_eq!(there.edges.iter().map(|edge| (edge.on_trail, edge.count)).collect::<Vec<_>>(), [(1, 2), (1, 2)]);
+    assert_eq!((there.waves, there.vertices[0].waves), (3, Some((3, 3))));
+
+    let back = house.marked(TrailWish::Between("web:app".into(), base.clone())).await;
+    assert!(said(&back).ends_with("The other way round there is no path."), "{}", said(&back));
+    assert_eq!(marked(&back), marked(&there));
+
+    let none = house.marked(TrailWish::Between(base.clone(), app)).await;
+    assert_eq!(said(&none), "There is no path between base on n1 and app on n2: neither waits for the other.");
+    assert!(marked(&none).is_empty());
+    let gone = house.marked(TrailWish::Between(base.clone(), "web:gone".into())).await;
+    assert!(said(&gone).starts_with("One end of the path is not in the graph"));
+    assert_eq!(house.marked(TrailWish::From(base.clone())).await.trail, None, "half a path is none");
+
+    let trail = Some(TrailWish::Between(base, "web:app".into()));
+    let only = house.graph(GraphWish { trail, only_trail: true, ..GraphWish::default() }).await;
+    assert_eq!(marked(&only), ["app@n1 1/1", "base@n1 1/1", "runtime@n1 1/1"]);
+    assert_eq!((only.vertices.len(), only.noderoles, only.waves), (3, 6, 3), "waves are those of the whole");
+}
+
+#[tokio::test]
+async fn near_is_as_many_edges_as_one_says() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let wish = |steps| GraphWish { focus: Some("web:app".into()), way: GraphWay::Up, steps, ..GraphWish::default() };
+    assert_eq!(house.graph(wish(Some(1))).await.vertices.len(), 2);
+    assert_eq!(house.graph(wish(None)).await.vertices.len(), 3);
+    let focus = Some("web:gone".into());
+    let gone = house.control.graph(&house.ada, "web", &GraphWish { focus, ..GraphWish::default() }).await;
+    assert_eq!(gone.unwrap_err().status, 404);
+}
+
+#[tokio::test]
+async fn the_longest_way_is_by_number_or_by_what_the_last_good_runs_took() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    house.bound("web", 2, "runtime").await;
+    let way = |view: &GraphView| view.trail.as_ref().unwrap().way.iter().map(|w| w.name.clone()).collect::<Vec<_>>();
+    let count = house.marked(TrailWish::Longest(Length::Count)).await;
+    assert_eq!(way(&count), ["base on n1", "runtime on n1", "app on n1"]);
+    assert_eq!(said(&count), "The longest way: 3 noderoles one after the other.");
+
+    // `base` runs on both nodes; on n2 it takes an hour.
+    let pool = house.database.app();
+    let worker = WorkerId(uuid::Uuid::from_u128(7));
+    let hello = Hello {
+        id: worker,
+        name: "w".into(),
+        capacity: 9,
+        jigs: vec!["noop".into()],
+        host: "here".into(),
+        pid: 1,
+        version: "0".into(),
+    };
+    let long = Duration::from_secs(9_999);
+    running::ensure_worker(pool, &hello, long).await.unwrap();
+    running::confirm_worker(pool, worker).await.unwrap();
+    running::claim_runs(pool, Limits::default()).await.unwrap();
+    let leased = running::lease_runs(pool, worker, &["noop"], 9, long).await.unwrap();
+    assert_eq!(leased.len(), 2);
+    let slow = house.node(2).await;
+    sqlx::query("UPDATE run SET started_at = now() - interval '1 hour' WHERE node_id = $1")
+        .bind(slow.0)
+        .execute(house.database.owner())
+        .await
+        .unwrap();
+    for run in leased {
+        let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
+        running::finish_run(pool, run.run, worker, &end).await.unwrap();
+    }
+    let time = house.marked(TrailWish::Longest(Length::Time)).await;
+    assert_eq!(way(&time), ["base on n2", "runtime on n2"]);
+    let took = time.trail.as_ref().unwrap().way[0].took.unwrap();
+    assert!((3_600_000..3_700_000).contains(&took), "{took}");
+    assert!(said(&time).ends_with("1 of them never succeeded yet and count as nothing."), "{}", said(&time));
+    assert_eq!(
+        house.marked(TrailWish::Longest(Length::Count)).await.trail,
+        count.trail,
+        "and by number nothing changed"
+    );
+}

@@ -1,0 +1,79 @@
+//! A deployment brought back to an earlier target, by a proposal.
+
+use engine::ids::TargetNo;
+use engine::plan::Edit;
+use serde_json::json;
+
+use crate::house::{House, role};
+
+async fn committed(house: &House, edits: Vec<Edit>) -> TargetNo {
+    let id = house.submit(&house.ada, "web", edits).await;
+    house.approve(&house.bo, id).await;
+    house.control.commit(&house.ada, id).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_deployment_comes_back_by_a_reviewed_proposal() {
+    let house = House::new().await;
+    let web = house.id("web").await;
+    let then = house.bound("web", 1, "app").await;
+    let data =
+        |port: u16| Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": port}}) };
+    let unbind = Edit::Unbind {
+        node: house.node(1).await,
+        noderole: engine::cluster::NoderoleKey::first(role("app")),
+        with_dependents: false,
+    };
+    committed(&house, vec![data(1), unbind, house.bind("web", 2, "wipe").await]).await;
+    house.bound("edge", 3, "app").await;
+
+    let restored = house.control.restore(&house.ada, "web", then, false).await.unwrap();
+    assert!(restored.missing.is_empty() && restored.edits >= 3, "{restored:?}");
+    let proposal = house.board("web").await.proposal.unwrap();
+    assert_eq!((proposal.id, proposal.title.as_str()), (restored.proposal, "Restore web as of target 2"));
+    let again = house.control.restore(&house.ada, "web", then, false).await.unwrap_err();
+    assert_eq!(again.code, "proposal_open");
+
+    let title = "as it was".to_owned();
+    let id = house.control.submit(&house.ada, restored.proposal, restored.version, title).await.unwrap();
+    assert_eq!(
+        house.control.commit(&house.ada, id).await.unwrap_err().code,
+        "not_approved",
+        "a second person reviews it"
+    );
+    house.approve(&house.bo, id).await;
+    let back = house.control.commit(&house.ada, id).await.unwrap();
+    let point = api::console::Point::Target;
+    let left = house.control.compare(&house.cy, point(then), point(back), Some("web")).await.unwrap();
+    // The node that joined since stays, and carries nothing of it.
+    let text = left.text();
+    assert_eq!(left.difference.deployments, vec![], "{text}");
+    assert!(left.difference.nodes.iter().all(|node| node.noderoles.is_empty() && node.moved.is_some()), "{text}");
+    let nothing = house.control.restore(&house.ada, "web", then, false).await.unwrap_err();
+    assert_eq!(nothing.code, "nothing_to_restore");
+}
+
+#[tokio::test]
+async fn what_can_not_come_back_is_named_and_left_out_on_demand() {
+    let house = House::new().await;
+    let then = house.bound("web", 1, "app").await;
+    let web = house.id("web").await;
+    let data = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
+    let gone = Edit::ExpungeNode { node: house.node(1).await, reason: "burnt".into() };
+    committed(&house, vec![data, gone]).await;
+
+    let traces = house.traces().await;
+    let refused = house.control.restore(&house.ada, "web", then, false).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "not_restorable"));
+    let named: Vec<&str> = refused.errors.iter().map(|error| error.at.as_str()).collect();
+    assert_eq!(named, ["node n1", "app on n1", "base on n1", "runtime on n1"]);
+    assert!(refused.errors[0].detail.contains("given up"), "{refused:?}");
+    assert_eq!(house.traces().await, traces, "nothing is opened");
+
+    let restored = house.control.restore(&house.ada, "web", then, true).await.unwrap();
+    assert_eq!((restored.edits, restored.missing.len()), (1, 4), "the data: {restored:?}");
+    for (name, target, code) in [("system", 2, "system"), ("nowhere", 2, "not_found"), ("edge", 99, "not_found")] {
+        let refused = house.control.restore(&house.ada, name, TargetNo(target), false).await.unwrap_err();
+        assert_eq!(refused.code, code, "{name}");
+    }
+}

@@ -1,0 +1,399 @@
+//! Restoring: the edits that bring a deployment back to what it was.
+//!
+//! History never moves back. What a deployment was at an earlier target comes back as an ordinary proposal on what is there now: this
+//! finds its edits, by the rules of every other edit, so nothing is written that a person could not have asked for.
+//!
+//! What comes back is the [`State`] of one deployment: the versions of barclamps that it sees, its roles with their data, the noderoles
+//! that are bound in it with their content and data, and the nodes that it had. What does not:
+//! * what waits for what, which is planned anew: where several could serve, another may be chosen than then;
+//! * how often something was asked to run again, which only ever rises;
+//! * nodes that joined since: they stay, and carry nothing of the deployment. Giving them to the one above would write that one.
+//! * deployments below: each is restored by itself.
+//!
+//! It works by goals, not by undoing what happened: what differs gives one edit each, and each is tried on the draft. One that is refused
+//! is tried again once another has taken effect, for the order in which things come and go matters (a parent must be there before the one
+//! it replaces goes; a version of a barclamp that lacks a role fits only once the role has gone). When no edit takes effect any more, what
+//! still differs can't be brought back, and is named with the reason: a node that was given up, a role that nobody has any more, a
+//! noderole that something outside of the deployment needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde_json::Value;
+
+use super::bind::Rules;
+use super::draft::Draft;
+use super::edit::{Edit, NumberedEdit};
+use super::materialise::{MaterialiseError, materialise};
+use super::resolve::resolve;
+use crate::canonical::Hash;
+use crate::catalog::Catalog;
+use crate::cluster::{Blueprint, NoderoleKey, Skeleton};
+use crate::ids::{BarclampName, DeploymentId, Fqdn, NodeId, RoleName};
+
+/// How often what was refused is tried again. Chains of things that wait for one another are far shorter.
+const MAX_PASSES: usize = 64;
+
+/// What restoring brings back of a deployment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct State {
+    /// The version of each barclamp that it sees: its own, else the nearest above it.
+    pub versions: BTreeMap<BarclampName, Hash>,
+    /// Its roles: content and data.
+    pub roles: BTreeMap<RoleName, (Hash, Value)>,
+    /// What is bound in it: content and data. Barriers are left out: they come and go with what stands before them.
+    pub noderoles: BTreeMap<(NodeId, NoderoleKey), (Hash, Value)>,
+    /// Its machines.
+    pub nodes: BTreeSet<NodeId>,
+}
+
+impl State {
+    /// A deployment's state in a blueprint; None: the blueprint does not have it.
+    pub fn of(blueprint: &Blueprint, catalog: &Catalog, deployment: DeploymentId) -> Option<Self> {
+        let doc = &blueprint.deployments.get(&deployment)?.doc;
+        let mut state = Self {
+            roles: doc.roles.iter().map(|(name, role)| (name.clone(), (role.role, role.data.clone()))).collect(),
+            ..Self::default()
+        };
+        let mut above = Some(deployment);
+        for _ in 0..blueprint.deployments.len() {
+            let Some(stored) = above.and_then(|id| blueprint.deployments.get(&id)) else { break };
+            for (barclamp, version) in &stored.doc.barclamps {
+                state.versions.entry(barclamp.clone()).or_insert(*version);
+            }
+            above = stored.doc.parent;
+        }
+        for (id, node) in &blueprint.nodes {
+            if node.doc.deployment == deployment && !node.doc.phantom {
+                state.nodes.insert(*id);
+            }
+            for (key, noderole) in node.doc.noderoles.iter().filter(|(_, n)| n.deployment == deployment) {
+                if !is_barrier(catalog, noderole.role) {
+                    state.noderoles.insert((*id, key.clone()), (noderole.role, noderole.data.clone()));
+                }
+            }
+        }
+        Some(state)
+    }
+
+    /// What of this state another one lacks or has beside it.
+    fn lacking(&self, is: &Self) -> BTreeSet<Wanted> {
+        let mut wanted = BTreeSet::new();
+        let versions = self.versions.iter().filter(|(name, version)| is.versions.get(*name) != Some(*version));
+        wanted.extend(versions.map(|(name, _)| Wanted::Version(name.clone())));
+        let beside = is.versions.keys().filter(|name| !self.versions.contains_key(*name));
+        wanted.extend(beside.map(|name| Wanted::WithoutBarclamp(name.clone())));
+        for name in self.roles.keys().chain(is.roles.keys()) {
+            match (self.roles.get(name), is.roles.get(name)) {
+                (Some(was), Some(is)) if was == is => {}
+                (Some(_), _) => drop(wanted.insert(Wanted::Role(name.clone()))),
+                (None, _) => drop(wanted.insert(Wanted::WithoutRole(name.clone()))),
+            }
+        }
+        for (node, key) in self.noderoles.keys().chain(is.noderoles.keys()) {
+            let at = (*node, key.clone());
+            match (self.noderoles.get(&at), is.noderoles.get(&at)) {
+                (Some(was), Some(is)) if was == is => {}
+                (Some(_), _) => drop(wanted.insert(Wanted::Noderole(*node, key.clone()))),
+                (None, _) => drop(wanted.insert(Wanted::WithoutNoderole(*node, key.clone()))),
+            }
+        }
+        wanted.extend(self.nodes.difference(&is.nodes).map(|node| Wanted::Node(*node)));
+        wanted
+    }
+}
+
+fn is_barrier(catalog: &Catalog, role: Hash) -> bool {
+    catalog.role(role).is_ok_and(|role| role.gathers.is_some())
+}
+
+/// A thing that has to be so for a deployment to be what it was.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wanted {
+    /// The deployment sees this barclamp in the version of then.
+    Version(BarclampName),
+    /// It does not see this barclamp.
+    WithoutBarclamp(BarclampName),
+    /// The node is its.
+    Node(NodeId),
+    /// It has the role, with the content and data of then.
+    Role(RoleName),
+    /// It does not have the role.
+    WithoutRole(RoleName),
+    /// The noderole is bound in it, with the content and data of then.
+    Noderole(NodeId, NoderoleKey),
+    /// The noderole is not bound in it.
+    WithoutNoderole(NodeId, NoderoleKey),
+}
+
+/// Something that can't be brought back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// What.
+    pub wanted: Wanted,
+    /// The same in words: `app on n1`.
+    pub what: String,
+    /// Why not, in words.
+    pub reason: String,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.reason)
+    }
+}
+
+/// How a deployment comes back.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Restore {
+    /// Edits on what is there now. Each takes effect.
+    pub edits: Vec<Edit>,
+    /// What differs from then although they took effect. Empty: nothing does.
+    pub missing: Vec<Missing>,
+}
+
+/// Why there is nothing to say about restoring.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// It did not exist.
+    #[error("the deployment was not there then: choose a later target")]
+    NotThen,
+    /// It does not exist.
+    #[error("the deployment is not there any more: make it anew, an id never comes back")]
+    NotNow,
+    /// What was planned can't be written.
+    #[error(transparent)]
+    Materialise(#[from] MaterialiseError),
+}
+
+/// What is there now.
+#[derive(Clone, Copy)]
+pub struct Now<'a> {
+    /// What is meant.
+    pub blueprint: &'a Blueprint,
+    /// The same for planning, with the nodes that have no document yet.
+    pub skeleton: &'a Skeleton,
+    /// Everything that was ever imported.
+    pub catalog: &'a Catalog,
+    /// Name and deployment of a node without a document.
+    pub bare: &'a dyn Fn(NodeId) -> Option<(Fqdn, DeploymentId)>,
+}
+
+/// The edits that bring a deployment back from now to then.
+///
+/// # Errors
+/// When the deployment is missing on either side.
+pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Result<Restore, RestoreError> {
+    let was = State::of(then, now.catalog, deployment).ok_or(RestoreError::NotThen)?;
+    if !now.blueprint.deployments.contains_key(&deployment) {
+        return Err(RestoreError::NotNow);
+    }
+    let mut restoring = Restoring {
+        deployment,
+        was: &was,
+        then,
+        draft: Draft::new(now.skeleton, now.catalog, Rules::default()),
+        edits: Vec::new(),
+        refused: BTreeMap::new(),
+    };
+    restoring.shape();
+    let Restoring { mut edits, refused, .. } = restoring;
+    let is = outcome(now, &edits, deployment)?;
+    edits.extend(data_edits(deployment, &was, &is));
+    let is = outcome(now, &edits, deployment)?;
+    let missing = was.lacking(&is).into_iter().map(|wanted| {
+        let reason = refused.get(&wanted).cloned().unwrap_or_else(|| reason(now, &wanted));
+        Missing { what: in_words(now, then, &wanted), wanted, reason }
+    });
+    Ok(Restore { missing: missing.collect(), edits })
+}
+
+/// The deployment as the edits leave it.
+fn outcome(now: Now<'_>, edits: &[Edit], deployment: DeploymentId) -> Result<State, RestoreError> {
+    let numbered: Vec<NumberedEdit> =
+        (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
+    let effects = resolve(now.skeleton, now.catalog, &numbered);
+    let new = materialise(now.blueprint, now.bare, &effects)?.blueprint;
+    State::of(&new, now.catalog, deployment).ok_or(RestoreError::NotNow)
+}
+
+fn data_edits(deployment: DeploymentId, was: &State, is: &State) -> Vec<Edit> {
+    let differs = |known: Option<&(Hash, Value)>, data: &Value| known.is_some_and(|(_, known)| known != data);
+    let roles = was
+        .roles
+        .iter()
+        .filter(|(role, (_, data))| differs(is.roles.get(*role), data))
+        .map(|(role, (_, data))| Edit::SetRoleData { deployment, role: role.clone(), data: data.clone() });
+    let noderoles = was.noderoles.iter().filter(|(at, (_, data))| differs(is.noderoles.get(*at), data)).map(
+        |((node, noderole), (_, data))| Edit::SetNoderoleData {
+            node: *node,
+            noderole: noderole.clone(),
+            data: data.clone(),
+        },
+    );
+    roles.chain(noderoles).collect()
+}
+
+struct Restoring<'a> {
+    deployment: DeploymentId,
+    was: &'a State,
+    then: &'a Blueprint,
+    draft: Draft<'a>,
+    edits: Vec<Edit>,
+    /// Why the last try was refused.
+    refused: BTreeMap<Wanted, String>,
+}
+
+impl Restoring<'_> {
+    /// Everything but data, which no rule of binding looks at.
+    fn shape(&mut self) {
+        for _ in 0..MAX_PASSES {
+            let done = self.edits.len();
+            self.refused.clear();
+            for (wanted, edit) in self.tries() {
+                let seq = u32::try_from(self.edits.len()).unwrap_or(u32::MAX).saturating_add(1);
+                match self.draft.whole(|draft| draft.apply(seq, &edit)) {
+                    Ok(()) => self.edits.push(edit),
+                    Err(error) => drop(self.refused.insert(wanted, error.to_string())),
+                }
+            }
+            if self.edits.len() == done {
+                return;
+            }
+        }
+    }
+
+    /// One edit for each thing that is not as it was, in the order in which they mostly take effect.
+    fn tries(&self) -> Vec<(Wanted, Edit)> {
+        let mut tries = self.unbinds();
+        tries.extend(self.versions());
+        tries.extend(self.moves());
+        tries.extend(self.roles_back());
+        tries.extend(self.binds());
+        tries.extend(self.roles_out());
+        tries
+    }
+
+    fn unbinds(&self) -> Vec<(Wanted, Edit)> {
+        let mut beside = Vec::new();
+        for (node, carrier) in self.draft.nodes() {
+            for (key, noderole) in carrier.noderoles.iter().filter(|(_, n)| n.deployment == self.deployment) {
+                let known = self.was.noderoles.contains_key(&(node, key.clone()));
+                if !known && !is_barrier(self.draft.catalog, noderole.role) {
+                    beside.push((std::cmp::Reverse(noderole.rank), node, key.clone()));
+                }
+            }
+        }
+        beside.sort();
+        let edit = |node, noderole| Edit::Unbind { node, noderole, with_dependents: false };
+        beside.into_iter().map(|(_, node, key)| (Wanted::WithoutNoderole(node, key.clone()), edit(node, key))).collect()
+    }
+
+    fn versions(&self) -> Vec<(Wanted, Edit)> {
+        let chain = self.draft.chain(self.deployment);
+        let seen = |barclamp: &BarclampName| {
+            chain.iter().find_map(|id| self.draft.deployment(*id).ok()?.barclamps.get(barclamp).copied())
+        };
+        let other = self.was.versions.iter().filter(|(barclamp, version)| seen(barclamp) != Some(**version));
+        let edit = |barclamp: &BarclampName, version: Hash| Edit::UseBarclamp {
+            deployment: self.deployment,
+            barclamp: barclamp.clone(),
+            version,
+        };
+        other.map(|(barclamp, version)| (Wanted::Version(barclamp.clone()), edit(barclamp, *version))).collect()
+    }
+
+    fn moves(&self) -> Vec<(Wanted, Edit)> {
+        let deployment = self.deployment;
+        let away = |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
+        let edit = |node| (Wanted::Node(node), Edit::MoveNode { node, deployment });
+        self.was.nodes.iter().filter(away).map(|id| edit(*id)).collect()
+    }
+
+    fn roles_back(&self) -> Vec<(Wanted, Edit)> {
+        let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
+        let gone = self.was.roles.keys().filter(|role| !here.roles.contains_key(*role));
+        let edit = |role: &RoleName| Edit::AddRole { deployment: self.deployment, role: role.clone() };
+        gone.map(|role| (Wanted::Role(role.clone()), edit(role))).collect()
+    }
+
+    fn roles_out(&self) -> Vec<(Wanted, Edit)> {
+        let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
+        let beside = here.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
+        let edit = |role: &RoleName| Edit::RemoveRole { deployment: self.deployment, role: role.clone() };
+        beside.map(|role| (Wanted::WithoutRole(role.clone()), edit(role))).collect()
+    }
+
+    /// Those that others waited for come first. Only a role's first instance can be bound.
+    fn binds(&self) -> Vec<(Wanted, Edit)> {
+        let mut gone = Vec::new();
+        for (node, key) in self.was.noderoles.keys().filter(|(_, key)| key.instance == 0) {
+            let Ok(carrier) = self.draft.node(*node) else { continue };
+            let Some(asked) = self.asked_on(*node, carrier.phantom) else { continue };
+            let rank = self.then.noderole(*node, key).map_or(0, |(_, noderole)| noderole.rank);
+            if !carrier.noderoles.contains_key(key) {
+                gone.push((rank, *node, key.clone(), asked));
+            }
+        }
+        gone.sort();
+        let edit = |node, role| Edit::Bind { deployment: self.deployment, node, role };
+        gone.into_iter()
+            .map(|(_, node, key, asked)| (Wanted::Noderole(node, key.clone()), edit(asked, key.role)))
+            .collect()
+    }
+
+    /// The machine that a binding names: a service is asked for on any, and stands on the phantom node.
+    fn asked_on(&self, node: NodeId, phantom: bool) -> Option<NodeId> {
+        if !phantom {
+            return Some(node);
+        }
+        let mine = self.draft.chain(self.deployment);
+        let fits = |at: DeploymentId| mine.contains(&at) || self.draft.chain(at).contains(&self.deployment);
+        self.draft.nodes().find(|(_, found)| !found.phantom && fits(found.deployment)).map(|(id, _)| id)
+    }
+}
+
+/// Why something can't be brought back for which no edit could even be tried.
+fn reason(now: Now<'_>, wanted: &Wanted) -> String {
+    let name = |id: DeploymentId| now.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_default();
+    match wanted {
+        Wanted::Node(node) | Wanted::Noderole(node, _) if !now.skeleton.nodes.contains_key(node) => {
+            "the node was given up since, and its id never comes back".into()
+        }
+        Wanted::Noderole(node, key) => {
+            let bound = now.skeleton.nodes.get(node).and_then(|n| n.noderoles.get(key)).map(|n| name(n.deployment));
+            match bound {
+                _ if key.instance > 0 => "only a role's first instance can be bound by an edit".into(),
+                Some(deployment) => format!("it is bound in {deployment} now, or has another content there"),
+                None => "there is no machine to ask for it on".into(),
+            }
+        }
+        Wanted::WithoutBarclamp(_) => {
+            "nothing takes a barclamp out of use; it does no harm while no role of it is bound".into()
+        }
+        Wanted::Role(_) => "the versions that can be used give it another content".into(),
+        Wanted::Version(_) | Wanted::Node(_) | Wanted::WithoutRole(_) | Wanted::WithoutNoderole(..) => {
+            "something that comes back needs it as it is now".into()
+        }
+    }
+}
+
+fn in_words(now: Now<'_>, then: &Blueprint, wanted: &Wanted) -> String {
+    let node = |id: &NodeId| {
+        let known = now.skeleton.nodes.get(id).map(|node| (&node.fqdn, node.phantom));
+        match known.or_else(|| then.nodes.get(id).map(|node| (&node.doc.fqdn, node.doc.phantom))) {
+            Some((_, true)) => "the deployment as a whole".to_owned(),
+            Some((fqdn, false)) => fqdn.short().to_owned(),
+            None => id.to_string(),
+        }
+    };
+    match wanted {
+        Wanted::Version(barclamp) => format!("the version of {barclamp}"),
+        Wanted::WithoutBarclamp(barclamp) => format!("no {barclamp}"),
+        Wanted::Node(id) => format!("node {}", node(id)),
+        Wanted::Role(role) => format!("role {role}"),
+        Wanted::WithoutRole(role) => format!("no role {role}"),
+        Wanted::Noderole(id, key) => format!("{key} on {}", node(id)),
+        Wanted::WithoutNoderole(id, key) => format!("no {key} on {}", node(id)),
+    }
+}

@@ -1,0 +1,134 @@
+// A board with many nodes: the tray is narrowed and stays in order, some of a selection are bound, a full cell opens its list.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { start } from './lib/gantry.mjs';
+import { propose, row, signIn } from './lib/console.mjs';
+
+const MANY = 40;
+const ROLE = 'metrics';
+const name = (n) => `many-${String(n).padStart(2, '0')}`;
+
+let browser;
+let gantry;
+let page;
+before(async () => {
+  browser = await openBrowser();
+  gantry = await start({ name: 'board' });
+  page = await signIn(await openPage(browser, gantry), gantry, 'author');
+  for (let n = 1; n <= MANY; n += 1) {
+    const answer = await page.request.post('/api/v1/nodes', {
+      headers: { 'X-Gantry': '1' },
+      data: { fqdn: `${name(n)}.example.com`, root: `/srv/nodes/${name(n)}` },
+    });
+    assert.equal(answer.status(), 201, await answer.text());
+  }
+  await visit(page, '/deployments/web');
+  await propose(page);
+}, { timeout: 180_000 });
+after(async () => {
+  await browser.close();
+  await gantry.stop();
+});
+
+const tray = () => page.locator('[data-tray]').allInnerTexts();
+const inTray = (n) => page.locator('[data-tray]').filter({ hasText: name(n) });
+const added = () => page.getByRole('region', { name: 'Open proposal' });
+
+test('the tray is narrowed, and its address says how', { timeout: 60_000 }, async () => {
+  const filter = page.getByLabel('Filter nodes by name or deployment');
+  await filter.fill('many-1');
+  await page.waitForFunction(() => document.querySelectorAll('[data-tray]').length === 10);
+  await filter.press('Enter');
+  await page.waitForURL(/nodes=many-1/);
+  await page.getByLabel('Which nodes').selectOption('Without roles');
+  await page.waitForURL(/nodes=many-1&show=free/);
+  await page.reload();
+  await page.locator('html[data-hydrated]').waitFor({ state: 'attached' });
+  assert.equal(await filter.inputValue(), 'many-1');
+  assert.equal((await tray()).length, 10);
+  await page.getByLabel('Which nodes').selectOption('Dead');
+  await page.waitForURL(/show=dead/);
+  await page.getByLabel('Which nodes').selectOption('All nodes');
+  await filter.fill('');
+  await filter.press('Enter');
+  await page.waitForURL(/web$/);
+  assert.ok((await tray()).length >= MANY);
+  await assertAccessible(page);
+});
+
+test('the valid of a selection are bound, by keyboard, and nobody changes places', { timeout: 90_000 }, async () => {
+  const before = await tray();
+  // Three first, by the menu.
+  for (const n of [1, 2, 3]) await inTray(n).click();
+  await page.keyboard.press('b');
+  const menu = page.getByRole('dialog', { name: 'Bind 3 nodes to' });
+  await menu.getByRole('radio', { name: new RegExp(`^${ROLE}\\b`) }).check();
+  await menu.getByRole('button', { name: 'Bind 3 nodes' }).click();
+  await row(page, ROLE).locator('.chip', { hasText: name(3) }).waitFor();
+  assert.deepEqual(await tray(), before, 'the tray is in order of names, whoever is bound');
+
+  // Then ten, of which seven can be.
+  await inTray(1).click();
+  await inTray(10).click({ modifiers: ['Shift'] });
+  await inTray(10).press(' ');
+  await page.locator('[data-over]').waitFor();
+  await page.keyboard.press('Home');
+  const over = () => page.locator('[data-over]').getAttribute('data-role');
+  for (let n = 0; n < 20 && (await over()) !== ROLE; n += 1) await page.keyboard.press('ArrowDown');
+  assert.equal(await row(page, ROLE).getAttribute('data-lift'), 'mixed');
+  const said = page.locator('[role=status][aria-live=assertive]');
+  assert.match(await said.innerText(), /7 of 10 can be bound\. Not .* Enter asks\./);
+  await page.keyboard.press('Enter');
+  const ask = page.getByRole('dialog', { name: `Bind the valid 7 of 10 to ${ROLE}?` });
+  await ask.getByText('many-01').first().waitFor();
+  await screenshot(page, 'board-part');
+  await ask.getByRole('button', { name: 'Bind the valid 7' }).click();
+  await row(page, ROLE).locator('.chip', { hasText: name(10) }).waitFor();
+  await page.waitForFunction(() => /bound to metrics in the proposal/.test(document.querySelector('[role=status][aria-live=assertive]').textContent));
+  assert.deepEqual(await tray(), before);
+});
+
+test('what others do moves nothing under a lifted node', { timeout: 60_000 }, async () => {
+  const before = await tray();
+  await inTray(20).focus();
+  await page.keyboard.press(' ');
+  await page.locator('[data-over]').waitFor();
+  const answer = await page.request.post('/api/v1/nodes', {
+    headers: { 'X-Gantry': '1' },
+    data: { fqdn: 'aaa.example.com', root: '/srv/nodes/aaa' },
+  });
+  assert.equal(answer.status(), 201);
+  await page.waitForTimeout(1_500);
+  assert.deepEqual(await tray(), before);
+  await page.keyboard.press('Escape');
+  await page.waitForFunction((n) => document.querySelectorAll('[data-tray]').length === n + 1, before.length);
+  assert.match((await tray())[0], /aaa/);
+});
+
+test('a full cell opens its list', { timeout: 90_000 }, async () => {
+  await inTray(11).click();
+  await inTray(MANY).click({ modifiers: ['Shift'] });
+  await page.keyboard.press('b');
+  const menu = page.getByRole('dialog', { name: 'Bind 30 nodes to' });
+  await menu.getByRole('radio', { name: new RegExp(`^${ROLE}\\b`) }).check();
+  await menu.getByRole('button', { name: 'Bind 30 nodes' }).click();
+  const more = row(page, ROLE).getByRole('link', { name: /more with metrics, show all$/ });
+  await more.waitFor();
+  assert.equal(await row(page, ROLE).locator('[data-noderole]').count(), 24);
+  await screenshot(page, 'board-many');
+  await more.click();
+  const list = page.getByRole('dialog', { name: `Nodes with ${ROLE}` });
+  await list.locator(`[data-noderole]`, { hasText: name(MANY) }).waitFor();
+  const all = await list.locator('[data-noderole]').count();
+  assert.ok(all >= MANY, `${all}`);
+  await list.getByLabel('Filter by name').fill('many-4');
+  await page.waitForFunction(() => document.querySelectorAll('dialog[open] [data-noderole]').length === 1);
+  await assertAccessible(page);
+  await screenshot(page, 'board-list');
+  await page.keyboard.press('Escape');
+  await added().getByRole('button', { name: /^Undo/ }).waitFor();
+  await eachLook(page, () => assertFits(page));
+  assertQuiet(page);
+});

@@ -1,0 +1,51 @@
+//! `GET /graph/{name}/graph.svg` and `GET /reviews/{id}/graph.svg`: the picture of a graph's page as a file.
+//!
+//! The query is the page's own, so whoever has the one address has the other. The file is saved, not shown: an answer that is no
+//! page has no business in a window of this console.
+
+use app::graph::address::Address;
+use app::graph::file::svg;
+use app::places;
+use axum::extract::{Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use engine::ids::SubmissionId;
+
+use crate::refusal::{Place, Refusal};
+use crate::session::SignedIn;
+use crate::state::AppState;
+
+/// The query, name by name.
+type Asked = Query<Vec<(String, String)>>;
+
+pub(crate) async fn of_deployment(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    query: Asked,
+) -> Result<Response, Refusal> {
+    let address = Address::of_pairs(places::graph_of(&name), query.0);
+    let view = state.control.graph(&actor, &name, &address.wish).await?;
+    let name = format!("graph-{}.svg", view.deployment);
+    Ok(file(&name, svg(&view, address.colour)))
+}
+
+pub(crate) async fn of_review(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+    query: Asked,
+) -> Result<Response, Refusal> {
+    let address = Address::of_pairs(places::review(id), query.0);
+    let view = state.control.review_graph(&actor, id, &address.wish).await?;
+    Ok(file(&format!("review-{id}.svg"), svg(&view, address.colour)))
+}
+
+/// Names of deployments and numbers of reviews are plain letters, so they may stand in a header.
+fn file(name: &str, picture: String) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "image/svg+xml; charset=utf-8".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
+    ];
+    (headers, picture).into_response()
+}
