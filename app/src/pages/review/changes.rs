@@ -173,7 +173,7 @@ fn drawn(difference: Difference, names: Names) -> AnyView {
         false => view! { <button class="button wide" type="button" on:click=move |_| all.set(true)>"Show " {hidden} " more"</button> }.into_any(),
     }
     };
-    let tools = marks.map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
+    let tools = names.marks.map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
     view! {
         {tools}
         {deployments.into_iter().map(|deployment| deployment_card(deployment, &names)).collect_view()}
