@@ -146,10 +146,13 @@ mod tests {
         assert_eq!(roles(&shift.after), [("n1".to_owned(), vec!["db".to_owned()])]);
     }
 
+    /// Port and re-runs by role.
+    type Roles = std::collections::BTreeMap<String, (u32, u32)>;
+
     fn any_difference() -> impl Strategy<Value = Difference> {
         let noderoles = proptest::collection::btree_map("[ab]", (0u32..3, 0u32..3), 0..3);
         proptest::collection::btree_map(1u128..4, (noderoles, 0usize..3), 0..4).prop_map(|nodes| {
-            let one = |(n, (roles, unchanged)): (u128, (std::collections::BTreeMap<String, (u32, u32)>, usize))| {
+            let one = |(n, (roles, unchanged)): (u128, (Roles, usize))| {
                 node(
                     n,
                     roles.into_iter().map(|(role, (port, reruns))| noderole(&role, port, reruns)).collect(),
