@@ -22,7 +22,7 @@ function large(view, boxes, wires) {
     deployment: view.deployment,
     one: { id: id(at), short: `n${at % nodes}`, fqdn: `n${at % nodes}.large.example.com`, has_page: true },
     members: 1,
-    looks: [[view.vertices[0].looks[0][0], 1]],
+    looks: [[{ state: 'active' }, 1]],
     waves: [Math.floor(at / nodes) + 1, Math.floor(at / nodes) + 1],
     on_trail: 0,
   }));
@@ -31,7 +31,7 @@ function large(view, boxes, wires) {
     for (let to = nodes; to < boxes && edges.length < wires; to += 1) {
       const layer = Math.floor(to / nodes);
       const from = (layer - 1) * nodes + ((to % nodes) + round * round) % nodes;
-      edges.push({ from, to, count: 1, kind: view.edges[0].kind, on_trail: 0 });
+      edges.push({ from, to, count: 1, kind: 'hard', on_trail: 0 });
     }
   }
   return { ...view, vertices, edges, noderoles: boxes, wires };
@@ -51,7 +51,7 @@ try {
   });
   for (size of sizes) {
     const [boxes, wires] = size;
-    await visit(page, '/graph/system');
+    await visit(page, '/graph/edge');
     const took = await page.evaluate(async () => {
       const began = performance.now();
       document.querySelector('.graph-tools a[href*="longest=count"]').click();

@@ -34,6 +34,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
     let view_box = move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
     let paths = move || edges(shown, &near.read());
+    let focused = keep_focus(shown);
     let around = Memo::new(move |_| neighbours(&shown.layout.read(), &shown.ends()));
     let vertices = move || {
         let view = shown.view.read();
@@ -43,7 +44,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
         let keys = Keys::new(shown, around);
         let of = |place: &usize| {
             let vertex = view.vertices.get(*place)?;
-            Some(vertex_view(shown, *place, vertex, at, found.as_ref(), &scale, &keys))
+            Some(vertex_view(shown, *place, vertex, at, found.as_ref(), &scale, &keys, focused))
         };
         near.read().iter().filter_map(of).collect_view()
     };
@@ -80,6 +81,24 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
         </div>
     }
     .into_any()
+}
+
+/// Who walks by keyboard stays on their box when the picture is drawn anew, for another one is looked at or a path begins. Gives what
+/// boxes note their key in when they get the focus.
+fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
+    let focused = StoredValue::new(None::<String>);
+    Effect::new(move |_| {
+        shown.address.track();
+        shown.view.track();
+        request_animation_frame(move || {
+            let nowhere = document().active_element().is_none_or(|active| active.tag_name() == "BODY");
+            let Some(key) = focused.try_get_value().flatten().filter(|_| nowhere) else { return };
+            if let Ok(Some(found)) = document().query_selector(&format!("a.box[data-key='{key}']")) {
+                let _ = found.unchecked_into::<web_sys::SvgElement>().focus();
+            }
+        });
+    });
+    focused
 }
 
 /// The keys of boxes, and where these stand.
@@ -210,6 +229,7 @@ impl Keys {
     }
 }
 
+#[expect(clippy::too_many_arguments, reason = "one box and everything that it shows and notes")]
 fn vertex_view(
     shown: Shown,
     place: usize,
@@ -218,6 +238,7 @@ fn vertex_view(
     found: Option<&BTreeSet<usize>>,
     scale: &Scale,
     keys: &Keys,
+    focused: StoredValue<Option<String>>,
 ) -> impl IntoView + use<> {
     let layout = shown.layout.read();
     let (x, y) = layout.places.get(place).copied().unwrap_or_default();
@@ -234,6 +255,7 @@ fn vertex_view(
     let label = spoken(vertex, &said);
     let near = keys.near;
     let (key, navigate) = (vertex.key.clone(), use_navigate());
+    let own_key = key.clone();
     let to = link.clone();
     let role = vertex.role.clone();
     let press = {
@@ -261,6 +283,7 @@ fn vertex_view(
             data-state=colour
             on:click=click
             on:keydown=press
+            on:focus=move |_| focused.set_value(Some(own_key.clone()))
         >
             <rect class="ground" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
             <text class="name" x="12" y="23">{short(&in_box(vertex))}</text>
