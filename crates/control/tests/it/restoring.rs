@@ -9,7 +9,7 @@ use crate::house::{House, role};
 async fn committed(house: &House, edits: Vec<Edit>) -> TargetNo {
     let id = house.submit(&house.ada, "web", edits).await;
     house.approve(&house.bo, id).await;
-    house.control.commit(&house.ada, id).await.unwrap()
+    house.commit(&house.ada, id).await.unwrap()
 }
 
 #[tokio::test]
@@ -36,13 +36,9 @@ async fn a_deployment_comes_back_by_a_reviewed_proposal() {
 
     let title = "as it was".to_owned();
     let id = house.control.submit(&house.ada, restored.proposal, restored.version, title).await.unwrap();
-    assert_eq!(
-        house.control.commit(&house.ada, id).await.unwrap_err().code,
-        "not_approved",
-        "a second person reviews it"
-    );
+    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved", "a second person reviews it");
     house.approve(&house.bo, id).await;
-    let back = house.control.commit(&house.ada, id).await.unwrap();
+    let back = house.commit(&house.ada, id).await.unwrap();
     let point = api::console::Point::Target;
     let left = house.control.compare(&house.cy, point(then), point(back), Some("web")).await.unwrap();
     // The node that joined since stays, and carries nothing of it.

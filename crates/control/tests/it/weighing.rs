@@ -211,17 +211,21 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
 }
 
 #[tokio::test]
-async fn a_stale_review_says_who_submits_again() {
+async fn a_stale_review_says_who_submits_again_and_shows_what_was_submitted() {
     let house = House::new().await;
-    let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
-    let (web, edge) =
-        (house.submit(&house.ada, "web", vec![one]).await, house.submit(&house.ada, "edge", vec![two]).await);
-    house.approve(&house.bo, web).await;
-    house.approve(&house.bo, edge).await;
-    house.control.commit(&house.ada, web).await.unwrap();
-    let [_, why] = buttons(&house, &house.bo, edge).await;
-    assert!(why.starts_with("Planned on an older state: ") && why.ends_with("Can act: ada, bo and cy"), "{why}");
-    let shown = review(&house, &house.bo, edge).await;
+    let one = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![one]).await;
+    house.approve(&house.bo, id).await;
+    sqlx::query("SELECT raise_epoch()").execute(house.database.owner()).await.unwrap();
+    let [_, why] = buttons(&house, &house.bo, id).await;
+    assert!(
+        why.starts_with("Made before the database was restored") && why.ends_with("Can act: ada, bo and cy"),
+        "{why}"
+    );
+    let other = house.bind("web", 2, "app").await;
+    let open = house.board("web").await.proposal.unwrap();
+    house.control.edit(&house.ada, open.id, open.version, vec![other]).await.unwrap();
+    let shown = review(&house, &house.bo, id).await;
     assert!(!shown.fresh && shown.gate.rules.iter().all(|rule| rule.rule != Rule::Lint || rule.holds));
     assert_eq!(shown.consequences.interrupted, None, "as it was submitted");
 }
