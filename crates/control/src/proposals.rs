@@ -102,17 +102,20 @@ async fn opened(on: &mut PgConnection, id: ProposalId) -> Result<(ProposalRow, V
 }
 
 fn named(present: &Present, id: DeploymentId) -> Result<DeploymentName, Problem> {
-    let found = present.skeleton.deployments.get(&id).map(|d| d.name.clone());
-    // One that was removed since is still in the rows.
-    found.or_else(|| DeploymentName::parse(&present.row(id)?.name).ok()).ok_or_else(Problem::internal)
+    present.skeleton.deployments.get(&id).map(|d| d.name.clone()).ok_or_else(Problem::internal)
 }
 
+/// Where it is: for a proposal on a node, where the node is now, since that is what it may bind from. What it was opened in may have
+/// been removed behind the node's back, and is then told by the name that it had.
 fn scope_view(present: &Present, row: &ProposalRow) -> Result<ScopeView, Problem> {
-    let node = row.node.map(|id| {
-        let fqdn = present.skeleton.nodes.get(&id).map_or_else(|| id.to_string(), |node| node.fqdn.to_string());
-        ScopeNode { id, fqdn }
-    });
-    Ok(ScopeView { deployment: named(present, row.deployment)?, node })
+    let found = row.node.and_then(|id| present.skeleton.nodes.get(&id));
+    let deployment = found.map_or(row.deployment, |node| node.deployment);
+    let deployment = match present.skeleton.deployments.get(&deployment) {
+        Some(known) => known.name.clone(),
+        None => DeploymentName::parse(&row.deployment_name).map_err(|_| Problem::internal())?,
+    };
+    let fqdn = |id: NodeId| found.map_or_else(|| id.to_string(), |node| node.fqdn.to_string());
+    Ok(ScopeView { deployment, node: row.node.map(|id| ScopeNode { id, fqdn: fqdn(id) }) })
 }
 
 fn carries(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<NodeRole>, Problem> {

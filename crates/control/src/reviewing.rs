@@ -135,7 +135,7 @@ impl Control {
             proposal: case.row.proposal,
             version: case.row.version,
             title: case.row.title.clone(),
-            deployment: deployment_name(&present, &case, &summary)?,
+            deployment: deployment_name(&case, &summary)?,
             node: node_name(&present, &case),
             state: if sent_back(&became) { ReviewState::SentBack } else { state(&case, &gate) },
             change_hash: case.row.change.to_string(),
@@ -400,13 +400,12 @@ pub(crate) async fn sides(
     Ok((was, is))
 }
 
-fn deployment_name(present: &Present, case: &Case, summary: &Summary) -> Result<DeploymentName, Problem> {
-    // One that was removed since has its name in the submission.
+fn deployment_name(case: &Case, summary: &Summary) -> Result<DeploymentName, Problem> {
+    // As it was called then. It was gone by then if it is a node's that went elsewhere while the proposal was open.
     if let Some(name) = summary.deployments.get(&case.proposal.deployment) {
         return Ok(name.clone());
     }
-    let name = present.name_of(case.proposal.deployment);
-    DeploymentName::parse(&name).map_err(|_| Problem::internal())
+    DeploymentName::parse(&case.proposal.deployment_name).map_err(|_| Problem::internal())
 }
 
 /// The name that stands for a change where it has to be typed: the node's that it was proposed on, or the deployment's.
@@ -414,7 +413,7 @@ pub(crate) fn name_to_type(present: &Present, case: &Case) -> Result<String, Pro
     let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
     match node_name(present, case) {
         Some(node) => Ok(node),
-        None => Ok(deployment_name(present, case, &summary)?.to_string()),
+        None => Ok(deployment_name(case, &summary)?.to_string()),
     }
 }
 
@@ -459,7 +458,7 @@ fn to_summary(present: &Present, case: &Case) -> Result<ReviewSummary, Problem> 
     Ok(ReviewSummary {
         submission: case.row.id,
         title: case.row.title.clone(),
-        deployment: deployment_name(present, case, &summary)?,
+        deployment: deployment_name(case, &summary)?,
         node: node_name(present, case),
         authors: case.authors.iter().map(|a| a.name.clone()).collect(),
         at: at(case.row.at),

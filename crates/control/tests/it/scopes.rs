@@ -121,3 +121,28 @@ async fn where_people_overrule_each_other_both_are_named() {
     house.control.undo(&house.ada, proposal, version).await.unwrap();
     assert_eq!(house.board("web").await.proposal.unwrap().clashes, [], "what is taken back overrules nobody");
 }
+
+#[tokio::test]
+async fn a_proposal_on_a_node_outlives_the_deployment_that_it_was_opened_in() {
+    let house = House::new().await;
+    let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
+    house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
+    let (proposal, _) = on_node(&house, 1).await;
+    house.moved_by("edge", vec![Edit::MoveNode { node: n1, deployment: edge }]).await;
+    house.moved_by("web", vec![Edit::RemoveDeployment { deployment: web }]).await;
+
+    let listed = house.control.proposals(&house.bo).await.unwrap();
+    let scopes: Vec<_> = listed.iter().map(|p| (p.id, p.scope.deployment.to_string())).collect();
+    assert_eq!(scopes, [(proposal, "edge".to_owned())], "it is where its node is");
+    assert_eq!(house.control.proposal(&house.bo, proposal).await.unwrap().0.deployment.as_str(), "edge");
+    assert_eq!(house.control.node_proposal(&house.bo, proposal).await.unwrap().scope.deployment.as_str(), "edge");
+    // Its review is listed and committed like others, also when the node is gone behind it.
+    let edit = Edit::ExpungeNode { node: n1, reason: "burnt".into() };
+    let version = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
+    let id = house.control.submit(&house.ada, proposal, version, "give n1 up".into()).await.unwrap();
+    assert_eq!(house.control.reviews(&house.bo).await.unwrap()[0].submission, id);
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!((review.state, review.deployment.as_str()), (api::console::ReviewState::Committed, "web"));
+}

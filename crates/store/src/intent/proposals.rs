@@ -1,7 +1,7 @@
 //! Proposals and their edits.
 //!
 //! A proposal's version rises with every change of its edits, and whoever changes it names the version that they saw. Undone edits
-//! stay, with their numbers: what redo brings back is the first undone edit behind the last one that counts.
+//! stay, with their numbers: what redo brings back is the first undone edit behind the last one that counts, unless another edit was made since it was taken back.
 
 use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId};
 use engine::plan::{Edit, NumberedEdit, Scope};
@@ -22,6 +22,9 @@ pub struct ProposalRow {
     pub id: ProposalId,
     /// On which deployment; of one on a node: where that was when it was opened.
     pub deployment: DeploymentId,
+    /// What that deployment is called. It is known for as long as there is the proposal, which a removal does not end when it is on
+    /// a node that went elsewhere before.
+    pub deployment_name: String,
     /// The one node that it may touch, if it is on a node.
     pub node: Option<NodeId>,
     /// What it is for.
@@ -52,47 +55,43 @@ pub struct EditRow {
     pub at: OffsetDateTime,
     /// Whether it was taken back.
     pub undone: bool,
+    /// Whether another edit was made after it was taken back: redo passes it by.
+    pub dropped: bool,
     /// Whoever took it back or brought it again.
     pub touched_by: Vec<PersonId>,
 }
 
-type Row = (i64, Uuid, Option<Uuid>, String, String, i32);
+type Row = (i64, Uuid, String, Option<Uuid>, String, String, i32);
 
-fn to_proposal((id, deployment, node, title, state, version): Row) -> ProposalRow {
+/// Rows of deployments stay when those are removed, so there is always a name.
+const COLUMNS: &str = "p.id, p.deployment_id, (SELECT d.name FROM deployment d WHERE d.id = p.deployment_id), p.node_id, \
+    p.title, p.state, p.version";
+
+fn to_proposal((id, deployment, deployment_name, node, title, state, version): Row) -> ProposalRow {
     let (deployment, node) = (DeploymentId(deployment), node.map(NodeId));
-    ProposalRow { id: ProposalId(id), deployment, node, title, state, version }
+    ProposalRow { id: ProposalId(id), deployment, deployment_name, node, title, state, version }
 }
 
 /// A proposal.
 pub async fn proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
-    let row: Option<Row> =
-        sqlx::query_as("SELECT id, deployment_id, node_id, title, state, version FROM proposal WHERE id = $1")
-            .bind(id.0)
-            .fetch_optional(on)
-            .await?;
+    let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1");
+    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
     Ok(row.map(to_proposal))
 }
 
 /// A proposal, locked against everybody who would change, judge or commit it.
 pub async fn lock_proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
-    let row: Option<Row> = sqlx::query_as(
-        "SELECT id, deployment_id, node_id, title, state, version FROM proposal WHERE id = $1 FOR UPDATE",
-    )
-    .bind(id.0)
-    .fetch_optional(on)
-    .await?;
+    let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1 FOR UPDATE OF p");
+    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
     Ok(row.map(to_proposal))
 }
 
 /// The open personal proposal on a deployment.
 pub async fn open_proposal(on: &mut PgConnection, deployment: DeploymentId) -> Result<Option<ProposalRow>, StoreError> {
-    let row: Option<Row> = sqlx::query_as(
-        "SELECT id, deployment_id, node_id, title, state, version FROM proposal \
-         WHERE deployment_id = $1 AND state = 'open' AND kind = 'personal'",
-    )
-    .bind(deployment.0)
-    .fetch_optional(on)
-    .await?;
+    let query = format!(
+        "SELECT {COLUMNS} FROM proposal p WHERE p.deployment_id = $1 AND p.state = 'open' AND p.kind = 'personal'"
+    );
+    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(deployment.0).fetch_optional(on).await?;
     Ok(row.map(to_proposal))
 }
 
@@ -150,28 +149,23 @@ pub async fn ensure_node_proposal(
 
 /// Open proposals, newest first.
 pub async fn open_proposals(on: &mut PgConnection, limit: i64) -> Result<Vec<ProposalRow>, StoreError> {
-    let rows: Vec<Row> = sqlx::query_as(
-        "SELECT id, deployment_id, node_id, title, state, version FROM proposal WHERE state = 'open' \
-         ORDER BY id DESC LIMIT $1",
-    )
-    .bind(limit)
-    .fetch_all(on)
-    .await?;
+    let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.state = 'open' ORDER BY p.id DESC LIMIT $1");
+    let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(limit).fetch_all(on).await?;
     Ok(rows.into_iter().map(to_proposal).collect())
 }
 
 /// Its edits in their order, undone ones included.
 pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>, StoreError> {
-    type Row = (i32, Uuid, String, OffsetDateTime, Value, bool, Vec<Uuid>);
+    type Row = (i32, Uuid, String, OffsetDateTime, Value, bool, bool, Vec<Uuid>);
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone, e.touched_by FROM edit e JOIN person p ON p.id = e.actor \
+        "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone, e.dropped, e.touched_by FROM edit e JOIN person p ON p.id = e.actor \
          WHERE e.proposal_id = $1 ORDER BY e.seq LIMIT $2",
     )
     .bind(id.0)
     .bind(MAX_EDITS)
     .fetch_all(on)
     .await?;
-    let row = |(seq, actor, actor_name, at, body, undone, touched_by): Row| {
+    let row = |(seq, actor, actor_name, at, body, undone, dropped, touched_by): Row| {
         let corrupt = |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {id}"), reason);
         let edit: Edit = serde_json::from_value(body).map_err(|e| corrupt(e.to_string()))?;
         let seq = u32::try_from(seq).map_err(|e| corrupt(e.to_string()))?;
@@ -181,6 +175,7 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
             actor_name,
             at,
             undone,
+            dropped,
             touched_by: touched_by.into_iter().map(PersonId).collect(),
         })
     };
@@ -211,6 +206,10 @@ pub async fn append_edits(
     let Some(version) = raise_version(on, id, version).await? else { return Ok(None) };
     let bodies = edits.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
     let bodies = bodies.map_err(|e| StoreError::corrupt(format!("edit of proposal {id}"), e))?;
+    sqlx::query("UPDATE edit SET dropped = true WHERE proposal_id = $1 AND undone AND NOT dropped")
+        .bind(id.0)
+        .execute(&mut *on)
+        .await?;
     sqlx::query(
         "INSERT INTO edit (proposal_id, seq, actor, body) \
          SELECT $1, (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1) + n, $2, body \
@@ -274,7 +273,7 @@ pub async fn redo_edit(
     let Some(version) = raise_version(on, id, version).await? else { return Ok(Stepped::MovedOn) };
     let done = sqlx::query(
         "UPDATE edit SET undone = false, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 AND seq = (SELECT min(seq) FROM edit \
-         WHERE proposal_id = $1 AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone))",
+         WHERE proposal_id = $1 AND NOT dropped AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone))",
     )
     .bind(id.0)
     .bind(by.0)
@@ -303,15 +302,16 @@ pub async fn discard_proposals_on(
     nodes: &[NodeId],
     except: ProposalId,
 ) -> Result<Vec<ProposalRow>, StoreError> {
-    let rows: Vec<Row> = sqlx::query_as(
-        "UPDATE proposal SET state = 'discarded', closed_at = now(), updated_at = now() \
-         WHERE (kind <> 'node_scoped' AND deployment_id = ANY($1) OR node_id = ANY($2)) AND state = 'open' AND id <> $3 \
-         RETURNING id, deployment_id, node_id, title, state, version",
-    )
-    .bind(deployments.iter().map(|d| d.0).collect::<Vec<_>>())
-    .bind(nodes.iter().map(|n| n.0).collect::<Vec<_>>())
-    .bind(except.0)
-    .fetch_all(on)
-    .await?;
+    let query = format!(
+        "UPDATE proposal p SET state = 'discarded', closed_at = now(), updated_at = now() \
+         WHERE (p.kind <> 'node_scoped' AND p.deployment_id = ANY($1) OR p.node_id = ANY($2)) AND p.state = 'open' AND p.id <> $3 \
+         RETURNING {COLUMNS}"
+    );
+    let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(deployments.iter().map(|d| d.0).collect::<Vec<_>>())
+        .bind(nodes.iter().map(|n| n.0).collect::<Vec<_>>())
+        .bind(except.0)
+        .fetch_all(on)
+        .await?;
     Ok(rows.into_iter().map(to_proposal).collect())
 }
