@@ -49,7 +49,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
   let review;
 
   await t.test('something is up', async () => {
-    const { submission } = await proposed(ada, 'web', 'Two applications', [bind('n1', 'app'), bind('n2', 'app-check')]);
+    const { submission } = await proposed(ada, 'web', 'Two applications', [bind('n1', 'app'), bind('n1', 'app-check')]);
     await visit(bo, `/reviews/${submission}`);
     await bo.getByText(/^Starts \d+ noderoles:$/).waitFor();
     await bo.getByText('It restarts nothing, takes nothing away and destroys no data.').waitFor();

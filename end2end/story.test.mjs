@@ -117,7 +117,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     for (const part of ['Adds app-check on n1', 'n1.demo.gantry.internal', 'brought by', 'joins web']) {
       await bo.getByText(part).first().waitFor();
     }
-    await bo.getByRole('link', { name: /^Order/ }).click();
+    await bo.locator('.tabs').getByRole('link', { name: /^Order/ }).click();
     await bo.getByText(/app-check on/).first().waitFor();
     assert.match(bo.url(), /tab=order/);
 

@@ -408,6 +408,9 @@ BEGIN
     RAISE EXCEPTION 'proposal % is % and takes no edits', p.id, p.state
       USING ERRCODE = 'GY005', HINT = 'Open another proposal.';
   END IF;
+  IF TG_OP = 'UPDATE' AND OLD.dropped AND NOT (NEW.dropped AND NEW.undone) THEN
+    RAISE EXCEPTION 'edit % of proposal % was followed by another one and does not come back', NEW.seq, p.id USING ERRCODE = 'GY016';
+  END IF;
   IF TG_OP = 'UPDATE' AND NOT OLD.touched_by <@ NEW.touched_by THEN
     RAISE EXCEPTION 'whoever shaped edit % of proposal % stays its author', NEW.seq, p.id USING ERRCODE = 'GY001';
   END IF;
@@ -843,7 +846,7 @@ BEGIN
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
     'UPDATE (title, state, version, updated_at, closed_at) ON proposal',
     'INSERT (proposal_id, seq, actor, body, undone) ON edit',
-    'UPDATE (undone, touched_by) ON edit',
+    'UPDATE (undone, touched_by, dropped) ON edit',
     'INSERT (proposal_id, version, title, change_hash, effects_hash, policy_number, new_policy_hash, approvals_needed,
              epoch, root_hash, summary, risk, created_by) ON submission',
     'INSERT ON submission_base',

@@ -57,6 +57,7 @@ mod m0003_removal;
 mod m0004_scopes_and_replans;
 mod m0005_line;
 mod m0006_opened;
+mod m0007_dropped;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -107,6 +108,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0004_scopes_and_replans::Migration),
             Box::new(m0005_line::Migration),
             Box::new(m0006_opened::Migration),
+            Box::new(m0007_dropped::Migration),
         ]
     }
 }
@@ -191,6 +193,7 @@ pub fn content() -> String {
         m0004_scopes_and_replans::SQL,
         m0005_line::SQL,
         m0006_opened::SQL,
+        m0007_dropped::SQL,
     ] {
         hash.update(tables);
     }

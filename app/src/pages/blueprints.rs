@@ -228,7 +228,7 @@ fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>) 
                     {pick("to", number, wanted, |wanted, number| Wanted { to: Some(number), ..wanted })}
                     {(number.0 > 1).then(|| {
                         let changes = move || wanted.read().comparing(number.0 - 1, number).address();
-                        view! { <a href=changes aria-label=format!("What target {} changed", number.0)>"Changes"</a> }
+                        view! { <a href=changes aria-label=format!("Changes of target {}", number.0)>"Changes"</a> }
                     })}
                     {restorable}
                 </span>

@@ -149,7 +149,7 @@ async fn the_line_of_targets_says_who_and_any_two_are_compared() {
         "execution off",
         "genesis",
         "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from target 2\"",
-        "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"What target 2 changed\"",
+        "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"Changes of target 2\"",
         "From target 1 to target 2",
         "href=\"/api/v1/targets/compare?deployment=web&amp;from=1&amp;to=2&amp;as=text\"",
         "10.8.0.0/22",

@@ -144,7 +144,7 @@ pub(crate) fn proposal_view(
 ) -> ProposalView {
     let text = |row: &EditRow| names.edit(&row.edit.edit);
     let last = rows.iter().rev().find(|r| !r.undone);
-    let first_undone = rows.iter().find(|r| r.undone && r.edit.seq > last.map_or(0, |l| l.edit.seq));
+    let first_undone = rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
     let authors: BTreeSet<&str> = rows.iter().map(|r| r.actor_name.as_str()).collect();
     let reruns = planned
         .projection

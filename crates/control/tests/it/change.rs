@@ -132,6 +132,13 @@ async fn undo_and_redo_walk_along_the_edits() {
         "version",
         "somebody came first"
     );
+    // n2 was taken back before n3 came: only n3 comes again, and nothing behind it.
+    let version = house.control.undo(&house.ada, id, version).await.unwrap();
+    assert_eq!(house.board("web").await.proposal.unwrap().redo.as_deref(), Some("bind n3 to app"));
+    let version = house.control.redo(&house.ada, id, version).await.unwrap();
+    let draft = house.board("web").await.proposal.unwrap();
+    assert_eq!((draft.undo.as_deref(), draft.redo), (Some("bind n3 to app"), None));
+    assert_eq!(house.control.redo(&house.ada, id, version).await.unwrap_err().code, "nothing_to_do");
     house.control.discard(&house.ada, id, version).await.unwrap();
     assert!(house.board("web").await.proposal.is_none());
 }
