@@ -441,12 +441,9 @@ impl Desk {
         }
     }
 
-    /// The pointer let go. A drop that waits for an answer, or for the reader's, stays.
-    pub(super) fn let_go(self) {
-        if self.is_lifted_by(By::Pointer)
-            && self.part.read_untracked().is_none()
-            && self.dropped.with_value(Option::is_none)
-        {
+    /// The pointer let go, or the keyboard's focus went elsewhere. A drop that waits for an answer, or for the reader's, stays.
+    pub(super) fn let_go(self, by: By) {
+        if self.is_lifted_by(by) && self.part.read_untracked().is_none() && self.dropped.with_value(Option::is_none) {
             self.cancel();
         }
     }

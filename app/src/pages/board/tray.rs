@@ -220,11 +220,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
                 aria-pressed=move || if desk.selected().read().contains(&id) { "true" } else { "false" }
                 on:click=move |event| click(desk, floor, id, &event)
                 on:focus=move |_| floor.focus.set(Some(id))
-                on:blur=move |_| {
-                    if desk.is_lifted_by(By::Keyboard) {
-                        desk.cancel();
-                    }
-                }
+                on:blur=move |_| desk.let_go(By::Keyboard)
                 on:keydown=move |event| key(desk, floor, id, &event)
                 on:keyup=move |event| {
                     // Some browsers click when Space is let go.
@@ -233,7 +229,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
                     }
                 }
                 on:dragstart=move |event| drag_start(desk, floor, id, &event)
-                on:dragend=move |_| desk.let_go()
+                on:dragend=move |_| desk.let_go(By::Pointer)
             >
                 {face}
             </button>
