@@ -7,6 +7,9 @@
 //! Setting data replaces the whole of it, and whoever sets it has the other's data before them; so two such edits clash only at the
 //! places that both changed, each compared with what stood there before it. What a deployment or noderole has before the first edit
 //! is asked for ([`Before`]), because the edits don't say it.
+//!
+//! Every view of an open proposal asks, so it has to be cheap where a proposal sets thousands of values: what is looked for lies
+//! side by side ([`Words`]), and nothing is looked for while a proposal has one author.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,7 +125,10 @@ pub trait Before {
 
 /// Every clash among these edits, in the order of the later edit. Those that were taken back are not to be given.
 pub fn clashes(edits: &[Signed<'_>], before: &impl Before) -> Vec<Clash> {
-    let mut said = Said { words: BTreeMap::new(), data: BTreeMap::new(), found: BTreeSet::new(), before };
+    if edits.windows(2).all(|two| two[0].by == two[1].by) {
+        return Vec::new();
+    }
+    let mut said = Said { words: Words::default(), data: BTreeMap::new(), found: BTreeSet::new(), before };
     edits.iter().for_each(|signed| said.hear(signed));
     let mut found: Vec<Clash> = said.found.into_iter().collect();
     found.sort_by(|a, b| (a.later, a.earlier, &a.over).cmp(&(b.later, b.earlier, &b.over)));
@@ -145,8 +151,124 @@ enum Owner {
     Noderole(NodeId, NoderoleKey),
 }
 
+/// What a word belongs to: whatever goes with a deployment or a node lies under it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Deployment(DeploymentId),
+    Node(NodeId),
+    Jig,
+    Policy,
+}
+
+/// What loses its meaning together.
+#[derive(Debug)]
+enum Reach<'a> {
+    /// Everything in a deployment.
+    Deployment(DeploymentId),
+    /// The values of a deployment's role.
+    Role(DeploymentId, &'a RoleName),
+    /// Everything on a node.
+    Node(NodeId),
+    /// The values of a noderole, and that it runs again.
+    Noderole(NodeId, &'a NoderoleKey),
+    /// The values of one owner whose paths begin with this.
+    Values(&'a Owner, &'a str),
+}
+
+/// The last words. Under a subject the order of [`Over`] puts the values of one owner side by side, in the order of their paths.
+#[derive(Debug, Default)]
+struct Words(BTreeMap<Subject, BTreeMap<Over, Word>>);
+
+impl Words {
+    fn insert(&mut self, over: Over, word: Word) -> Option<Word> {
+        self.0.entry(subject(&over)).or_default().insert(over, word)
+    }
+
+    fn get(&self, over: &Over) -> Option<&Word> {
+        self.0.get(&subject(over))?.get(over)
+    }
+
+    fn remove(&mut self, over: &Over) -> Option<Word> {
+        self.0.get_mut(&subject(over))?.remove(over)
+    }
+
+    fn within(&self, reach: &Reach<'_>) -> Vec<Over> {
+        match reach {
+            Reach::Deployment(id) => {
+                let inside = |over: &&Over| !matches!(over, Over::Deployment { .. });
+                self.under(&Subject::Deployment(*id)).filter(inside).cloned().collect()
+            }
+            Reach::Role(deployment, role) => self.values(&Owner::Role(*deployment, (*role).clone()), ""),
+            Reach::Node(id) => {
+                let inside = |over: &&Over| !matches!(over, Over::Node { .. });
+                self.under(&Subject::Node(*id)).filter(inside).cloned().collect()
+            }
+            Reach::Noderole(node, noderole) => {
+                let mut all = self.values(&Owner::Noderole(*node, (*noderole).clone()), "");
+                let rerun = Over::Rerun { node: *node, noderole: (*noderole).clone() };
+                all.extend(self.get(&rerun).is_some().then_some(rerun));
+                all
+            }
+            Reach::Values(owner, prefix) => self.values(owner, prefix),
+        }
+    }
+
+    fn under(&self, subject: &Subject) -> impl Iterator<Item = &Over> {
+        self.0.get(subject).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    fn values(&self, owner: &Owner, prefix: &str) -> Vec<Over> {
+        let from = owner.value(prefix);
+        let Some(words) = self.0.get(&subject(&from)) else { return Vec::new() };
+        let keys = words.range(&from..).map(|(over, _)| over);
+        keys.take_while(|over| owner.path(over).is_some_and(|path| path.starts_with(prefix))).cloned().collect()
+    }
+}
+
+fn subject(over: &Over) -> Subject {
+    match over {
+        Over::Deployment { deployment }
+        | Over::Barclamp { deployment, .. }
+        | Over::Role { deployment, .. }
+        | Over::RoleValue { deployment, .. } => Subject::Deployment(*deployment),
+        Over::Node { node }
+        | Over::Place { node }
+        | Over::Noderole { node, .. }
+        | Over::NoderoleValue { node, .. }
+        | Over::Rerun { node, .. } => Subject::Node(*node),
+        Over::Jig { .. } => Subject::Jig,
+        Over::Policy => Subject::Policy,
+    }
+}
+
+impl Owner {
+    fn value(&self, path: &str) -> Over {
+        match self {
+            Self::Role(deployment, role) => {
+                Over::RoleValue { deployment: *deployment, role: role.clone(), path: path.to_owned() }
+            }
+            Self::Noderole(node, noderole) => {
+                Over::NoderoleValue { node: *node, noderole: noderole.clone(), path: path.to_owned() }
+            }
+        }
+    }
+
+    /// The path of a value of this owner's data.
+    fn path<'o>(&self, over: &'o Over) -> Option<&'o str> {
+        match (self, over) {
+            (Self::Role(d, r), Over::RoleValue { deployment, role, path }) if d == deployment && r == role => {
+                Some(path)
+            }
+            (Self::Noderole(n, k), Over::NoderoleValue { node, noderole, path }) if n == node && k == noderole => {
+                Some(path)
+            }
+            _ => None,
+        }
+    }
+}
+
 struct Said<'a, B> {
-    words: BTreeMap<Over, Word>,
+    words: Words,
     data: BTreeMap<Owner, Value>,
     found: BTreeSet<Clash>,
     before: &'a B,
@@ -162,8 +284,7 @@ impl<B: Before> Said<'_, B> {
         match &signed.edit.edit {
             Edit::CreateDeployment { id, .. } => self.say(signed, Over::Deployment { deployment: *id }, THERE),
             Edit::RemoveDeployment { deployment } => {
-                let inside = |over: &Over| in_deployment(over, *deployment);
-                self.take_away(signed, Over::Deployment { deployment: *deployment }, inside);
+                self.take_away(signed, Over::Deployment { deployment: *deployment }, &Reach::Deployment(*deployment));
             }
             Edit::UseBarclamp { deployment, barclamp, version } => {
                 let over = Over::Barclamp { deployment: *deployment, barclamp: barclamp.clone() };
@@ -173,8 +294,8 @@ impl<B: Before> Said<'_, B> {
                 self.say(signed, Over::Role { deployment: *deployment, role: role.clone() }, THERE);
             }
             Edit::RemoveRole { deployment, role } => {
-                let inside = |over: &Over| matches!(over, Over::RoleValue { deployment: d, role: r, .. } if d == deployment && r == role);
-                self.take_away(signed, Over::Role { deployment: *deployment, role: role.clone() }, inside);
+                let over = Over::Role { deployment: *deployment, role: role.clone() };
+                self.take_away(signed, over, &Reach::Role(*deployment, role));
                 self.data.remove(&Owner::Role(*deployment, role.clone()));
             }
             Edit::SetRoleData { deployment, role, data } => {
@@ -190,8 +311,8 @@ impl<B: Before> Said<'_, B> {
                 }
             }
             Edit::Unbind { node, noderole, .. } => {
-                let inside = |over: &Over| of_noderole(over, *node, noderole);
-                self.take_away(signed, Over::Noderole { node: *node, noderole: noderole.clone() }, inside);
+                let over = Over::Noderole { node: *node, noderole: noderole.clone() };
+                self.take_away(signed, over, &Reach::Noderole(*node, noderole));
                 self.data.remove(&Owner::Noderole(*node, noderole.clone()));
             }
             Edit::SetNoderoleData { node, noderole, data } => {
@@ -201,8 +322,7 @@ impl<B: Before> Said<'_, B> {
                 self.say(signed, Over::Place { node: *node }, &deployment.to_string());
             }
             Edit::ExpungeNode { node, .. } => {
-                let inside = |over: &Over| on_node(over) == Some(*node);
-                self.take_away(signed, Over::Node { node: *node }, inside);
+                self.take_away(signed, Over::Node { node: *node }, &Reach::Node(*node));
             }
             Edit::Rerun { node, noderole, .. } => {
                 self.say(signed, Over::Rerun { node: *node, noderole: noderole.clone() }, THERE);
@@ -230,9 +350,8 @@ impl<B: Before> Said<'_, B> {
     }
 
     /// The last word on something with everything in it.
-    fn take_away(&mut self, signed: &Signed<'_>, over: Over, inside: impl Fn(&Over) -> bool) {
-        let lost: Vec<Over> = self.words.keys().filter(|known| inside(known)).cloned().collect();
-        for known in lost {
+    fn take_away(&mut self, signed: &Signed<'_>, over: Over, reach: &Reach<'_>) {
+        for known in self.words.within(reach) {
             // What was taken away before is not taken away again.
             let Some(word) = self.words.remove(&known).filter(|word| word.meaning != GONE) else { continue };
             if word.by != signed.by {
@@ -258,64 +377,15 @@ impl<B: Before> Said<'_, B> {
     }
 
     fn set_value(&mut self, signed: &Signed<'_>, owner: &Owner, change: &Change, data: &Value) {
-        let over = |path: &str| match owner {
-            Owner::Role(deployment, role) => {
-                Over::RoleValue { deployment: *deployment, role: role.clone(), path: path.to_owned() }
-            }
-            Owner::Noderole(node, noderole) => {
-                Over::NoderoleValue { node: *node, noderole: noderole.clone(), path: path.to_owned() }
-            }
-        };
         // A list in place of an object, or no object at all, overrules what was said of the values in it.
         let inside = format!("{}/", change.path);
-        let deeper = |known: &Over| match (value_path(known), known) {
-            (Some(path), known) => path.starts_with(&inside) && over(path) == *known,
-            (None, _) => false,
-        };
         let now = data.pointer(&change.path).map_or_else(|| GONE.to_owned(), Value::to_string);
-        let lost: Vec<Over> = self.words.keys().filter(|known| deeper(known)).cloned().collect();
-        for known in lost {
+        for known in self.words.within(&Reach::Values(owner, &inside)) {
             if let Some(word) = self.words.remove(&known).filter(|word| word.by != signed.by) {
                 self.found.insert(Clash { earlier: word.edit, later: signed.edit.seq, over: known });
             }
         }
-        self.say(signed, over(&change.path), &now);
-    }
-}
-
-fn value_path(over: &Over) -> Option<&str> {
-    match over {
-        Over::RoleValue { path, .. } | Over::NoderoleValue { path, .. } => Some(path),
-        _ => None,
-    }
-}
-
-fn in_deployment(over: &Over, which: DeploymentId) -> bool {
-    match over {
-        Over::Deployment { .. } => false,
-        Over::Barclamp { deployment, .. } | Over::Role { deployment, .. } | Over::RoleValue { deployment, .. } => {
-            *deployment == which
-        }
-        _ => false,
-    }
-}
-
-fn on_node(over: &Over) -> Option<NodeId> {
-    match over {
-        Over::Place { node }
-        | Over::Noderole { node, .. }
-        | Over::NoderoleValue { node, .. }
-        | Over::Rerun { node, .. } => Some(*node),
-        _ => None,
-    }
-}
-
-fn of_noderole(over: &Over, which: NodeId, key: &NoderoleKey) -> bool {
-    match over {
-        Over::NoderoleValue { node, noderole, .. } | Over::Rerun { node, noderole } => {
-            *node == which && noderole == key
-        }
-        _ => false,
+        self.say(signed, owner.value(&change.path), &now);
     }
 }
 
@@ -458,6 +528,83 @@ mod tests {
         }
     }
 
+    const DB: DeploymentId = DeploymentId(Uuid::from_u128(11));
+    const N2: NodeId = NodeId(Uuid::from_u128(21));
+
+    /// Names that begin alike, so that neighbours are told apart.
+    fn any_role() -> impl Strategy<Value = RoleName> {
+        "(a|ab|b)".prop_map(|name| RoleName::parse(&name).unwrap())
+    }
+
+    fn any_key() -> impl Strategy<Value = NoderoleKey> {
+        (any_role(), 0..2_u32).prop_map(|(role, instance)| NoderoleKey { role, instance })
+    }
+
+    fn any_owner() -> impl Strategy<Value = Owner> {
+        prop_oneof![
+            (prop_oneof![Just(WEB), Just(DB)], any_role()).prop_map(|(d, role)| Owner::Role(d, role)),
+            (prop_oneof![Just(N1), Just(N2)], any_key()).prop_map(|(n, key)| Owner::Noderole(n, key)),
+        ]
+    }
+
+    fn any_over() -> impl Strategy<Value = Over> {
+        prop_oneof![
+            4 => (any_owner(), "(|/a|/a/b|/a/b/c|/a-|/ab|/a/é|/b)").prop_map(|(owner, path)| owner.value(&path)),
+            2 => (any_owner(), 0..3).prop_map(|(owner, which)| match (owner, which) {
+                (Owner::Role(deployment, _), 0) => Over::Deployment { deployment },
+                (Owner::Role(deployment, _), 1) => {
+                    Over::Barclamp { deployment, barclamp: BarclampName::parse("house").unwrap() }
+                }
+                (Owner::Role(deployment, role), _) => Over::Role { deployment, role },
+                (Owner::Noderole(node, _), 0) => Over::Node { node },
+                (Owner::Noderole(node, noderole), 1) => Over::Noderole { node, noderole },
+                (Owner::Noderole(node, noderole), _) => Over::Rerun { node, noderole },
+            }),
+            1 => Just(Over::Place { node: N1 }),
+            1 => Just(Over::Policy),
+            1 => Just(Over::Jig { jig: JigName::parse("script").unwrap() }),
+        ]
+    }
+
+    /// What [`Words::within`] means, asked of one word.
+    fn reached(over: &Over, reach: &Reach<'_>) -> bool {
+        match (reach, over) {
+            (Reach::Deployment(_), Over::Deployment { .. }) | (Reach::Node(_), Over::Node { .. }) => false,
+            (Reach::Deployment(id), _) => subject(over) == Subject::Deployment(*id),
+            (Reach::Node(id), _) => subject(over) == Subject::Node(*id),
+            (Reach::Role(d, r), Over::RoleValue { deployment, role, .. }) => d == deployment && *r == role,
+            (Reach::Noderole(n, k), Over::NoderoleValue { node, noderole, .. } | Over::Rerun { node, noderole }) => {
+                n == node && *k == noderole
+            }
+            (Reach::Values(owner, prefix), Over::RoleValue { path, .. } | Over::NoderoleValue { path, .. }) => {
+                path.starts_with(prefix) && owner.value(path) == *over
+            }
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn thirty_thousand_values_of_two_people_take_no_time() {
+        let all = |to: u32| data(Value::Object((0..30_000).map(|n| (format!("k{n}"), json!(to))).collect()));
+        let began = std::time::Instant::now();
+        assert_eq!(found(&Nothing, &[(ADA, all(1)), (BO, all(2))]).len(), 30_000);
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn one_author_is_not_asked_what_was_there() {
+        struct Unasked;
+        impl Before for Unasked {
+            fn role_data(&self, _: DeploymentId, _: &RoleName) -> Option<Value> {
+                panic!("nothing to compare")
+            }
+            fn noderole_data(&self, _: NodeId, _: &NoderoleKey) -> Option<Value> {
+                panic!("nothing to compare")
+            }
+        }
+        assert_eq!(found(&Unasked, &[(ADA, data(json!({"a": 1}))), (ADA, own(json!({"a": 1})))]), []);
+    }
+
     fn any_edit() -> impl Strategy<Value = Edit> {
         prop_oneof![
             Just(bind()),
@@ -471,6 +618,27 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_looked_up_is_what_a_look_at_every_word_finds(
+            overs in proptest::collection::btree_set(any_over(), 0..40),
+            owner in any_owner(),
+            prefix in "(/|/a|/a/|/a/b/|/b/)",
+        ) {
+            let mut words = Words::default();
+            for over in &overs {
+                words.insert(over.clone(), Word { edit: 1, by: ADA, meaning: THERE.into() });
+            }
+            let wide = match &owner {
+                Owner::Role(deployment, role) => [Reach::Deployment(*deployment), Reach::Role(*deployment, role)],
+                Owner::Noderole(node, noderole) => [Reach::Node(*node), Reach::Noderole(*node, noderole)],
+            };
+            for reach in wide.into_iter().chain([Reach::Values(&owner, &prefix)]) {
+                let looked_up: BTreeSet<Over> = words.within(&reach).into_iter().collect();
+                let simply: BTreeSet<Over> = overs.iter().filter(|over| reached(over, &reach)).cloned().collect();
+                prop_assert_eq!(looked_up, simply, "{:?}", reach);
+            }
+        }
+
         #[test]
         fn nobody_clashes_with_themselves(edits in proptest::collection::vec(any_edit(), 0..12)) {
             let mine: Vec<_> = edits.into_iter().map(|edit| (ADA, edit)).collect();
