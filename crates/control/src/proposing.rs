@@ -16,7 +16,7 @@ use engine::gate::{Policy, Risk};
 use engine::ids::{
     DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, SubmissionId, TargetNo,
 };
-use engine::plan::base::{base, beyond, in_scope};
+use engine::plan::base::{base, beyond, in_scope, outside, written};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
 use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
@@ -364,8 +364,10 @@ impl Control {
             Problem::internal()
         };
         let number = |id: &DeploymentId| present.row(*id).map(|r| (*id, r.head_no));
-        let base: BTreeMap<DeploymentId, TargetNo> =
-            base(&present.skeleton, row.scope(), &planned.effects).iter().filter_map(number).collect();
+        let covered = base(&present.skeleton, row.scope(), &planned.effects);
+        still_in_scope(present, row, rows)?;
+        within(present, row, planned, &covered)?;
+        let base: BTreeMap<DeploymentId, TargetNo> = covered.iter().filter_map(number).collect();
         let mut summary = summary(present, &counting(rows), planned);
         let policy = self.policy(on, present).await?;
         let jigs = intent::jigs(on).await.map_err(from_store)?;
@@ -510,6 +512,64 @@ fn reaches(present: &Present, row: &ProposalRow, other: &engine::ids::Fqdn) -> S
     format!(
         "this proposal is on node {node} alone, and {other} would change with it; propose on its deployment for this"
     )
+}
+
+/// An edit was in scope when it was made. What it is about may have gone elsewhere since, out of what the review would cover: then
+/// the database refuses every commit of it, however many approve.
+fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Result<(), Problem> {
+    let counting = counting(rows);
+    // Of those before it only what they make matters, and that is few even where edits are many.
+    let mut made = Vec::new();
+    let mut strays = Vec::new();
+    for edit in &counting {
+        if !in_scope(&present.skeleton, row.scope(), &made, &edit.edit) {
+            strays.push(edit);
+        }
+        if matches!(edit.edit, Edit::CreateDeployment { .. }) {
+            made.push(edit.clone());
+        }
+    }
+    let Some(first) = strays.first() else { return Ok(()) };
+    let names = Names::of(present, counting.iter().map(|e| &e.edit));
+    let reason = out_of_scope(present, row);
+    let mut problem = Problem::conflict(
+        "out_of_scope",
+        format!(
+            "Edit {} ({}) reaches outside of this proposal by now: {reason}. Take it back, then submit.",
+            first.seq,
+            names.edit(&first.edit)
+        ),
+    );
+    let by: BTreeMap<u32, &str> = rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
+    let finding = |stray: &&NumberedEdit| Finding {
+        at: format!("edit {}, by {}", stray.seq, by.get(&stray.seq).copied().unwrap_or_default()),
+        detail: format!("{}: {reason}", names.edit(&stray.edit)),
+    };
+    problem.errors = strays.iter().map(finding).collect();
+    Err(problem)
+}
+
+/// What is written must be within what the review covers, or the database refuses every commit of it.
+fn within(
+    present: &Present,
+    row: &ProposalRow,
+    planned: &Planned,
+    covered: &BTreeSet<DeploymentId>,
+) -> Result<(), Problem> {
+    let written = written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes);
+    let outside = outside(&present.skeleton, covered, &written);
+    let outside: Vec<String> = outside.into_iter().map(|id| present.name_of(id)).collect();
+    if outside.is_empty() {
+        return Ok(());
+    }
+    let named = outside.join(", ");
+    Err(Problem::conflict(
+        "outside_base",
+        format!(
+            "Its effects reach {named}, which its review would not cover: {}. Take back what reaches there, then submit.",
+            out_of_scope(present, row)
+        ),
+    ))
 }
 
 fn node_name(present: &Present, node: NodeId) -> String {

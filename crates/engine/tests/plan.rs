@@ -13,7 +13,7 @@ use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
 use engine::gate::Policy;
 use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName};
-use engine::plan::base::{base, in_scope, written};
+use engine::plan::base::{Scope, base, beyond, in_scope, outside, written};
 use engine::plan::effects::Why;
 use engine::plan::report::{Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
@@ -580,6 +580,29 @@ fn services_stand_on_the_phantom_and_their_node_stays_where_it_is() {
     let rules = Rules { service_roles_to_phantom: false, ..Rules::default() };
     let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(EDGE, 3, "app")]));
     assert_eq!(bound(&plain), ["dns@3", "app@3"]);
+}
+
+#[test]
+fn what_goes_along_on_a_phantom_below_is_within_the_base() {
+    let service = flagged(role("dns", &["db"]), |f| f.service = true);
+    let mut world = World::of(vec![role("db", &[]), service]);
+    world.commit(&[bind(SYSTEM, 1, "db")]);
+    world.commit(&[bind(WEB, 2, "dns")]);
+    let (before, skeleton) = (world.blueprint.clone(), world.skeleton());
+    let effects = world.commit(&[unbind(1, "db", true)]);
+    assert_eq!(beyond(&skeleton, Scope::Node(node(1)), &effects), None, "no other machine is touched");
+    let written = written(&before, &world.blueprint, &changes(&before.root(), &world.blueprint.root()));
+    assert_eq!(written, [SYSTEM, WEB].into());
+    let rests_on = base(&skeleton, Scope::Node(node(1)), &effects);
+    assert_eq!(rests_on, [SYSTEM, WEB].into(), "and not on edge");
+    assert_eq!(outside(&skeleton, &rests_on, &written), [].into());
+    assert_eq!(outside(&skeleton, &[SYSTEM].into(), &written), [WEB].into());
+    let made = DeploymentId(Uuid::from_u128(9));
+    assert_eq!(
+        outside(&skeleton, &[SYSTEM].into(), &[SYSTEM, made].into()),
+        [].into(),
+        "what it makes is nobody else's"
+    );
 }
 
 #[test]

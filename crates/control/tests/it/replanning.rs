@@ -185,3 +185,33 @@ async fn what_became_of_a_review_is_never_told_otherwise() {
                SELECT id, proposal_id, 9, 1, '[{}]' FROM submission WHERE id <> $1 LIMIT 1";
     assert!(sqlx::query(sql).bind(old.0).execute(house.database.app()).await.is_err(), "not the proposal's version");
 }
+
+#[tokio::test]
+async fn what_went_out_of_scope_meanwhile_is_not_reviewed() {
+    let house = House::new().await;
+    let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
+    house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
+    let edits = vec![house.bind("web", 2, "app").await, Edit::ExpungeNode { node: n1, reason: "burnt".into() }];
+    let old = house.submit(&house.ada, "web", edits).await;
+    house.moved_by("edge", vec![Edit::MoveNode { node: n1, deployment: edge }]).await;
+
+    // It would plan: n1 is there. But it would write edge, which no review of web covers.
+    let became = house.control.review(&house.bo, old).await.unwrap().became.unwrap();
+    assert_eq!((became.after, became.refused.len()), (None, 1), "{became:?}");
+    let finding = &became.refused[0];
+    assert_eq!(finding.at, "edit 2, by ada");
+    assert!(finding.detail.contains("n1") && finding.detail.contains("this proposal is on web"), "{finding:?}");
+
+    let open = house.board("web").await.proposal.unwrap();
+    let title = "give it up".to_owned();
+    let refused = house.control.submit(&house.ada, open.id, open.version, title.clone()).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "out_of_scope"));
+    assert!(
+        refused.detail.starts_with("Edit 2 (") && refused.detail.ends_with("Take it back, then submit."),
+        "{refused:?}"
+    );
+    let version = house.control.undo(&house.ada, open.id, open.version).await.unwrap();
+    let again = house.control.submit(&house.ada, open.id, version, title).await.unwrap();
+    house.approve(&house.bo, again).await;
+    house.commit(&house.ada, again).await.unwrap();
+}

@@ -60,6 +60,10 @@ pub fn base(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> 
     for rewired in &effects.rewired {
         base.extend(skeleton.chain(rewired.deployment));
     }
+    // What goes along may be bound below: a node's proposal takes a service away together with what needs it on the phantoms there.
+    for gone in &effects.unbound {
+        base.extend(skeleton.chain(gone.deployment));
+    }
     base
 }
 
@@ -80,6 +84,15 @@ pub fn written(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) -> 
         }
     }
     written
+}
+
+/// What of it is outside of a base. A deployment that the change itself makes is in nobody's: there is no target that changed it.
+pub fn outside(
+    skeleton: &Skeleton,
+    base: &BTreeSet<DeploymentId>,
+    written: &BTreeSet<DeploymentId>,
+) -> BTreeSet<DeploymentId> {
+    written.difference(base).filter(|id| skeleton.deployments.contains_key(*id)).copied().collect()
 }
 
 fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTreeSet<DeploymentId>) {
