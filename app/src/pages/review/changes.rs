@@ -258,16 +258,6 @@ fn same(a: &NodeDifference, b: &NodeDifference, names: &Names) -> bool {
 fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
     let is_new = (deployment.mark != Mark::Changed).then(|| mark_pill(deployment.mark));
     let rows = lines_of_deployment(&deployment);
-    let jigs = deployment.inactive_jigs.iter().map(|jig| {
-        let said = if jig.mark == Mark::Added { "off from now on" } else { "on again" };
-        row(
-            Mark::Changed,
-            view! { <b>{jig.jig.to_string()}</b> <span class="muted">" jig"</span> },
-            said,
-            ().into_any(),
-        )
-    });
-    let jigs = jigs.collect_view();
     let id = deployment.id;
     let own = deployment_rows(&deployment, names);
     let nothing = own.is_none()
@@ -283,7 +273,6 @@ fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
                 <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
                 <tbody>
                     {own}
-                    {jigs}
                     {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, names)).collect_view()}
                     {deployment.roles.into_iter().map(|role| role_rows(id, role, names)).collect_view()}
                     {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td><td></td></tr> })}
