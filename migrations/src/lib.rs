@@ -58,6 +58,7 @@ mod m0004_scopes_and_replans;
 mod m0005_line;
 mod m0006_opened;
 mod m0007_dropped;
+mod m0008_catalog_objects;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -109,6 +110,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0005_line::Migration),
             Box::new(m0006_opened::Migration),
             Box::new(m0007_dropped::Migration),
+            Box::new(m0008_catalog_objects::Migration),
         ]
     }
 }
@@ -194,6 +196,7 @@ pub fn content() -> String {
         m0005_line::SQL,
         m0006_opened::SQL,
         m0007_dropped::SQL,
+        m0008_catalog_objects::SQL,
     ] {
         hash.update(tables);
     }

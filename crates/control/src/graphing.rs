@@ -90,6 +90,10 @@ impl Control {
         // A noderole runs again without a change of its node's document when its deployment's data changed.
         scene.mark(&present, &again(weighed.as_deref()), Look::Changed);
         scene.mark(&present, &downstream(&present, &case, weighed.as_deref()), Look::Downstream);
+        // A deployment that is gone since, and whose document the change left alone, is known by the submission only.
+        let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+        let gone = summary.deployments.into_iter().filter(|(id, _)| !scene.names.contains_key(id));
+        scene.names.extend(gone.collect::<Vec<_>>());
         scene.names.extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.names.extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         let took = scene.durations(&mut connection, wish).await?;

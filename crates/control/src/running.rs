@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use api::Problem;
 use api::live::{Live, Topic};
 use engine::ids::{ActionName, DeploymentId, NoderoleId, RunId, StepId, TargetNo};
+use engine::plan::MAX_REASON;
 use serde_json::{Value, json};
 use store::intent::{self, DeploymentRow};
 use store::running::{self, ChangeError};
@@ -13,9 +14,6 @@ use store::running::{self, ChangeError};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done, words};
-
-/// Longest reason, in characters.
-const MAX_REASON: usize = 1_000;
 
 fn checked(reason: &str) -> Result<&str, Problem> {
     let reason = words::plain(reason)?;
@@ -88,6 +86,7 @@ impl Control {
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        actor.still(&mut transaction).await?.require(Permission::Operator)?;
         let rows = intent::deployment_rows(&mut transaction).await.map_err(from_store)?;
         let row = rows.iter().find(|row| row.id == deployment);
         let row = row.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::console::GraphWish;
 use engine::anneal::Limits;
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::{Policy, Risk};
@@ -333,6 +334,9 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     house.commit(&house.ada, whole).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
     let shown = house.control.reviews(&house.ada).await.unwrap();
+    for old in &shown {
+        house.control.review_graph(&house.ada, old.submission, &GraphWish::default()).await.unwrap();
+    }
     assert_eq!(
         shown.iter().find(|r| r.submission == whole).unwrap().deployment.as_str(),
         "web",
