@@ -67,9 +67,10 @@ impl Control {
         Ok(versions)
     }
 
-    /// What a proposal would come to with further edits, which are not made by this.
+    /// What a proposal would come to with further edits, which are not made by this. It costs what making them costs, so it takes
+    /// the same permission.
     pub async fn foresee(&self, actor: &Actor, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem> {
-        actor.require(Permission::Viewer)?;
+        actor.require(Permission::Operator)?;
         if edits.is_empty() || edits.len() > crate::proposing::MAX_EDITS_PER_CALL {
             return Err(Problem::invalid("Ask for what 1 to 1000 edits would come to."));
         }

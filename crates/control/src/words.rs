@@ -124,8 +124,12 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
     }
 }
 
-/// Refuses an edit with such a text in it: reviewers read its data and its reason, and have to read what is there.
+/// Refuses an edit with such a text in it, or a reason that is too long: reviewers read its data and its reason, and have to read
+/// what is there.
 pub(crate) fn plain_edit(edit: &Edit) -> Result<(), Problem> {
+    edit.check().map_err(|error| {
+        Problem::new(422, "edit_refused", "The edit can't take effect", sentence(&capital(&error.to_string())))
+    })?;
     let value = serde_json::to_value(edit).map_err(|error| Problem::invalid(error.to_string()))?;
     plain_value(&value)
 }

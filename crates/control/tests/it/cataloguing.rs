@@ -1,7 +1,8 @@
 //! Versions of a barclamp: what they lack, and what using one comes to.
 
+use control::people::{NewPerson, Permission};
 use engine::ids::BarclampName;
-use engine::plan::Edit;
+use engine::plan::{Edit, MAX_REASON};
 
 use crate::house::{BARCLAMP, House};
 
@@ -67,4 +68,34 @@ async fn what_a_version_lacks_is_said_with_it_and_before_it_is_used() {
     assert_eq!(board.versions.iter().find(|v| v.using).map(|v| v.version.as_str()), Some("3"), "the draft's");
     let text = &board.proposal.unwrap().edits[1].text;
     assert!(text.starts_with("use house 3 ("), "{text}");
+}
+
+#[tokio::test]
+async fn foreseeing_takes_what_editing_takes() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let deployment = house.id("web").await;
+    house.control.propose(&house.ada, deployment).await.unwrap();
+    let proposal = house.board("web").await.proposal.unwrap();
+    let again = |length: usize| {
+        let reason = "x".repeat(length);
+        vec![Edit::RerunSlice { deployment, roles: [crate::house::role("app")].into(), reason }]
+    };
+    house.control.foresee(&house.cy, proposal.id, again(MAX_REASON)).await.unwrap();
+    let long = house.control.foresee(&house.cy, proposal.id, again(MAX_REASON + 1)).await.unwrap_err();
+    assert_eq!((long.status, long.code.as_str()), (422, "edit_refused"));
+    assert!(long.detail.contains("may have 1000: say it shorter"), "{long:?}");
+    let traces = house.traces().await;
+    let edited = house.control.edit(&house.ada, proposal.id, proposal.version, again(900_000)).await.unwrap_err();
+    assert_eq!(
+        (edited.status, edited.code.as_str(), edited.detail.len() < 200),
+        (422, "edit_refused", true),
+        "{edited:?}"
+    );
+    assert_eq!(house.traces().await, traces, "nothing of it is kept");
+
+    house.people.create_person(None, &NewPerson::human("vi", [Permission::Viewer])).await.unwrap();
+    let viewer = house.people.actor_by_name("vi").await.unwrap();
+    let refused = house.control.foresee(&viewer, proposal.id, again(1)).await.unwrap_err();
+    assert_eq!(refused.status, 403, "{refused:?}");
 }

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use super::bind::Rules;
 use super::effects::{
-    BarclampUse, Bound, Effects, Expunged, JigSwitch, Moved, NewDeployment, NewRole, NoderoleData, Refusal,
+    BarclampUse, Bound, Effects, Expunged, JigSwitch, Moved, NewDeployment, NewRole, NoderoleData, PolicySet, Refusal,
     RemovedDeployment, RemovedRole, Repinned, Rerun, Rewired, RoleData, Unbound, Why,
 };
 use super::refusal::EditError;
@@ -27,7 +27,7 @@ use crate::canonical::Hash;
 use crate::catalog::{Catalog, Role};
 use crate::cluster::skeleton::Answer;
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole};
-use crate::ids::{BarclampName, DeploymentId, NodeId, NoderoleId, RoleName};
+use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, NoderoleId, RoleName};
 
 /// The skeleton with the edits so far laid over it.
 pub(super) struct Draft<'a> {
@@ -46,8 +46,46 @@ pub(super) struct Draft<'a> {
     children: BTreeMap<NoderoleId, BTreeSet<NoderoleId>>,
     sights: RefCell<BTreeMap<DeploymentId, Rc<Sight>>>,
     reasons: Reasons,
-    /// What edits set without changing the shape of anything: the last word counts.
-    pub set: Effects,
+    /// What edits set without changing the shape of anything.
+    pub set: Set,
+}
+
+/// What edits set: the last word counts.
+#[derive(Default)]
+pub(super) struct Set {
+    pub role_data: LastWords<(DeploymentId, RoleName), RoleData>,
+    pub noderole_data: LastWords<(NodeId, NoderoleKey), NoderoleData>,
+    pub reruns: LastWords<(NodeId, NoderoleKey), Rerun>,
+    pub jigs: LastWords<JigName, JigSwitch>,
+    pub policy: Option<PolicySet>,
+}
+
+/// The last entry of each key, by key, as thousands of edits may set as many things. They are told in the order in which they were
+/// said.
+pub(super) struct LastWords<K, T> {
+    said: u64,
+    entries: BTreeMap<K, (u64, T)>,
+}
+
+impl<K, T> Default for LastWords<K, T> {
+    fn default() -> Self {
+        Self { said: 0, entries: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord, T> LastWords<K, T> {
+    pub fn say(&mut self, key: K, entry: T) {
+        self.said += 1;
+        self.entries.insert(key, (self.said, entry));
+    }
+
+    /// Those that hold, the one said first first.
+    fn told(&self, holds: impl Fn(&T) -> bool) -> Vec<T>
+    where
+        T: Clone,
+    {
+        in_order(self.entries.values().filter(|(_, entry)| holds(entry)).cloned().collect())
+    }
 }
 
 /// What something was before the edit at hand.
@@ -93,7 +131,7 @@ impl<'a> Draft<'a> {
             children: BTreeMap::new(),
             sights: RefCell::default(),
             reasons: Reasons::default(),
-            set: Effects::default(),
+            set: Set::default(),
         }
     }
 
@@ -645,10 +683,10 @@ impl<'a> Draft<'a> {
         };
         let rerun =
             |rerun: &Rerun| edit_that_bound(rerun.node, &rerun.noderole).is_some_and(|since| since <= rerun.why.edit());
-        effects.role_data = self.set.role_data.iter().filter(|d| role_data(d)).cloned().collect();
-        effects.noderole_data = self.set.noderole_data.iter().filter(|d| data(d)).cloned().collect();
-        effects.reruns = self.set.reruns.iter().filter(|r| rerun(r)).cloned().collect();
-        effects.jigs = self.set.jigs.iter().filter(|switch| self.jig_differs(switch)).cloned().collect();
+        effects.role_data = self.set.role_data.told(role_data);
+        effects.noderole_data = self.set.noderole_data.told(data);
+        effects.reruns = self.set.reruns.told(rerun);
+        effects.jigs = self.set.jigs.told(|switch| self.jig_differs(switch));
         effects.policy = self.set.policy;
     }
 
@@ -661,4 +699,19 @@ impl<'a> Draft<'a> {
 fn in_order<T>(mut told: Vec<(u64, T)>) -> Vec<T> {
     told.sort_by_key(|(at, _)| *at);
     told.into_iter().map(|(_, what)| what).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_counts_and_comes_last() {
+        let mut words = LastWords::default();
+        for (key, word) in [("a", 1), ("b", 2), ("c", 3), ("a", 4)] {
+            words.say(key, word);
+        }
+        assert_eq!(words.told(|_| true), [2, 3, 4]);
+        assert_eq!(words.told(|word| *word != 3), [2, 4]);
+    }
 }

@@ -8,10 +8,15 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::refusal::EditError;
 use crate::canonical::Hash;
 use crate::cluster::NoderoleKey;
 use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, RoleName};
+
+/// Longest reason, in characters. A reason is copied to each noderole that it lets run again, so a long one would be paid for many
+/// times over.
+pub const MAX_REASON: usize = 1_000;
 
 /// One step of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,6 +144,30 @@ pub enum Edit {
         /// The whole new policy.
         policy: Policy,
     },
+}
+
+impl Edit {
+    /// Why it is wanted, where an edit says so.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::ExpungeNode { reason, .. } | Self::Rerun { reason, .. } | Self::RerunSlice { reason, .. } => {
+                Some(reason)
+            }
+            _ => None,
+        }
+    }
+
+    /// What can be said of an edit by itself, so that it is refused before anything is worked out or stored.
+    ///
+    /// # Errors
+    /// When its reason is too long.
+    pub fn check(&self) -> Result<(), EditError> {
+        let length = self.reason().map_or(0, |reason| reason.chars().count());
+        if length > MAX_REASON {
+            return Err(EditError::LongReason { length });
+        }
+        Ok(())
+    }
 }
 
 /// An edit and its place in the proposal.

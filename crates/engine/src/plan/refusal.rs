@@ -8,6 +8,7 @@ use crate::gate::PolicyError;
 use crate::ids::{BarclampName, DeploymentId, Fqdn, JigName, NodeId, RoleName};
 
 use super::bind::MAX_DEPTH;
+use super::edit::MAX_REASON;
 
 /// Why an edit can't take effect. Each text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -235,6 +236,14 @@ pub enum EditError {
     /// Re-running a slice needs a reason.
     #[error("say why these roles of {0} should run again: the reviewer reads it")]
     NoReasonForSlice(String),
+    /// A reason that is no reason any more.
+    #[error(
+        "the reason has {length} characters, and may have {MAX_REASON}: say it shorter, and put the rest into the discussion"
+    )]
+    LongReason {
+        /// Its characters.
+        length: usize,
+    },
     /// There is nothing to run.
     #[error("no node carries {} for {deployment}: there is nothing to run again", few(.roles))]
     NothingToRerun {
@@ -365,6 +374,7 @@ impl EditError {
             Self::NotEmpty { .. } => "not_empty",
             Self::RootDeployment(_) => "root_deployment",
             Self::NoReasonToExpunge(_) | Self::NoReasonForSlice(_) => "no_reason",
+            Self::LongReason { .. } => "long_reason",
             Self::NothingToRerun { .. } => "nothing_to_rerun",
             Self::InactiveJig { .. } => "inactive_jig",
             Self::UnknownJig { .. } => "unknown_jig",

@@ -44,6 +44,7 @@ pub fn resolve_by(rules: Rules, skeleton: &Skeleton, catalog: &Catalog, edits: &
 
 impl Draft<'_> {
     pub fn apply(&mut self, seq: u32, edit: &Edit) -> Result<(), EditError> {
+        edit.check()?;
         let why = Why::Asked { edit: seq };
         match edit {
             Edit::CreateDeployment { id, phantom, name, parent } => self.make(*id, *phantom, name, *parent, why),
@@ -132,7 +133,7 @@ impl Draft<'_> {
         }
         check_object(data).map_err(|error| EditError::Data { subject: format!("{role} in {name}"), error })?;
         let entry = RoleData { deployment, role: role.clone(), data: data.clone(), why };
-        replace(&mut self.set.role_data, entry, |e| (e.deployment, e.role.clone()));
+        self.set.role_data.say((deployment, role.clone()), entry);
         Ok(())
     }
 
@@ -146,7 +147,7 @@ impl Draft<'_> {
         let fqdn = &self.noderole_on(node, noderole)?.fqdn;
         check_object(data).map_err(|error| EditError::Data { subject: format!("{noderole} on {fqdn}"), error })?;
         let entry = NoderoleData { node, noderole: noderole.clone(), data: data.clone(), why };
-        replace(&mut self.set.noderole_data, entry, |e| (e.node, e.noderole.clone()));
+        self.set.noderole_data.say((node, noderole.clone()), entry);
         Ok(())
     }
 
@@ -156,7 +157,7 @@ impl Draft<'_> {
             return Err(EditError::NoReason { node: fqdn, noderole: noderole.clone() });
         }
         let entry = Rerun { node, noderole: noderole.clone(), reason: reason.trim().to_owned(), why };
-        replace(&mut self.set.reruns, entry, |e| (e.node, e.noderole.clone()));
+        self.set.reruns.say((node, noderole.clone()), entry);
         Ok(())
     }
 
@@ -198,9 +199,9 @@ impl Draft<'_> {
             }
         }
         slice.sort_by(|(rank, a), (other, b)| (rank, a.node, &a.noderole).cmp(&(other, b.node, &b.noderole)));
-        let new: BTreeSet<(NodeId, NoderoleKey)> = slice.iter().map(|(_, r)| (r.node, r.noderole.clone())).collect();
-        self.set.reruns.retain(|known| !new.contains(&(known.node, known.noderole.clone())));
-        self.set.reruns.extend(slice.into_iter().map(|(_, rerun)| rerun));
+        for (_, rerun) in slice {
+            self.set.reruns.say((rerun.node, rerun.noderole.clone()), rerun);
+        }
         Ok(())
     }
 
@@ -237,7 +238,7 @@ impl Draft<'_> {
         } else {
             inactive.insert(jig.clone());
         }
-        replace(&mut self.set.jigs, JigSwitch { jig: jig.clone(), active, why }, |e| e.jig.clone());
+        self.set.jigs.say(jig.clone(), JigSwitch { jig: jig.clone(), active, why });
         Ok(())
     }
 
@@ -293,13 +294,6 @@ fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// Puts an entry in place of an earlier one with the same key: the last word counts.
-fn replace<T, K: PartialEq>(entries: &mut Vec<T>, entry: T, key: impl Fn(&T) -> K) {
-    let wanted = key(&entry);
-    entries.retain(|e| key(e) != wanted);
-    entries.push(entry);
-}
-
 /// The most similar of several names, if one is similar at all.
 pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let scored = names.map(|other| (strsim::damerau_levenshtein(name, other), other));
@@ -312,4 +306,32 @@ pub fn phantom_fqdn(deployment: DeploymentId) -> Fqdn {
     let text = format!("d-{}.phantom.gantry.internal", deployment.0.simple());
     // Hexadecimal digits and fixed labels: always a domain name.
     Fqdn::parse(&text).unwrap_or_else(|_| unreachable!("{text} is a domain name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::plan::MAX_REASON;
+
+    /// What an edit with this reason is refused for, where nothing that it names is there.
+    fn refusals(reason: &str) -> Vec<String> {
+        let (node, deployment, reason) = (NodeId(Uuid::nil()), DeploymentId(Uuid::nil()), reason.to_owned());
+        let role = RoleName::parse("app").unwrap();
+        let edits = [
+            Edit::ExpungeNode { node, reason: reason.clone() },
+            Edit::Rerun { node, noderole: NoderoleKey::first(role.clone()), reason: reason.clone() },
+            Edit::RerunSlice { deployment, roles: [role].into(), reason },
+        ];
+        let edits: Vec<NumberedEdit> = (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }).collect();
+        let effects = resolve(&Skeleton::default(), &Catalog::default(), &edits);
+        effects.refused.into_iter().map(|refusal| refusal.code).collect()
+    }
+
+    #[test]
+    fn a_long_reason_is_refused_before_anything_is_looked_up() {
+        assert_eq!(refusals(&"ä".repeat(MAX_REASON)), ["unknown_node", "unknown_node", "unknown_deployment"]);
+        assert_eq!(refusals(&"ä".repeat(MAX_REASON + 1)), ["long_reason"; 3]);
+    }
 }
