@@ -26,8 +26,10 @@ use crate::{Control, done};
 
 /// Longest reason of a verdict, in characters.
 const MAX_REASON: usize = 10_000;
-/// Submissions in the list.
+/// Submissions in the list, as long as no more of them wait.
 const LISTED: i64 = 100;
+/// Most submissions that wait in the list.
+const WAITING: i64 = 200;
 
 /// A submission and everything that the gate looks at.
 pub(crate) struct Case {
@@ -83,12 +85,18 @@ impl Control {
         Ok(Case { row, proposal, authors, verdicts, documents, facts })
     }
 
-    /// Submissions: those that wait for somebody first, then the newest.
+    /// Submissions: all that wait for somebody first (however old they are: no other page lists them), then the newest of the others.
     pub async fn reviews(&self, actor: &Actor) -> Result<Vec<ReviewSummary>, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let ids = intent::recent_submissions(&mut connection, LISTED).await.map_err(from_store)?;
+        let mut ids = intent::open_submissions(&mut connection, WAITING + 1).await.map_err(from_store)?;
+        if ids.len() > WAITING as usize {
+            ids.truncate(WAITING as usize);
+            tracing::warn!(listed = WAITING, "more reviews wait than the list has room for: the oldest are not in it");
+        }
+        let room = LISTED.saturating_sub(ids.len() as i64).max(0);
+        ids.extend(intent::closed_submissions(&mut connection, room).await.map_err(from_store)?);
         let mut reviews = Vec::new();
         for id in ids {
             let mut case = self.case(&mut connection, &present, id, false).await?;

@@ -197,3 +197,24 @@ async fn what_cannot_be_undone_takes_its_name() {
     assert_eq!(house.control.review(&house.bo, harmless).await.unwrap().type_to_commit, None);
     house.control.commit(&house.ada, harmless).await.unwrap();
 }
+
+#[tokio::test]
+async fn who_waits_for_a_review_is_listed_however_much_came_since() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let waits = house.submit(&house.ada, "web", vec![edit]).await;
+    let edits = vec![house.bind("edge", 2, "app").await, house.bind("edge", 3, "app").await];
+    let (proposal, mut version) = house.propose(&house.ada, "edge", edits).await;
+    let mut newest = waits;
+    for n in 0..101 {
+        newest = house.control.submit(&house.ada, proposal, version, format!("attempt {n}")).await.unwrap();
+        version = match n % 2 {
+            0 => house.control.undo(&house.ada, proposal, version).await.unwrap(),
+            _ => house.control.redo(&house.ada, proposal, version).await.unwrap(),
+        };
+    }
+    let listed = house.control.reviews(&house.bo).await.unwrap();
+    assert_eq!((listed[0].submission, listed[0].state), (waits, ReviewState::Waiting));
+    assert_eq!((listed[1].submission, listed[1].state), (newest, ReviewState::Replaced), "then the newest");
+    assert_eq!(listed.len(), 100, "and of those that nobody waits for as many as there is room for");
+}

@@ -41,8 +41,8 @@ pub use proposals::{
 pub use record::append_live;
 pub use replans::{ReplanRow, insert_replan, replan_to, replans, stale_submissions};
 pub use submissions::{
-    NewSubmission, PersonRow, SubmissionRow, VerdictRow, able, authors, base, documents, insert_submission,
-    insert_verdict, open_submissions, people, recent_submissions, reviewers, submission, submission_of, verdicts,
+    NewSubmission, PersonRow, SubmissionRow, VerdictRow, able, authors, base, closed_submissions, documents,
+    insert_submission, insert_verdict, open_submissions, people, reviewers, submission, submission_of, verdicts,
 };
 
 pub use verify::{Discrepancy, discrepancies};
