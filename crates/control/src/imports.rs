@@ -54,7 +54,10 @@ pub fn read_files(files: &BTreeMap<String, Vec<u8>>, base: &Catalog) -> Result<I
 ///
 /// # Errors
 /// When there is nothing to read, or too much.
-pub fn find_and_read(files: &BTreeMap<String, Vec<u8>>, base: &Catalog) -> Result<Result<Import, Findings>, Problem> {
+pub fn find_and_read<'f>(
+    files: &'f BTreeMap<String, Vec<u8>>,
+    base: &Catalog,
+) -> Result<Result<Import, Findings>, Problem> {
     let size: usize = files.values().map(Vec::len).sum();
     if size > MAX_IMPORT {
         return Err(Problem::new(
@@ -70,9 +73,8 @@ pub fn find_and_read(files: &BTreeMap<String, Vec<u8>>, base: &Catalog) -> Resul
             "There is no barclamp file among these: one ends in .yml or .yaml and does not lie in a folder of scripts.",
         ));
     }
-    let folders: Vec<BTreeMap<String, Vec<u8>>> = yaml.iter().map(|(path, _)| folder_of(files, path)).collect();
-    let sources: Vec<Source<'_>> =
-        yaml.iter().zip(&folders).map(|((path, bytes), files)| Source { path, bytes, files }).collect();
+    let source = |(path, bytes): &(&'f String, &'f Vec<u8>)| Source { path, bytes, folder: folder_of(path), files };
+    let sources: Vec<Source<'_>> = yaml.iter().map(source).collect();
     Ok(import(&sources, base))
 }
 
@@ -81,10 +83,9 @@ fn is_barclamp(path: &str) -> bool {
     yaml && !path.split('/').any(|part| part == "scripts")
 }
 
-fn folder_of(files: &BTreeMap<String, Vec<u8>>, path: &str) -> BTreeMap<String, Vec<u8>> {
-    let folder = path.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
-    let inside = |(name, bytes): (&String, &Vec<u8>)| Some((name.strip_prefix(&folder)?.to_owned(), bytes.clone()));
-    files.iter().filter_map(inside).collect()
+/// The folder that a file lies in, with a slash at the end; empty at the top.
+fn folder_of(path: &str) -> &str {
+    path.rfind('/').map_or("", |end| &path[..=end])
 }
 
 fn refused(findings: &Findings) -> Problem {
@@ -193,6 +194,8 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use engine::catalog::read::MAX_FILES;
+
     use super::*;
 
     fn files(entries: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
@@ -205,6 +208,35 @@ mod tests {
         let problem = read_files(&files, &Catalog::default()).unwrap_err();
         assert_eq!((problem.status, problem.code.as_str()), (422, "barclamp"));
         assert!(problem.errors[0].at.starts_with("demo/demo.yml:"), "{problem:?}");
+    }
+
+    #[test]
+    fn too_many_files_are_refused_before_one_is_read() {
+        let broken: BTreeMap<String, Vec<u8>> =
+            (0..=MAX_FILES).map(|n| (format!("{n:04}.yml"), b"barclamp: [".to_vec())).collect();
+        let problem = read_files(&broken, &Catalog::default()).unwrap_err();
+        assert_eq!(problem.errors.len(), 1);
+        assert!(problem.detail.contains("the set has 1001 files; it may have 1000"), "{problem:?}");
+    }
+
+    /// A copy for each file would take 16 GB.
+    #[test]
+    fn files_beside_each_other_share_what_lies_there() {
+        let text = |n: usize| format!("barclamp: {{name: b{n}, version: '1'}}\nroles: []\n").into_bytes();
+        let mut files: BTreeMap<String, Vec<u8>> = (0..MAX_FILES).map(|n| (format!("set/b{n}.yml"), text(n))).collect();
+        files.insert("set/image".to_owned(), vec![1; MAX_IMPORT / 2]);
+        assert_eq!(read_files(&files, &Catalog::default()).unwrap().barclamps.len(), MAX_FILES);
+    }
+
+    #[test]
+    fn scripts_are_those_of_the_files_own_folder() {
+        let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
+        let script = |path: &'static str| [("a/demo.yml", text), (path, "#!/bin/sh\n")];
+        assert!(read_files(&files(&script("a/scripts/app/10-x")), &Catalog::default()).is_ok());
+        for path in ["scripts/app/10-x", "ab/scripts/app/10-x", "a/b/scripts/app/10-x"] {
+            let problem = read_files(&files(&script(path)), &Catalog::default()).unwrap_err();
+            assert!(problem.detail.contains("has no script"), "{problem:?}");
+        }
     }
 
     #[test]

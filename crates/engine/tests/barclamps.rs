@@ -26,7 +26,7 @@ fn files(paths: &[(&str, &str)]) -> Files {
 }
 
 fn import_one(path: &str, bytes: &[u8], files: &Files) -> Result<Import, Findings> {
-    import(&[Source { path, bytes, files }], &Catalog::default())
+    import(&[Source { path, bytes, folder: "", files }], &Catalog::default())
 }
 
 fn import_text(text: &str) -> Result<Import, Findings> {
@@ -37,7 +37,7 @@ fn import_text(text: &str) -> Result<Import, Findings> {
 fn import_set(texts: &[(&str, &str)], base: &Catalog) -> Result<Import, Findings> {
     let none = Files::new();
     let sources: Vec<Source<'_>> =
-        texts.iter().map(|(path, text)| Source { path, bytes: text.as_bytes(), files: &none }).collect();
+        texts.iter().map(|(path, text)| Source { path, bytes: text.as_bytes(), folder: "", files: &none }).collect();
     import(&sources, base)
 }
 
@@ -352,7 +352,7 @@ fn each_limit_is_where_it_says() {
 
     let text = "barclamp: {name: demo, version: '1'}\nroles: []\n";
     let none = Files::new();
-    let source = Source { path: "demo.yml", bytes: text.as_bytes(), files: &none };
+    let source = Source { path: "demo.yml", bytes: text.as_bytes(), folder: "", files: &none };
     let drafts: Vec<Draft> = vec![read(&source).expect("sound"); MAX_FILES + 1];
     let said = complaint(link(&drafts, &Catalog::default()));
     assert!(said.contains(&format!("the set has {} files", MAX_FILES + 1)), "{said}");

@@ -45,7 +45,8 @@ fn set(folder: &Path, folders: &[&str], base: &Catalog) -> Import {
         })
         .collect();
     let files = BTreeMap::new();
-    let sources: Vec<Source<'_>> = bytes.iter().map(|(path, bytes)| Source { path, bytes, files: &files }).collect();
+    let sources: Vec<Source<'_>> =
+        bytes.iter().map(|(path, bytes)| Source { path, bytes, folder: "", files: &files }).collect();
     import(&sources, base).unwrap_or_else(|findings| panic!("{}:\n{findings}", folder.display()))
 }
 
@@ -204,7 +205,7 @@ fn what_is_no_barclamp_is_said_to_be_none() {
     let path = corpus.join("digitalrebar-2018/ansible/test-ansible/role.yml");
     let bytes = fs::read(path).expect("a readable file");
     let files = BTreeMap::new();
-    let source = Source { path: "role.yml", bytes: &bytes, files: &files };
+    let source = Source { path: "role.yml", bytes: &bytes, folder: "", files: &files };
     let findings = import(&[source], &NONE()).expect_err("no barclamp");
     assert!(findings.to_string().contains("this is no barclamp file"), "{findings}");
 }

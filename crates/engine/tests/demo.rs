@@ -31,7 +31,7 @@ fn demo() -> Import {
         }
     }
     let bytes = fs::read(demo_folder().join("demo.yml")).expect("the demo");
-    let source = Source { path: "demo.yml", bytes: &bytes, files: &files };
+    let source = Source { path: "demo.yml", bytes: &bytes, folder: "", files: &files };
     import(&[source], &engine::catalog::Catalog::default()).expect("a sound demo")
 }
 

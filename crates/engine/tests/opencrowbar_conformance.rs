@@ -118,7 +118,8 @@ fn roles(folder: &Path) -> Result<(Vec<Role>, BTreeMap<JigName, Jig>), String> {
     let mut bytes = Vec::new();
     files(folder, folder, &mut bytes);
     let none = BTreeMap::new();
-    let sources: Vec<Source<'_>> = bytes.iter().map(|(path, bytes)| Source { path, bytes, files: &none }).collect();
+    let sources: Vec<Source<'_>> =
+        bytes.iter().map(|(path, bytes)| Source { path, bytes, folder: "", files: &none }).collect();
     let import = import(&sources, &Catalog::default()).map_err(|findings| findings.to_string())?;
     let jigs = import.barclamps.iter().flat_map(|b| b.barclamp.jigs.clone()).collect();
     let mut roles: Vec<Role> = import.barclamps.iter().flat_map(|b| b.roles.clone()).collect();

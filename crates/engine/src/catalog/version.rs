@@ -98,7 +98,7 @@ mod tests {
 
     fn version(catalog: &mut Catalog, text: &str) -> Barclamp {
         let files = BTreeMap::new();
-        let source = Source { path: "b.yml", bytes: text.as_bytes(), files: &files };
+        let source = Source { path: "b.yml", bytes: text.as_bytes(), folder: "", files: &files };
         let import = import(&[source], &Catalog::default()).unwrap();
         import.objects.iter().for_each(|object| catalog.add(object).unwrap());
         import.barclamps[0].barclamp.clone()

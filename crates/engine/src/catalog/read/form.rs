@@ -346,8 +346,7 @@ impl Reader<'_> {
         let children = self.items(entries, "barclamps", "the file");
         let jigs = self.items(entries, "jigs", "the file");
         let attribs = self.attribs(entries, "the file");
-        let roles = self.roles(entries, source);
-        let scripts = scripts::objects(source, roles.iter().flat_map(|role| &role.scripts));
+        let (roles, scripts) = self.roles(entries, source);
         Some(Draft {
             path: source.path.to_owned(),
             foreign: self.foreign,
@@ -477,12 +476,12 @@ impl Reader<'_> {
         })
     }
 
-    fn roles(&mut self, file: &[Entry], source: &Source<'_>) -> Vec<DraftRole> {
+    fn roles(&mut self, file: &[Entry], source: &Source<'_>) -> (Vec<DraftRole>, BTreeMap<Hash, Object>) {
         let nodes = self.items(file, "roles", "the file");
         if let Some(node) = nodes.get(MAX_ROLES) {
             let count = nodes.len();
             self.error(node.at, format!("the barclamp has {count} roles; it may have {MAX_ROLES}"));
-            return Vec::new();
+            return (Vec::new(), BTreeMap::new());
         }
         let mut scripts = scripts::Folder::new(source, self);
         let mut first: BTreeMap<RoleName, u32> = BTreeMap::new();
@@ -501,7 +500,8 @@ impl Reader<'_> {
             }
         }
         scripts.check_folders(&first, self);
-        roles
+        let objects = scripts.objects(roles.iter().flat_map(|role| &role.scripts));
+        (roles, objects)
     }
 
     fn role(&mut self, node: &Node, scripts: &mut scripts::Folder<'_>) -> Option<DraftRole> {

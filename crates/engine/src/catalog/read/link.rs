@@ -63,17 +63,22 @@ pub fn link(drafts: &[Draft], base: &Catalog) -> Result<Import, Findings> {
 }
 
 fn check_size(drafts: &[Draft]) -> Result<(), Findings> {
-    let Some(surplus) = drafts.get(MAX_FILES) else {
-        return Ok(());
-    };
-    Err(Findings(vec![Finding {
+    match drafts.get(MAX_FILES) {
+        Some(surplus) => Err(too_many(drafts.len(), &surplus.path)),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with a set of so many files, of which this is one too many.
+pub(super) fn too_many(count: usize, surplus: &str) -> Findings {
+    Findings(vec![Finding {
         severity: Severity::Error,
-        file: surplus.path.clone(),
+        file: surplus.to_owned(),
         line: At::START.line,
         column: At::START.column,
-        what: format!("the set has {} files; it may have {MAX_FILES}", drafts.len()),
+        what: format!("the set has {count} files; it may have {MAX_FILES}"),
         suggestion: None,
-    }]))
+    }])
 }
 
 /// What a set comes to, before it is known whether anything forbids it.

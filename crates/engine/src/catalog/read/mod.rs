@@ -25,13 +25,14 @@ mod link;
 mod scripts;
 mod yaml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use finding::{At, Finding, Findings, Severity};
 pub use form::Draft;
 pub use link::{Import, ImportedBarclamp, link};
 
 use super::Catalog;
+use crate::canonical::Hash;
 use finding::Report;
 
 /// Most bytes of one barclamp file.
@@ -62,7 +63,9 @@ pub struct Source<'a> {
     pub path: &'a str,
     /// The file.
     pub bytes: &'a [u8],
-    /// The files of its folder by their path inside it: `scripts/app/10-configure`.
+    /// Its folder among these files, with a slash at the end: what is in it is at the file's disposal. Empty: all of them.
+    pub folder: &'a str,
+    /// Files by their path, which files of one set may share: `demo/scripts/app/10-configure`.
     pub files: &'a BTreeMap<String, Vec<u8>>,
 }
 
@@ -74,6 +77,12 @@ pub fn read(source: &Source<'_>) -> Result<Draft, Findings> {
     form::read(source)
 }
 
+/// A draft without the bytes that drafts before it hold: files in one folder have its scripts in common.
+fn with_new_scripts(mut draft: Draft, kept: &mut BTreeSet<Hash>) -> Draft {
+    draft.scripts.retain(|hash, _| kept.insert(*hash));
+    draft
+}
+
 fn is_something_else(findings: &Findings) -> bool {
     matches!(&findings.0[..], [finding] if finding.what == form::NO_BARCLAMP)
 }
@@ -83,11 +92,15 @@ fn is_something_else(findings: &Findings) -> bool {
 /// # Errors
 /// Everything that is wrong with any of them. Files are linked only when each can be read.
 pub fn import(sources: &[Source<'_>], base: &Catalog) -> Result<Import, Findings> {
+    if let Some(surplus) = sources.get(MAX_FILES) {
+        return Err(link::too_many(sources.len(), surplus.path));
+    }
     let mut report = Report::default();
     let mut drafts = Vec::with_capacity(sources.len());
+    let mut kept = BTreeSet::new();
     let (mut passed_over, mut broken) = (Vec::new(), false);
     for source in sources {
-        match read(source) {
+        match read(source).map(|draft| with_new_scripts(draft, &mut kept)) {
             Ok(draft) => drafts.push(draft),
             Err(findings) if is_something_else(&findings) => passed_over.extend(findings.0),
             Err(findings) => {
@@ -110,4 +123,38 @@ pub fn import(sources: &[Source<'_>], base: &Catalog) -> Result<Import, Findings
         report.extend(draft.findings());
     }
     report.settle(|_| ()).and_then(|()| link(&drafts, base))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str) -> String {
+        format!(
+            "barclamp: {{name: {name}, version: '1'}}\nroles:\n- {{name: {name}, jig: script, scripts: [common]}}\n"
+        )
+    }
+
+    #[test]
+    fn files_of_one_folder_keep_its_scripts_once() {
+        let script = b"#!/bin/sh\n".to_vec();
+        let files = BTreeMap::from([
+            ("house/scripts/common".to_owned(), script.clone()),
+            ("scripts/common".to_owned(), b"#!/bin/another\n".to_vec()),
+        ]);
+        let texts = [("house/one.yml", text("one")), ("house/two.yml", text("two"))];
+        let sources = texts.each_ref().map(|(path, text)| Source {
+            path,
+            bytes: text.as_bytes(),
+            folder: "house/",
+            files: &files,
+        });
+        let mut kept = BTreeSet::new();
+        let held = sources.each_ref().map(|source| with_new_scripts(read(source).unwrap(), &mut kept).scripts.len());
+        assert_eq!(held, [1, 0]);
+        let import = import(&sources, &Catalog::default()).unwrap();
+        let scripts: Vec<_> = import.barclamps.iter().flat_map(|b| &b.roles).map(|role| role.scripts[0].hash).collect();
+        assert_eq!(scripts, [Hash::of_bytes(&script); 2], "the folder's own");
+        assert_eq!(import.objects.iter().filter(|object| object.body == script).count(), 1);
+    }
 }

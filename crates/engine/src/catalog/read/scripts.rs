@@ -14,31 +14,39 @@ use crate::ids::{MAX_NAME, RoleName};
 
 const ROOT: &str = "scripts/";
 
-/// The files below `scripts/`.
+/// The files below `scripts/` in a folder. Paths are those inside the folder.
 pub(super) struct Folder<'a> {
     files: &'a BTreeMap<String, Vec<u8>>,
-    /// Files that were complained about, so that it happens once.
-    checked: BTreeSet<&'a str>,
+    folder: &'a str,
+    /// Files that were looked at, so that each is complained about and worked through once. None: it can't be taken.
+    checked: BTreeMap<&'a str, Option<(Hash, &'a [u8])>>,
 }
 
 impl<'a> Folder<'a> {
     pub(super) fn new(source: &Source<'a>, reader: &mut Reader<'_>) -> Self {
-        let files = source.files;
-        let bytes: usize = below(files, ROOT).map(|(_, body)| body.len()).sum();
+        let folder = Self { files: source.files, folder: source.folder, checked: BTreeMap::new() };
+        let bytes: usize = folder.below(ROOT).map(|(_, body)| body.len()).sum();
         if bytes > MAX_SCRIPTS {
             reader.error(
                 At::START,
                 format!("the scripts have {bytes} bytes; those of one barclamp may have {MAX_SCRIPTS}"),
             );
         }
-        Self { files, checked: BTreeSet::new() }
+        folder
+    }
+
+    fn below(&self, prefix: &str) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
+        let (prefix, folder) = (format!("{}{prefix}", self.folder), self.folder.len());
+        self.files
+            .range(prefix.clone()..)
+            .take_while(move |(path, _)| path.starts_with(&prefix))
+            .map(move |(path, body)| (&path[folder..], body.as_slice()))
     }
 
     /// All scripts in the role's own folder, by name.
     pub(super) fn all_of(&mut self, role: &RoleName, reader: &mut Reader<'_>) -> Vec<Script> {
-        let files = self.files;
         let folder = format!("{ROOT}{role}/");
-        below(files, &folder)
+        self.below(&folder)
             .filter(|(path, _)| !is_leftover(path) && !path[folder.len()..].contains('/'))
             .filter_map(|(path, body)| self.script(path, body, reader))
             .collect()
@@ -48,11 +56,9 @@ impl<'a> Folder<'a> {
     pub(super) fn one_of(&mut self, role: &RoleName, file: &str, at: At, reader: &mut Reader<'_>) -> Option<Script> {
         let own = format!("{ROOT}{role}/{file}");
         let shared = format!("{ROOT}{file}");
-        let files = self.files;
-        let found = [&own, &shared].into_iter().find_map(|path| files.get_key_value(path.as_str()));
-        let Some((path, body)) = found else {
+        let Some((path, body)) = [&own, &shared].into_iter().find_map(|path| self.file(path)) else {
             let folder = format!("{ROOT}{role}/");
-            let files = below(files, &folder).map(|(path, _)| &path[folder.len()..]);
+            let files = self.below(&folder).map(|(path, _)| &path[folder.len()..]);
             let near = reader.nearest(Severity::Error, file, files);
             reader.error_near(
                 at,
@@ -69,10 +75,16 @@ impl<'a> Folder<'a> {
         self.script(path, body, reader)
     }
 
+    fn file(&self, path: &str) -> Option<(&'a str, &'a [u8])> {
+        let (path, body) = self.files.get_key_value(&format!("{}{path}", self.folder))?;
+        Some((&path[self.folder.len()..], body))
+    }
+
     /// Complains about folders that belong to no role.
     pub(super) fn check_folders(&self, roles: &BTreeMap<RoleName, u32>, reader: &mut Reader<'_>) {
-        let folders: BTreeSet<&str> = below(self.files, ROOT)
-            .filter(|(path, _)| !self.checked.contains(path))
+        let folders: BTreeSet<&str> = self
+            .below(ROOT)
+            .filter(|(path, _)| !self.checked.contains_key(path))
             .filter_map(|(path, _)| path[ROOT.len()..].split_once('/'))
             .map(|(folder, _)| folder)
             .filter(|folder| roles.keys().all(|role| role.as_str() != *folder))
@@ -89,66 +101,56 @@ impl<'a> Folder<'a> {
         }
     }
 
-    fn script(&mut self, path: &'a str, body: &[u8], reader: &mut Reader<'_>) -> Option<Script> {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let first_time = self.checked.insert(path);
-        let mut say = |severity, what: String| {
-            if first_time {
-                reader.in_file(severity, path, what, None);
-            }
-        };
-        if !is_name(name) {
-            say(
-                Severity::Error,
-                "the name of a script has letters, digits, '-', '_' and '.', and starts with a letter or digit".into(),
-            );
-            return None;
-        }
-        if body.len() > MAX_SCRIPT {
-            say(Severity::Error, format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()));
-            return None;
-        }
-        let first_line = body.split(|byte| *byte == b'\n').next().unwrap_or(body);
-        if !first_line.starts_with(b"#!") {
-            say(
-                Severity::Warning,
-                "the script does not say what runs it: its first line should be like #!/bin/sh".into(),
-            );
-        } else if first_line.ends_with(b"\r") {
-            say(
-                Severity::Error,
-                "the first line ends in a carriage return, so no system finds what runs the script; save it with Unix line ends".into(),
-            );
-            return None;
-        }
-        Some(Script { name: name.to_owned(), hash: Hash::of_bytes(body) })
+    /// The bytes of these scripts as objects.
+    pub(super) fn objects<'s>(&self, scripts: impl Iterator<Item = &'s Script>) -> BTreeMap<Hash, Object> {
+        let wanted: BTreeSet<Hash> = scripts.map(|script| script.hash).collect();
+        let taken: BTreeMap<Hash, &[u8]> = self.checked.values().flatten().copied().collect();
+        let object = |body: &[u8]| Object::of_bytes(ObjectKind::Script, body.to_vec());
+        wanted.iter().filter_map(|hash| Some((*hash, object(taken.get(hash)?)))).collect()
+    }
+
+    fn script(&mut self, path: &'a str, body: &'a [u8], reader: &mut Reader<'_>) -> Option<Script> {
+        let name = file_name(path);
+        let taken = *self.checked.entry(path).or_insert_with(|| check(path, body, reader).map(|hash| (hash, body)));
+        taken.map(|(hash, _)| Script { name: name.to_owned(), hash })
     }
 }
 
-/// The bytes of these scripts as objects.
-pub(super) fn objects<'s>(source: &Source<'_>, scripts: impl Iterator<Item = &'s Script>) -> BTreeMap<Hash, Object> {
-    let wanted: BTreeSet<Hash> = scripts.map(|script| script.hash).collect();
-    below(source.files, ROOT)
-        .filter(|(_, body)| body.len() <= MAX_SCRIPT)
-        .map(|(_, body)| Object::of_bytes(ObjectKind::Script, body.clone()))
-        .filter(|object| wanted.contains(&object.hash))
-        .map(|object| (object.hash, object))
-        .collect()
+/// The hash of a script that can be taken.
+fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
+    let name = file_name(path);
+    let mut say = |severity, what: String| reader.in_file(severity, path, what, None);
+    if !is_name(name) {
+        say(
+            Severity::Error,
+            "the name of a script has letters, digits, '-', '_' and '.', and starts with a letter or digit".into(),
+        );
+        return None;
+    }
+    if body.len() > MAX_SCRIPT {
+        say(Severity::Error, format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()));
+        return None;
+    }
+    let first_line = body.split(|byte| *byte == b'\n').next().unwrap_or(body);
+    if !first_line.starts_with(b"#!") {
+        say(Severity::Warning, "the script does not say what runs it: its first line should be like #!/bin/sh".into());
+    } else if first_line.ends_with(b"\r") {
+        say(
+                Severity::Error,
+                "the first line ends in a carriage return, so no system finds what runs the script; save it with Unix line ends".into(),
+            );
+        return None;
+    }
+    Some(Hash::of_bytes(body))
 }
 
-fn below<'f>(files: &'f BTreeMap<String, Vec<u8>>, prefix: &str) -> impl Iterator<Item = (&'f str, &'f Vec<u8>)> {
-    files
-        .range(prefix.to_owned()..)
-        .take_while({
-            let prefix = prefix.to_owned();
-            move |(path, _)| path.starts_with(&prefix)
-        })
-        .map(|(path, body)| (path.as_str(), body))
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// What editors and systems leave behind.
 fn is_leftover(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
+    let name = file_name(path);
     name.starts_with('.') || name.ends_with('~')
 }
 
