@@ -19,8 +19,9 @@ use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, NoderoleId
 use engine::plan::clash::{Before, Signed};
 use engine::plan::{Clash, clashes};
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 use store::intent::{self, EditRow, ProposalRow};
-use store::reading::{self, StepRow};
+use store::reading;
 
 use crate::Control;
 use crate::cataloguing;
@@ -34,12 +35,14 @@ use crate::words::{Names, at};
 /// Nodes in the tray before they become a count.
 const TRAY: usize = 1_000;
 
+/// Longest error on a chip, in characters.
+const LONGEST_ERROR: usize = 200;
+
 /// Everything that a board is made of.
 struct Scene<'a> {
     present: &'a Present,
     deployment: DeploymentId,
     planned: Option<&'a Planned>,
-    steps: BTreeMap<NoderoleId, &'a StepRow>,
     alive: BTreeMap<NodeId, bool>,
     names: Names<'a>,
 }
@@ -74,16 +77,17 @@ impl Control {
             None => None,
         };
         let planned = open.as_ref().map(|_| plan(&present, &counting(&rows))).transpose()?;
-        let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
         let scene = Scene {
             present: &present,
             deployment: id,
             planned: planned.as_ref(),
-            steps: steps.iter().map(|row| (row.noderole(), row)).collect(),
             alive: alive.into_iter().collect(),
             names: Names::of(&present, rows.iter().map(|e| &e.edit.edit)),
         };
+        let mut groups = scene.groups()?;
+        let chips = groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
+        tell_states(&mut connection, chips.collect()).await?;
         let row = present.row(id).ok_or_else(Problem::internal)?;
         let found = present.skeleton.deployments.get(&id).ok_or_else(Problem::internal)?;
         let (tray, tray_more) = scene.tray()?;
@@ -103,7 +107,7 @@ impl Control {
             hold: hold(&present, id)?,
             target: row.head_no,
             proposal,
-            groups: scene.groups()?,
+            groups,
             tray,
             tray_more,
             choices: scene.choices()?,
@@ -115,6 +119,21 @@ impl Control {
             cursor,
         })
     }
+}
+
+/// Writes on chips how their steps stand. A deployment may have more steps than anybody reads at once, so it asks for those shown, by
+/// id. What is there and has no step yet does not run: it stays blocked.
+async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result<(), Problem> {
+    chips.retain(|chip| chip.state != StepState::Proposed);
+    let ids: Vec<NoderoleId> = chips.iter().map(|chip| chip.noderole).collect();
+    let steps = reading::steps_by_noderole(on, &ids).await.map_err(from_store)?;
+    let steps: BTreeMap<NoderoleId, _> = steps.into_iter().map(|row| (row.noderole(), row)).collect();
+    for chip in chips {
+        let Some(step) = steps.get(&chip.noderole) else { continue };
+        chip.state = StepState::from_word(&step.state).unwrap_or(StepState::Blocked);
+        chip.error = step.error.as_deref().map(|error| error.chars().take(LONGEST_ERROR).collect());
+    }
+    Ok(())
 }
 
 /// The nearest hold, from the deployment upward.
@@ -289,27 +308,24 @@ impl Scene<'_> {
         all
     }
 
+    /// Those that there is room for, and how many more there are. How the steps of those that are there stand is asked for when it is
+    /// known which are shown: see [`tell_states`].
     fn chips(&self, shown: Vec<Shown>, room: usize) -> (Vec<Chip>, usize) {
         let more = shown.len().saturating_sub(room);
         let (touched, going) = (self.touched(), self.going());
         let chip = |shown: Shown| {
             let id = shown.key.id(shown.node);
-            let step = self.steps.get(&id);
-            let state = match (&shown.proposed, step) {
-                (Some(_), _) | (None, None) => StepState::Proposed,
-                (None, Some(step)) => StepState::from_word(&step.state).unwrap_or(StepState::Blocked),
-            };
             Chip {
                 noderole: id,
                 node: shown.node,
                 short: shown.fqdn.split('.').next().unwrap_or(&shown.fqdn).to_owned(),
                 fqdn: shown.fqdn,
-                state,
+                state: if shown.proposed.is_some() { StepState::Proposed } else { StepState::Blocked },
                 brought_by: shown.proposed.flatten(),
                 touched: touched.contains(&id),
                 going: going.contains(&id),
                 alive: self.alive.get(&shown.node).copied().unwrap_or(false),
-                error: step.and_then(|s| s.error.as_deref()).map(|e| e.chars().take(200).collect()),
+                error: None,
             }
         };
         (shown.into_iter().take(room).map(chip).collect(), more)

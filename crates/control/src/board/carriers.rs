@@ -5,7 +5,7 @@ use api::console::{CARRIERS, Carriers};
 use engine::ids::RoleName;
 use store::{intent, reading};
 
-use super::Scene;
+use super::{Scene, tell_states};
 use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
@@ -35,17 +35,16 @@ impl Control {
             None => None,
         };
         let planned = rows.as_ref().map(|rows| plan(&present, &counting(rows))).transpose()?;
-        let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
         let scene = Scene {
             present: &present,
             deployment: id,
             planned: planned.as_ref(),
-            steps: steps.iter().map(|row| (row.noderole(), row)).collect(),
             alive: alive.into_iter().collect(),
             names: Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit)),
         };
-        let (chips, more) = scene.chips(scene.shown(of.unwrap_or(id), role, of.is_some()), CARRIERS);
+        let (mut chips, more) = scene.chips(scene.shown(of.unwrap_or(id), role, of.is_some()), CARRIERS);
+        tell_states(&mut connection, chips.iter_mut().collect()).await?;
         Ok(Carriers { chips, more })
     }
 }

@@ -1,9 +1,10 @@
 //! What goes, and that the rows are always what the documents say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::console::GraphWish;
+use api::console::StepState;
 use engine::anneal::Limits;
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::{Policy, Risk};
@@ -399,3 +400,52 @@ jigs:
 roles:
   - {name: ours, jig: own-jig}
 ";
+
+#[tokio::test]
+async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
+    let house = House::new().await;
+    for n in 1..=4 {
+        house.bound("web", n, "app").await;
+    }
+    // Each is one that was bound once and is gone; more rows than a board ever read.
+    let crowd = [
+        // Nothing but time depends on these here.
+        "DO $$ DECLARE c record; BEGIN FOR c IN SELECT conname, conrelid::regclass AS t FROM pg_constraint \
+         WHERE contype = 'f' AND conrelid IN ('step'::regclass, 'noderole'::regclass) LOOP \
+         EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', c.t, c.conname); END LOOP; END $$",
+        "ALTER TABLE step DISABLE TRIGGER USER",
+        "ALTER TABLE noderole DISABLE TRIGGER USER",
+        "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash) \
+         SELECT gen_random_uuid(), r.node_id, r.role, n, r.deployment_id, r.role_hash \
+         FROM noderole r, generate_series(1, 30000) n WHERE r.role = 'app'",
+        "INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state) \
+         SELECT r.id, r.id, r.node_id, s.lane_id, s.rank, s.jig, 1, s.content_hash, 'gone' \
+         FROM noderole r, (SELECT lane_id, rank, jig, content_hash FROM step ORDER BY id LIMIT 1) s WHERE r.instance > 0",
+        "UPDATE step SET state = 'error', error = 'no space left', pending = 0 FROM noderole r \
+         WHERE r.id = noderole_id AND r.instance = 0 AND r.role = 'app'",
+        "UPDATE step SET state = 'active', pending = 0, applied_generation = generation FROM noderole r \
+         WHERE r.id = noderole_id AND r.instance = 0 AND r.role <> 'app'",
+    ];
+    let mut transaction = house.database.owner().begin().await.unwrap();
+    for sql in crowd {
+        sqlx::query(sql).execute(&mut *transaction).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+    let board = house.board("web").await;
+    let chips = board
+        .groups
+        .iter()
+        .flat_map(|group| &group.roles)
+        .flat_map(|role| role.chips.iter().map(|chip| (role.role.to_string(), chip.state, chip.error.clone())));
+    let told: BTreeSet<(String, StepState, Option<String>)> = chips.collect();
+    let error = Some("no space left".to_owned());
+    let expected = [
+        ("app".to_owned(), StepState::Error, error.clone()),
+        ("base".to_owned(), StepState::Active, None),
+        ("runtime".to_owned(), StepState::Active, None),
+    ];
+    assert_eq!(told, expected.into());
+    let carriers = house.control.carriers(&house.ada, "web", None, &role("app")).await.unwrap();
+    let told: Vec<_> = carriers.chips.iter().map(|chip| (chip.state, chip.error.clone())).collect();
+    assert_eq!(told, vec![(StepState::Error, error); 4]);
+}

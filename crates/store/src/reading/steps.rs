@@ -18,8 +18,6 @@ pub struct StepRow {
     pub state: String,
     /// Why it is in ERROR.
     pub error: Option<String>,
-    /// Whether its node is alive.
-    pub alive: bool,
 }
 
 impl StepRow {
@@ -29,16 +27,28 @@ impl StepRow {
     }
 }
 
-/// Steps that a deployment's board shows: of noderoles bound there, and of everything on its nodes. At most 50,000.
+/// Steps that are drawn with a deployment: of noderoles bound there, and of everything on its nodes. At most 50,000, in no order: whoever
+/// needs one for certain asks for it by id.
 pub async fn steps_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<StepRow>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT s.noderole_id, s.state, s.error, n.alive FROM step s JOIN noderole r ON r.id = s.noderole_id \
-         JOIN node n ON n.id = s.node_id WHERE r.deployment_id = $1 AND s.action = 'run' \
+        "SELECT s.noderole_id, s.state, s.error FROM step s JOIN noderole r ON r.id = s.noderole_id \
+         WHERE r.deployment_id = $1 AND s.action = 'run' AND s.state <> 'gone' \
          UNION \
-         SELECT s.noderole_id, s.state, s.error, n.alive FROM node n JOIN step s ON s.node_id = n.id \
-         WHERE n.deployment_id = $1 AND s.action = 'run' LIMIT 50000",
+         SELECT s.noderole_id, s.state, s.error FROM node n JOIN step s ON s.node_id = n.id \
+         WHERE n.deployment_id = $1 AND s.action = 'run' AND s.state <> 'gone' LIMIT 50000",
     )
     .bind(deployment.0)
+    .fetch_all(on)
+    .await?)
+}
+
+/// The steps of these noderoles, as far as they are not gone.
+pub async fn steps_by_noderole(on: &mut PgConnection, noderoles: &[NoderoleId]) -> Result<Vec<StepRow>, StoreError> {
+    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
+    Ok(sqlx::query_as(
+        "SELECT noderole_id, state, error FROM step WHERE noderole_id = ANY($1) AND action = 'run' AND state <> 'gone'",
+    )
+    .bind(ids)
     .fetch_all(on)
     .await?)
 }
