@@ -3,13 +3,13 @@
 //! What a version lacks is worked out from the two versions themselves, which are kept for ever: so it reads the same when the version is
 //! imported, years later, and beside the choice to use it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use api::Problem;
 use api::console::{BarclampVersion, Foreseen, VersionChoice};
 use engine::Hash;
 use engine::catalog::Catalog;
-use engine::catalog::version::compare;
+use engine::catalog::version::{compare, order};
 use engine::ids::{BarclampName, DeploymentId, ProposalId};
 use engine::plan::{Edit, Effects, NumberedEdit};
 use store::intent;
@@ -21,8 +21,8 @@ use crate::problems::from_store;
 use crate::proposing::{counting, lines_of, moved_on, plan};
 use crate::words::{self, at};
 
-/// Versions that one board offers.
-const OFFERED: usize = 200;
+/// Versions of a barclamp that a board offers: the newest, and the one in use.
+const OFFERED: usize = 10;
 
 /// What a version lacks that another has, one line each; nothing when they are the same.
 fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem> {
@@ -104,14 +104,20 @@ pub(crate) fn choices(
             seen.entry(name.clone()).or_insert(*version);
         }
     }
-    let mut sorted: BTreeSet<(BarclampName, std::cmp::Reverse<String>, Hash)> = BTreeSet::new();
+    let mut versions: BTreeMap<BarclampName, Vec<(String, Hash)>> = BTreeMap::new();
     for (hash, barclamp) in present.catalog.barclamps() {
-        sorted.insert((barclamp.name.clone(), std::cmp::Reverse(barclamp.version.clone()), hash));
+        versions.entry(barclamp.name.clone()).or_default().push((barclamp.version.clone(), hash));
     }
-    let choice = |(barclamp, version, hash): (BarclampName, std::cmp::Reverse<String>, Hash)| {
+    let offered = versions.into_iter().flat_map(|(barclamp, mut all)| {
+        all.sort_by(|a, b| order(&b.0, &a.0).then(a.1.cmp(&b.1)));
+        let used = seen.get(&barclamp).copied();
+        let shown = all.into_iter().enumerate().filter(move |(n, (_, hash))| *n < OFFERED || used == Some(*hash));
+        shown.map(move |(_, (version, hash))| (barclamp.clone(), version, hash))
+    });
+    let choice = |(barclamp, version, hash): (BarclampName, String, Hash)| {
         let used = seen.get(&barclamp).copied();
         let lacks = used.map(|used| lacks(&present.catalog, used, hash)).transpose()?.unwrap_or_default();
-        Ok(VersionChoice { using: used == Some(hash), barclamp, version: version.0, hash, lacks })
+        Ok(VersionChoice { using: used == Some(hash), barclamp, version, hash, lacks })
     };
-    sorted.into_iter().take(OFFERED).map(choice).collect()
+    offered.map(choice).collect()
 }

@@ -4,6 +4,7 @@
 //! newer version does *not* have any more: OpenCrowbar's import updated by name and kept for ever what a file had dropped, so nobody
 //! saw it go. What is new or other is told beside it.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,16 @@ impl VersionDifference {
         }
         lines
     }
+}
+
+/// How two versions stand to each other by what their files call them: numbers as numbers, everything else as text, so that `1.10`
+/// is newer than `1.9`.
+pub fn order(a: &str, b: &str) -> Ordering {
+    let parts = |text: &str| -> Vec<(Option<u64>, String)> {
+        let split = text.split(['.', '-', '+', '_']);
+        split.map(|part| (part.trim_start_matches('v').parse().ok(), part.to_owned())).collect()
+    };
+    parts(a).cmp(&parts(b))
 }
 
 /// Compares two versions of a barclamp; the catalog has the roles of both.
@@ -123,5 +134,12 @@ mod tests {
         assert_eq!(found.disappeared(), ["role old", "attribute host of role app", "web, which role app provided"]);
         assert_eq!((found.roles_new.len(), found.roles_changed.len()), (1, 1));
         assert_eq!(compare(&old, &old, &catalog).unwrap(), VersionDifference::default());
+    }
+
+    #[test]
+    fn versions_stand_in_the_order_of_their_numbers() {
+        let mut all = ["1.10", "1.9", "v2", "1.9.1", "1"];
+        all.sort_by(|a, b| order(a, b));
+        assert_eq!(all, ["1", "1.9", "1.9.1", "1.10", "v2"]);
     }
 }

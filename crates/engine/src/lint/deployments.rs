@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Found, Look};
 use crate::blueprint::difference::Mark;
+use crate::catalog::version::order;
 use crate::cluster::Blueprint;
 use crate::ids::{DeploymentId, NoderoleId};
 use crate::plan::base::is_below;
@@ -45,8 +46,8 @@ pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
             let pin = stored.doc.barclamps.get(&barclamp.barclamp);
             let Some(used) = pin.and_then(|pin| look.subject.catalog.barclamp(*pin).ok()) else { continue };
             let all = look.subject.catalog.barclamps().filter(|(_, other)| other.name == used.name);
-            let newest = all.map(|(_, other)| other.version.as_str()).max_by(|a, b| by_version(a, b));
-            if let Some(newest) = newest.filter(|newest| by_version(newest, &used.version) == Ordering::Greater) {
+            let newest = all.map(|(_, other)| other.version.as_str()).max_by(|a, b| order(a, b));
+            if let Some(newest) = newest.filter(|newest| order(newest, &used.version) == Ordering::Greater) {
                 found.add(
                     format!("{} in {}", used.name, deployment.name),
                     format!("version {} comes into use, and {newest} is imported", used.version),
@@ -55,15 +56,6 @@ pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
             }
         }
     }
-}
-
-/// Numbers as numbers, everything else as text: `1.10` is newer than `1.9`.
-fn by_version(a: &str, b: &str) -> Ordering {
-    let parts = |text: &str| -> Vec<(Option<u64>, String)> {
-        let split = text.split(['.', '-', '+', '_']);
-        split.map(|part| (part.trim_start_matches('v').parse().ok(), part.to_owned())).collect()
-    };
-    parts(a).cmp(&parts(b))
 }
 
 pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
@@ -160,7 +152,7 @@ mod tests {
         for (older, newer) in
             [("1", "2"), ("1.9", "1.10"), ("v1.0", "v2.0"), ("1.0", "1.0.1"), ("2024-12-01", "2025-01-01")]
         {
-            assert_eq!(by_version(older, newer), Ordering::Less, "{older} {newer}");
+            assert_eq!(order(older, newer), Ordering::Less, "{older} {newer}");
         }
     }
 }
