@@ -146,8 +146,8 @@ test('a picture that is larger than its window has a small one of the whole', { 
   const frame = await map.boundingBox();
   await page.mouse.click(frame.x + frame.width - 2, frame.y + frame.height / 2);
   await page.waitForFunction(() => document.querySelector('.picture').scrollLeft > 0);
-  const seen = await page.locator('.minimap .seen').getAttribute('x');
-  assert.ok(Number(seen) > 0, seen);
+  await page.waitForFunction(() => Number(document.querySelector('.minimap .seen').getAttribute('x')) > 0);
+  await assertAccessible(page);
   await page.setViewportSize({ width: 1440, height: 900 });
   assertQuiet(page);
 });
