@@ -94,6 +94,8 @@ impl Control {
         let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gone = summary.deployments.into_iter().filter(|(id, _)| !scene.names.contains_key(id));
         scene.names.extend(gone.collect::<Vec<_>>());
+        let own = DeploymentName::parse(&case.proposal.deployment_name).map_err(|_| Problem::internal())?;
+        scene.names.entry(case.proposal.deployment).or_insert(own);
         scene.names.extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.names.extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         let took = scene.durations(&mut connection, wish).await?;
