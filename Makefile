@@ -4,7 +4,7 @@
 #   make build   the program (target/debug/gantry) and what the browser loads (target/site)
 #   make test    everything that must pass, and what each part took
 #   make lint    format, clippy, licences
-#   make bench   the benchmarks, optimised
+#   make bench   the benchmarks, optimised, in the browser too
 #   make clean   what was built in this tree (the cache outside of it stays: see docs/developing.md)
 #   make setup   only see to it that everything for `make test` is there
 #
@@ -42,6 +42,10 @@ lint:
 bench:
 	@scripts/setup test
 	@env -u DATABASE_URL -u GANTRY_OWNER_URL cargo bench --locked
+	@env -u DATABASE_URL cargo build --locked --release --package cli
+	@cargo xtask site
+	@GANTRY_BIN="$(CURDIR)/target/release/gantry" node end2end/plan-speed.mjs
+	@GANTRY_BIN="$(CURDIR)/target/release/gantry" node end2end/graph-size.mjs
 
 clean:
 	@rm -rf target end2end/node_modules end2end/results

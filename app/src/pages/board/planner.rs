@@ -2,6 +2,9 @@
 //!
 //! The server stays the judge. After each command its hash of the proposal's effects is compared with the one that was foretold here;
 //! when they differ the page plans no more, says so, and asks the server for each lift, which is slower and always right.
+//!
+//! What planning takes stands in the browser's own timeline (User Timing), for whoever profiles a slow board and for
+//! `end2end/plan-speed.mjs`.
 
 use api::console::{Lift, PlannerView};
 use engine::Hash;
@@ -94,18 +97,33 @@ impl Planner {
 
     /// What lifting these nodes allows.
     pub(super) fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift {
-        lift(&self.ground.skeleton, &self.ground.catalog, &self.edits, self.next, deployment, nodes)
+        timed("gantry: lift", || {
+            lift(&self.ground.skeleton, &self.ground.catalog, &self.edits, self.next, deployment, nodes)
+        })
     }
 
     /// The hash of what the proposal comes to with further edits.
     pub(super) fn effects_with(&self, edits: &[Edit]) -> Option<Hash> {
         let new = (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
         let all: Vec<NumberedEdit> = self.edits.iter().cloned().chain(new).collect();
-        resolve(&self.ground.skeleton, &self.ground.catalog, &all).hash().ok()
+        timed("gantry: plan", || resolve(&self.ground.skeleton, &self.ground.catalog, &all).hash().ok())
     }
 
     /// What the server says that its edits come to.
     pub(super) fn effects(&self) -> Hash {
         self.effects
     }
+}
+
+/// Does it, and notes in the browser's timeline how long it took.
+fn timed<T>(name: &str, what: impl FnOnce() -> T) -> T {
+    let Some(timeline) = web_sys::window().and_then(|window| window.performance()) else { return what() };
+    let marked = timeline.mark(name).is_ok();
+    let done = what();
+    if marked {
+        // A timeline that is full or switched off is no reason to plan otherwise.
+        let _ = timeline.measure_with_start_mark(name, name);
+        timeline.clear_marks_with_mark_name(name);
+    }
+    done
 }

@@ -1,0 +1,90 @@
+// What planning in the page takes on a large cluster: `node end2end/plan-speed.mjs` after `cargo build --release` and
+// `cargo xtask site` (`make bench` does both).
+//
+// Everything is real: 1,000 nodes with 20 roles each are bound, reviewed and committed; then one more node is lifted and dropped on
+// the last role, as a person does it with the keyboard. Printed is what the page notes in its own timeline while it works out what
+// the drop may do and what it comes to. `GANTRY_BENCH_NODES` makes it smaller. No test: figures depend on the machine.
+
+import assert from 'node:assert/strict';
+import { openBrowser, openPage, visit } from './lib/browser.mjs';
+import { propose, row, signIn } from './lib/console.mjs';
+import { start } from './lib/gantry.mjs';
+
+const NODES = Number(process.env.GANTRY_BENCH_NODES ?? 1_000);
+const ROLES = 20;
+const DROPS = 12;
+const GOAL = 16; // milliseconds: a frame
+
+const role = (n) => `bench-${n}`;
+const last = role(ROLES - 1);
+
+/** Asks the API as the person whose page it is. */
+async function ask(page, path, data) {
+  const headers = { 'X-Gantry': '1' };
+  const answer = data
+    ? await page.request.post(`/api/v1${path}`, { headers, data, timeout: 300_000 })
+    : await page.request.get(`/api/v1${path}`, { headers, timeout: 300_000 });
+  assert.ok(answer.ok(), `${path}: ${answer.status()} ${await answer.text().then((text) => text.slice(0, 500))}`);
+  return answer.json();
+}
+
+/** A node of its own; its id. */
+async function register(page, name) {
+  return (await ask(page, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node;
+}
+
+const median = (some) => some.toSorted((a, b) => a - b)[Math.floor(some.length / 2)];
+
+const gantry = await start({ name: 'plan-speed' });
+const browser = await openBrowser();
+try {
+  const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
+  const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+  const lines = Array.from({ length: ROLES }, (_, n) =>
+    `  - {name: ${role(n)}, jig: noop, flags: [implicit]${n ? `, requires: [${role(n - 1)}]` : ''}}`);
+  const file = `barclamp: {name: bench, version: '1', description: what is measured}\nroles:\n${lines.join('\n')}\n`;
+  await ask(ada, '/barclamps', { files: { 'bench/bench.yml': file } });
+  const content = (await ask(ada, '/barclamps')).find((barclamp) => barclamp.name === 'bench');
+  const system = (await ask(ada, '/deployments')).find((deployment) => deployment.name === 'system').id;
+  const nodes = [];
+  for (let n = 0; n < NODES; n += 1) nodes.push(await register(ada, `n${n}`));
+
+  const { proposal } = await ask(ada, '/deployments/system/proposals', {});
+  let { proposal: { version } } = await ask(ada, '/deployments/system/board');
+  const edits = [
+    { edit: 'use_barclamp', deployment: system, barclamp: 'bench', version: content.version },
+    { edit: 'add_role', deployment: system, role: last },
+    ...nodes.map((node) => ({ edit: 'bind', deployment: system, node, role: last })),
+  ];
+  for (let at = 0; at < edits.length; at += 1_000) {
+    ({ version } = await ask(ada, `/proposals/${proposal}/edits`, { version, edits: edits.slice(at, at + 1_000) }));
+  }
+  const { submission } = await ask(ada, `/proposals/${proposal}/submit`, { version, title: 'What is measured' });
+  await ask(bo, `/submissions/${submission}/verdicts`, { kind: 'approve', reason: '' });
+  await ask(bo, '/execution', { enabled: false, reason: 'only planning is measured' });
+  await ask(bo, `/submissions/${submission}/commit`, {});
+
+  for (let n = 0; n < DROPS; n += 1) await register(ada, `more${n}`);
+  await visit(ada, '/deployments/system');
+  await propose(ada);
+  await ada.getByLabel('Filter nodes by name or deployment').fill('more');
+  for (let n = 0; n < DROPS; n += 1) {
+    await ada.locator('[data-tray]').filter({ hasText: new RegExp(`more${n}\\b`) }).press(' ');
+    await ada.locator('[data-over]').waitFor();
+    while (await ada.locator('[data-over]').getAttribute('data-role') !== last) await ada.keyboard.press('ArrowDown');
+    await ada.keyboard.press('Enter');
+    await row(ada, last).locator('.chip', { hasText: new RegExp(`more${n}\\b`) }).waitFor();
+  }
+  const took = await ada.evaluate(() =>
+    performance.getEntriesByType('measure').map(({ name, duration }) => [name, duration]));
+  const of = (name) => took.filter(([measured]) => measured === name).map(([, duration]) => duration);
+  for (const [name, what] of [['gantry: lift', 'what lifting one node allows'], ['gantry: plan', 'one more bind']]) {
+    const some = of(name);
+    const word = median(some) <= GOAL ? 'within' : 'ABOVE';
+    console.log(`in the browser, on ${NODES} nodes x ${ROLES} roles, ${what}: median ${median(some).toFixed(1)} ms, `
+      + `slowest ${Math.max(...some).toFixed(1)} ms of ${some.length}; goal ${GOAL} ms: ${word}`);
+  }
+} finally {
+  await browser.close();
+  await gantry.stop();
+}
