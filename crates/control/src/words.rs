@@ -1,6 +1,6 @@
 //! Texts for people: edits, changes, times.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{At, Problem};
 use engine::Hash;
@@ -12,6 +12,9 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::present::Present;
+
+/// Most names that a list in words has.
+const NAMED: usize = 3;
 
 /// A moment on the wire.
 pub(crate) fn at(moment: OffsetDateTime) -> At {
@@ -50,6 +53,11 @@ impl<'a> Names<'a> {
         node.map(|n| n.fqdn.short().to_owned()).unwrap_or_else(|| id.to_string())
     }
 
+    fn some_nodes(&self, nodes: &BTreeSet<NodeId>) -> String {
+        let first: Vec<String> = nodes.iter().take(NAMED).map(|node| self.node(*node)).collect();
+        first_of(&first, nodes.len())
+    }
+
     /// What two edits disagree about.
     pub fn over(&self, over: &Over) -> String {
         match over {
@@ -79,6 +87,8 @@ impl<'a> Names<'a> {
             Edit::RemoveRole { role, .. } => format!("remove role {role}"),
             Edit::SetRoleData { role, .. } => format!("set data of {role}"),
             Edit::Bind { node, role, .. } => format!("bind {} to {role}", self.node(*node)),
+            Edit::BindNodes { nodes, role, .. } => format!("bind {} to {role}", self.some_nodes(nodes)),
+            Edit::UnbindNodes { nodes, noderole } => format!("unbind {noderole} from {}", self.some_nodes(nodes)),
             Edit::Unbind { node, noderole, with_dependents } => {
                 let along = if *with_dependents { " and what can't be without it" } else { "" };
                 format!("unbind {noderole} from {}{along}", self.node(*node))
@@ -99,7 +109,9 @@ impl<'a> Names<'a> {
             }
             Edit::ActivateJig { jig, active } => format!("switch jig {jig} {}", if *active { "on" } else { "off" }),
             Edit::SetPolicy { policy } => {
-                format!("let changes need {} from now on", count(policy.approvals as usize, "approval"))
+                let by_risk = policy.by_risk.iter().map(|(risk, n)| format!(", {n} for a {}", risk.as_str()));
+                let by_risk: String = by_risk.collect();
+                format!("let changes need {}{by_risk} from now on", count(policy.approvals as usize, "approval"))
             }
         }
     }

@@ -145,7 +145,7 @@ pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -
     machine.map(|node| node.fqdn.clone())
 }
 
-/// Whether an edit may be part of a proposal on a node: it is about that node, and about what the node's deployments have there.
+/// Whether a single edit may be part of a proposal on a node: it is about that node, and about what the node's deployments have there.
 fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
     match edit {
         Edit::Bind { deployment, node, .. } => *node == only && around(skeleton, only).contains(deployment),
@@ -161,6 +161,8 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
         | Edit::SetRoleData { .. }
         | Edit::MoveNode { .. }
         | Edit::RerunSlice { .. }
+        | Edit::BindNodes { .. }
+        | Edit::UnbindNodes { .. }
         | Edit::ActivateJig { .. }
         | Edit::SetPolicy { .. } => false,
     }
@@ -169,7 +171,12 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
 /// Whether an edit may be part of a proposal in this scope. On a deployment: it writes that one, or one below it (those that
 /// earlier edits make included). One that reaches further than the proposal's base would not be covered by its review.
 pub fn in_scope(skeleton: &Skeleton, scope: impl Into<Scope>, earlier: &[NumberedEdit], edit: &Edit) -> bool {
-    let deployment = match scope.into() {
+    let scope = scope.into();
+    edit.each().iter().all(|single| single_in_scope(skeleton, scope, earlier, single))
+}
+
+fn single_in_scope(skeleton: &Skeleton, scope: Scope, earlier: &[NumberedEdit], edit: &Edit) -> bool {
+    let deployment = match scope {
         Scope::Deployment(deployment) => deployment,
         Scope::Node(node) => return on_node(skeleton, node, edit),
     };
@@ -192,7 +199,10 @@ pub fn in_scope(skeleton: &Skeleton, scope: impl Into<Scope>, earlier: &[Numbere
         | Edit::RerunSlice { deployment, .. }
         | Edit::SetRoleData { deployment, .. }
         | Edit::Bind { deployment, .. }
+        | Edit::BindNodes { deployment, .. }
         | Edit::MoveNode { deployment, .. } => Some(*deployment),
+        // Asked in its single edits.
+        Edit::UnbindNodes { .. } => Some(deployment),
         Edit::SetNoderoleData { node, noderole, .. }
         | Edit::Unbind { node, noderole, .. }
         | Edit::Rerun { node, noderole, .. } => {

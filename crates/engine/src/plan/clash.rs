@@ -129,7 +129,9 @@ pub fn clashes(edits: &[Signed<'_>], before: &impl Before) -> Vec<Clash> {
         return Vec::new();
     }
     let mut said = Said { words: Words::default(), data: BTreeMap::new(), found: BTreeSet::new(), before };
-    edits.iter().for_each(|signed| said.hear(signed));
+    for signed in edits {
+        signed.edit.edit.each().iter().for_each(|edit| said.hear(signed, edit));
+    }
     let mut found: Vec<Clash> = said.found.into_iter().collect();
     found.sort_by(|a, b| (a.later, a.earlier, &a.over).cmp(&(b.later, b.earlier, &b.over)));
     found
@@ -280,8 +282,9 @@ const GONE: &str = "gone";
 const THERE: &str = "there";
 
 impl<B: Before> Said<'_, B> {
-    fn hear(&mut self, signed: &Signed<'_>) {
-        match &signed.edit.edit {
+    /// Takes in a single edit, which may be one of many that a signed edit lists.
+    fn hear(&mut self, signed: &Signed<'_>, edit: &Edit) {
+        match edit {
             Edit::CreateDeployment { id, .. } => self.say(signed, Over::Deployment { deployment: *id }, THERE),
             Edit::RemoveDeployment { deployment } => {
                 self.take_away(signed, Over::Deployment { deployment: *deployment }, &Reach::Deployment(*deployment));
@@ -327,8 +330,8 @@ impl<B: Before> Said<'_, B> {
             Edit::Rerun { node, noderole, .. } => {
                 self.say(signed, Over::Rerun { node: *node, noderole: noderole.clone() }, THERE);
             }
-            // It asks for more; whatever it names may also be asked for by itself.
-            Edit::RerunSlice { .. } => {}
+            // It asks for more; whatever it names may also be asked for by itself. Lists come here in their single edits.
+            Edit::RerunSlice { .. } | Edit::BindNodes { .. } | Edit::UnbindNodes { .. } => {}
             Edit::ActivateJig { jig, active } => {
                 self.say(signed, Over::Jig { jig: jig.clone() }, &active.to_string());
             }

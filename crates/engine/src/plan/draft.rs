@@ -1,7 +1,8 @@
 //! The draft: the skeleton with the edits so far laid over it.
 //!
 //! An edit costs what it touches, never the cluster: the overlay holds what differs, and lookups ask it first. Before something is
-//! touched its former self goes into a journal, so an edit that turns out not to hold is taken back as a whole.
+//! touched its former self goes into a journal, so an edit that turns out not to hold is taken back as a whole. So is a trial: what
+//! somebody only asks about is run like an edit, looked at, and taken back.
 //!
 //! Three indexes (who answers to a name, where a noderole is, who waits for it) only ever grow within a draft. What they name may be
 //! gone again, so whoever asks them looks whether it is still there. That keeps taking back cheap.
@@ -39,8 +40,10 @@ pub(super) struct Draft<'a> {
     /// None: it goes.
     nodes: BTreeMap<NodeId, Option<SkeletonNode>>,
     journal: Vec<Former>,
-    /// Nodes that the journal holds.
+    /// Nodes that the journal holds for the edit at hand.
     kept: BTreeSet<NodeId>,
+    /// How many edits and trials are under way, one within the other. The journal is needed as long as one is.
+    under_way: usize,
     answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
     children: BTreeMap<NoderoleId, BTreeSet<NoderoleId>>,
@@ -88,11 +91,21 @@ impl<K: Ord, T> LastWords<K, T> {
     }
 }
 
-/// What something was before the edit at hand.
+/// What something was before the edit at hand, and what that put there.
 enum Former {
-    Deployment(DeploymentId, Option<Option<SkeletonDeployment>>),
+    /// `sights`: what is seen from deployments may have changed with it.
+    Deployment {
+        id: DeploymentId,
+        was: Option<Option<SkeletonDeployment>>,
+        sights: bool,
+    },
     Node(NodeId, Option<Option<SkeletonNode>>),
+    Put(NoderoleId),
 }
+
+/// A place in the journal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark(usize);
 
 /// Why things come and go, and in which order that was decided. A reason without its thing means nothing.
 #[derive(Default)]
@@ -126,6 +139,7 @@ impl<'a> Draft<'a> {
             nodes: BTreeMap::new(),
             journal: Vec::new(),
             kept: BTreeSet::new(),
+            under_way: 0,
             answering: BTreeMap::new(),
             places: BTreeMap::new(),
             children: BTreeMap::new(),
@@ -136,29 +150,75 @@ impl<'a> Draft<'a> {
     }
 
     /// Runs an edit, or leaves nothing of it.
-    pub fn whole(&mut self, edit: impl FnOnce(&mut Self) -> Result<(), EditError>) -> Result<(), EditError> {
-        self.journal.clear();
-        self.kept.clear();
-        let done = edit(self);
-        if done.is_err() {
-            self.take_back();
+    pub fn whole<E>(&mut self, edit: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
+        self.within(edit, Result::is_err)
+    }
+
+    /// Runs something that is only asked about: nothing of it stays.
+    pub fn tried<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
+        self.within(what, |_| true)
+    }
+
+    fn within<T>(&mut self, what: impl FnOnce(&mut Self) -> T, takes_back: impl FnOnce(&T) -> bool) -> T {
+        let (mark, kept) = (self.journal.len(), std::mem::take(&mut self.kept));
+        self.under_way += 1;
+        let done = what(self);
+        self.under_way -= 1;
+        // What an inner one has kept is kept twice then, and the older one is put back last.
+        self.kept = kept;
+        if takes_back(&done) {
+            self.take_back(mark);
+        } else if self.under_way == 0 {
+            self.journal.clear();
         }
         done
     }
 
-    fn take_back(&mut self) {
-        for former in std::mem::take(&mut self.journal).into_iter().rev() {
-            // Sights rest on deployments alone; making them anew for every refused edit would cost more than the edits.
-            if matches!(former, Former::Deployment(..)) {
-                self.sights.get_mut().clear();
-            }
+    fn take_back(&mut self, mark: usize) {
+        for former in self.journal.drain(mark..).rev() {
             match former {
-                Former::Deployment(id, Some(was)) => drop(self.deployments.insert(id, was)),
-                Former::Deployment(id, None) => drop(self.deployments.remove(&id)),
-                Former::Node(id, Some(was)) => drop(self.nodes.insert(id, was)),
-                Former::Node(id, None) => drop(self.nodes.remove(&id)),
+                Former::Deployment { id, was, sights } => {
+                    put_back(&mut self.deployments, id, was);
+                    // Making sights anew for every edit that is taken back would cost more than the edits.
+                    if sights {
+                        self.sights.get_mut().clear();
+                    }
+                }
+                Former::Node(id, was) => put_back(&mut self.nodes, id, was),
+                Former::Put(_) => {}
             }
         }
+    }
+
+    /// Where the journal is now, within an edit or a trial.
+    pub fn mark(&self) -> Mark {
+        Mark(self.journal.len())
+    }
+
+    /// The noderoles that were put there since, in their order.
+    pub fn put_since(&self, mark: Mark) -> impl Iterator<Item = NoderoleId> {
+        self.journal[mark.0..].iter().filter_map(|former| match former {
+            Former::Put(id) => Some(*id),
+            Former::Deployment { .. } | Former::Node(..) => None,
+        })
+    }
+
+    /// The nodes that were touched since.
+    pub fn touched_since(&self, mark: Mark) -> impl Iterator<Item = NodeId> {
+        self.journal[mark.0..].iter().filter_map(|former| match former {
+            Former::Node(id, _) => Some(*id),
+            Former::Deployment { .. } | Former::Put(_) => None,
+        })
+    }
+
+    /// How much was decided so far, what was taken back included: a measure of the work.
+    pub fn decided(&self) -> u64 {
+        self.reasons.said
+    }
+
+    /// Why a noderole was bound, by the edits so far.
+    pub fn why_bound(&self, id: NoderoleId) -> Option<&Why> {
+        self.reasons.bound.get(&id).map(|(_, why)| why)
     }
 
     // Looking things up: the overlay first, then the skeleton.
@@ -306,9 +366,15 @@ impl<'a> Draft<'a> {
 
     pub fn deployment_mut(&mut self, id: DeploymentId) -> Result<&mut SkeletonDeployment, EditError> {
         let was = self.deployment(id)?.clone();
-        self.journal.push(Former::Deployment(id, self.deployments.get(&id).cloned()));
-        self.sights.get_mut().clear();
+        self.keep_deployment(id, true);
         Ok(self.deployments.entry(id).or_default().insert(was))
+    }
+
+    fn keep_deployment(&mut self, id: DeploymentId, sights: bool) {
+        self.journal.push(Former::Deployment { id, was: self.deployments.get(&id).cloned(), sights });
+        if sights {
+            self.sights.get_mut().clear();
+        }
     }
 
     fn keep(&mut self, id: NodeId) {
@@ -336,6 +402,8 @@ impl<'a> Draft<'a> {
         };
         let phantom =
             SkeletonNode { fqdn: new.phantom_fqdn, deployment: new.id, phantom: true, noderoles: BTreeMap::new() };
+        self.keep_deployment(new.id, true);
+        self.keep(new.phantom);
         self.deployments.insert(new.id, Some(deployment));
         self.nodes.insert(new.phantom, Some(phantom));
         let at = self.reasons.next();
@@ -344,9 +412,10 @@ impl<'a> Draft<'a> {
 
     pub fn remove_deployment(&mut self, id: DeploymentId, why: Why) -> Result<(), EditError> {
         let phantom = self.deployment(id)?.phantom;
+        self.keep_deployment(id, true);
+        self.keep(phantom);
         self.deployments.insert(id, None);
         self.nodes.insert(phantom, None);
-        self.sights.get_mut().clear();
         let at = self.reasons.next();
         self.reasons.gone_deployments.insert(id, (at, why));
         Ok(())
@@ -362,7 +431,7 @@ impl<'a> Draft<'a> {
     pub fn add_role(&mut self, id: DeploymentId, role: &RoleName, content: Hash, why: Why) -> Result<(), EditError> {
         // What a role is called decides nothing that a sight holds, so sights stay.
         let was = self.deployment(id)?.clone();
-        self.journal.push(Former::Deployment(id, self.deployments.get(&id).cloned()));
+        self.keep_deployment(id, false);
         let found = self.deployments.entry(id).or_default().insert(was);
         found.roles.insert(role.clone(), content);
         let at = self.reasons.next();
@@ -416,6 +485,7 @@ impl<'a> Draft<'a> {
             let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
             self.answering.entry((deployment, name.clone())).or_default().insert(answer);
         }
+        self.journal.push(Former::Put(id));
         let at = self.reasons.next();
         self.reasons.bound.insert(id, (at, why));
         Ok(id)
@@ -693,6 +763,13 @@ impl<'a> Draft<'a> {
     fn jig_differs(&self, switch: &JigSwitch) -> bool {
         let root = self.root().and_then(|root| self.skeleton.deployments.get(&root));
         root.is_none_or(|root| root.inactive_jigs.contains(&switch.jig) == switch.active)
+    }
+}
+
+fn put_back<K: Ord, T>(laid_over: &mut BTreeMap<K, Option<T>>, key: K, was: Option<Option<T>>) {
+    match was {
+        Some(was) => drop(laid_over.insert(key, was)),
+        None => drop(laid_over.remove(&key)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! An edit says what a person wants, not what follows from it. Ids that an edit creates are minted by whoever makes the edit and
 //! are part of it, so that resolving it again gives the same.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,9 @@ use crate::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, Ro
 /// Longest reason, in characters. A reason is copied to each noderole that it lets run again, so a long one would be paid for many
 /// times over.
 pub const MAX_REASON: usize = 1_000;
+
+/// Most nodes that one edit lists.
+pub const MAX_LISTED: usize = 1_000;
 
 /// One step of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +83,15 @@ pub enum Edit {
         /// What.
         role: RoleName,
     },
+    /// Binds a role to several nodes, as so many single bindings in the order of their ids would: all of them, or none.
+    BindNodes {
+        /// For which deployment.
+        deployment: DeploymentId,
+        /// What.
+        role: RoleName,
+        /// Where.
+        nodes: BTreeSet<NodeId>,
+    },
     /// Takes a noderole off its node. What it needed stays. What needs it is wired to another that serves as well, if binding would
     /// find one; where there is none, the edit is refused unless it says that dependents go along.
     Unbind {
@@ -89,6 +102,13 @@ pub enum Edit {
         /// Whether noderoles that can't be without it go too.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         with_dependents: bool,
+    },
+    /// Takes the same noderole off several nodes, as so many single ones in the order of their ids would: off all of them, or none.
+    UnbindNodes {
+        /// What.
+        noderole: NoderoleKey,
+        /// Where.
+        nodes: BTreeSet<NodeId>,
     },
     /// Sets a noderole's own data: replaces what it had before.
     SetNoderoleData {
@@ -157,16 +177,49 @@ impl Edit {
         }
     }
 
+    /// The single edits that it stands for, in their order: one for each node of a list, else itself. What holds for an edit is asked
+    /// of these, so lists have no rules of their own.
+    pub fn each(&self) -> Cow<'_, [Self]> {
+        match self {
+            Self::BindNodes { deployment, role, nodes } => {
+                let one = |node: &NodeId| Self::Bind { deployment: *deployment, node: *node, role: role.clone() };
+                nodes.iter().map(one).collect()
+            }
+            Self::UnbindNodes { noderole, nodes } => {
+                let one =
+                    |node: &NodeId| Self::Unbind { node: *node, noderole: noderole.clone(), with_dependents: false };
+                nodes.iter().map(one).collect()
+            }
+            _ => Cow::Borrowed(std::slice::from_ref(self)),
+        }
+    }
+
+    /// How many single edits it stands for.
+    pub fn singles(&self) -> usize {
+        self.listed().map_or(1, BTreeSet::len)
+    }
+
+    fn listed(&self) -> Option<&BTreeSet<NodeId>> {
+        match self {
+            Self::BindNodes { nodes, .. } | Self::UnbindNodes { nodes, .. } => Some(nodes),
+            _ => None,
+        }
+    }
+
     /// What can be said of an edit by itself, so that it is refused before anything is worked out or stored.
     ///
     /// # Errors
-    /// When its reason is too long.
+    /// When its reason or its list of nodes is too long, or the list is empty.
     pub fn check(&self) -> Result<(), EditError> {
         let length = self.reason().map_or(0, |reason| reason.chars().count());
         if length > MAX_REASON {
             return Err(EditError::LongReason { length });
         }
-        Ok(())
+        match self.listed().map(BTreeSet::len) {
+            Some(0) => Err(EditError::NoNodes),
+            Some(length) if length > MAX_LISTED => Err(EditError::LongList { length }),
+            _ => Ok(()),
+        }
     }
 }
 

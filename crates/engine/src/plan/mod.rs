@@ -33,7 +33,7 @@ mod sight;
 pub use base::Scope;
 pub use bind::Rules;
 pub use clash::{Clash, clashes};
-pub use edit::{Edit, MAX_REASON, NumberedEdit};
+pub use edit::{Edit, MAX_LISTED, MAX_REASON, NumberedEdit};
 pub use effects::{Effects, Refusal};
 pub use lift::lift;
 pub use materialise::materialise;

@@ -8,7 +8,7 @@ use crate::gate::PolicyError;
 use crate::ids::{BarclampName, DeploymentId, Fqdn, JigName, NodeId, RoleName};
 
 use super::bind::MAX_DEPTH;
-use super::edit::MAX_REASON;
+use super::edit::{MAX_LISTED, MAX_REASON};
 
 /// Why an edit can't take effect. Each text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -244,6 +244,15 @@ pub enum EditError {
         /// Its characters.
         length: usize,
     },
+    /// A list that names nothing.
+    #[error("it lists no node: name at least one")]
+    NoNodes,
+    /// A list that nobody could take in.
+    #[error("it lists {length} nodes, and an edit may list {MAX_LISTED}: make several edits of it")]
+    LongList {
+        /// Its nodes.
+        length: usize,
+    },
     /// There is nothing to run.
     #[error("no node carries {} for {deployment}: there is nothing to run again", few(.roles))]
     NothingToRerun {
@@ -341,6 +350,30 @@ fn path(roles: &[RoleName]) -> String {
 }
 
 impl EditError {
+    /// The same about another node than the one that it names.
+    pub(super) fn of_node(mut self, from: &Fqdn, to: &Fqdn) -> Self {
+        match &mut self {
+            Self::AlreadyBound { node, .. }
+            | Self::Conflict { node, .. }
+            | Self::ProvidedTwice { node, .. }
+            | Self::Sibling { node, .. } => {
+                if node == from {
+                    *node = to.clone();
+                }
+            }
+            Self::Circle { child, parent } => {
+                for end in [child, parent] {
+                    if let Some(what) = end.strip_suffix(&format!(" on {}", from.short())) {
+                        *end = format!("{what} on {}", to.short());
+                    }
+                }
+            }
+            // What else binding is refused for is about roles and deployments.
+            _ => {}
+        }
+        self
+    }
+
     /// A word for programs.
     pub fn code(&self) -> &'static str {
         match self {
@@ -375,6 +408,8 @@ impl EditError {
             Self::RootDeployment(_) => "root_deployment",
             Self::NoReasonToExpunge(_) | Self::NoReasonForSlice(_) => "no_reason",
             Self::LongReason { .. } => "long_reason",
+            Self::NoNodes => "no_nodes",
+            Self::LongList { .. } => "long_list",
             Self::NothingToRerun { .. } => "nothing_to_rerun",
             Self::InactiveJig { .. } => "inactive_jig",
             Self::UnknownJig { .. } => "unknown_jig",

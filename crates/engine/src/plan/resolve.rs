@@ -57,6 +57,9 @@ impl Draft<'_> {
             Edit::SetRoleData { deployment, role, data } => self.set_role_data(*deployment, role, data, why),
             Edit::Bind { deployment, node, role } => self.bind(*deployment, *node, role, seq),
             Edit::Unbind { node, noderole, with_dependents } => self.unbind(*node, noderole, *with_dependents, seq),
+            Edit::BindNodes { .. } | Edit::UnbindNodes { .. } => {
+                edit.each().iter().try_for_each(|single| self.apply(seq, single))
+            }
             Edit::SetNoderoleData { node, noderole, data } => self.set_noderole_data(*node, noderole, data, why),
             Edit::MoveNode { node, deployment } => self.move_by_hand(*node, *deployment, why),
             Edit::ExpungeNode { node, reason } => self.expunge_node(*node, reason, seq),

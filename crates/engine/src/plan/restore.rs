@@ -10,12 +10,15 @@
 //! * nodes that joined since: they stay, and carry nothing of the deployment. Giving them to the one above would write that one.
 //! * deployments below: each is restored by itself.
 //!
-//! It works by goals, not by undoing what happened: what differs gives one edit each, and each is tried on the draft. One that is refused
+//! It works by goals, not by undoing what happened: what differs gives one edit each, and each is tried on the draft. Roles are bound
+//! from the top down, so that what they need comes along without an edit of its own, and the same done to many nodes becomes one edit
+//! that lists them: a proposal to bring back 1,000 nodes with 20 roles each has some twenty. One edit that is refused
 //! is tried again once another has taken effect, for the order in which things come and go matters (a parent must be there before the one
 //! it replaces goes; a version of a barclamp that lacks a role fits only once the role has gone). When no edit takes effect any more, what
 //! still differs can't be brought back, and is named with the reason: a node that was given up, a role that nobody has any more, a
 //! noderole that something outside of the deployment needs.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -23,13 +26,13 @@ use serde_json::Value;
 
 use super::bind::Rules;
 use super::draft::Draft;
-use super::edit::{Edit, NumberedEdit};
+use super::edit::{Edit, MAX_LISTED, NumberedEdit};
 use super::materialise::{MaterialiseError, materialise};
 use super::resolve::resolve;
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
 use crate::cluster::{Blueprint, NoderoleKey, Skeleton};
-use crate::ids::{BarclampName, DeploymentId, Fqdn, NodeId, RoleName};
+use crate::ids::{BarclampName, DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 
 /// How often what was refused is tried again. Chains of things that wait for one another are far shorter.
 const MAX_PASSES: usize = 64;
@@ -100,6 +103,15 @@ impl State {
         }
         wanted.extend(self.nodes.difference(&is.nodes).map(|node| Wanted::Node(*node)));
         wanted
+    }
+}
+
+impl State {
+    /// Whether a noderole of a draft was there then, in this deployment. Barriers come and go by themselves.
+    fn has(&self, draft: &Draft<'_>, id: NoderoleId, deployment: DeploymentId) -> bool {
+        let Some((node, key, noderole)) = draft.noderole(id) else { return false };
+        let here = noderole.deployment == deployment && self.noderoles.contains_key(&(node, key.clone()));
+        here || is_barrier(draft.catalog, noderole.role)
     }
 }
 
@@ -188,19 +200,16 @@ pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Resu
     if !now.blueprint.deployments.contains_key(&deployment) {
         return Err(RestoreError::NotNow);
     }
-    let mut restoring = Restoring {
-        deployment,
-        was: &was,
-        then,
-        draft: Draft::new(now.skeleton, now.catalog, Rules::default()),
-        edits: Vec::new(),
-        refused: BTreeMap::new(),
-    };
+    let mut restoring = Restoring::of(now, &was, then, deployment);
     restoring.shape();
-    let Restoring { mut edits, refused, .. } = restoring;
-    let is = outcome(now, &edits, deployment)?;
-    edits.extend(data_edits(deployment, &was, &is));
-    let is = outcome(now, &edits, deployment)?;
+    let Restoring { singles, refused, .. } = restoring;
+    let mut edits = in_lists(&singles);
+    let mut is = outcome(now, &edits, deployment)?;
+    let data = data_edits(deployment, &was, &is);
+    if !data.is_empty() {
+        edits.extend(data);
+        is = outcome(now, &edits, deployment)?;
+    }
     let missing = was.lacking(&is).into_iter().map(|wanted| {
         let reason = refused.get(&wanted).cloned().unwrap_or_else(|| reason(now, &wanted));
         Missing { what: in_words(now, then, &wanted), wanted, reason }
@@ -237,59 +246,111 @@ fn data_edits(deployment: DeploymentId, was: &State, is: &State) -> Vec<Edit> {
 struct Restoring<'a> {
     deployment: DeploymentId,
     was: &'a State,
-    then: &'a Blueprint,
+    /// For each role of then, how far up its noderoles stood.
+    ranks: BTreeMap<RoleName, u32>,
+    /// Noderoles of then that others waited for on other nodes.
+    shared: BTreeSet<NoderoleId>,
     draft: Draft<'a>,
-    edits: Vec<Edit>,
+    /// What took effect, each for one thing.
+    singles: Vec<Edit>,
     /// Why the last try was refused.
     refused: BTreeMap<Wanted, String>,
 }
 
-impl Restoring<'_> {
+/// What a binding may bring along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Along {
+    /// What was there then, and nothing else.
+    OnlyWhatWas,
+    /// Whatever comes. It is taken away again, or named.
+    Anything,
+}
+
+impl<'a> Restoring<'a> {
+    fn of(now: Now<'a>, was: &'a State, then: &Blueprint, deployment: DeploymentId) -> Self {
+        let mut ranks: BTreeMap<RoleName, u32> = BTreeMap::new();
+        for (node, key) in was.noderoles.keys() {
+            let Some((_, noderole)) = then.noderole(*node, key) else { continue };
+            let rank = ranks.entry(key.role.clone()).or_default();
+            *rank = (*rank).max(noderole.rank);
+        }
+        let mut shared = BTreeSet::new();
+        for (node, stored) in &then.nodes {
+            let own: BTreeSet<NoderoleId> = stored.doc.noderoles.keys().map(|key| key.id(*node)).collect();
+            let parents = stored.doc.noderoles.values().flat_map(|noderole| &noderole.parents);
+            shared.extend(parents.map(|edge| edge.parent).filter(|id| !own.contains(id)));
+        }
+        let draft = Draft::new(now.skeleton, now.catalog, Rules::default());
+        Self { deployment, was, ranks, shared, draft, singles: Vec::new(), refused: BTreeMap::new() }
+    }
+
     /// Everything but data, which no rule of binding looks at.
     fn shape(&mut self) {
         for _ in 0..MAX_PASSES {
-            let done = self.edits.len();
             self.refused.clear();
-            for (wanted, edit) in self.tries() {
-                let seq = u32::try_from(self.edits.len()).unwrap_or(u32::MAX).saturating_add(1);
-                match self.draft.whole(|draft| draft.apply(seq, &edit)) {
-                    Ok(()) => self.edits.push(edit),
-                    Err(error) => drop(self.refused.insert(wanted, error.to_string())),
-                }
-            }
-            if self.edits.len() == done {
+            if !self.pass(Along::OnlyWhatWas) && !self.pass(Along::Anything) {
                 return;
             }
         }
     }
 
-    /// One edit for each thing that is not as it was, in the order in which they mostly take effect.
-    fn tries(&self) -> Vec<(Wanted, Edit)> {
-        let mut tries = self.unbinds();
-        tries.extend(self.versions());
-        tries.extend(self.moves());
-        tries.extend(self.roles_back());
-        tries.extend(self.binds());
-        tries.extend(self.roles_out());
-        tries
+    /// Tries an edit for each thing that is not as it was, in the order in which they mostly take effect. Says whether one did.
+    fn pass(&mut self, along: Along) -> bool {
+        let kinds: [fn(&Self, Along) -> Vec<(Wanted, Edit)>; 6] =
+            [Self::unbinds, Self::versions, Self::moves, Self::roles_back, Self::binds, Self::roles_out];
+        let done = self.singles.len();
+        for kind in kinds {
+            for (wanted, edit) in kind(self, along) {
+                self.attempt(wanted, edit, along);
+            }
+        }
+        self.singles.len() > done
     }
 
-    fn unbinds(&self) -> Vec<(Wanted, Edit)> {
+    fn attempt(&mut self, wanted: Wanted, edit: Edit, along: Along) {
+        // One that came along with another since the tries were found.
+        if let Wanted::Noderole(node, key) = &wanted
+            && self.draft.node(*node).is_ok_and(|carrier| carrier.noderoles.contains_key(key))
+        {
+            return;
+        }
+        let (was, deployment) = (self.was, self.deployment);
+        let done = self.draft.whole(|draft| {
+            let mark = draft.mark();
+            // The number only says why; these edits get theirs when the proposal takes them.
+            draft.apply(0, &edit).map_err(|error| error.to_string())?;
+            let new = draft.put_since(mark).find(|id| along == Along::OnlyWhatWas && !was.has(draft, *id, deployment));
+            new.map_or(Ok(()), |id| Err(format!("it would bring {} along, which was not there", draft.in_words(id))))
+        });
+        match done {
+            Ok(()) => {
+                self.refused.remove(&wanted);
+                self.singles.push(edit);
+            }
+            Err(reason) => drop(self.refused.insert(wanted, reason)),
+        }
+    }
+
+    /// Those furthest up go first, a role's all together.
+    fn unbinds(&self, _: Along) -> Vec<(Wanted, Edit)> {
+        let mut ranks: BTreeMap<&RoleName, u32> = BTreeMap::new();
         let mut beside = Vec::new();
         for (node, carrier) in self.draft.nodes() {
             for (key, noderole) in carrier.noderoles.iter().filter(|(_, n)| n.deployment == self.deployment) {
                 let known = self.was.noderoles.contains_key(&(node, key.clone()));
                 if !known && !is_barrier(self.draft.catalog, noderole.role) {
-                    beside.push((std::cmp::Reverse(noderole.rank), node, key.clone()));
+                    let rank = ranks.entry(&key.role).or_default();
+                    *rank = (*rank).max(noderole.rank);
+                    beside.push((key, node));
                 }
             }
         }
-        beside.sort();
-        let edit = |node, noderole| Edit::Unbind { node, noderole, with_dependents: false };
-        beside.into_iter().map(|(_, node, key)| (Wanted::WithoutNoderole(node, key.clone()), edit(node, key))).collect()
+        beside.sort_by_key(|(key, node)| (Reverse(ranks.get(&key.role)), *key, *node));
+        let edit = |key: &NoderoleKey, node| Edit::Unbind { node, noderole: key.clone(), with_dependents: false };
+        beside.into_iter().map(|(key, node)| (Wanted::WithoutNoderole(node, key.clone()), edit(key, node))).collect()
     }
 
-    fn versions(&self) -> Vec<(Wanted, Edit)> {
+    fn versions(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let chain = self.draft.chain(self.deployment);
         let seen = |barclamp: &BarclampName| {
             chain.iter().find_map(|id| self.draft.deployment(*id).ok()?.barclamps.get(barclamp).copied())
@@ -303,42 +364,47 @@ impl Restoring<'_> {
         other.map(|(barclamp, version)| (Wanted::Version(barclamp.clone()), edit(barclamp, *version))).collect()
     }
 
-    fn moves(&self) -> Vec<(Wanted, Edit)> {
+    fn moves(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let deployment = self.deployment;
         let away = |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
         let edit = |node| (Wanted::Node(node), Edit::MoveNode { node, deployment });
         self.was.nodes.iter().filter(away).map(|id| edit(*id)).collect()
     }
 
-    fn roles_back(&self) -> Vec<(Wanted, Edit)> {
+    fn roles_back(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let gone = self.was.roles.keys().filter(|role| !here.roles.contains_key(*role));
         let edit = |role: &RoleName| Edit::AddRole { deployment: self.deployment, role: role.clone() };
         gone.map(|role| (Wanted::Role(role.clone()), edit(role))).collect()
     }
 
-    fn roles_out(&self) -> Vec<(Wanted, Edit)> {
+    fn roles_out(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside = here.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
         let edit = |role: &RoleName| Edit::RemoveRole { deployment: self.deployment, role: role.clone() };
         beside.map(|role| (Wanted::WithoutRole(role.clone()), edit(role))).collect()
     }
 
-    /// Those that others waited for come first. Only a role's first instance can be bound.
-    fn binds(&self) -> Vec<(Wanted, Edit)> {
+    /// What others waited for on other nodes comes first, from the bottom up: else something else would come along in its place. Then
+    /// roles from the top down, as each brings along what stood below it; from the bottom up where that brings what was not there. Only
+    /// a role's first instance can be bound.
+    fn binds(&self, along: Along) -> Vec<(Wanted, Edit)> {
         let mut gone = Vec::new();
         for (node, key) in self.was.noderoles.keys().filter(|(_, key)| key.instance == 0) {
             let Ok(carrier) = self.draft.node(*node) else { continue };
-            let Some(asked) = self.asked_on(*node, carrier.phantom) else { continue };
-            let rank = self.then.noderole(*node, key).map_or(0, |(_, noderole)| noderole.rank);
-            if !carrier.noderoles.contains_key(key) {
-                gone.push((rank, *node, key.clone(), asked));
+            if carrier.noderoles.contains_key(key) {
+                continue;
             }
+            let Some(asked) = self.asked_on(*node, carrier.phantom) else { continue };
+            let rank = i64::from(self.ranks.get(&key.role).copied().unwrap_or_default());
+            let shared = self.shared.contains(&key.id(*node));
+            let up = shared || along == Along::Anything;
+            gone.push((!shared, if up { rank } else { -rank }, key, asked, *node));
         }
         gone.sort();
         let edit = |node, role| Edit::Bind { deployment: self.deployment, node, role };
         gone.into_iter()
-            .map(|(_, node, key, asked)| (Wanted::Noderole(node, key.clone()), edit(asked, key.role)))
+            .map(|(_, _, key, asked, node)| (Wanted::Noderole(node, key.clone()), edit(asked, key.role.clone())))
             .collect()
     }
 
@@ -350,6 +416,43 @@ impl Restoring<'_> {
         let mine = self.draft.chain(self.deployment);
         let fits = |at: DeploymentId| mine.contains(&at) || self.draft.chain(at).contains(&self.deployment);
         self.draft.nodes().find(|(_, found)| !found.phantom && fits(found.deployment)).map(|(id, _)| id)
+    }
+}
+
+/// The same edits with runs of bindings and unbindings as lists. A list means its single edits in the order of the ids, so that the
+/// same comes of it.
+fn in_lists(singles: &[Edit]) -> Vec<Edit> {
+    let runs = singles.chunk_by(goes_on).flat_map(|run| run.chunks(MAX_LISTED));
+    runs.flat_map(|run| listed(run).map_or_else(|| run.to_vec(), |list| vec![list])).collect()
+}
+
+fn goes_on(one: &Edit, next: &Edit) -> bool {
+    match (one, next) {
+        (Edit::Bind { deployment, role, node }, Edit::Bind { deployment: d, role: r, node: behind }) => {
+            (deployment, role) == (d, r) && node < behind
+        }
+        (
+            Edit::Unbind { noderole, node, with_dependents: false },
+            Edit::Unbind { noderole: same, node: behind, with_dependents: false },
+        ) => noderole == same && node < behind,
+        _ => false,
+    }
+}
+
+/// A run as one edit; None: it is a single one.
+fn listed(run: &[Edit]) -> Option<Edit> {
+    let nodes = run.iter().filter_map(|edit| match edit {
+        Edit::Bind { node, .. } | Edit::Unbind { node, .. } => Some(*node),
+        _ => None,
+    });
+    match run {
+        [Edit::Bind { deployment, role, .. }, _, ..] => {
+            Some(Edit::BindNodes { deployment: *deployment, role: role.clone(), nodes: nodes.collect() })
+        }
+        [Edit::Unbind { noderole, .. }, _, ..] => {
+            Some(Edit::UnbindNodes { noderole: noderole.clone(), nodes: nodes.collect() })
+        }
+        _ => None,
     }
 }
 

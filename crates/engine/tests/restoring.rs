@@ -1,0 +1,151 @@
+//! A deployment of many nodes brought back: how many edits that takes, and that nothing else comes of it.
+
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use engine::canonical::{self, Object, ObjectKind};
+use engine::catalog::{Barclamp, Catalog, Flags, Role};
+use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
+use engine::plan::resolve::phantom_fqdn;
+use engine::plan::restore::{Now, Restore, restore};
+use engine::plan::{Edit, MAX_LISTED, NumberedEdit, materialise, resolve};
+use serde_json::json;
+use uuid::Uuid;
+
+/// More noderoles than a proposal may have edits.
+const NODES: u128 = 1_010;
+const ROLES: usize = 10;
+const SYSTEM: DeploymentId = DeploymentId(Uuid::from_u128(1));
+const WEB: DeploymentId = DeploymentId(Uuid::from_u128(2));
+
+fn name(n: usize) -> RoleName {
+    RoleName::parse(&format!("r{n}")).unwrap()
+}
+
+fn node(n: u128) -> NodeId {
+    NodeId(Uuid::from_u128(1_000 + n))
+}
+
+/// Each role requires the one below it on the same node, but for one that others share and that stands on a node of its own.
+fn role(n: usize) -> Role {
+    let role: Role =
+        serde_json::from_value(json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
+    let requires = match n {
+        0 | 1 => vec![],
+        2 => vec![name(0), name(1)],
+        _ => vec![name(n - 1)],
+    };
+    Role { flags: Flags { implicit: n != 0, ..Flags::default() }, requires, ..role }
+}
+
+fn world() -> (Catalog, Blueprint) {
+    let mut catalog = Catalog::default();
+    let mut content = BTreeMap::new();
+    for role in (0..ROLES).map(role) {
+        let hash = canonical::hash(&role).unwrap();
+        content.insert(role.name.clone(), hash);
+        catalog.add_role(hash, Arc::new(role));
+    }
+    let base: Barclamp = serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
+    let pin = Object::of(ObjectKind::Barclamp, &Barclamp { roles: content, ..base }).unwrap();
+    catalog.add(&pin).unwrap();
+    let mut blueprint = Blueprint::default();
+    for (phantom, id, label, parent) in [(50, SYSTEM, "system", None), (51, WEB, "web", Some(SYSTEM))] {
+        let phantom = NodeId(Uuid::from_u128(phantom));
+        let pins = parent.is_none().then(|| (BarclampName::parse("b").unwrap(), pin.hash));
+        let doc = DeploymentDoc {
+            id,
+            name: DeploymentName::parse(label).unwrap(),
+            parent,
+            phantom,
+            barclamps: pins.into_iter().collect(),
+            roles: BTreeMap::new(),
+            inactive_jigs: BTreeSet::new(),
+        };
+        blueprint.put_deployment(doc).unwrap();
+        let fqdn = phantom_fqdn(id);
+        let doc = NodeDoc { id: phantom, fqdn, deployment: id, phantom: true, noderoles: BTreeMap::new() };
+        blueprint.put_node(doc).unwrap();
+    }
+    for n in 0..NODES {
+        let fqdn = Fqdn::parse(&format!("n{n:04}.many.example.com")).unwrap();
+        let doc = NodeDoc { id: node(n), fqdn, deployment: WEB, phantom: false, noderoles: BTreeMap::new() };
+        blueprint.put_node(doc).unwrap();
+    }
+    (catalog, blueprint)
+}
+
+fn taken(blueprint: &Blueprint, catalog: &Catalog, edits: &[Edit]) -> Blueprint {
+    let skeleton = Skeleton::of(blueprint, [], catalog).unwrap();
+    let numbered: Vec<NumberedEdit> =
+        (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
+    let effects = resolve(&skeleton, catalog, &numbered);
+    assert_eq!(effects.refused, vec![]);
+    materialise(blueprint, &|_| None, &effects).unwrap().blueprint
+}
+
+fn restored(now: &Blueprint, then: &Blueprint, catalog: &Catalog) -> Restore {
+    let skeleton = Skeleton::of(now, [], catalog).unwrap();
+    let now = Now { blueprint: now, skeleton: &skeleton, catalog, bare: &|_| None };
+    restore(now, then, WEB).unwrap()
+}
+
+#[test]
+fn edits_follow_what_differs_at_the_top_and_not_how_much_hangs_on_it() {
+    let (catalog, empty) = world();
+    // The shared one stands where nothing else does, behind the others by name: nothing may come along in its place.
+    let shared = Edit::Bind { deployment: WEB, node: node(NODES - 1), role: name(0) };
+    let everywhere = (0..NODES - 1).map(|n| Edit::Bind { deployment: WEB, node: node(n), role: name(ROLES - 1) });
+    let full = taken(&empty, &catalog, &[shared].into_iter().chain(everywhere).collect::<Vec<_>>());
+    let noderoles = full.nodes.values().map(|node| node.doc.noderoles.len()).sum::<usize>();
+    assert_eq!(noderoles, 1 + usize::try_from(NODES - 1).unwrap() * (ROLES - 1));
+
+    let Restore { edits, missing } = restored(&empty, &full, &catalog);
+    assert_eq!(missing, vec![]);
+    let lists = usize::try_from(NODES - 1).unwrap().div_ceil(MAX_LISTED);
+    let roles = edits.iter().filter(|edit| matches!(edit, Edit::AddRole { .. })).count();
+    assert_eq!((roles, edits.len()), (ROLES, ROLES + 1 + lists), "{edits:?}");
+    let back = taken(&empty, &catalog, &edits);
+    assert_eq!(back.root(), full.root(), "the same documents, to the byte");
+
+    let Restore { edits, missing } = restored(&full, &empty, &catalog);
+    assert_eq!(missing, vec![]);
+    assert_eq!(edits.len(), (ROLES - 1) * lists + 1 + ROLES, "{edits:?}");
+    assert_eq!(taken(&full, &catalog, &edits).root(), empty.root());
+}
+
+#[test]
+fn a_list_is_its_single_edits_all_of_them_or_none() {
+    let (catalog, empty) = world();
+    let skeleton = Skeleton::of(&empty, [], &catalog).unwrap();
+    let nodes = |numbers: &[u128]| numbers.iter().map(|n| node(*n)).collect::<BTreeSet<_>>();
+    let bind = |numbers: &[u128]| Edit::BindNodes { deployment: WEB, role: name(3), nodes: nodes(numbers) };
+    let codes = |edits: &[Edit]| {
+        let numbered: Vec<NumberedEdit> =
+            (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
+        let effects = resolve(&skeleton, &catalog, &numbered);
+        (effects.refused.into_iter().map(|refused| refused.code).collect::<Vec<_>>(), effects.bound.len())
+    };
+    let single = |n: u128| Edit::Bind { deployment: WEB, node: node(n), role: name(3) };
+    let listed = taken(&empty, &catalog, &[bind(&[3, 1, 2])]);
+    assert_eq!(listed.root(), taken(&empty, &catalog, &[single(1), single(2), single(3)]).root());
+
+    let (refused, bound) = codes(&[single(2), bind(&[1, 2, 3])]);
+    assert_eq!((refused, bound), (vec!["already_bound".to_owned()], 4), "of the list nothing stays");
+    let long: Vec<u128> = (0..u128::try_from(MAX_LISTED).unwrap() + 1).collect();
+    assert_eq!(codes(&[bind(&[])]).0, ["no_nodes"]);
+    assert_eq!(codes(&[bind(&long)]).0, ["long_list"]);
+
+    let unbind = |numbers: &[u128]| Edit::UnbindNodes {
+        noderole: engine::cluster::NoderoleKey::first(name(3)),
+        nodes: nodes(numbers),
+    };
+    assert_eq!(codes(&[bind(&[1, 2]), unbind(&[2, 3])]).0, ["unknown_noderole"]);
+    let (refused, bound) = codes(&[bind(&[1, 2]), unbind(&[1, 2])]);
+    assert_eq!((refused.len(), bound), (0, 5), "what came along stays");
+    assert_eq!(bind(&[1, 2, 3]).singles(), 3);
+    assert_eq!(single(1).singles(), 1);
+}
