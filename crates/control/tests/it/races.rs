@@ -197,3 +197,82 @@ async fn a_database_that_goes_away_during_a_commit_leaves_nothing() {
     assert_eq!(house.traces().await, before);
     house.commit(&house.ada, id).await.unwrap();
 }
+
+/// How many proposals were ever opened, and how many of them were told of as new.
+async fn opened(house: &House) -> (i64, i64) {
+    let sql = "SELECT (SELECT count(*) FROM proposal), (SELECT count(*) FROM audit WHERE action = 'proposal.open')";
+    sqlx::query_as(sql).fetch_one(house.database.owner()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn everybody_who_opens_a_proposal_at_once_gets_the_same() {
+    let house = House::new().await;
+    let (web, node) = (house.id("web").await, house.node(1).await);
+    for round in 1..=5 {
+        let mut tries = tokio::task::JoinSet::new();
+        for n in 0..12 {
+            let control = house.control.clone();
+            let by = [&house.ada, &house.bo, &house.cy][n % 3].clone();
+            tries.spawn(async move {
+                match n % 2 {
+                    0 => (0, control.propose(&by, web).await),
+                    _ => (1, control.propose_on_node(&by, node).await),
+                }
+            });
+        }
+        let mut ids = [std::collections::BTreeSet::new(), std::collections::BTreeSet::new()];
+        for (scope, id) in tries.join_all().await {
+            ids[scope].insert(id.unwrap());
+        }
+        assert_eq!(ids.each_ref().map(|ids| ids.len()), [1, 1], "{ids:?}");
+        assert_eq!(opened(&house).await, (2 * round, 2 * round), "one for each scope, and one audit of it");
+        for id in ids.into_iter().flatten() {
+            house.control.discard(&house.ada, id, 0).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_proposal_that_is_closed_while_somebody_opens_it_is_not_handed_out() {
+    let house = House::new().await;
+    let (web, node) = (house.id("web").await, house.node(1).await);
+    for on_node in [false, true] {
+        let open = async |by| match on_node {
+            true => house.control.propose_on_node(by, node).await.unwrap(),
+            false => house.control.propose(by, web).await.unwrap(),
+        };
+        let before = open(&house.ada).await;
+        let mut held = house.database.app().begin().await.unwrap();
+        assert!(store::intent::discard_proposal(&mut held, before, 0).await.unwrap());
+        let between = async {
+            house.somebody_waits().await;
+            held.commit().await.unwrap();
+        };
+        let (after, ()) = tokio::join!(open(&house.bo), between);
+        assert_ne!(after, before);
+        assert_eq!(open(&house.cy).await, after);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn opening_while_others_close_never_fails() {
+    let house = House::new().await;
+    let web = house.id("web").await;
+    let mut tries = tokio::task::JoinSet::new();
+    for n in 0..6 {
+        let control = house.control.clone();
+        let by = [&house.ada, &house.bo, &house.cy][n % 3].clone();
+        tries.spawn(async move {
+            for _ in 0..20 {
+                let id = control.propose(&by, web).await.unwrap();
+                // Another one may have been quicker; then it is closed all the same.
+                if let Err(late) = control.discard(&by, id, 0).await {
+                    assert_eq!(late.code, "version", "{late:?}");
+                }
+            }
+        });
+    }
+    tries.join_all().await;
+    let (proposals, told) = opened(&house).await;
+    assert_eq!(proposals, told);
+}

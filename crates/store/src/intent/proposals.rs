@@ -95,29 +95,25 @@ pub async fn open_proposal(on: &mut PgConnection, deployment: DeploymentId) -> R
     Ok(row.map(to_proposal))
 }
 
+// Two people may open one at the same moment, and a third may close it in between. So each of these is one statement that either
+// makes the row or takes hold of the one that is there: what it hands back stays open until the transaction ends.
+
 /// Opens a proposal on a deployment unless one is open; says whether it is new.
 pub async fn ensure_proposal(
     on: &mut PgConnection,
     deployment: DeploymentId,
     by: PersonId,
 ) -> Result<(ProposalId, bool), StoreError> {
-    let new: Option<(i64,)> = sqlx::query_as(
+    let (id, new): (i64, bool) = sqlx::query_as(
         "INSERT INTO proposal (deployment_id, created_by) VALUES ($1, $2) \
-         ON CONFLICT (deployment_id) WHERE state = 'open' AND kind = 'personal' DO NOTHING RETURNING id",
+         ON CONFLICT (deployment_id) WHERE state = 'open' AND kind = 'personal' DO UPDATE SET version = proposal.version \
+         RETURNING id, xmax = 0",
     )
     .bind(deployment.0)
     .bind(by.0)
-    .fetch_optional(&mut *on)
+    .fetch_one(on)
     .await?;
-    if let Some((id,)) = new {
-        return Ok((ProposalId(id), true));
-    }
-    let (id,): (i64,) =
-        sqlx::query_as("SELECT id FROM proposal WHERE deployment_id = $1 AND state = 'open' AND kind = 'personal'")
-            .bind(deployment.0)
-            .fetch_one(on)
-            .await?;
-    Ok((ProposalId(id), false))
+    Ok((ProposalId(id), new))
 }
 
 /// Opens a proposal on a node of a deployment unless one is open; says whether it is new.
@@ -127,14 +123,15 @@ pub async fn ensure_node_proposal(
     node: NodeId,
     by: PersonId,
 ) -> Result<(ProposalId, bool), StoreError> {
-    let new: Option<(i64,)> = sqlx::query_as(
+    let (id, new): (i64, bool) = sqlx::query_as(
         "INSERT INTO proposal (deployment_id, node_id, kind, created_by) VALUES ($1, $2, 'node_scoped', $3) \
-         ON CONFLICT (node_id) WHERE state = 'open' AND kind = 'node_scoped' DO NOTHING RETURNING id",
+         ON CONFLICT (node_id) WHERE state = 'open' AND kind = 'node_scoped' DO UPDATE SET version = proposal.version \
+         RETURNING id, xmax = 0",
     )
     .bind(deployment.0)
     .bind(node.0)
     .bind(by.0)
-    .fetch_optional(&mut *on)
+    .fetch_one(on)
     .await?;
     if let Some((id,)) = new {
         return Ok((ProposalId(id), true));
