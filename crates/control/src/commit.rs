@@ -8,7 +8,8 @@ use api::Problem;
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::{DocumentChange, change_hash};
-use engine::gate::{NameNotTyped, check_name, evaluate};
+use engine::gate::who::disregarded;
+use engine::gate::{NameNotTyped, Rule, RuleState, check_name, evaluate};
 use engine::ids::{SubmissionId, TargetNo};
 use engine::plan::base::written;
 use serde_json::json;
@@ -90,7 +91,9 @@ impl Control {
             let code = gate.closed_by().map_or("committed", |rule| rule_code(rule.rule));
             drop(transaction);
             self.note_refused_commit(actor, id, code).await?;
-            return Err(Problem::conflict(code, reason));
+            let mut problem = Problem::conflict(code, reason);
+            problem.errors = gate.broken().map(finding).collect();
+            return Err(problem);
         }
         let name = name_to_type(&present, &case)?;
         if let Err(no) = check_name(&risks_of(&case.row), &name, typed) {
@@ -114,7 +117,11 @@ impl Control {
         intent::put_objects(&mut transaction, &planned.objects()).await.map_err(from_store)?;
         let number = intent::commit_change(&mut transaction, &new).await.map_err(from_store)?;
         intent::close_committed(&mut transaction, id).await.map_err(from_store)?;
-        let detail = json!({"target": number, "root": new.root, "change": case.row.change});
+        let mut detail = json!({"target": number, "root": new.root, "change": case.row.change});
+        let disregarded = disregarded(&case.facts);
+        if !disregarded.is_empty() {
+            detail["disregarded"] = json!(disregarded);
+        }
         intent::append_audit(&mut transaction, Some(actor.person), "submission.commit", &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
@@ -207,8 +214,12 @@ pub(crate) fn unlike(case: &Case, planned: Option<&Planned>) -> Option<String> {
     if same { None } else { again() }
 }
 
-fn rule_code(rule: engine::gate::Rule) -> &'static str {
-    use engine::gate::Rule;
+/// One of the rules that a refused commit breaks. The problem's detail has the first; whoever mends that should know the others.
+fn finding(rule: &RuleState) -> Finding {
+    Finding { at: rule_code(rule.rule).into(), detail: rule.text.clone() }
+}
+
+fn rule_code(rule: Rule) -> &'static str {
     match rule {
         Rule::Newest => "not_newest",
         Rule::Resolved => "edit_refused",
@@ -216,7 +227,7 @@ fn rule_code(rule: engine::gate::Rule) -> &'static str {
         Rule::Base => "base_moved",
         Rule::Epoch => "other_epoch",
         Rule::Policy => "policy_moved",
-        Rule::Approvals | Rule::Objections => "not_approved",
+        Rule::Objections | Rule::Approvals => "not_approved",
         Rule::Threads => "open_threads",
     }
 }

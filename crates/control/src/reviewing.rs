@@ -52,17 +52,18 @@ impl Control {
     ) -> Result<Case, Problem> {
         let row = intent::submission(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        // Whoever gave a verdict is asked about by name: who may not review any more is no reviewer, and that a verdict of theirs does
+        // not count has to be said.
+        let judges: BTreeSet<PersonId> = verdicts.iter().map(|v| v.person).collect();
+        let judges: Vec<PersonId> = judges.into_iter().collect();
         let proposal = intent::proposal(on, row.proposal).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
         let authors = intent::authors(on, id).await.map_err(from_store)?;
         let verdicts = intent::verdicts(on, id).await.map_err(from_store)?;
         let documents = intent::documents(on, id).await.map_err(from_store)?;
         let mut people = intent::reviewers(on).await.map_err(from_store)?;
-        if lock {
-            let judges: Vec<PersonId> = verdicts.iter().map(|v| v.person).collect();
-            let locked = intent::people(on, &judges).await.map_err(from_store)?;
-            people.retain(|person| !judges.contains(&person.id));
-            people.extend(locked);
-        }
+        people.retain(|person| !judges.contains(&person.id));
+        people.extend(intent::people(on, &judges, lock).await.map_err(from_store)?);
+        people.sort_by(|a, b| a.name.cmp(&b.name));
         let policy = self.policy(on, present).await?;
         let risks = risks_of(&row);
         let facts = Facts {

@@ -1,7 +1,10 @@
 //! The ways round the gate that must not be there.
 
 use api::console::ReviewState;
+use api::reviews::Fate;
+use control::people::{Actor, NewPerson, Permission};
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
+use engine::ids::SubmissionId;
 
 use crate::house::House;
 
@@ -125,6 +128,66 @@ async fn a_last_word_against_it_keeps_it_shut() {
     assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Objected);
     house.approve(&house.cy, id).await;
     house.commit(&house.ada, id).await.unwrap();
+}
+
+/// What a refused commit says, with all of its reasons.
+async fn refused(house: &House, by: &Actor, id: SubmissionId) -> (String, Vec<String>) {
+    let before = house.traces().await;
+    let refused = house.commit(by, id).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "not_approved"), "{refused:?}");
+    assert_eq!(house.traces().await, before, "{refused:?}");
+    (refused.detail, refused.errors.into_iter().map(|finding| finding.detail).collect())
+}
+
+#[tokio::test]
+async fn an_objection_stands_whoever_commits_and_is_named() {
+    let house = House::under(Policy { approvals: 2, by_risk: Default::default() }).await;
+    let mut others = Vec::new();
+    for name in ["dan", "eve"] {
+        let person = NewPerson::human(name, [Permission::Operator, Permission::Reviewer]);
+        house.people.create_person(None, &person).await.unwrap();
+        others.push(house.people.actor_by_name(name).await.unwrap());
+    }
+    let [dan, eve] = &others[..] else { panic!("two more") };
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    for kind in [VerdictKind::Reject, VerdictKind::RequestChanges] {
+        house.control.judge(&house.bo, id, kind, "not on a Friday".into()).await.unwrap();
+        let (detail, all) = refused(&house, eve, id).await;
+        assert!(detail.starts_with("bo asked for changes or rejected it"), "before what else is missing: {detail}");
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all[1].starts_with("0 of 2 approvals"), "{all:?}");
+    }
+    // As many approvals as the policy asks for don't outvote it, and neither does a commit by somebody who said nothing.
+    house.approve(&house.cy, id).await;
+    house.approve(dan, id).await;
+    for by in [eve, &house.ada, &house.cy, &house.bo] {
+        let (detail, all) = refused(&house, by, id).await;
+        assert!(detail.starts_with("bo asked for changes or rejected it"), "{detail}");
+        assert_eq!(all, [detail]);
+        let shown = house.control.review(by, id).await.unwrap();
+        assert_eq!((shown.state, shown.may_commit), (ReviewState::Objected, Err(all[0].clone())));
+    }
+    house.approve(&house.bo, id).await;
+    house.commit(eve, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_objection_ends_with_the_right_to_review_and_that_is_said() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.control.judge(&house.bo, id, VerdictKind::Reject, "no".into()).await.unwrap();
+    house.approve(&house.cy, id).await;
+    refused(&house, &house.ada, id).await;
+    house.people.disable(None, house.bo.person).await.unwrap();
+    let shown = house.control.review(&house.ada, id).await.unwrap();
+    let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Objections).unwrap();
+    assert!(rule.holds && rule.text.ends_with("any more: what bo said against it"), "{rule:?}");
+    house.commit(&house.ada, id).await.unwrap();
+    let sql = "SELECT detail->'disregarded'->>0 FROM audit WHERE action = 'submission.commit'";
+    let audited: Option<String> = sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap();
+    assert_eq!(audited.as_deref(), Some("bo"));
 }
 
 #[tokio::test]

@@ -11,12 +11,14 @@
 //! * it was made under the policy that is in force;
 //! * it changes something, and every edit takes effect;
 //! * [lint](crate::lint) finds no error in it;
+//! * nobody's last word asks for changes or rejects it: however many approve, one objection keeps it shut until whoever objects
+//!   decides again, or another submission takes its place;
 //! * enough people approved it: each person's last verdict counts, authors' never, and only those of people who may review at this
-//!   very moment;
-//! * nobody's last word asks for changes or rejects it;
+//!   very moment. So an objection ends, too, when whoever made it may not review any more, and the gate says that it did;
 //! * no thread of its discussion is open ([`discussion`]).
 
 pub mod discussion;
+pub mod standing;
 pub mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{PersonId, PolicyNo, SubmissionId};
-use who::{Helpers, named};
+use who::{Helpers, disregarded, named};
 
 /// Most approvals that a policy may ask for.
 pub const MAX_APPROVALS: u32 = 20;
@@ -226,10 +228,10 @@ pub enum Rule {
     Epoch,
     /// Made under the policy in force.
     Policy,
-    /// Enough approvals.
-    Approvals,
     /// Nobody objects.
     Objections,
+    /// Enough approvals.
+    Approvals,
     /// No thread is open.
     Threads,
 }
@@ -266,7 +268,12 @@ impl GateState {
 
     /// The first rule that does not hold.
     pub fn closed_by(&self) -> Option<&RuleState> {
-        self.rules.iter().find(|rule| !rule.holds)
+        self.broken().next()
+    }
+
+    /// Every rule that does not hold.
+    pub fn broken(&self) -> impl Iterator<Item = &RuleState> {
+        self.rules.iter().filter(|rule| !rule.holds)
     }
 }
 
@@ -326,8 +333,8 @@ pub fn evaluate(facts: &Facts) -> GateState {
         base(facts),
         epoch(facts),
         policy(facts),
-        enough(facts, approvals, needed, &can_approve),
         objections(facts, &last),
+        enough(facts, approvals, needed, &can_approve),
         threads(facts),
     ];
     GateState { rules, approvals, needed, can_approve }
@@ -420,7 +427,15 @@ fn objections(facts: &Facts, last: &BTreeMap<PersonId, VerdictKind>) -> RuleStat
         };
         format!("{names} asked for changes or rejected it. Can decide again: {names}{change}")
     });
-    state(Rule::Objections, broken, "Nobody objects")
+    let gone = disregarded(facts);
+    let holds = match gone.as_slice() {
+        [] => "Nobody objects".to_owned(),
+        gone => format!(
+            "Nobody who may review objects. Counts no longer, because they may not review any more: what {} said against it",
+            named(gone)
+        ),
+    };
+    state(Rule::Objections, broken, &holds)
 }
 
 fn threads(facts: &Facts) -> RuleState {
@@ -527,6 +542,39 @@ mod tests {
     }
 
     #[test]
+    fn an_objection_is_named_before_what_else_is_missing() {
+        let mut facts = facts();
+        facts.approvals_needed = 2;
+        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges });
+        let gate = evaluate(&facts);
+        let broken: Vec<Rule> = gate.broken().map(|rule| rule.rule).collect();
+        assert_eq!(broken, [Rule::Objections, Rule::Approvals]);
+        assert_eq!(
+            gate.closed_by().map(|rule| rule.text.as_str()),
+            Some("cy asked for changes or rejected it. Can decide again: cy")
+        );
+    }
+
+    #[test]
+    fn an_objection_that_counts_no_longer_is_said() {
+        let mut facts = facts();
+        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject });
+        assert_eq!(closed_by(&facts), Some(Rule::Objections));
+        facts.people[2].eligible = false;
+        let gate = evaluate(&facts);
+        assert!(gate.is_open(), "verdicts of those count who may review at this moment");
+        let said = gate.rules.iter().find(|rule| rule.rule == Rule::Objections).map(|rule| rule.text.as_str());
+        assert_eq!(
+            said,
+            Some(
+                "Nobody who may review objects. Counts no longer, because they may not review any more: what cy said against it"
+            )
+        );
+        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Approve });
+        assert!(disregarded(&facts).is_empty(), "what was taken back before is no objection");
+    }
+
+    #[test]
     fn an_authors_approval_never_counts() {
         let mut facts = facts();
         facts.verdicts = vec![Verdict { person: person(1), kind: VerdictKind::Approve }];
@@ -542,7 +590,8 @@ mod tests {
         assert_eq!(closed_by(&facts), Some(Rule::Approvals), "one person approving twice is one approval");
         facts.approvals_needed = 1;
         facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::RequestChanges });
-        assert_eq!(closed_by(&facts), Some(Rule::Approvals), "who takes an approval back no longer approves");
+        let broken: Vec<Rule> = evaluate(&facts).broken().map(|rule| rule.rule).collect();
+        assert_eq!(broken, [Rule::Objections, Rule::Approvals], "who takes an approval back no longer approves");
     }
 
     #[test]

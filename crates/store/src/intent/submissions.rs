@@ -302,16 +302,16 @@ pub async fn able(on: &mut PgConnection) -> Result<Vec<(String, Vec<String>)>, S
     .await?)
 }
 
-/// These people, locked until the transaction ends so that nobody loses or gets a permission while a commit counts.
-pub async fn people(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<PersonRow>, StoreError> {
+/// These people as they are now; locked until the transaction ends, if asked for, so that nobody loses or gets a permission while a
+/// commit counts.
+pub async fn people(on: &mut PgConnection, ids: &[PersonId], lock: bool) -> Result<Vec<PersonRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
-    let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
+    let query = format!(
         "SELECT id, name, kind = 'human' AND NOT disabled AND 'reviewer' = ANY(permissions) FROM person \
-         WHERE id = ANY($1) ORDER BY id FOR SHARE",
-    )
-    .bind(ids)
-    .fetch_all(on)
-    .await?;
+         WHERE id = ANY($1) ORDER BY id {}",
+        if lock { "FOR SHARE" } else { "" }
+    );
+    let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(ids).fetch_all(on).await?;
     Ok(rows.into_iter().map(to_person).collect())
 }
 

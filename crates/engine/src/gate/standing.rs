@@ -1,0 +1,148 @@
+//! Where a submission stands, in one word, and whose turn it is.
+//!
+//! The gate names every rule that is broken. A list has room for one word, and a badge for a number, so both need to know which of the
+//! broken rules is the one that is waited for. It is the one whose mending comes first: nobody's approval helps a change that was
+//! replaced, that somebody objects to or that lint finds errors in, since mending it takes another submission, and that drops every
+//! verdict. So reviewers are called only for what an approval brings further.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Facts, GateState, Rule, may_judge};
+use crate::ids::PersonId;
+
+/// Where a submission stands. What comes earlier here is what is waited for first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It is not the newest version of an open proposal.
+    Replaced,
+    /// What it rests on changed since.
+    Stale,
+    /// Somebody objects.
+    Objected,
+    /// An edit takes no effect any more, or lint finds errors.
+    Faulty,
+    /// Approvals are missing.
+    Unreviewed,
+    /// All that is missing is that threads are resolved.
+    Discussed,
+    /// It may be committed.
+    Open,
+}
+
+impl Standing {
+    /// Where the gate says that a submission stands.
+    pub fn of(gate: &GateState) -> Self {
+        if gate.is_open() {
+            return Self::Open;
+        }
+        // A gate without any rule is shut, and nobody has reviewed anything.
+        gate.broken().map(|rule| Self::behind(rule.rule)).min().unwrap_or(Self::Unreviewed)
+    }
+
+    fn behind(broken: Rule) -> Self {
+        match broken {
+            Rule::Newest => Self::Replaced,
+            Rule::Base | Rule::Epoch | Rule::Policy => Self::Stale,
+            Rule::Objections => Self::Objected,
+            Rule::Resolved | Rule::Lint => Self::Faulty,
+            Rule::Approvals => Self::Unreviewed,
+            Rule::Threads => Self::Discussed,
+        }
+    }
+}
+
+/// What a person can do for a submission to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turn {
+    /// Give a verdict.
+    Judge,
+    /// Commit it.
+    Commit,
+}
+
+/// What waits for this person. Whoever has given a verdict has had their turn, whatever it was.
+pub fn turn(facts: &Facts, gate: &GateState, person: PersonId, may_commit: bool) -> Option<Turn> {
+    let said = || facts.verdicts.iter().any(|verdict| verdict.person == person);
+    match Standing::of(gate) {
+        Standing::Unreviewed if may_judge(facts, person).is_ok() && !said() => Some(Turn::Judge),
+        Standing::Open if may_commit => Some(Turn::Commit),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::who::Helpers;
+    use super::super::{Reviewer, Verdict, VerdictKind, evaluate};
+    use super::*;
+    use crate::ids::{PolicyNo, SubmissionId};
+    use uuid::Uuid;
+
+    fn person(n: u128) -> PersonId {
+        PersonId(Uuid::from_u128(n))
+    }
+
+    /// By 1, approved by 2; 3 could review it.
+    fn approved() -> Facts {
+        let reviewer = |n: u128| Reviewer { id: person(n), name: n.to_string(), eligible: true };
+        Facts {
+            submission: SubmissionId(41),
+            newest: true,
+            unresolved: None,
+            lint: Vec::new(),
+            moved_base: Vec::new(),
+            moved_documents: Vec::new(),
+            same_epoch: true,
+            policy: (PolicyNo(3), PolicyNo(3)),
+            approvals_needed: 1,
+            authors: [person(1)].into(),
+            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve }],
+            people: (1..4).map(reviewer).collect(),
+            open_threads: Vec::new(),
+            helpers: Helpers::default(),
+        }
+    }
+
+    fn standing(facts: &Facts) -> Standing {
+        Standing::of(&evaluate(facts))
+    }
+
+    #[test]
+    fn what_is_really_waited_for_is_said() {
+        let mut facts = approved();
+        assert_eq!(standing(&facts), Standing::Open);
+        facts.open_threads.push("2".into());
+        assert_eq!(standing(&facts), Standing::Discussed, "its reviews are there");
+        facts.verdicts.clear();
+        assert_eq!(standing(&facts), Standing::Unreviewed);
+        facts.lint.push("the jig is off".into());
+        assert_eq!(standing(&facts), Standing::Faulty, "no approval helps that");
+        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges });
+        assert_eq!(standing(&facts), Standing::Objected);
+        facts.moved_documents.push("n1".into());
+        assert_eq!(standing(&facts), Standing::Stale);
+        facts.newest = false;
+        assert_eq!(standing(&facts), Standing::Replaced);
+    }
+
+    #[test]
+    fn a_gate_without_rules_is_not_open() {
+        let none = GateState { rules: Vec::new(), approvals: 9, needed: 1, can_approve: Vec::new() };
+        assert_eq!(Standing::of(&none), Standing::Unreviewed);
+    }
+
+    #[test]
+    fn it_is_the_turn_of_those_who_can_bring_it_further() {
+        let turn_of = |facts: &Facts, n: u128| turn(facts, &evaluate(facts), person(n), true);
+        let mut facts = approved();
+        assert_eq!((1..4).map(|n| turn_of(&facts, n)).collect::<Vec<_>>(), [Some(Turn::Commit); 3]);
+        assert_eq!(turn(&facts, &evaluate(&facts), person(1), false), None);
+        facts.approvals_needed = 2;
+        let turns = [1, 2, 3, 4].map(|n| turn_of(&facts, n));
+        assert_eq!(turns, [None, None, Some(Turn::Judge), None], "its author, who has said it, who could, a stranger");
+        facts.lint.push("the jig is off".into());
+        assert_eq!(turn_of(&facts, 3), None, "its authors first");
+    }
+}
