@@ -1,8 +1,8 @@
 //! The barclamp files of OpenCrowbar and Digital Rebar, read as they are.
 //!
 //! They are no part of this repository. `GANTRY_CORPUS` names the folder that has them (`opencrowbar/` inside it, with a README
-//! that counts roles and lists flaws); without it a folder `shared/corpus` beside the workspace is tried. Where there is none the
-//! tests say so and pass.
+//! that counts roles and lists flaws), and where it names one the files have to be there; without it a folder `shared/corpus` beside
+//! the workspace is tried, and where there is none the tests say so and pass.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,14 +12,30 @@ use engine::catalog::Catalog;
 use engine::catalog::read::{Import, Severity, Source, import};
 
 fn corpus() -> Option<PathBuf> {
+    let named = std::env::var_os("GANTRY_CORPUS").map(PathBuf::from);
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let folder = std::env::var_os("GANTRY_CORPUS").map_or(beside, PathBuf::from);
-    let folder = folder.join("opencrowbar");
+    found(named.as_deref(), &beside)
+}
+
+fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
+    let folder = named.unwrap_or(beside).join("opencrowbar");
     if folder.is_dir() {
         return Some(folder);
     }
+    assert!(named.is_none(), "GANTRY_CORPUS is set, and there is no {}", folder.display());
     eprintln!("skipped: no corpus at {} (set GANTRY_CORPUS)", folder.display());
     None
+}
+
+#[test]
+fn without_a_corpus_nothing_is_read() {
+    assert_eq!(found(None, Path::new("/nowhere")), None);
+}
+
+#[test]
+#[should_panic(expected = "GANTRY_CORPUS is set, and there is no /nowhere/opencrowbar")]
+fn a_corpus_that_is_named_has_to_be_there() {
+    found(Some(Path::new("/nowhere")), Path::new("/nowhere"));
 }
 
 fn yml_files(folder: &Path) -> Vec<PathBuf> {

@@ -7,7 +7,7 @@
 //! Two things of those systems have no counterpart in files, and are made up here as the scenarios' assumptions say: roles that a
 //! server made for each of its networks (`network-NAME`, required but in no file), and workers for jigs that Gantry does not have.
 //!
-//! Without the corpus the test says so and passes.
+//! Without the corpus the test says so and passes, unless `GANTRY_CORPUS` promises one: what is named has to be there.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -19,8 +19,9 @@ use std::sync::Arc;
 use engine::canonical::{self, Object, ObjectKind};
 use engine::catalog::read::{Source, import};
 use engine::catalog::{Barclamp, Catalog, Flags, Jig, JigClass, Role};
-use engine::cluster::{Blueprint, DeploymentDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
+use engine::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use engine::plan::effects::{Bound, Why};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{Edit, Effects, NumberedEdit, Rules, resolve_by};
 use serde::Deserialize;
@@ -88,12 +89,31 @@ impl Scenario {
 }
 
 fn corpus() -> Option<PathBuf> {
+    let named = std::env::var_os("GANTRY_CORPUS").map(PathBuf::from);
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let folder = std::env::var_os("GANTRY_CORPUS").map_or(beside, PathBuf::from).join("opencrowbar");
-    folder.join("worked").is_dir().then_some(folder).or_else(|| {
-        eprintln!("skipped: no worked scenarios (set GANTRY_CORPUS to the folder that has opencrowbar/worked)");
-        None
-    })
+    found(named.as_deref(), &beside)
+}
+
+/// The scenarios' folder: of the corpus that is named, which has to have them, else of one beside the workspace.
+fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
+    let folder = named.unwrap_or(beside).join("opencrowbar");
+    if folder.join("worked").is_dir() {
+        return Some(folder);
+    }
+    assert!(named.is_none(), "GANTRY_CORPUS is set, and there is no {}", folder.join("worked").display());
+    eprintln!("skipped: no worked scenarios (set GANTRY_CORPUS to the folder that has opencrowbar/worked)");
+    None
+}
+
+#[test]
+fn without_a_corpus_nothing_is_compared() {
+    assert_eq!(found(None, Path::new("/nowhere")), None);
+}
+
+#[test]
+#[should_panic(expected = "GANTRY_CORPUS is set, and there is no /nowhere/opencrowbar/worked")]
+fn a_corpus_that_is_named_has_to_be_there() {
+    found(Some(Path::new("/nowhere")), Path::new("/nowhere"));
 }
 
 /// All `.yml` files of a folder and the folders in it, those of the folder itself first, each level in the order of names.
@@ -225,7 +245,9 @@ fn outcome(world: &World, effects: &Effects) -> Outcome {
             let own = [*edge];
             for parent in barriers.get(&edge.parent).copied().unwrap_or(&own) {
                 let soft = edge.kind == EdgeKind::Soft;
-                found.edges.insert((names[&parent.parent].clone(), names[&bound.id].clone()), soft);
+                let edge = (names[&parent.parent].clone(), names[&bound.id].clone());
+                // One to a member may stand beside one through its barrier: the hard one says it all.
+                found.edges.entry(edge).and_modify(|known| *known &= soft).or_insert(soft);
             }
         }
     }
@@ -241,6 +263,44 @@ fn outcome(world: &World, effects: &Effects) -> Outcome {
             return found;
         }
         found.cohorts.extend(higher);
+    }
+}
+
+/// Both ways round, as the ids of a barrier and its members stand in no order.
+#[test]
+fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
+    let key = |name: &str| NoderoleKey::first(RoleName::parse(name).unwrap());
+    let world = |content: &[&Role]| {
+        let mut catalog = Catalog::default();
+        for role in content {
+            catalog.add_role(canonical::hash(role).unwrap(), Arc::new((*role).clone()));
+        }
+        World { catalog, skeleton: Skeleton::default(), nodes: BTreeMap::new() }
+    };
+    let member: Role =
+        serde_json::from_value(json!({"name": "db", "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
+    let member = Role { flags: Flags { cluster: true, ..Flags::default() }, ..member };
+    let (barrier, child) =
+        (member.barrier().unwrap(), Role { name: RoleName::parse("app").unwrap(), ..member.clone() });
+    let world = world(&[&member, &barrier, &child]);
+    let bound = |role: &Role, parents: Vec<EdgeDoc>| {
+        let noderole = key(role.name.as_str());
+        let (id, role) = (noderole.id(PHANTOM), canonical::hash(role).unwrap());
+        Bound { id, node: PHANTOM, noderole, deployment: SYSTEM, role, rank: 0, parents, why: Why::Asked { edit: 1 } }
+    };
+    let to = |role: &Role, kind| EdgeDoc { parent: key(role.name.as_str()).id(PHANTOM), kind };
+    for swapped in [false, true] {
+        let mut parents = vec![to(&member, EdgeKind::Soft), to(&barrier, EdgeKind::Hard)];
+        if swapped {
+            parents.reverse();
+        }
+        let of_barrier = vec![to(&member, EdgeKind::Hard)];
+        let effects = Effects {
+            bound: vec![bound(&member, Vec::new()), bound(&barrier, of_barrier), bound(&child, parents)],
+            ..Effects::default()
+        };
+        let edge = (format!("{PHANTOM_NAME}/db"), format!("{PHANTOM_NAME}/app"));
+        assert_eq!(outcome(&world, &effects).edges, [(edge, false)].into());
     }
 }
 
