@@ -6,10 +6,16 @@
 //!
 //! Two things are no effect of the change and are not compared: how much around it stays as it is, and how often something was asked
 //! to run again before (that it runs again is compared).
+//!
+//! A base may move under a change of a whole cluster, so both plans are compared document by document, each looked up by its id.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::difference::{DeploymentDifference, Difference, NodeDifference, NoderoleDifference};
+use super::difference::{DeploymentDifference, Difference, NodeDifference, NoderoleDifference, RoleDifference};
+use crate::cluster::NoderoleKey;
+use crate::ids::{DeploymentId, NodeId, RoleName};
 
 /// What only the plan before had, and what only the new one has. A value that differs is in both.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -34,13 +40,15 @@ impl Shift {
 
 /// What one difference has beyond another.
 fn beyond(one: &Difference, other: &Difference) -> Difference {
-    let deployments = one.deployments.iter().filter_map(|d| {
-        let twin = other.deployments.iter().find(|o| o.id == d.id);
-        twin.map_or_else(|| Some(d.clone()), |twin| deployment_beyond(d, twin))
+    let known: BTreeMap<DeploymentId, &DeploymentDifference> = other.deployments.iter().map(|d| (d.id, d)).collect();
+    let deployments = one.deployments.iter().filter_map(|d| match known.get(&d.id) {
+        Some(twin) => deployment_beyond(d, twin),
+        None => Some(d.clone()),
     });
-    let nodes = one.nodes.iter().filter_map(|n| {
-        let twin = other.nodes.iter().find(|o| o.id == n.id);
-        twin.map_or_else(|| Some(plain(n)), |twin| node_beyond(n, twin))
+    let known: BTreeMap<NodeId, &NodeDifference> = other.nodes.iter().map(|n| (n.id, n)).collect();
+    let nodes = one.nodes.iter().filter_map(|n| match known.get(&n.id) {
+        Some(twin) => node_beyond(n, twin),
+        None => Some(plain(n)),
     });
     Difference { deployments: deployments.collect(), nodes: nodes.collect(), unchanged: 0 }
 }
@@ -51,8 +59,9 @@ fn deployment_beyond(one: &DeploymentDifference, other: &DeploymentDifference) -
         return None;
     }
     let mut left = one.clone();
+    let roles: BTreeMap<&RoleName, &RoleDifference> = other.roles.iter().map(|role| (&role.role, role)).collect();
     left.barclamps.retain(|barclamp| !other.barclamps.contains(barclamp));
-    left.roles.retain(|role| !other.roles.contains(role));
+    left.roles.retain(|role| roles.get(&role.role) != Some(&role));
     left.inactive_jigs.retain(|jig| !other.inactive_jigs.contains(jig));
     let itself = |d: &DeploymentDifference| DeploymentDifference {
         barclamps: Vec::new(),
@@ -66,7 +75,8 @@ fn deployment_beyond(one: &DeploymentDifference, other: &DeploymentDifference) -
 
 fn node_beyond(one: &NodeDifference, other: &NodeDifference) -> Option<NodeDifference> {
     let (mut left, twin) = (plain(one), plain(other));
-    left.noderoles.retain(|noderole| !twin.noderoles.contains(noderole));
+    let known: BTreeMap<&NoderoleKey, &NoderoleDifference> = twin.noderoles.iter().map(|n| (&n.noderole, n)).collect();
+    left.noderoles.retain(|noderole| known.get(&noderole.noderole) != Some(&noderole));
     let itself = |n: &NodeDifference| NodeDifference { noderoles: Vec::new(), ..n.clone() };
     (!left.noderoles.is_empty() || itself(&left) != itself(&twin)).then_some(left)
 }
@@ -81,9 +91,8 @@ fn plain(node: &NodeDifference) -> NodeDifference {
 mod tests {
     use super::*;
     use crate::blueprint::difference::{Mark, Sides};
-    use crate::cluster::NoderoleKey;
     use crate::data::diff;
-    use crate::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
+    use crate::ids::{Fqdn, NoderoleId};
     use proptest::prelude::*;
     use serde_json::json;
     use uuid::Uuid;
@@ -146,8 +155,18 @@ mod tests {
         assert_eq!(roles(&shift.after), [("n1".to_owned(), vec!["db".to_owned()])]);
     }
 
+    #[test]
+    fn a_plan_of_a_whole_cluster_is_compared_at_once() {
+        let of_all = |port| of((0..60_000).map(|n| node(n, vec![noderole("app", port, 0)], 0)).collect());
+        let (before, after) = (of_all(1), of_all(1));
+        let began = std::time::Instant::now();
+        assert!(Shift::between(&before, &after).is_empty());
+        // Looking for each node among all others takes minutes.
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+
     /// Port and re-runs by role.
-    type Roles = std::collections::BTreeMap<String, (u32, u32)>;
+    type Roles = BTreeMap<String, (u32, u32)>;
 
     fn any_difference() -> impl Strategy<Value = Difference> {
         let noderoles = proptest::collection::btree_map("[ab]", (0u32..3, 0u32..3), 0..3);
