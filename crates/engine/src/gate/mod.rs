@@ -22,6 +22,7 @@ pub mod standing;
 pub mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -89,19 +90,83 @@ impl Policy {
         }
     }
 
-    /// Where another policy asks for less than this one: for what, and how much.
-    pub fn weaker_in(&self, other: &Self) -> Option<String> {
-        let less = |name: &str, now: u32, then: u32| (then < now).then(|| format!("{name}: {now} -> {then}"));
+    /// In what another policy differs from this one: first what it asks of every change, then each risk.
+    pub fn changes(&self, other: &Self) -> Vec<PolicyChange> {
+        let every = |policy: &Self| Asks { own: Some(policy.approvals), approvals: policy.approvals };
+        let of = |policy: &Self, risk: Risk| Asks {
+            own: policy.by_risk.get(&risk).copied(),
+            approvals: policy.approvals_for(&[risk].into()),
+        };
+        let every = PolicyChange { risk: None, old: every(self), new: every(other) };
         let risks = self.by_risk.keys().chain(other.by_risk.keys()).collect::<BTreeSet<_>>();
-        let of = |policy: &Self, risk: Risk| policy.approvals_for(&[risk].into());
-        let risks = risks.into_iter().filter_map(|risk| less(risk.as_str(), of(self, *risk), of(other, *risk)));
-        less("every change", self.approvals, other.approvals).into_iter().chain(risks).next()
+        let risks = risks.into_iter().map(|risk| PolicyChange {
+            risk: Some(*risk),
+            old: of(self, *risk),
+            new: of(other, *risk),
+        });
+        std::iter::once(every).chain(risks).filter(|change| change.old != change.new).collect()
+    }
+
+    /// Where another policy asks for less than this one: for what, and how much. None: nowhere.
+    pub fn weaker_in(&self, other: &Self) -> Option<String> {
+        let changes = self.changes(other);
+        let weaker: Vec<String> = changes.iter().filter(|c| c.is_weaker()).map(ToString::to_string).collect();
+        (!weaker.is_empty()).then(|| weaker.join(", "))
     }
 
     /// How many approvals a change with these risks needs.
     pub fn approvals_for(&self, risks: &BTreeSet<Risk>) -> u32 {
         let by_risk = risks.iter().filter_map(|risk| self.by_risk.get(risk).copied());
         by_risk.chain([self.approvals]).max().unwrap_or(MAX_APPROVALS).max(1)
+    }
+}
+
+/// What a policy asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asks {
+    /// What the policy says for just that; None: nothing.
+    pub own: Option<u32>,
+    /// So many approvals it needs then, since every change needs some.
+    pub approvals: u32,
+}
+
+impl fmt::Display for Asks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { own, approvals } = self;
+        match own {
+            Some(own) if own == approvals => write!(f, "{own}"),
+            Some(own) => write!(f, "{own} ({approvals}, as every change)"),
+            None => write!(f, "{approvals} (as every change)"),
+        }
+    }
+}
+
+/// One part in which two policies differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyChange {
+    /// Of changes with this risk; None: of every change.
+    pub risk: Option<Risk>,
+    /// Before.
+    pub old: Asks,
+    /// After.
+    pub new: Asks,
+}
+
+impl PolicyChange {
+    /// Whether less is asked for than before.
+    pub fn is_weaker(&self) -> bool {
+        self.new.approvals < self.old.approvals
+    }
+
+    /// Which changes it is about.
+    pub fn about(&self) -> &'static str {
+        self.risk.map_or("every change", Risk::as_str)
+    }
+}
+
+impl fmt::Display for PolicyChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} -> {}", self.about(), self.old, self.new)
     }
 }
 
@@ -539,6 +604,26 @@ mod tests {
             Some(Rule::Objections)
         );
         assert_eq!(changed(&|f| f.open_threads.push("bo".into())), Some(Rule::Threads));
+    }
+
+    #[test]
+    fn every_part_in_which_a_policy_differs_is_said_and_every_weaker_one_found() {
+        let policy =
+            |approvals, by_risk: &[(Risk, u32)]| Policy { approvals, by_risk: by_risk.iter().copied().collect() };
+        let told = |old: &Policy, new: &Policy| old.changes(new).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let old = policy(1, &[(Risk::Destructive, 3), (Risk::Move, 2)]);
+        assert!(old.changes(&old).is_empty());
+        let new = policy(2, &[(Risk::Destructive, 1)]);
+        assert_eq!(
+            told(&old, &new),
+            ["every change: 1 -> 2", "destructive: 3 -> 1 (2, as every change)", "move: 2 -> 2 (as every change)"]
+        );
+        assert_eq!(old.weaker_in(&new).as_deref(), Some("destructive: 3 -> 1 (2, as every change)"));
+        assert_eq!(new.weaker_in(&old).as_deref(), Some("every change: 2 -> 1"));
+        let two = policy(1, &[(Risk::Destructive, 2), (Risk::Move, 1)]);
+        assert_eq!(old.weaker_in(&two).as_deref(), Some("destructive: 3 -> 2, move: 2 -> 1"));
+        // Two policies that are not the same never come to the same words.
+        assert_eq!(told(&policy(3, &[(Risk::Rerun, 1)]), &policy(3, &[(Risk::Rerun, 2)])).len(), 1);
     }
 
     #[test]

@@ -40,6 +40,13 @@ pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
 
 pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
     for deployment in &look.planned().difference.deployments {
+pub(super) fn policy_weaker(look: &Look<'_>, found: &mut Found) {
+    let Some((before, after)) = look.subject.policy else { return };
+    let Some(weaker) = before.weaker_in(after) else { return };
+    let what = format!("changes would need fewer approvals from then on ({weaker})");
+    found.add("policy", what, "Approve it only if that is meant: it holds for every deployment");
+}
+
         let Some(stored) = look.planned().new.deployments.get(&deployment.id) else { continue };
         let written = deployment.barclamps.iter().filter(|barclamp| barclamp.mark != Mark::Removed);
         for barclamp in written {

@@ -147,6 +147,8 @@ checks! {
     BrokenReference = "broken-reference", Error, data::broken_reference;
     /// A policy that asks for less, together with something else that it would let pass.
     PolicyWeakened = "policy-weakened", Error, deployments::policy_weakened;
+    /// A policy that asks for less than the one in force.
+    PolicyWeaker = "policy-weaker", Warning, deployments::policy_weaker;
     /// A value under a name that sounds like a secret.
     SecretByName = "secret-by-name", Warning, data::secret_by_name;
     /// Two unrelated noderoles of a node that set one key.

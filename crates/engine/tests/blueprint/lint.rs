@@ -275,11 +275,17 @@ fn policies_weakened_in_what_they_let_pass() {
     let changed = world.change(&[bind(WEB, 1, "app")]);
     let policy = |approvals, destructive| Policy { approvals, by_risk: [(Risk::Destructive, destructive)].into() };
     let weaker = findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(1, 1))));
-    assert_eq!((weaker.len(), weaker[0].check), (1, Check::PolicyWeakened));
+    let checks: Vec<Check> = weaker.iter().map(|finding| finding.check).collect();
+    assert_eq!(checks, [Check::PolicyWeakened, Check::PolicyWeaker]);
     assert!(weaker[0].what.contains("destructive: 2 -> 1"), "{}", weaker[0]);
     assert_eq!(findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(2, 2)))), []);
     let alone = world.to(world.blueprint.clone());
-    assert_eq!(findings_with(&world, &alone, &[], Some((&policy(2, 2), &policy(1, 1)))), []);
+    let warned = findings_with(&world, &alone, &[], Some((&policy(2, 2), &policy(1, 1))));
+    assert_eq!((warned.len(), warned[0].check, warned[0].level), (1, Check::PolicyWeaker, Level::Warning));
+    assert!(warned[0].what.contains("every change: 2 -> 1, destructive: 2 -> 1"), "{}", warned[0]);
+    let mixed = findings_with(&world, &alone, &[], Some((&policy(1, 3), &policy(2, 2))));
+    assert_eq!(mixed.len(), 1, "one part that is weaker is enough");
+    assert_eq!(findings_with(&world, &alone, &[], Some((&policy(1, 1), &policy(1, 2)))), []);
 }
 
 #[test]
