@@ -13,6 +13,7 @@
 //! later waves (a lane of 5 over 1,000 nodes would make 200 of them): a wave says how many of its steps go at once instead.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ use super::difference::{Difference, Mark};
 use super::projection::{Projection, RerunCause, StepChange, StepIntent};
 use crate::anneal::StepState;
 use crate::catalog::LaneMode;
-use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey};
+use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::{Change, ChangeKind};
 use crate::gate::Risk;
 use crate::ids::{ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
@@ -61,6 +62,14 @@ pub struct Touched {
     pub deployment: DeploymentName,
     /// Which.
     pub id: NoderoleId,
+}
+
+/// `app on n1`.
+impl fmt::Display for Touched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What a phantom carries is bound in the deployment that it stands for.
+        write!(f, "{} on {}", self.noderole, phantom::called(&self.fqdn, |_| Some(self.deployment.to_string())))
+    }
 }
 
 /// A noderole that runs again.
@@ -396,7 +405,8 @@ fn lost(difference: &Difference, names: &Named<'_>) -> Vec<Loss> {
             if noderole.mark == Mark::Removed {
                 lost.push(Loss::Noderole { noderole: noderole.noderole.clone(), fqdn });
             } else {
-                lost.extend(dropped(format!("{} on {fqdn}", noderole.noderole), &noderole.data));
+                let node = phantom::in_full(&fqdn, |id| names.deployment(id).map(|name| name.to_string()));
+                lost.extend(dropped(format!("{} on {node}", noderole.noderole), &noderole.data));
             }
         }
     }

@@ -14,6 +14,7 @@
 pub mod document;
 pub mod graph;
 pub mod naming;
+pub mod phantom;
 pub mod skeleton;
 pub mod trail;
 

@@ -175,7 +175,7 @@ pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
                     let new = touched.contains(first) || touched.contains(second);
                     if one != other && new && !related(node, first, second) {
                         let what = format!("{first} and {second} both set {path}, and neither comes after the other");
-                        found.add(node.fqdn.to_string(), what, "Set it in one of them, or let one require the other");
+                        found.add(look.fqdn(node.id), what, "Set it in one of them, or let one require the other");
                     }
                 }
             }

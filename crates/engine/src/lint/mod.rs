@@ -25,7 +25,7 @@ use crate::Hash;
 use crate::blueprint::consequences::{Consequences, Planned, running};
 use crate::blueprint::projection::StepIntent;
 use crate::catalog::{Catalog, Role};
-use crate::cluster::{NoderoleDoc, NoderoleKey};
+use crate::cluster::{NoderoleDoc, NoderoleKey, phantom};
 use crate::gate::Policy;
 use crate::ids::{DeploymentId, JigName, NodeId, NoderoleId};
 
@@ -236,7 +236,9 @@ impl<'a> Look<'a> {
 
     fn fqdn(&self, id: NodeId) -> String {
         let Planned { old, new, .. } = self.planned();
-        new.nodes.get(&id).or_else(|| old.nodes.get(&id)).map_or_else(|| id.to_string(), |n| n.doc.fqdn.to_string())
+        let stored = new.nodes.get(&id).or_else(|| old.nodes.get(&id));
+        let name = |deployment| Some(self.deployment(deployment));
+        stored.map_or_else(|| id.to_string(), |stored| phantom::in_full(&stored.doc.fqdn, name).into_owned())
     }
 
     fn place(&self, node: NodeId, key: &NoderoleKey) -> String {

@@ -99,7 +99,7 @@ pub(super) fn stale_below(look: &Look<'_>, found: &mut Found) {
             Some(active) => format!("{active} ACTIVE noderoles"),
             None => format!("{} noderoles", group.noderoles.count),
         };
-        let names = group.noderoles.first.iter().take(3).map(|t| format!("{} on {}", t.noderole, t.fqdn.short()));
+        let names = group.noderoles.first.iter().take(3).map(ToString::to_string);
         let names: Vec<String> = names.collect();
         found.add(
             group.deployment.to_string(),

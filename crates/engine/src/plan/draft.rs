@@ -26,6 +26,7 @@ use super::refusal::EditError;
 use super::sight::Sight;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, Role};
+use crate::cluster::phantom;
 use crate::cluster::skeleton::Answer;
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole};
 use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, NoderoleId, RoleName};
@@ -277,7 +278,12 @@ impl<'a> Draft<'a> {
     /// `app on n1`.
     pub fn in_words(&self, id: NoderoleId) -> String {
         let Some((node, key, _)) = self.noderole(id) else { return id.to_string() };
-        self.node(node).map(|n| format!("{key} on {}", n.fqdn.short())).unwrap_or_else(|_| key.to_string())
+        self.node(node).map(|n| format!("{key} on {}", self.called(n))).unwrap_or_else(|_| key.to_string())
+    }
+
+    /// What people call a node.
+    pub fn called(&self, node: &SkeletonNode) -> String {
+        phantom::called(&node.fqdn, |id| self.deployment(id).ok().map(|d| d.name.to_string())).into_owned()
     }
 
     /// A deployment and its ancestors, nearest first.

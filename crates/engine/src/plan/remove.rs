@@ -68,7 +68,7 @@ impl Draft<'_> {
         }
         let carriers = self.answering(deployment, role).filter_map(|id| {
             let (node, key, _) = self.noderole(id)?;
-            (key.role == *role).then(|| self.node(node).map(|n| n.fqdn.short().to_owned()).unwrap_or_default())
+            (key.role == *role).then(|| self.node(node).map(|n| self.called(n)).unwrap_or_default())
         });
         let nodes: Vec<String> = carriers.collect();
         if !nodes.is_empty() {
@@ -98,7 +98,7 @@ impl Draft<'_> {
             .map(|(_, d)| format!("deployment {}", d.name))
             .collect();
         let nodes = self.nodes().filter(|(_, n)| n.deployment == id && !n.phantom);
-        contents.extend(nodes.map(|(_, n)| format!("node {}", n.fqdn.short())));
+        contents.extend(nodes.map(|(_, n)| format!("node {}", self.called(n))));
         let phantom = self.node(self.deployment(id)?.phantom)?;
         contents.extend(phantom.noderoles.keys().map(|key| format!("service {key}")));
         Ok(contents)

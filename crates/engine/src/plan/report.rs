@@ -15,7 +15,7 @@ use super::edit::NumberedEdit;
 use super::effects::{Bound, Effects, Refusal, Why};
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
-use crate::cluster::Skeleton;
+use crate::cluster::{Skeleton, phantom};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 
 /// Most ids that one line names.
@@ -211,7 +211,10 @@ impl Asked<'_> {
     }
 
     fn node(&self, id: NodeId) -> String {
-        self.skeleton.nodes.get(&id).map(|n| n.fqdn.short().to_owned()).unwrap_or_else(|| id.to_string())
+        let new = || self.effects.deployments.iter().find(|new| new.phantom == id).map(|new| &new.phantom_fqdn);
+        let fqdn = self.skeleton.nodes.get(&id).map(|node| &node.fqdn).or_else(new);
+        let name = |deployment| Some(self.deployment(deployment));
+        fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     }
 
     fn bind(&self) -> StageReport {

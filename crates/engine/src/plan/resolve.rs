@@ -20,10 +20,11 @@ use super::effects::{Effects, JigSwitch, NewDeployment, NoderoleData, PolicySet,
 use super::refusal::EditError;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, JigClass};
+pub use crate::cluster::phantom::fqdn as phantom_fqdn;
 use crate::cluster::{EdgeKind, NoderoleKey, Skeleton};
 use crate::data::{self, DataError};
 use crate::gate::Policy;
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName};
 
 /// What the edits come to. Edits that can't take effect are named in [`Effects::refused`] and change nothing.
 pub fn resolve(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -> Effects {
@@ -302,13 +303,6 @@ pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<S
     let scored = names.map(|other| (strsim::damerau_levenshtein(name, other), other));
     let (distance, best) = scored.min()?;
     (distance <= 2 + name.len() / 4).then(|| best.to_owned())
-}
-
-/// A phantom node's name: derived from the deployment's id, so that it never collides.
-pub fn phantom_fqdn(deployment: DeploymentId) -> Fqdn {
-    let text = format!("d-{}.phantom.gantry.internal", deployment.0.simple());
-    // Hexadecimal digits and fixed labels: always a domain name.
-    Fqdn::parse(&text).unwrap_or_else(|_| unreachable!("{text} is a domain name"))
 }
 
 #[cfg(test)]

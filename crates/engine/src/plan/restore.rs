@@ -31,7 +31,7 @@ use super::materialise::{MaterialiseError, materialise};
 use super::resolve::resolve;
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
-use crate::cluster::{Blueprint, NoderoleKey, Skeleton};
+use crate::cluster::{Blueprint, NoderoleKey, Skeleton, phantom};
 use crate::ids::{BarclampName, DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 
 /// How often what was refused is tried again. Chains of things that wait for one another are far shorter.
@@ -483,12 +483,13 @@ fn reason(now: Now<'_>, wanted: &Wanted) -> String {
 
 fn in_words(now: Now<'_>, then: &Blueprint, wanted: &Wanted) -> String {
     let node = |id: &NodeId| {
-        let known = now.skeleton.nodes.get(id).map(|node| (&node.fqdn, node.phantom));
-        match known.or_else(|| then.nodes.get(id).map(|node| (&node.doc.fqdn, node.doc.phantom))) {
-            Some((_, true)) => "the deployment as a whole".to_owned(),
-            Some((fqdn, false)) => fqdn.short().to_owned(),
-            None => id.to_string(),
-        }
+        let known = now.skeleton.nodes.get(id).map(|node| &node.fqdn);
+        let fqdn = known.or_else(|| then.nodes.get(id).map(|node| &node.doc.fqdn));
+        let name = |id: DeploymentId| {
+            let known = now.skeleton.deployments.get(&id).map(|deployment| &deployment.name);
+            known.or_else(|| then.deployments.get(&id).map(|stored| &stored.doc.name)).map(ToString::to_string)
+        };
+        fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     };
     match wanted {
         Wanted::Version(barclamp) => format!("the version of {barclamp}"),
