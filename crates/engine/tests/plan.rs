@@ -721,16 +721,30 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
 
 /// Another version of the world's barclamp, in which these roles are as given.
 fn other_version(world: &mut World, roles: Vec<Role>) -> Edit {
+    Edit::UseBarclamp {
+        deployment: SYSTEM,
+        barclamp: BarclampName::parse("b").unwrap(),
+        version: version(world, "2", roles, json!({})),
+    }
+}
+
+/// A version of the world's barclamp, imported.
+fn version(world: &mut World, version: &str, roles: Vec<Role>, jigs: Value) -> Hash {
     let mut content = BTreeMap::new();
     for role in roles {
         let hash = engine::canonical::hash(&role).unwrap();
         content.insert(role.name.clone(), hash);
         world.catalog.add_role(hash, Arc::new(role));
     }
-    let barclamp: Barclamp = serde_json::from_value(json!({"name": "b", "version": "2", "roles": content})).unwrap();
+    let barclamp = json!({"name": "b", "version": version, "roles": content, "jigs": jigs});
+    let barclamp: Barclamp = serde_json::from_value(barclamp).unwrap();
     let pin = Object::of(ObjectKind::Barclamp, &barclamp).unwrap();
     world.catalog.add(&pin).unwrap();
-    Edit::UseBarclamp { deployment: SYSTEM, barclamp: barclamp.name, version: pin.hash }
+    pin.hash
+}
+
+fn using(deployment: DeploymentId, version: Hash) -> Edit {
+    Edit::UseBarclamp { deployment, barclamp: BarclampName::parse("b").unwrap(), version }
 }
 
 #[test]
@@ -753,4 +767,27 @@ fn another_version_is_taken_on_by_what_is_bound() {
     let again = work.steps.iter().filter(|s| matches!(s.change, StepChange::Rerun(_))).count();
     assert_eq!((again, work.steps.len()), (2, 3));
     assert_eq!(world.effects(&[]), Effects::default());
+}
+
+#[test]
+fn a_version_that_is_pinned_below_hides_the_one_above_as_a_whole() {
+    let attrib = |text: &str| AttribName::parse(text).unwrap();
+    let owned: Attrib = serde_json::from_value(json!({"name": "port", "map": ["port"]})).unwrap();
+    let owner = Role { attribs: vec![owned], ..role("owner", &[]) };
+    let app = Role { wants: vec![attrib("port")], ..role("app", &[]) };
+    let jig = |client: &str| json!({"noop": {"class": "noop", "client_role": client}});
+    let own = |text: &str| Role { jig: JigName::parse("test").unwrap(), ..implicit(role(text, &[])) };
+    let mut world = World::of(Vec::new());
+    let one = version(&mut world, "1", vec![own("old"), owner, role("dropped", &[]), app.clone()], jig("old"));
+    let two = version(&mut world, "2", vec![own("new"), own("old"), app], jig("new"));
+    world.commit(&[using(SYSTEM, one), using(WEB, two)]);
+
+    let effects = world.effects(&[bind(EDGE, 2, "app")]);
+    assert_eq!(bound(&effects), ["old@2", "owner@2", "app@2"], "beside it the one above counts");
+    let effects = world.effects(&[bind(WEB, 2, "app")]);
+    assert_eq!(bound(&effects), ["new@2", "app@2"], "neither the other's jig nor its owner of the attribute");
+    for edit in [bind(WEB, 2, "dropped"), Edit::AddRole { deployment: WEB, role: name("dropped") }] {
+        let (code, reason) = refusal(&world, edit);
+        assert_eq!((code.as_str(), reason.contains("did you mean \"dropped\"")), ("unknown_role", false), "{reason}");
+    }
 }

@@ -360,6 +360,28 @@ pub enum JoinAfter {
     End,
 }
 
+/// A barclamp that a deployment sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InSight<'p> {
+    /// Which.
+    pub barclamp: &'p BarclampName,
+    /// The version that counts there.
+    pub version: Hash,
+    /// How many deployments up it is pinned.
+    pub up: usize,
+}
+
+/// The barclamps that a deployment sees, from its own pins and those of each ancestor, nearest first. Each barclamp comes once: a pin
+/// hides every pin of the same barclamp above it, with all that is in that version.
+pub fn in_sight<'p>(chain: impl IntoIterator<Item = &'p BTreeMap<BarclampName, Hash>>) -> Vec<InSight<'p>> {
+    let (mut seen, mut sight) = (BTreeSet::new(), Vec::new());
+    for (up, pins) in chain.into_iter().enumerate() {
+        let nearest = pins.iter().filter(|(barclamp, _)| seen.insert(*barclamp));
+        sight.extend(nearest.map(|(barclamp, version)| InSight { barclamp, version: *version, up }));
+    }
+    sight
+}
+
 impl Role {
     /// Whether the role is what somebody means who requires `name`.
     pub fn answers_to(&self, name: &RoleName) -> bool {

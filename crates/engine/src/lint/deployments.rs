@@ -4,10 +4,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Found, Look};
+use crate::Hash;
 use crate::blueprint::difference::Mark;
+use crate::catalog::in_sight;
 use crate::catalog::version::order;
 use crate::cluster::Blueprint;
-use crate::ids::{DeploymentId, NoderoleId};
+use crate::ids::{BarclampName, DeploymentId, NoderoleId};
 use crate::plan::base::is_below;
 
 pub(super) fn out_of_tree(look: &Look<'_>, found: &mut Found) {
@@ -38,8 +40,6 @@ pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
     found.add("policy", what, "Propose the policy by itself, so that it is judged by itself");
 }
 
-pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
-    for deployment in &look.planned().difference.deployments {
 pub(super) fn policy_weaker(look: &Look<'_>, found: &mut Found) {
     let Some((before, after)) = look.subject.policy else { return };
     let Some(weaker) = before.weaker_in(after) else { return };
@@ -47,6 +47,8 @@ pub(super) fn policy_weaker(look: &Look<'_>, found: &mut Found) {
     found.add("policy", what, "Approve it only if that is meant: it holds for every deployment");
 }
 
+pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
+    for deployment in &look.planned().difference.deployments {
         let Some(stored) = look.planned().new.deployments.get(&deployment.id) else { continue };
         let written = deployment.barclamps.iter().filter(|barclamp| barclamp.mark != Mark::Removed);
         for barclamp in written {
@@ -71,29 +73,32 @@ pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
         for (name, role) in &stored.doc.roles {
             let Some(content) = look.role(role.role) else { continue };
             // The nearest version of the role's barclamp is the one that a new binding would take it from.
-            let Some(pin) = nearest_pin(look.planned().new, deployment.id, content.barclamp.as_str()) else { continue };
+            let Some(pin) = nearest_pin(look.planned().new, deployment.id, &content.barclamp) else { continue };
             let Ok(barclamp) = look.subject.catalog.barclamp(pin) else { continue };
-            if barclamp.roles.get(name).is_some_and(|pinned| *pinned != role.role) {
-                found.add(
-                    format!("{name} in {}", deployment.name),
-                    format!("the role is not the one of {} {}, which is in use there", barclamp.name, barclamp.version),
-                    "Bring the role to that version, or use the barclamp that it is of",
-                );
-            }
+            let version = format!("{} {}, which is in use there", barclamp.name, barclamp.version);
+            let what = match barclamp.roles.get(name) {
+                Some(pinned) if *pinned == role.role => continue,
+                Some(_) => format!("the role is not the one of {version}"),
+                None => format!("the role is not in {version}"),
+            };
+            found.add(
+                format!("{name} in {}", deployment.name),
+                what,
+                "Bring the role to that version, or use the barclamp that it is of",
+            );
         }
     }
 }
 
-fn nearest_pin(blueprint: &Blueprint, deployment: DeploymentId, barclamp: &str) -> Option<crate::Hash> {
+fn nearest_pin(blueprint: &Blueprint, deployment: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
     let mut next = Some(deployment);
-    for _ in 0..=blueprint.deployments.len() {
+    let chain = std::iter::from_fn(|| {
         let stored = blueprint.deployments.get(&next?)?;
-        if let Some((_, pin)) = stored.doc.barclamps.iter().find(|(name, _)| name.as_str() == barclamp) {
-            return Some(*pin);
-        }
         next = stored.doc.parent;
-    }
-    None
+        Some(&stored.doc.barclamps)
+    });
+    let sight = in_sight(chain.take(blueprint.deployments.len()));
+    sight.into_iter().find(|pin| pin.barclamp == barclamp).map(|pin| pin.version)
 }
 
 pub(super) fn emptied(look: &Look<'_>, found: &mut Found) {

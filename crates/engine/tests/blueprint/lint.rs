@@ -381,6 +381,12 @@ fn versions_that_are_old_or_do_not_fit() {
     beside.put_deployment(doc).unwrap();
     trips(&world, &world.to(beside), Check::RoleBesidePin, "the role is not the one of house 1");
     passes(&world, &world.change(&[using(WEB, nine)]), Check::RoleBesidePin);
+    let without = world.import("2", Vec::new());
+    let mut lacks = world.blueprint.clone();
+    let mut doc = (*lacks.deployments[&WEB].doc).clone();
+    doc.barclamps.insert(BarclampName::parse("house").unwrap(), without);
+    lacks.put_deployment(doc).unwrap();
+    trips(&world, &world.to(lacks), Check::RoleBesidePin, "the role is not in house 2, which is in use there");
 }
 
 #[test]
