@@ -15,6 +15,7 @@ use api::console::{
     Lift, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView,
     RunPage, RunView, SinceLook, TargetPage,
 };
+use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
@@ -117,10 +118,16 @@ pub async fn log(id: RunId, offset: i64) -> Answer<LogPart> {
     answer(console()?.log(id, offset).await)
 }
 
-/// All submissions.
+/// A page of the list of reviews.
 #[server(name = ReadReviews, prefix = "/call", endpoint = "reviews", input = AsJson, output = AsJson)]
-pub async fn reviews() -> Answer<Vec<ReviewSummary>> {
-    answer(console()?.reviews().await)
+pub async fn reviews(wanted: ReviewsWanted) -> Answer<ReviewPage> {
+    answer(console()?.reviews(wanted).await)
+}
+
+/// A page of the list of open proposals.
+#[server(name = ReadProposals, prefix = "/call", endpoint = "proposals", input = AsJson, output = AsJson)]
+pub async fn proposals(wanted: ProposalsWanted) -> Answer<ProposalPage> {
+    answer(console()?.proposals(wanted).await)
 }
 
 /// A submission.

@@ -10,6 +10,7 @@ use api::console::{
     Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewSummary,
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
+use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
@@ -46,8 +47,10 @@ pub trait Console: Send + Sync {
     async fn run(&self, id: RunId) -> Result<RunView, Problem>;
     /// A part of a run's log from an offset on; at most 256 KiB. A negative offset counts from the end.
     async fn log(&self, id: RunId, offset: i64) -> Result<LogPart, Problem>;
-    /// Submissions: those that wait for somebody first, then the newest.
-    async fn reviews(&self) -> Result<Vec<ReviewSummary>, Problem>;
+    /// A page of the list of reviews.
+    async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem>;
+    /// A page of the list of open proposals.
+    async fn proposals(&self, wanted: ProposalsWanted) -> Result<ProposalPage, Problem>;
     /// A deployment's graph, by the deployment's name, folded as wished.
     async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem>;
     /// What a submission changes and one step around it, as a graph.

@@ -59,6 +59,7 @@ mod m0005_line;
 mod m0006_opened;
 mod m0007_dropped;
 mod m0008_catalog_objects;
+mod m0009_own_reviews;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -111,6 +112,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0006_opened::Migration),
             Box::new(m0007_dropped::Migration),
             Box::new(m0008_catalog_objects::Migration),
+            Box::new(m0009_own_reviews::Migration),
         ]
     }
 }
@@ -197,6 +199,7 @@ pub fn content() -> String {
         m0006_opened::SQL,
         m0007_dropped::SQL,
         m0008_catalog_objects::SQL,
+        m0009_own_reviews::SQL,
     ] {
         hash.update(tables);
     }

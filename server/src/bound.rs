@@ -9,8 +9,9 @@ use api::Problem;
 use api::console::{
     BarclampVersion, Board, Carriers, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Point,
-    Restored, ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
+use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
@@ -99,8 +100,12 @@ impl Console for Bound {
         asked!(self.log(id, offset))
     }
 
-    async fn reviews(&self) -> Result<Vec<ReviewSummary>, Problem> {
-        asked!(self.reviews())
+    async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem> {
+        asked!(self.reviews(&wanted))
+    }
+
+    async fn proposals(&self, wanted: ProposalsWanted) -> Result<ProposalPage, Problem> {
+        asked!(self.proposals(&wanted))
     }
 
     async fn review(&self, id: SubmissionId) -> Result<ReviewView, Problem> {

@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    BarclampVersion, Board, Comparison, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage, NodeWish,
-    NoderoleView, Opened, Point, ProposalSummary, ProposalView, Restored, ReviewSummary, ReviewView, RunPage, RunView,
-    ScopeView, SinceLook, TargetPage,
+    BarclampVersion, Board, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage,
+    NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook,
+    TargetPage,
 };
+use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use control::{Imported, ToCommit};
 use engine::blueprint::{Anchor, Consequences};
 use engine::gate::VerdictKind;
@@ -124,8 +125,12 @@ async fn propose_on_node(
     Ok((StatusCode::CREATED, Json(Proposed { proposal })))
 }
 
-async fn proposals(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<ProposalSummary>> {
-    Ok(Json(state.control.proposals(&actor).await?))
+async fn proposals(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<ProposalsWanted>,
+) -> Answer<ProposalPage> {
+    Ok(Json(state.control.proposals(&actor, &wanted).await?))
 }
 
 /// An open proposal and what it may touch.
@@ -289,8 +294,12 @@ async fn submit(
     Ok((StatusCode::CREATED, Json(Submitted { submission })))
 }
 
-async fn reviews(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<ReviewSummary>> {
-    Ok(Json(state.control.reviews(&actor).await?))
+async fn reviews(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<ReviewsWanted>,
+) -> Answer<ReviewPage> {
+    Ok(Json(state.control.reviews(&actor, &wanted).await?))
 }
 
 async fn review(

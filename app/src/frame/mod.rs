@@ -6,6 +6,7 @@ pub mod theme;
 
 use api::console::{Frame as FrameView, Me};
 use api::live::Topic;
+use api::reviews::Waiting;
 use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::Outlet;
@@ -31,8 +32,8 @@ impl FrameState {
         self.0.value().read().as_ref().and_then(|frame| frame.me.clone())
     }
 
-    fn waiting(self) -> usize {
-        self.0.value().read().as_ref().map_or(0, |frame| frame.reviews_waiting)
+    fn waiting(self) -> Waiting {
+        self.0.value().read().as_ref().map(|frame| frame.reviews_waiting).unwrap_or_default()
     }
 
     fn execution(self) -> bool {
@@ -108,12 +109,23 @@ fn Top(state: FrameState, me: Me, from: i64) -> impl IntoView {
 fn waiting(state: FrameState, _: FrameView) -> AnyView {
     let count = Memo::new(move |_| state.waiting());
     let badge = move || {
-        let n = count.get();
-        let title = format!("{n} you can act on");
-        (n > 0)
-            .then(|| view! { <span class="count" title=title>{n} <span class="unseen">" you can act on"</span></span> })
+        let waiting = count.get();
+        (waiting != Waiting::default()).then(|| {
+            let (shown, said) = words(waiting);
+            let title = said.clone();
+            view! { <span class="count" title=title><span aria-hidden="true">{shown}</span> <span class="unseen">{said}</span></span> }
+        })
     };
     badge.into_any()
+}
+
+/// The badge, short and in words. More may wait than were counted: a great many, or some that are being weighed at this moment.
+fn words(waiting: Waiting) -> (String, String) {
+    match waiting {
+        Waiting { count: 0, more: true } => ("…".into(), "What you can act on is being counted".into()),
+        Waiting { count, more: true } => (waiting.to_string(), format!("{count} or more you can act on")),
+        Waiting { count, more: false } => (waiting.to_string(), format!("{count} you can act on")),
+    }
 }
 
 /// Leads to the sign-in and from there back here.

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use api::console::*;
+use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
 use api::{At, Problem};
 use app::console::Console;
 use async_trait::async_trait;
@@ -68,6 +69,10 @@ pub struct World {
     pub board: Board,
     pub lift: Lift,
     pub reviews: Vec<ReviewSummary>,
+    pub proposals: Vec<ProposalSummary>,
+    /// Whether lists have another page.
+    pub long: bool,
+    pub waiting: Waiting,
     pub review: ReviewView,
     pub graph: GraphView,
     pub discussion: Discussion,
@@ -585,6 +590,29 @@ impl Default for World {
                     approvals: (1, 1),
                 },
             ],
+            proposals: vec![
+                ProposalSummary {
+                    id: ProposalId(19),
+                    scope: ScopeView {
+                        deployment: deployment("system"),
+                        node: Some(ScopeNode { id: NodeId(Uuid::from_u128(7)), fqdn: fqdn(7) }),
+                    },
+                    version: 3,
+                    authors: vec!["ada".into(), "cy".into()],
+                    edits: 2,
+                    submission: None,
+                },
+                ProposalSummary {
+                    id: ProposalId(17),
+                    scope: ScopeView { deployment: deployment("web"), node: None },
+                    version: 9,
+                    authors: vec!["ada".into()],
+                    edits: 1,
+                    submission: None,
+                },
+            ],
+            long: false,
+            waiting: Waiting { count: 2, more: false },
             review: review(),
             graph: graph(),
             discussion: discussion(),
@@ -805,7 +833,7 @@ impl Console for Fake {
     async fn frame(&self) -> Result<Frame, Problem> {
         let world = self.0.lock().expect("no test died here");
         let me = Me { id: PersonId(Uuid::from_u128(1)), name: "ada".into(), permissions: vec!["operator".into()] };
-        Ok(Frame { me: world.signed_in.then_some(me), reviews_waiting: 2, execution: true, cursor: 900 })
+        Ok(Frame { me: world.signed_in.then_some(me), reviews_waiting: world.waiting, execution: true, cursor: 900 })
     }
     async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem> {
         self.read(|world| world.deployments.clone())
@@ -852,8 +880,22 @@ impl Console for Fake {
             LogPart { pieces, next: end, complete: world.run.run.ended.is_some() }
         })
     }
-    async fn reviews(&self) -> Result<Vec<ReviewSummary>, Problem> {
-        self.read(|world| world.reviews.clone())
+    async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem> {
+        let settled = [ReviewState::Committed, ReviewState::Discarded, ReviewState::Replaced];
+        let fits = |review: &&ReviewSummary| match wanted.fate {
+            Fate::Open => !settled.contains(&review.state),
+            Fate::Committed => review.state == ReviewState::Committed,
+            Fate::Discarded => review.state == ReviewState::Discarded,
+            Fate::Any => true,
+        };
+        let titled = |review: &&ReviewSummary| review.title.contains(&wanted.text);
+        self.read(|world| {
+            let reviews: Vec<ReviewSummary> = world.reviews.iter().filter(fits).filter(titled).cloned().collect();
+            ReviewPage { next: reviews.last().map(|last| last.submission).filter(|_| world.long), reviews }
+        })
+    }
+    async fn proposals(&self, _: ProposalsWanted) -> Result<ProposalPage, Problem> {
+        self.read(|world| ProposalPage { proposals: world.proposals.clone(), next: None })
     }
     async fn planner(&self, _: DeploymentId, _: Option<String>) -> Result<PlannerView, Problem> {
         Err(Problem::not_found("This console plans nothing."))

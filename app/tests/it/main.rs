@@ -5,6 +5,7 @@ mod serve;
 
 use api::Problem;
 use api::console::*;
+use api::reviews::Waiting;
 use engine::ids::*;
 use fake::Fake;
 use serve::{get, post};
@@ -497,13 +498,48 @@ async fn every_page_loads_once_what_it_shows() {
 }
 
 #[tokio::test]
+async fn the_list_of_reviews_is_what_its_address_asks_for() {
+    let fake = Fake::new(|world| world.long = true);
+    let open = get(&fake, "/reviews").await;
+    open.says(&["Three more application nodes", "waits for review", "href=\"/reviews?before=128\"", "Older"]);
+    open.says_not(&["Gateways", "Newest"]);
+    let link = "href=\"/reviews?whose=for_me&amp;deployment=web&amp;text=Gate\"";
+    let settled = get(&fake, "/reviews?state=committed&deployment=web&text=Gate&before=200").await;
+    settled.says(&["Gateways", "name=\"text\"", "value=\"Gate\"", "value=\"committed\"", link]);
+    settled.says(&["href=\"/reviews?state=committed&amp;deployment=web&amp;text=Gate\"", "Newest"]);
+    settled.says_not(&["Three more application nodes"]);
+    let drafts = get(&fake, "/reviews?state=drafts").await;
+    drafts.says(&["href=\"/proposals/19\"", "href=\"/deployments/web\"", "ada, cy"]);
+    for (state, word) in [(ReviewState::Faulty, "has errors"), (ReviewState::Discussed, "threads are open")] {
+        let fake = Fake::new(|world| world.reviews[0].state = state);
+        let page = get(&fake, "/reviews").await;
+        page.says(&[word]);
+        page.says_not(&["waits for review"]);
+    }
+}
+
+#[tokio::test]
+async fn a_badge_says_when_more_may_wait() {
+    let badge = async |count, more| get(&Fake::new(|world| world.waiting = Waiting { count, more }), "/nodes").await;
+    badge(100, true).await.says(&["100+", "100 or more you can act on"]);
+    badge(0, true).await.says(&["What you can act on is being counted"]);
+    badge(0, false).await.says_not(&["you can act on"]);
+}
+
+#[tokio::test]
 async fn lists_say_when_they_are_empty() {
     let fake = Fake::new(|world| {
         world.reviews.clear();
+        world.proposals.clear();
         world.runs.clear();
         world.nodes.clear();
     });
-    get(&fake, "/reviews").await.says(&["Nothing was submitted yet"]);
+    get(&fake, "/reviews").await.says(&["No review is open"]);
+    get(&fake, "/reviews?state=any").await.says(&["Nothing was submitted yet"]);
+    get(&fake, "/reviews?whose=for_me").await.says(&["Nothing waits for you"]);
+    get(&fake, "/reviews?whose=mine&text=x").await.says(&["None fits", "href=\"/reviews\""]);
+    get(&fake, "/reviews?before=3").await.says(&["There are no older ones", "href=\"/reviews\""]);
+    get(&fake, "/reviews?state=drafts").await.says(&["No proposal waits to be submitted"]);
     get(&fake, "/runs").await.says(&["No runs"]);
     get(&fake, "/nodes").await.says(&["No nodes yet", "Add node"]);
     get(&fake, "/nodes?filter=x").await.says(&["No node has that in its name"]);

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::At;
 use crate::problem;
+use crate::reviews::Waiting;
 use engine::Hash;
 use engine::blueprint::text::Names;
 use engine::blueprint::{Anchor, Consequences, Difference, Shift};
@@ -45,7 +46,7 @@ pub struct Frame {
     /// None: nobody is signed in.
     pub me: Option<Me>,
     /// Submissions that this person could judge or commit now.
-    pub reviews_waiting: usize,
+    pub reviews_waiting: Waiting,
     /// Whether steps are started at all.
     pub execution: bool,
     /// The journal's position when this was read: where a live stream begins.
@@ -930,6 +931,10 @@ pub enum ReviewState {
     Open,
     /// Somebody objects.
     Objected,
+    /// An edit takes no effect any more, or lint finds errors: its authors come first.
+    Faulty,
+    /// Enough approve it; threads of its discussion are open.
+    Discussed,
     /// It was planned on something that changed since.
     Stale,
     /// A newer version replaced it.

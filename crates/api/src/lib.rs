@@ -6,11 +6,13 @@
 //!
 //! * [`problem`]: how anything says no (RFC 9457).
 //! * [`console`]: what the pages show.
+//! * [`reviews`]: lists of reviews and proposals, page by page.
 //! * [`live`]: what the journal tells while it happens.
 
 pub mod console;
 pub mod live;
 pub mod problem;
+pub mod reviews;
 
 pub use problem::Problem;
 

@@ -13,16 +13,16 @@ use engine::gate::{NameNotTyped, Rule, RuleState, check_name, evaluate};
 use engine::ids::{SubmissionId, TargetNo};
 use engine::plan::base::written;
 use serde_json::json;
-use store::intent::{self, NewTarget};
+use store::intent::{self, NewTarget, SubmissionRow};
 
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
 use crate::reviewing::{Case, may_commit, name_to_type, risks_of};
-use crate::weighing::{Ground, settle};
+use crate::weighing::settle;
 use crate::words::capital;
-use crate::{Control, done};
+use crate::{Control, aside, done};
 
 /// How often a commit plans anew because another one came first, before it leaves that to the caller.
 const ATTEMPTS: usize = 8;
@@ -83,9 +83,8 @@ impl Control {
         actor.require_any(&[Permission::Operator, Permission::Reviewer])?;
         // Rows of deployments may have moved only together with the head, which is locked now.
         let mut case = self.case(&mut transaction, &present, id, true).await?;
-        let jigs = intent::jigs(&mut transaction).await.map_err(from_store)?;
-        let policy = self.policy(&mut transaction, &present).await?;
-        settle(&mut case, planned.as_ref(), &Ground { present: &present, jigs: &jigs, policy: &policy });
+        let ground = self.ground(&mut transaction, &present).await?;
+        settle(&mut case, planned.as_ref(), &ground);
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &case, &gate) {
             let code = gate.closed_by().map_or("committed", |rule| rule_code(rule.rule));
@@ -176,7 +175,9 @@ impl Control {
         let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
         let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
-        Ok(plan(present, &counting(&edits)).ok())
+        drop(connection);
+        let present = present.clone();
+        aside(move || plan(&present, &counting(&edits)).ok()).await
     }
 
     async fn note_refused_commit(&self, actor: &Actor, id: SubmissionId, code: &str) -> Result<(), Problem> {
@@ -196,7 +197,7 @@ fn not_typed(no: &NameNotTyped) -> Problem {
 }
 
 /// What makes the plan another one than the approved; None: it is the same, by hash.
-pub(crate) fn unlike(case: &Case, planned: Option<&Planned>) -> Option<String> {
+pub(crate) fn unlike(row: &SubmissionRow, documents: &[DocumentChange], planned: Option<&Planned>) -> Option<String> {
     let again = || {
         Some("What is there now would give another change than the one that was reviewed: submit it again".to_owned())
     };
@@ -207,10 +208,10 @@ pub(crate) fn unlike(case: &Case, planned: Option<&Planned>) -> Option<String> {
     if planned.effects.is_empty() {
         return Some("It changes nothing".to_owned());
     }
-    let same = planned.effects.hash().is_ok_and(|hash| hash == case.row.effects)
-        && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == case.row.change)
-        && planned.materialised.changes == case.documents
-        && planned.risks == risks_of(&case.row);
+    let same = planned.effects.hash().is_ok_and(|hash| hash == row.effects)
+        && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == row.change)
+        && planned.materialised.changes == documents
+        && planned.risks == risks_of(row);
     if same { None } else { again() }
 }
 

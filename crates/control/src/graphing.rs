@@ -83,7 +83,10 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let mut case = self.case(&mut connection, &present, submission, false).await?;
-        let weighed = self.weigh(&mut connection, &present, &mut case).await?;
+        let ground = self.ground(&mut connection, &present).await?;
+        drop(connection);
+        let weighed = self.weigh(&ground, &mut case).await?;
+        let mut connection = self.connection().await?;
         let (was, is) = sides(&mut connection, &case.documents).await?;
         let difference = difference_of(&was, &is, &case.documents)?;
         let mut scene = change(&present, &was, &is, &difference);

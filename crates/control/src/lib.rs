@@ -20,6 +20,7 @@ mod genesis;
 mod graphing;
 mod imports;
 mod linting;
+mod listing;
 mod nodes;
 mod opening;
 pub mod people;
@@ -96,6 +97,15 @@ impl Control {
         done(transaction).await?;
         Ok(present)
     }
+}
+
+/// Does what takes processor time on a thread for that, so that those which answer requests go on answering. It goes on to its end
+/// when nobody waits for it any more.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "work on a thread of its own did not end well");
+        Problem::internal()
+    })
 }
 
 async fn done(transaction: Transaction<'static, Postgres>) -> Result<(), Problem> {

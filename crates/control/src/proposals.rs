@@ -1,4 +1,4 @@
-//! Open proposals: all of them with what they may touch, and those on a single node with what can be done there.
+//! Single open proposals: what they may touch, and of those on a node what can be done there.
 
 use std::collections::BTreeSet;
 
@@ -18,32 +18,7 @@ use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
 use crate::words::Names;
 
-/// Proposals in the list.
-const LISTED: i64 = 200;
-
 impl Control {
-    /// Open proposals, newest first.
-    pub async fn proposals(&self, actor: &Actor) -> Result<Vec<ProposalSummary>, Problem> {
-        actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
-        let mut connection = self.connection().await?;
-        let mut list = Vec::new();
-        for row in intent::open_proposals(&mut connection, LISTED).await.map_err(from_store)? {
-            let edits = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
-            let authors: BTreeSet<String> = edits.iter().map(|edit| edit.actor_name.clone()).collect();
-            let submission = intent::submission_of(&mut connection, row.id, row.version).await.map_err(from_store)?;
-            list.push(ProposalSummary {
-                id: row.id,
-                scope: scope_view(&present, &row)?,
-                version: row.version,
-                authors: authors.into_iter().collect(),
-                edits: edits.iter().filter(|edit| !edit.undone).count(),
-                submission,
-            });
-        }
-        Ok(list)
-    }
-
     /// An open proposal, whatever it is on.
     pub async fn proposal(&self, actor: &Actor, id: ProposalId) -> Result<(ScopeView, ProposalView), Problem> {
         actor.require(Permission::Viewer)?;
@@ -107,7 +82,7 @@ fn named(present: &Present, id: DeploymentId) -> Result<DeploymentName, Problem>
 
 /// Where it is: for a proposal on a node, where the node is now, since that is what it may bind from. What it was opened in may have
 /// been removed behind the node's back, and is then told by the name that it had.
-fn scope_view(present: &Present, row: &ProposalRow) -> Result<ScopeView, Problem> {
+pub(crate) fn scope_view(present: &Present, row: &ProposalRow) -> Result<ScopeView, Problem> {
     let found = row.node.and_then(|id| present.skeleton.nodes.get(&id));
     let deployment = found.map_or(row.deployment, |node| node.deployment);
     let deployment = match present.skeleton.deployments.get(&deployment) {

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{Replanned, ReviewState, ReviewSummary, ReviewView, VerdictView};
+use api::console::{Replanned, ReviewState, ReviewView, VerdictView};
 use api::live::{Live, Topic};
 use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
+use engine::gate::standing::Standing;
 use engine::gate::who::{Helpers, may_judge_or_who};
 use engine::gate::{
-    Facts, GateState, NoVerdict, Reviewer, Rule, Verdict, VerdictKind, asks_for_name, evaluate, may_judge,
+    Facts, GateState, NoVerdict, Policy, Reviewer, Risk, Verdict, VerdictKind, asks_for_name, evaluate, may_judge,
 };
 use engine::ids::{DeploymentName, PersonId, SubmissionId, TargetNo};
 use serde_json::json;
@@ -22,15 +23,10 @@ use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::Summary;
 use crate::words::{self, at};
-use crate::{Control, done};
+use crate::{Control, aside, done};
 
 /// Longest reason of a verdict, in characters.
 const MAX_REASON: usize = 10_000;
-/// Submissions in the list, as long as no more of them wait.
-const LISTED: i64 = 100;
-/// Most submissions that wait in the list.
-const WAITING: i64 = 200;
-
 /// A submission and everything that the gate looks at.
 pub(crate) struct Case {
     pub row: SubmissionRow,
@@ -52,14 +48,14 @@ impl Control {
     ) -> Result<Case, Problem> {
         let row = intent::submission(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
-        // Whoever gave a verdict is asked about by name: who may not review any more is no reviewer, and that a verdict of theirs does
-        // not count has to be said.
-        let judges: BTreeSet<PersonId> = verdicts.iter().map(|v| v.person).collect();
-        let judges: Vec<PersonId> = judges.into_iter().collect();
         let proposal = intent::proposal(on, row.proposal).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
         let authors = intent::authors(on, id).await.map_err(from_store)?;
         let verdicts = intent::verdicts(on, id).await.map_err(from_store)?;
         let documents = intent::documents(on, id).await.map_err(from_store)?;
+        // Whoever gave a verdict is asked about by name: who may not review any more is no reviewer, and that a verdict of theirs does
+        // not count has to be said.
+        let judges: BTreeSet<PersonId> = verdicts.iter().map(|v| v.person).collect();
+        let judges: Vec<PersonId> = judges.into_iter().collect();
         let mut people = intent::reviewers(on).await.map_err(from_store)?;
         people.retain(|person| !judges.contains(&person.id));
         people.extend(intent::people(on, &judges, lock).await.map_err(from_store)?);
@@ -86,40 +82,16 @@ impl Control {
         Ok(Case { row, proposal, authors, verdicts, documents, facts })
     }
 
-    /// Submissions: all that wait for somebody first (however old they are: no other page lists them), then the newest of the others.
-    pub async fn reviews(&self, actor: &Actor) -> Result<Vec<ReviewSummary>, Problem> {
-        actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
-        let mut connection = self.connection().await?;
-        let mut ids = intent::open_submissions(&mut connection, WAITING + 1).await.map_err(from_store)?;
-        if ids.len() > WAITING as usize {
-            ids.truncate(WAITING as usize);
-            tracing::warn!(listed = WAITING, "more reviews wait than the list has room for: the oldest are not in it");
-        }
-        let room = LISTED.saturating_sub(ids.len() as i64).max(0);
-        ids.extend(intent::closed_submissions(&mut connection, room).await.map_err(from_store)?);
-        let mut reviews = Vec::new();
-        for id in ids {
-            let mut case = self.case(&mut connection, &present, id, false).await?;
-            self.weigh(&mut connection, &present, &mut case).await?;
-            let mut summary = to_summary(&present, &case)?;
-            if summary.state == ReviewState::Replaced {
-                let (_, became) = intent::replans(&mut connection, id).await.map_err(from_store)?;
-                summary.state = became.filter(|b| b.after.is_none()).map_or(summary.state, |_| ReviewState::SentBack);
-            }
-            reviews.push(summary);
-        }
-        reviews.sort_by_key(|r| (!is_waiting(r.state), std::cmp::Reverse(r.submission)));
-        Ok(reviews)
-    }
-
     /// A submission.
     pub async fn review(&self, actor: &Actor, id: SubmissionId) -> Result<ReviewView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let mut case = self.case(&mut connection, &present, id, false).await?;
-        let weighed = self.weigh(&mut connection, &present, &mut case).await?;
+        let ground = self.ground(&mut connection, &present).await?;
+        drop(connection);
+        let weighed = self.weigh(&ground, &mut case).await?;
+        let mut connection = self.connection().await?;
         let mut difference = shown(&mut connection, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
@@ -240,22 +212,6 @@ impl Control {
         .await
         .map_err(from_store)
     }
-
-    /// Submissions that this person could judge or commit now.
-    pub(crate) async fn waiting_for(&self, actor: &Actor, present: &Present) -> Result<usize, Problem> {
-        let mut connection = self.connection().await?;
-        let ids = intent::open_submissions(&mut connection, LISTED).await.map_err(from_store)?;
-        let mut waiting = 0;
-        for id in ids {
-            let mut case = self.case(&mut connection, present, id, false).await?;
-            self.weigh(&mut connection, present, &mut case).await?;
-            let gate = evaluate(&case.facts);
-            let said = case.verdicts.iter().any(|v| v.person == actor.person);
-            let to_judge = !gate.is_open() && may_judge(&case.facts, actor.person).is_ok() && !said;
-            waiting += usize::from(to_judge || may_commit(actor, &case, &gate).is_ok());
-        }
-        Ok(waiting)
-    }
 }
 
 pub(crate) async fn tell(on: &mut PgConnection, id: SubmissionId) -> Result<(), Problem> {
@@ -263,12 +219,17 @@ pub(crate) async fn tell(on: &mut PgConnection, id: SubmissionId) -> Result<(), 
     intent::append_live(on, &topics, &Live::Submission { submission: id }).await.map_err(from_store)
 }
 
+/// Whether a person commits anything at all.
+pub(crate) fn commits(actor: &Actor) -> bool {
+    actor.may(Permission::Operator) || actor.may(Permission::Reviewer)
+}
+
 /// Whether a person may commit now; else why not.
 pub(crate) fn may_commit(actor: &Actor, case: &Case, gate: &GateState) -> Result<(), String> {
     if let Some(target) = case.row.target {
         return Err(format!("It is target {target} already."));
     }
-    if !actor.may(Permission::Operator) && !actor.may(Permission::Reviewer) {
+    if !commits(actor) {
         return Err(format!(
             "Your account may not commit: that takes the operator or the reviewer permission. {}",
             case.facts.helpers.to_commit()
@@ -297,10 +258,13 @@ async fn helpers(on: &mut PgConnection) -> Result<Helpers, Problem> {
     Ok(helpers)
 }
 
-pub(crate) fn risks_of(row: &SubmissionRow) -> BTreeSet<engine::gate::Risk> {
-    use engine::gate::Risk;
+pub(crate) fn risks_of(row: &SubmissionRow) -> BTreeSet<Risk> {
+    risks_by_word(&row.risks)
+}
+
+pub(crate) fn risks_by_word(words: &[String]) -> BTreeSet<Risk> {
     let all = [Risk::Destructive, Risk::Rerun, Risk::Removal, Risk::Move];
-    all.into_iter().filter(|risk| row.risks.iter().any(|word| word == risk.as_str())).collect()
+    all.into_iter().filter(|risk| words.iter().any(|word| word == risk.as_str())).collect()
 }
 
 pub(crate) async fn moved_base(
@@ -362,7 +326,8 @@ fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
 /// The difference as it was submitted, from the documents themselves.
 pub(crate) async fn shown(on: &mut PgConnection, documents: &[DocumentChange]) -> Result<Difference, Problem> {
     let (was, is) = sides(on, documents).await?;
-    difference_of(&was, &is, documents)
+    let documents = documents.to_vec();
+    aside(move || difference_of(&was, &is, &documents)).await?
 }
 
 /// The difference between the two sides of a change.
@@ -433,48 +398,31 @@ fn node_name(present: &Present, case: &Case) -> Option<String> {
 }
 
 fn state(case: &Case, gate: &GateState) -> ReviewState {
-    if case.row.target.is_some() {
+    state_of(case.row.target.is_some(), case.proposal.state == "discarded", gate)
+}
+
+/// Where a submission stands: as the gate has it, unless it is settled.
+pub(crate) fn state_of(committed: bool, discarded: bool, gate: &GateState) -> ReviewState {
+    if committed {
         return ReviewState::Committed;
     }
-    if case.proposal.state == "discarded" {
+    if discarded {
         return ReviewState::Discarded;
     }
-    let broken = |rule| gate.rules.iter().any(|r| r.rule == rule && !r.holds);
-    if broken(Rule::Newest) {
-        return ReviewState::Replaced;
+    match Standing::of(gate) {
+        Standing::Replaced => ReviewState::Replaced,
+        Standing::Stale => ReviewState::Stale,
+        Standing::Objected => ReviewState::Objected,
+        Standing::Faulty => ReviewState::Faulty,
+        Standing::Unreviewed => ReviewState::Waiting,
+        Standing::Discussed => ReviewState::Discussed,
+        Standing::Open => ReviewState::Open,
     }
-    if broken(Rule::Base) || broken(Rule::Epoch) || broken(Rule::Policy) {
-        return ReviewState::Stale;
-    }
-    if broken(Rule::Objections) {
-        return ReviewState::Objected;
-    }
-    if gate.is_open() { ReviewState::Open } else { ReviewState::Waiting }
 }
 
 /// Whether its base moved and its edits don't plan any more.
 fn sent_back(became: &Option<Replanned>) -> bool {
     became.as_ref().is_some_and(|became| became.after.is_none())
-}
-
-fn is_waiting(state: ReviewState) -> bool {
-    matches!(state, ReviewState::Waiting | ReviewState::Open | ReviewState::Objected | ReviewState::Stale)
-}
-
-fn to_summary(present: &Present, case: &Case) -> Result<ReviewSummary, Problem> {
-    let gate = evaluate(&case.facts);
-    let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
-    Ok(ReviewSummary {
-        submission: case.row.id,
-        title: case.row.title.clone(),
-        deployment: deployment_name(case, &summary)?,
-        node: node_name(present, case),
-        authors: case.authors.iter().map(|a| a.name.clone()).collect(),
-        at: at(case.row.at),
-        summary: summary.lines.first().cloned().unwrap_or_default(),
-        state: state(case, &gate),
-        approvals: (gate.approvals, gate.needed),
-    })
 }
 
 fn shown_verdicts(case: &Case) -> Vec<VerdictView> {

@@ -7,6 +7,7 @@ use api::console::{
     AttribView, DataLayer, DeploymentSummary, Frame, LogPart, LogPiece, Me, NoderoleDraft, NoderoleRef, NoderoleView,
     PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
+use api::reviews::Waiting;
 use engine::Hash;
 use engine::anneal::{Limits, Reason, why_not};
 use engine::catalog::Role;
@@ -54,7 +55,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let cursor = self.cursor(&mut connection).await?;
         let Some(actor) = actor else {
-            return Ok(Frame { me: None, reviews_waiting: 0, execution: true, cursor });
+            return Ok(Frame { me: None, reviews_waiting: Waiting::default(), execution: true, cursor });
         };
         let present = self.kept.present(&mut connection).await?;
         drop(connection);

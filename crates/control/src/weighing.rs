@@ -2,33 +2,45 @@
 //!
 //! Whether lint finds an error and whether the edits still come to what was reviewed is only known by planning anew. The commit does
 //! that under its locks ([`settle`]); pages that show the gate ask the very same function, so a button never promises what the commit
-//! refuses. A page is looked at more often than a commit is made, so what was worked out is kept for as long as everything that it
-//! rests on is the same: it is a pure function of that.
+//! refuses.
+//!
+//! Planning takes processor time, and much of it in a large cluster. A page is looked at more often than a commit is made, and after each
+//! commit everybody looks at once. So:
+//!
+//! * what was worked out is kept for as long as everything that it rests on ([`Ground`]) is the same: it is a pure function of that. Of
+//!   most submissions only what lists need ([`Said`]) is kept, which is little; plans are kept of a few;
+//! * it is worked out on the threads for blocking work, never on those that answer requests;
+//! * one at a time: whoever wants the same finds it when their turn comes. The work goes on to its end when the request that began it
+//!   is gone, because whoever comes next would begin it again;
+//! * nobody waits for their turn with a connection in their hands, so that waiting keeps nobody from the database.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use api::Problem;
 use api::console::StepState as Shown;
 use engine::anneal::StepState;
+use engine::blueprint::DocumentChange;
 use engine::blueprint::consequences::{Consequences, below, consequences, running};
 use engine::blueprint::projection::StepChange;
-use engine::catalog::Catalog;
-use engine::cluster::Skeleton;
-use engine::gate::Policy;
-use engine::ids::{ActionName, DeploymentId, NoderoleId, PolicyNo, StepId, SubmissionId};
+use engine::gate::{Facts, Policy};
+use engine::ids::{ActionName, DeploymentId, NoderoleId, StepId, SubmissionId};
 use engine::lint::Finding;
 use sqlx::PgConnection;
-use store::{intent, reading};
+use store::intent::{self, EditRow, SubmissionRow};
+use store::reading;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::{Instant, timeout_at};
 
-use crate::Control;
 use crate::commit::unlike;
 use crate::linting::{self, Jigs};
 use crate::people::Actor;
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
-use crate::reviewing::Case;
+use crate::reviewing::{Case, moved_documents};
+use crate::{Control, aside};
 
 /// Noderoles whose states are asked for; of a change that concerns more nobody is told what is up.
 const CONCERNED: usize = 50_000;
@@ -37,11 +49,54 @@ const KEPT: usize = 64;
 /// Steps that kept plans may have together.
 const KEPT_STEPS: usize = 100_000;
 
-/// What a plan is judged on.
-pub(crate) struct Ground<'a> {
-    pub present: &'a Present,
-    pub jigs: &'a Jigs,
-    pub policy: &'a Policy,
+/// Submissions of which is kept what lists need.
+const KEPT_SAID: usize = 5_000;
+/// Errors of one submission that are kept for lists.
+const KEPT_ERRORS: usize = 20;
+
+/// What a plan is judged on: everything that weighing rests on besides the submission, which never changes.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub present: Present,
+    pub jigs: Jigs,
+    pub policy: Policy,
+}
+
+impl Ground {
+    /// Whether a submission comes to the same on both. Skeleton and catalog are the same as long as they are the same in memory: the
+    /// present shares them.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.present.skeleton, &other.present.skeleton)
+            && Arc::ptr_eq(&self.present.catalog, &other.present.catalog)
+            && self.present.head.policy == other.present.head.policy
+            && self.jigs == other.jigs
+    }
+}
+
+/// What only a plan tells of a submission, as far as the gate asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    moved_documents: Vec<String>,
+    unresolved: Option<String>,
+    lint: Vec<String>,
+}
+
+impl Said {
+    fn of(ground: &Ground, row: &SubmissionRow, documents: &[DocumentChange], planned: Option<&Planned>) -> Self {
+        let errors = |planned| linting::errors(&ground.present, planned, &ground.jigs, &ground.policy);
+        Self {
+            moved_documents: Vec::new(),
+            unresolved: unlike(row, documents, planned),
+            lint: planned.into_iter().flat_map(errors).collect(),
+        }
+    }
+
+    /// Completes the facts of a list with it.
+    pub fn tell(&self, facts: &mut Facts) {
+        facts.moved_documents.clone_from(&self.moved_documents);
+        facts.unresolved.clone_from(&self.unresolved);
+        facts.lint.clone_from(&self.lint);
+    }
 }
 
 /// A submission on the present.
@@ -52,8 +107,21 @@ pub(crate) struct Weighed {
     pub findings: Vec<Finding>,
     /// Noderoles whose states say what is interrupted.
     pub concerned: Vec<NoderoleId>,
-    unresolved: Option<String>,
-    errors: Vec<String>,
+    said: Said,
+}
+
+impl Weighed {
+    fn of(ground: &Ground, row: &SubmissionRow, documents: &[DocumentChange], edits: &[EditRow]) -> Self {
+        let Ground { present, jigs, policy } = ground;
+        let planned = plan(present, &counting(edits)).ok();
+        let findings = planned.as_ref().map(|planned| linting::all(present, planned, jigs, policy));
+        Self {
+            findings: findings.unwrap_or_default(),
+            concerned: planned.as_ref().map(|planned| concerned(present, planned)).unwrap_or_default(),
+            said: Said::of(ground, row, documents, planned.as_ref()),
+            planned,
+        }
+    }
 }
 
 impl Case {
@@ -68,52 +136,130 @@ impl Case {
 }
 
 /// Tells the gate what only a plan on the present knows.
-pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, ground: &Ground<'_>) {
+pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, ground: &Ground) {
     if !case.is_fresh() {
         return;
     }
-    case.facts.unresolved = unlike(case, planned);
-    let errors = |planned| linting::errors(ground.present, planned, ground.jigs, ground.policy);
-    case.facts.lint = planned.into_iter().flat_map(errors).collect();
+    let said = Said::of(ground, &case.row, &case.documents, planned);
+    case.facts.unresolved = said.unresolved;
+    case.facts.lint = said.lint;
 }
 
 impl Control {
-    /// Tells the gate the same as a commit would. None: what was submitted is all that there is to say.
-    pub(crate) async fn weigh(
-        &self,
-        on: &mut PgConnection,
-        present: &Present,
-        case: &mut Case,
-    ) -> Result<Option<Arc<Weighed>>, Problem> {
+    /// What submissions are weighed on now.
+    pub(crate) async fn ground(&self, on: &mut PgConnection, present: &Present) -> Result<Arc<Ground>, Problem> {
+        Ok(Arc::new(Ground {
+            present: present.clone(),
+            jigs: intent::jigs(on).await.map_err(from_store)?,
+            policy: self.policy(on, present).await?,
+        }))
+    }
+
+    /// Tells the gate the same as a commit would. None: what was submitted is all that there is to say. The caller has no connection.
+    pub(crate) async fn weigh(&self, ground: &Arc<Ground>, case: &mut Case) -> Result<Option<Arc<Weighed>>, Problem> {
         if !case.is_fresh() {
             return Ok(None);
         }
-        let jigs = intent::jigs(on).await.map_err(from_store)?;
-        let stamp = Stamp {
-            skeleton: Arc::clone(&present.skeleton),
-            catalog: Arc::clone(&present.catalog),
-            policy: present.head.policy,
-            jigs,
-        };
-        if let Some(kept) = self.kept.weighed.get(&stamp, case.row.id) {
-            case.facts.unresolved.clone_from(&kept.unresolved);
-            case.facts.lint.clone_from(&kept.errors);
-            return Ok(Some(kept));
-        }
-        let policy = self.policy(on, present).await?;
-        let edits = intent::edits(on, case.row.proposal).await.map_err(from_store)?;
-        let planned = plan(present, &counting(&edits)).ok();
-        settle(case, planned.as_ref(), &Ground { present, jigs: &stamp.jigs, policy: &policy });
-        let findings = planned.as_ref().map(|planned| linting::all(present, planned, &stamp.jigs, &policy));
-        let weighed = Arc::new(Weighed {
-            findings: findings.unwrap_or_default(),
-            concerned: planned.as_ref().map(|planned| concerned(present, planned)).unwrap_or_default(),
-            unresolved: case.facts.unresolved.clone(),
-            errors: case.facts.lint.clone(),
-            planned,
-        });
-        self.kept.weighed.put(stamp, case.row.id, &weighed);
+        let weighed = self.weighed(ground, case).await?;
+        case.facts.unresolved.clone_from(&weighed.said.unresolved);
+        case.facts.lint.clone_from(&weighed.said.lint);
         Ok(Some(weighed))
+    }
+
+    async fn weighed(&self, ground: &Arc<Ground>, case: &Case) -> Result<Arc<Weighed>, Problem> {
+        let id = case.row.id;
+        if let Some(kept) = self.kept.weighed.plan(ground, id) {
+            return Ok(kept);
+        }
+        let flight = self.kept.weighed.flight().await;
+        if let Some(kept) = self.kept.weighed.plan(ground, id) {
+            return Ok(kept);
+        }
+        let mut connection = self.connection().await?;
+        let edits = intent::edits(&mut connection, case.row.proposal).await.map_err(from_store)?;
+        drop(connection);
+        let (row, documents) = (case.row.clone(), case.documents.clone());
+        let (kept, ground) = (Arc::clone(&self.kept), Arc::clone(ground));
+        aside(move || {
+            let _flight = flight;
+            kept.weighed.worked_out.fetch_add(1, Ordering::Relaxed);
+            let weighed = Arc::new(Weighed::of(&ground, &row, &documents, &edits));
+            kept.weighed.put_plan(&ground, id, &weighed);
+            kept.weighed.put_said(&ground, id, weighed.said.clone());
+            weighed
+        })
+        .await
+    }
+
+    /// The same for a list, of the newest version of an open proposal whose base has not moved.
+    pub(crate) async fn said(&self, ground: &Arc<Ground>, id: SubmissionId) -> Result<Arc<Said>, Problem> {
+        if let Some(kept) = self.kept.weighed.said(ground, id) {
+            return Ok(kept);
+        }
+        let flight = self.kept.weighed.flight().await;
+        if let Some(kept) = self.kept.weighed.said(ground, id) {
+            return Ok(kept);
+        }
+        let mut connection = self.connection().await?;
+        let row = intent::submission(&mut connection, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
+        let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
+        drop(connection);
+        let (kept, ground) = (Arc::clone(&self.kept), Arc::clone(ground));
+        aside(move || {
+            let _flight = flight;
+            let moved_documents = moved_documents(&ground.present, &documents);
+            kept.weighed.worked_out.fetch_add(1, Ordering::Relaxed);
+            let said = match moved_documents.is_empty() {
+                true => Said::of(&ground, &row, &documents, plan(&ground.present, &counting(&edits)).ok().as_ref()),
+                false => Said { moved_documents, ..Said::default() },
+            };
+            kept.weighed.put_said(&ground, id, said)
+        })
+        .await
+    }
+
+    /// How many submissions were worked out for pages since the process began: what looking at reviews costs it.
+    pub fn worked_out(&self) -> u64 {
+        self.kept.weighed.count()
+    }
+
+    /// What is known of a submission without planning.
+    pub(crate) fn said_before(&self, ground: &Ground, id: SubmissionId) -> Option<Arc<Said>> {
+        self.kept.weighed.said(ground, id)
+    }
+
+    /// Weighs these, whoever waits for it, and waits for that no longer than until `end`. One call at a time does so: another one waits
+    /// for it and looks again at what is left to do.
+    pub(crate) async fn weigh_all(&self, ground: &Arc<Ground>, ids: &[SubmissionId], end: Instant) {
+        loop {
+            let unknown = |id: &SubmissionId| self.said_before(ground, *id).is_none();
+            let missing: Vec<SubmissionId> = ids.iter().copied().filter(unknown).collect();
+            if missing.is_empty() {
+                return;
+            }
+            let Ok(walk) = Arc::clone(&self.kept.weighed.walk).try_lock_owned() else {
+                match timeout_at(end, self.kept.weighed.walk.lock()).await {
+                    Ok(_) => continue,
+                    Err(_) => return,
+                }
+            };
+            let (control, ground) = (self.clone(), Arc::clone(ground));
+            let walking = tokio::spawn(async move {
+                let _walk = walk;
+                for id in missing {
+                    if control.kept.weighed.is_over(&ground) {
+                        break;
+                    }
+                    if let Err(problem) = control.said(&ground, id).await {
+                        tracing::warn!(%problem, submission = %id, "it could not be weighed");
+                        break;
+                    }
+                }
+            });
+            let _ = timeout_at(end, walking).await;
+            return;
+        }
     }
 
     /// What a submission leads to: now, while it can still be committed as it is; else as it was when it was submitted.
@@ -175,30 +321,23 @@ fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
     again.chain(planned.projection.removed.iter().copied()).chain(below).collect()
 }
 
-/// Everything that weighing rests on besides the submission, which never changes. Skeleton and catalog are the same as long as they
-/// are the same in memory: the present shares them.
-struct Stamp {
-    skeleton: Arc<Skeleton>,
-    catalog: Arc<Catalog>,
-    policy: PolicyNo,
-    jigs: Jigs,
-}
-
-impl Stamp {
-    fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.skeleton, &other.skeleton)
-            && Arc::ptr_eq(&self.catalog, &other.catalog)
-            && self.policy == other.policy
-            && self.jigs == other.jigs
-    }
-}
-
-/// What was weighed under one stamp.
+/// What was weighed on one ground.
 #[derive(Default)]
-pub(crate) struct Kept(RwLock<Option<Under>>);
+pub(crate) struct Kept {
+    under: RwLock<Option<Under>>,
+    worked_out: AtomicU64,
+    /// Held by whoever works a submission out.
+    flight: Arc<Mutex<()>>,
+    /// Held by whoever works many out, one after the other.
+    walk: Arc<Mutex<()>>,
+}
 
-/// A stamp, and the submissions that were weighed under it.
-type Under = (Stamp, BTreeMap<SubmissionId, Arc<Weighed>>);
+/// A ground, and what was weighed on it.
+struct Under {
+    ground: Arc<Ground>,
+    plans: BTreeMap<SubmissionId, Arc<Weighed>>,
+    said: BTreeMap<SubmissionId, Arc<Said>>,
+}
 
 impl std::fmt::Debug for Kept {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -207,25 +346,70 @@ impl std::fmt::Debug for Kept {
 }
 
 impl Kept {
-    fn get(&self, stamp: &Stamp, id: SubmissionId) -> Option<Arc<Weighed>> {
-        let kept = self.0.read().ok()?;
-        let (_, plans) = kept.as_ref().filter(|(under, _)| under.is(stamp))?;
-        plans.get(&id).cloned()
+    /// How many submissions were worked out.
+    fn count(&self) -> u64 {
+        self.worked_out.load(Ordering::Relaxed)
     }
 
-    fn put(&self, stamp: Stamp, id: SubmissionId, weighed: &Arc<Weighed>) {
-        let Ok(mut kept) = self.0.write() else { return };
-        if !kept.as_ref().is_some_and(|(under, _)| under.is(&stamp)) {
-            *kept = Some((stamp, BTreeMap::new()));
+    async fn flight(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.flight).lock_owned().await
+    }
+
+    fn look<T>(&self, ground: &Ground, at: impl FnOnce(&Under) -> Option<T>) -> Option<T> {
+        let under = self.under.read().ok()?;
+        under.as_ref().filter(|under| under.ground.is(ground)).and_then(at)
+    }
+
+    fn plan(&self, ground: &Ground, id: SubmissionId) -> Option<Arc<Weighed>> {
+        self.look(ground, |under| under.plans.get(&id).cloned())
+    }
+
+    fn said(&self, ground: &Ground, id: SubmissionId) -> Option<Arc<Said>> {
+        self.look(ground, |under| under.said.get(&id).cloned())
+    }
+
+    /// Whether the line has gone on since, and something was weighed there.
+    fn is_over(&self, ground: &Ground) -> bool {
+        let Ok(under) = self.under.read() else { return true };
+        under.as_ref().is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
+    }
+
+    fn put(&self, ground: &Arc<Ground>, put: impl FnOnce(&mut Under)) {
+        let Ok(mut under) = self.under.write() else { return };
+        if let Some(under) = under.as_mut().filter(|under| under.ground.is(ground)) {
+            return put(under);
         }
-        let Some((_, plans)) = kept.as_mut() else { return };
-        plans.insert(id, Arc::clone(weighed));
-        let size = |weighed: &Weighed| weighed.planned.as_ref().map_or(0, |planned| planned.projection.steps.len());
-        let mut steps: usize = plans.values().map(|weighed| size(weighed)).sum();
-        // The oldest goes first; the one that was just asked for stays.
-        while (plans.len() > KEPT || steps > KEPT_STEPS) && plans.len() > 1 {
-            let Some(oldest) = plans.keys().copied().find(|other| *other != id) else { return };
-            steps -= plans.remove(&oldest).map_or(0, |weighed| size(&weighed));
+        // Whoever began before the line went on has an answer to what they asked, and nobody else asks that any more.
+        if under.as_ref().is_some_and(|under| under.ground.present.head.number > ground.present.head.number) {
+            return;
         }
+        let new = Under { ground: Arc::clone(ground), plans: BTreeMap::new(), said: BTreeMap::new() };
+        put(under.insert(new));
+    }
+
+    fn put_said(&self, ground: &Arc<Ground>, id: SubmissionId, mut said: Said) -> Arc<Said> {
+        said.lint.truncate(KEPT_ERRORS);
+        let said = Arc::new(said);
+        self.put(ground, |under| {
+            under.said.insert(id, Arc::clone(&said));
+            while under.said.len() > KEPT_SAID {
+                under.said.pop_first();
+            }
+        });
+        said
+    }
+
+    fn put_plan(&self, ground: &Arc<Ground>, id: SubmissionId, weighed: &Arc<Weighed>) {
+        self.put(ground, |under| {
+            let plans = &mut under.plans;
+            plans.insert(id, Arc::clone(weighed));
+            let size = |weighed: &Weighed| weighed.planned.as_ref().map_or(0, |planned| planned.projection.steps.len());
+            let mut steps: usize = plans.values().map(|weighed| size(weighed)).sum();
+            // The oldest goes first; the one that was just asked for stays.
+            while (plans.len() > KEPT || steps > KEPT_STEPS) && plans.len() > 1 {
+                let Some(oldest) = plans.keys().copied().find(|other| *other != id) else { return };
+                steps -= plans.remove(&oldest).map_or(0, |weighed| size(&weighed));
+            }
+        });
     }
 }

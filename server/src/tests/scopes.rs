@@ -25,7 +25,7 @@ async fn a_proposal_on_a_node_is_opened_listed_and_shown() {
     house.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(system)).await.json();
 
     let list = house.ask_get("/api/v1/proposals", &bo).await.json();
-    let scopes: Vec<(&Value, &Value)> = list
+    let scopes: Vec<(&Value, &Value)> = list["proposals"]
         .as_array()
         .expect("a list")
         .iter()
@@ -38,7 +38,22 @@ async fn a_proposal_on_a_node_is_opened_listed_and_shown() {
         house.tell(&format!("/api/v1/proposals/{id}/submit"), &ada, json!({"version": 1, "title": "bootstrap"})).await;
     let review = format!("/api/v1/submissions/{}", submitted.json()["submission"]);
     assert_eq!(house.ask_get(&review, &bo).await.json()["node"], "n1.house.example.com");
-    assert_eq!(house.ask_get("/api/v1/submissions", &bo).await.json()[0]["node"], "n1.house.example.com");
+    assert_eq!(house.ask_get("/api/v1/submissions", &bo).await.json()["reviews"][0]["node"], "n1.house.example.com");
+    let found = async |query: &str| {
+        let page = house.ask_get(&format!("/api/v1/{query}"), &bo).await.json();
+        let list = page.get("reviews").or(page.get("proposals")).expect("a list");
+        (list.as_array().expect("a list").len(), page["next"].clone())
+    };
+    let none = (0, Value::Null);
+    assert_eq!(found("submissions?whose=for_me&deployment=system&text=BOOT").await, (1, Value::Null));
+    assert_eq!(found("submissions?whose=mine&fate=any").await, none);
+    assert_eq!(found("submissions?fate=committed").await, none);
+    assert_eq!(found("submissions?before=1").await, none);
+    assert_eq!(found("proposals?drafts=true").await, (1, Value::Null), "the one on web");
+    assert_eq!(found("proposals?mine=true").await, none);
+    for wrong in ["submissions?whose=nobody", "submissions?of=web", "proposals?before=x"] {
+        assert_eq!(house.ask_get(&format!("/api/v1/{wrong}"), &bo).await.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
     let unknown = format!("/api/v1/nodes/{}/proposals", uuid::Uuid::nil());
     assert_eq!(house.tell(&unknown, &ada, json!({})).await.status, StatusCode::NOT_FOUND);
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::console::Board;
+use api::console::{Board, ReviewSummary};
+use api::reviews::{Fate, ReviewsWanted};
 use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment, ToCommit};
 use engine::gate::{Policy, VerdictKind};
@@ -119,6 +120,19 @@ impl House {
 
     pub async fn noderole(&self, n: usize, name: &str) -> NoderoleId {
         NoderoleId::of(self.node(n).await, &role(name), 0)
+    }
+
+    /// The whole list of reviews of one fate, page by page.
+    pub async fn listed(&self, by: &Actor, fate: Fate) -> Vec<ReviewSummary> {
+        let (mut all, mut wanted) = (Vec::new(), ReviewsWanted { fate, ..ReviewsWanted::default() });
+        loop {
+            let page = self.control.reviews(by, &wanted).await.unwrap();
+            all.extend(page.reviews);
+            if page.next.is_none() {
+                return all;
+            }
+            wanted.before = page.next;
+        }
     }
 
     /// Role, node, state and generation of every step, in the order of rank.

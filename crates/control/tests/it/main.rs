@@ -13,6 +13,7 @@ mod graphs;
 mod house;
 mod line;
 mod lint;
+mod listing;
 mod opening;
 mod races;
 mod removal;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::console::GraphWish;
 use api::console::StepState;
+use api::reviews::Fate;
 use engine::anneal::Limits;
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::{Policy, Risk};
@@ -334,7 +335,7 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     house.approve(&house.bo, whole).await;
     house.commit(&house.ada, whole).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
-    let shown = house.control.reviews(&house.ada).await.unwrap();
+    let shown = house.listed(&house.ada, Fate::Any).await;
     for old in &shown {
         house.control.review_graph(&house.ada, old.submission, &GraphWish::default()).await.unwrap();
     }

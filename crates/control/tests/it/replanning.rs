@@ -1,6 +1,7 @@
 //! What a commit does to the reviews of others that rest on what it changes.
 
 use api::console::ReviewState;
+use api::reviews::Fate;
 use engine::gate::VerdictKind;
 use engine::ids::{ProposalId, SubmissionId, TargetNo};
 use engine::plan::Edit;
@@ -99,7 +100,7 @@ async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
         became.refused[0].at == "edit 1, by ada" && became.refused[0].detail.contains("belongs to web"),
         "{became:?}"
     );
-    let listed = house.control.reviews(&house.bo).await.unwrap();
+    let listed = house.listed(&house.bo, Fate::Any).await;
     assert_eq!(listed.iter().find(|r| r.submission == edge).unwrap().state, ReviewState::SentBack);
     let open = house.board("edge").await.proposal.unwrap();
     assert_eq!((open.submission, open.sent_back.map(|back| back.before)), (None, Some(edge)));

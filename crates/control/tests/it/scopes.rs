@@ -1,5 +1,6 @@
 //! Proposals on a single node, and what several people say in one proposal.
 
+use api::reviews::{Fate, ProposalsWanted};
 use engine::ids::{NodeId, ProposalId};
 use engine::plan::Edit;
 use serde_json::json;
@@ -26,7 +27,7 @@ async fn a_new_node_gets_what_it_begins_with_beside_everything_else() {
     let carried: Vec<(String, bool)> = view.carries.iter().map(|c| (c.noderole.to_string(), c.proposed)).collect();
     assert_eq!(carried, [("base".to_owned(), true), ("runtime".to_owned(), true)]);
     assert!(!view.choices.iter().any(|choice| choice.role == role("runtime")));
-    let listed = house.control.proposals(&house.bo).await.unwrap();
+    let listed = house.control.proposals(&house.bo, &ProposalsWanted::default()).await.unwrap().proposals;
     let scope = |id| listed.iter().find(|p| p.id == id).map(|p| (p.scope.deployment.to_string(), p.scope.node.clone()));
     let (deployment, on) = scope(proposal).unwrap();
     assert_eq!((deployment.as_str(), on.unwrap().fqdn.as_str()), ("system", "n1.house.example.com"));
@@ -131,7 +132,7 @@ async fn a_proposal_on_a_node_outlives_the_deployment_that_it_was_opened_in() {
     house.moved_by("edge", vec![Edit::MoveNode { node: n1, deployment: edge }]).await;
     house.moved_by("web", vec![Edit::RemoveDeployment { deployment: web }]).await;
 
-    let listed = house.control.proposals(&house.bo).await.unwrap();
+    let listed = house.control.proposals(&house.bo, &ProposalsWanted::default()).await.unwrap().proposals;
     let scopes: Vec<_> = listed.iter().map(|p| (p.id, p.scope.deployment.to_string())).collect();
     assert_eq!(scopes, [(proposal, "edge".to_owned())], "it is where its node is");
     assert_eq!(house.control.proposal(&house.bo, proposal).await.unwrap().0.deployment.as_str(), "edge");
@@ -140,7 +141,7 @@ async fn a_proposal_on_a_node_outlives_the_deployment_that_it_was_opened_in() {
     let edit = Edit::ExpungeNode { node: n1, reason: "burnt".into() };
     let version = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
     let id = house.control.submit(&house.ada, proposal, version, "give n1 up".into()).await.unwrap();
-    assert_eq!(house.control.reviews(&house.bo).await.unwrap()[0].submission, id);
+    assert_eq!(house.listed(&house.bo, Fate::Open).await[0].submission, id);
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::console::{GraphWish, Look, ReviewState, ReviewView};
+use api::reviews::{Fate, Waiting};
 use control::people::{Actor, NewPerson, Permission};
 use engine::blueprint::consequences::Restart;
 use engine::cluster::NoderoleKey;
@@ -39,7 +40,11 @@ async fn an_error_that_came_after_the_approval_is_shown() {
     house.approve(&house.bo, id).await;
     let before = review(&house, &house.ada, id).await;
     assert_eq!((before.state, before.may_commit, before.fresh), (ReviewState::Open, Ok(()), true));
-    assert_eq!(house.control.frame(Some(&house.ada)).await.unwrap().reviews_waiting, 1, "it waits to be committed");
+    assert_eq!(
+        house.control.frame(Some(&house.ada)).await.unwrap().reviews_waiting.to_string(),
+        "1",
+        "it waits to be committed"
+    );
     jig(&house, false).await;
     let shown = review(&house, &house.ada, id).await;
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Lint).unwrap();
@@ -48,8 +53,8 @@ async fn an_error_that_came_after_the_approval_is_shown() {
     assert_eq!(errors[0], Check::InactiveJig);
     let refused = house.control.commit(&house.ada, id).await.unwrap_err();
     assert_eq!(shown.may_commit.unwrap_err(), refused.detail, "the page says what the commit says");
-    assert_ne!(house.control.reviews(&house.bo).await.unwrap()[0].state, ReviewState::Open);
-    assert_eq!(house.control.frame(Some(&house.ada)).await.unwrap().reviews_waiting, 0);
+    assert_eq!(house.listed(&house.bo, Fate::Open).await[0].state, ReviewState::Faulty, "no review is waited for");
+    assert_eq!(house.control.frame(Some(&house.ada)).await.unwrap().reviews_waiting, Waiting::default());
     jig(&house, true).await;
     assert_eq!(review(&house, &house.ada, id).await.state, ReviewState::Open, "what was kept is not kept too long");
 }

@@ -133,22 +133,7 @@ pub async fn ensure_node_proposal(
     .bind(by.0)
     .fetch_one(on)
     .await?;
-    if let Some((id,)) = new {
-        return Ok((ProposalId(id), true));
-    }
-    let (id,): (i64,) =
-        sqlx::query_as("SELECT id FROM proposal WHERE node_id = $1 AND state = 'open' AND kind = 'node_scoped'")
-            .bind(node.0)
-            .fetch_one(on)
-            .await?;
-    Ok((ProposalId(id), false))
-}
-
-/// Open proposals, newest first.
-pub async fn open_proposals(on: &mut PgConnection, limit: i64) -> Result<Vec<ProposalRow>, StoreError> {
-    let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.state = 'open' ORDER BY p.id DESC LIMIT $1");
-    let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(limit).fetch_all(on).await?;
-    Ok(rows.into_iter().map(to_proposal).collect())
+    Ok((ProposalId(id), new))
 }
 
 /// Its edits in their order, undone ones included.

@@ -365,27 +365,3 @@ pub async fn insert_verdict(
         .await?;
     Ok(())
 }
-
-/// Submissions that nobody waits for any more, newest first: of proposals that are closed, and of versions before the newest.
-pub async fn closed_submissions(on: &mut PgConnection, limit: i64) -> Result<Vec<SubmissionId>, StoreError> {
-    let rows: Vec<(i64,)> = sqlx::query_as(
-        "SELECT s.id FROM submission s JOIN proposal p ON p.id = s.proposal_id \
-         WHERE NOT (p.state = 'open' AND p.version = s.version) ORDER BY s.id DESC LIMIT $1",
-    )
-    .bind(limit)
-    .fetch_all(on)
-    .await?;
-    Ok(rows.into_iter().map(|(id,)| SubmissionId(id)).collect())
-}
-
-/// The newest submissions of open proposals, newest first.
-pub async fn open_submissions(on: &mut PgConnection, limit: i64) -> Result<Vec<SubmissionId>, StoreError> {
-    let rows: Vec<(i64,)> = sqlx::query_as(
-        "SELECT s.id FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
-         WHERE p.state = 'open' ORDER BY s.id DESC LIMIT $1",
-    )
-    .bind(limit)
-    .fetch_all(on)
-    .await?;
-    Ok(rows.into_iter().map(|(id,)| SubmissionId(id)).collect())
-}

@@ -1,0 +1,286 @@
+//! Lists stay quick and bounded when there are a great many proposals, and what they say of each is what its own page says.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use api::console::{PAGE_SIZE, ReviewState};
+use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Waiting, Whose};
+use control::people::Actor;
+use engine::blueprint::Anchor;
+use engine::gate::VerdictKind;
+use engine::ids::SubmissionId;
+use engine::plan::Edit;
+
+use crate::house::{House, role};
+use crate::lint::jig;
+
+/// More submissions like this one, each of an open proposal of its own: what a great many automatic proposals come to.
+async fn more_like(house: &House, id: SubmissionId, n: i64) {
+    let mut transaction = house.database.owner().begin().await.unwrap();
+    let sqls = [
+        "CREATE TEMPORARY TABLE made ON COMMIT DROP AS SELECT 0::bigint AS proposal, 0::bigint AS submission LIMIT 0",
+        "WITH new AS (INSERT INTO proposal (deployment_id, kind, version, created_by) \
+           SELECT p.deployment_id, 'autopilot', p.version, p.created_by FROM submission s JOIN proposal p ON p.id = s.proposal_id, \
+           generate_series(1, $2) WHERE s.id = $1 RETURNING id) INSERT INTO made SELECT id FROM new",
+        "INSERT INTO edit (proposal_id, seq, actor, body) SELECT m.proposal, e.seq, e.actor, e.body FROM made m, edit e \
+           WHERE e.proposal_id = (SELECT proposal_id FROM submission WHERE id = $1) AND $2 > 0",
+        "WITH new AS (INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
+           epoch, root_hash, summary, risk, created_by) SELECT m.proposal, s.version, 'No. ' || row_number() OVER (ORDER BY m.proposal), \
+           s.change_hash, s.effects_hash, s.policy_number, s.approvals_needed, s.epoch, s.root_hash, s.summary, s.risk, s.created_by \
+           FROM made m, submission s WHERE s.id = $1 AND $2 > 0 RETURNING id, proposal_id) \
+         UPDATE made m SET submission = new.id FROM new WHERE new.proposal_id = m.proposal",
+        "INSERT INTO submission_base SELECT m.submission, b.deployment_id, b.head_no FROM made m, submission_base b \
+           WHERE b.submission_id = $1 AND $2 > 0",
+        "INSERT INTO submission_author SELECT m.submission, a.person_id FROM made m, submission_author a \
+           WHERE a.submission_id = $1 AND $2 > 0",
+        "INSERT INTO submission_document SELECT m.submission, d.kind, d.id, d.old_hash, d.new_hash FROM made m, submission_document d \
+           WHERE d.submission_id = $1 AND $2 > 0",
+    ];
+    for (at, sql) in sqls.into_iter().enumerate() {
+        let query = sqlx::query(sql);
+        let query = if at == 0 { query } else { query.bind(id.0).bind(n) };
+        query.execute(&mut *transaction).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+}
+
+/// A change by ada that waits for a review.
+async fn one(house: &House, n: usize) -> SubmissionId {
+    let edit = house.bind("web", n, "app").await;
+    house.submit(&house.ada, "web", vec![edit]).await
+}
+
+async fn badge(house: &House, by: &Actor) -> Waiting {
+    house.control.frame(Some(by)).await.unwrap().reviews_waiting
+}
+
+/// The badge once everything is weighed.
+async fn settled(house: &House, by: &Actor) -> Waiting {
+    for _ in 0..60 {
+        let waiting = badge(house, by).await;
+        if !waiting.more || waiting.count == 100 {
+            return waiting;
+        }
+    }
+    panic!("it is never settled");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_badge_says_how_many_wait_or_that_there_are_more() {
+    let house = House::new().await;
+    house.bound("web", 4, "app").await;
+    let id = one(&house, 1).await;
+    more_like(&house, id, 99).await;
+    let exactly = |count| Waiting { count, more: false };
+    assert_eq!(settled(&house, &house.bo).await, exactly(100));
+    assert_eq!(settled(&house, &house.ada).await, exactly(0), "their author's turn it is not");
+    house.approve(&house.bo, id).await;
+    assert_eq!(settled(&house, &house.bo).await, exactly(100), "99 to judge, and one to commit");
+    assert_eq!(settled(&house, &house.ada).await, exactly(1));
+    house.control.judge(&house.cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
+    assert_eq!(settled(&house, &house.bo).await, exactly(99));
+    more_like(&house, id, 900).await;
+    assert_eq!(settled(&house, &house.bo).await, Waiting { count: 100, more: true });
+    assert_eq!(settled(&house, &house.ada).await, exactly(0));
+
+    // What is known is not worked out again, and what changes on the way of reviews alone needs no plan at all.
+    let worked_out = house.control.worked_out();
+    let begun = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(badge(&house, &house.bo).await, Waiting { count: 100, more: true });
+    }
+    let each = begun.elapsed() / 5;
+    assert!(each < Duration::from_secs(1), "{each:?} for a badge over 1,000 reviews");
+    assert_eq!(house.control.worked_out(), worked_out);
+    println!("a badge over 1,000 open reviews: {each:?}");
+
+    // With its jig off nobody's approval helps any of them.
+    jig(&house, false).await;
+    let listed = house.control.reviews(&house.bo, &ReviewsWanted::default()).await.unwrap();
+    assert_eq!(listed.reviews.iter().map(|r| r.state).collect::<BTreeSet<_>>(), BTreeSet::from([ReviewState::Faulty]));
+    assert_eq!(settled(&house, &house.bo).await, exactly(0), "however many had to be looked at");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_many_ask_at_once_is_worked_out_once() {
+    let house = House::new().await;
+    let id = one(&house, 1).await;
+    more_like(&house, id, 39).await;
+    let mut asked = tokio::task::JoinSet::new();
+    for n in 0..24 {
+        let control = house.control.clone();
+        let by = [&house.bo, &house.cy][n % 2].clone();
+        asked.spawn(async move {
+            match n % 3 {
+                0 => drop(control.review(&by, id).await.unwrap()),
+                1 => drop(control.reviews(&by, &ReviewsWanted::default()).await.unwrap()),
+                _ => drop(control.frame(Some(&by)).await.unwrap()),
+            }
+        });
+    }
+    asked.join_all().await;
+    assert_eq!(settled(&house, &house.bo).await, Waiting { count: 40, more: false });
+    // The review's own page needs the plan itself; a list may have been content with less before.
+    let worked_out = house.control.worked_out();
+    assert!((40..=41).contains(&worked_out), "{worked_out} plans for 40 submissions");
+}
+
+#[tokio::test]
+async fn who_goes_away_leaves_no_work_half_done() {
+    let house = House::new().await;
+    let id = one(&house, 1).await;
+    more_like(&house, id, 9).await;
+    // Each of these is dropped in the middle of it.
+    for _ in 0..5 {
+        let _ = tokio::time::timeout(Duration::from_millis(1), house.control.frame(Some(&house.bo))).await;
+    }
+    assert_eq!(settled(&house, &house.bo).await, Waiting { count: 10, more: false });
+    assert!(house.control.worked_out() <= 10, "{}", house.control.worked_out());
+}
+
+async fn ids(house: &House, by: &Actor, wanted: ReviewsWanted) -> Vec<SubmissionId> {
+    let page = house.control.reviews(by, &wanted).await.unwrap();
+    page.reviews.into_iter().map(|review| review.submission).collect()
+}
+
+#[tokio::test]
+async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
+    let house = House::new().await;
+    house.bound("web", 4, "app").await;
+    let (web, edge) = (one(&house, 1).await, house.bind("edge", 2, "app").await);
+    let edge = house.submit(&house.bo, "edge", vec![edge]).await;
+    let node = house.node(4).await;
+    let on_node = house.control.propose_on_node(&house.cy, node).await.unwrap();
+    let unbind =
+        Edit::Unbind { node, noderole: engine::cluster::NoderoleKey::first(role("app")), with_dependents: false };
+    let version = house.control.edit(&house.cy, on_node, 0, vec![unbind]).await.unwrap();
+    let on_node = house.control.submit(&house.cy, on_node, version, "Empty 100% of n4".into()).await.unwrap();
+    let first = SubmissionId(1);
+
+    let all = ReviewsWanted::default();
+    assert_eq!(ids(&house, &house.ada, all.clone()).await, [on_node, edge, web], "what is on one node is there, too");
+    let any = ReviewsWanted { fate: Fate::Any, ..all.clone() };
+    assert_eq!(ids(&house, &house.ada, any.clone()).await, [on_node, edge, web, first]);
+    assert_eq!(ids(&house, &house.ada, ReviewsWanted { fate: Fate::Committed, ..all.clone() }).await, [first]);
+    assert_eq!(ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await, []);
+
+    let mine = ReviewsWanted { whose: Whose::Mine, ..any.clone() };
+    assert_eq!(ids(&house, &house.ada, mine.clone()).await, [web, first]);
+    assert_eq!(ids(&house, &house.bo, mine).await, [edge]);
+    let for_me = ReviewsWanted { whose: Whose::ForMe, ..all.clone() };
+    assert_eq!(ids(&house, &house.bo, for_me.clone()).await, [on_node, web]);
+    house.approve(&house.bo, web).await;
+    assert_eq!(ids(&house, &house.cy, for_me.clone()).await, [edge, web], "it is approved and may be committed");
+    house.control.open_thread(&house.bo, web, Anchor::Whole, "Why?".into()).await.unwrap();
+    assert_eq!(ids(&house, &house.cy, for_me.clone()).await, [edge]);
+    let shown = house.listed(&house.cy, Fate::Open).await;
+    assert_eq!(
+        shown.iter().map(|review| review.state).collect::<Vec<_>>(),
+        [ReviewState::Waiting, ReviewState::Waiting, ReviewState::Discussed]
+    );
+    for review in shown {
+        let own = house.control.review(&house.cy, review.submission).await.unwrap();
+        assert_eq!(
+            (own.state, own.gate.approvals, own.gate.needed),
+            (review.state, review.approvals.0, review.approvals.1)
+        );
+        assert_eq!((own.title, own.deployment, own.node), (review.title, review.deployment, review.node));
+        assert_eq!((own.authors, own.summary[0].clone(), own.at), (review.authors, review.summary, review.at));
+    }
+
+    let of = |deployment: &str| ReviewsWanted { deployment: deployment.into(), ..any.clone() };
+    assert_eq!(ids(&house, &house.ada, of("edge")).await, [edge]);
+    assert_eq!(ids(&house, &house.ada, of("web")).await, [on_node, web, first], "a node's is of where that was");
+    let unknown = house.control.reviews(&house.ada, &of("nowhere")).await.unwrap_err();
+    assert_eq!(unknown.status, 404);
+    let titled = |text: &str| ReviewsWanted { text: text.into(), ..any.clone() };
+    assert_eq!(ids(&house, &house.ada, titled(" EMPTY 100% ")).await, [on_node]);
+    for pattern in ["%", "_", "\\"] {
+        let wanted = if pattern == "%" { vec![on_node] } else { Vec::new() };
+        assert_eq!(ids(&house, &house.ada, titled(pattern)).await, wanted, "{pattern} stands for itself");
+    }
+    let long = house.control.reviews(&house.ada, &titled(&"x".repeat(201))).await.unwrap_err();
+    assert_eq!(long.status, 400);
+
+    let open = house.board("web").await.proposal.unwrap();
+    house.control.discard(&house.ada, open.id, open.version).await.unwrap();
+    assert_eq!(ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await, [web]);
+    assert_eq!(ids(&house, &house.ada, all).await, [on_node, edge]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_reviews_are_read_page_by_page() {
+    let house = House::new().await;
+    let id = one(&house, 1).await;
+    more_like(&house, id, 999).await;
+    for fate in [Fate::Open, Fate::Any] {
+        let all: Vec<SubmissionId> = house.listed(&house.bo, fate).await.iter().map(|r| r.submission).collect();
+        assert_eq!((all.len(), all.last()), (1_000, Some(&id)));
+        assert!(all.is_sorted_by(|a, b| a > b), "each once, newest first");
+    }
+    let searched = ReviewsWanted { text: "No. 99".into(), ..ReviewsWanted::default() };
+    assert_eq!(house.control.reviews(&house.bo, &searched).await.unwrap().reviews.len(), 11);
+    // Half of them wait for somebody else by now.
+    let sql = "INSERT INTO verdict (submission_id, person_id, kind, reason) SELECT id, $1, 'request_changes', 'no' FROM submission \
+               WHERE id % 2 = 0";
+    sqlx::query(sql).bind(house.cy.person.0).execute(house.database.owner()).await.unwrap();
+    let mut wanted = ReviewsWanted { whose: Whose::ForMe, ..ReviewsWanted::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
+        assert!(page.reviews.len() <= PAGE_SIZE);
+        found.extend(page.reviews.into_iter().map(|review| review.submission.0));
+        wanted.before = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 500);
+    assert!(found.iter().all(|id| id % 2 == 1) && found.is_sorted_by(|a, b| a > b));
+}
+
+#[tokio::test]
+async fn open_proposals_are_counted_and_paged() {
+    let house = House::new().await;
+    let (bind, other) = (house.bind("web", 1, "app").await, house.bind("web", 2, "app").await);
+    let (web, version) = house.propose(&house.ada, "web", vec![bind, other]).await;
+    house.control.undo(&house.bo, web, version).await.unwrap();
+    let node = house.node(3).await;
+    let on_node = house.control.propose_on_node(&house.cy, node).await.unwrap();
+    let page = |by, wanted: ProposalsWanted| {
+        let house = &house;
+        async move { house.control.proposals(by, &wanted).await.unwrap() }
+    };
+    let all = page(&house.bo, ProposalsWanted::default()).await;
+    assert_eq!(
+        all.proposals.iter().map(|p| (p.id, p.edits, p.authors.join(" "), p.submission)).collect::<Vec<_>>(),
+        [(on_node, 0, String::new(), None), (web, 1, "ada".into(), None)]
+    );
+    assert_eq!(all.proposals[0].scope.node.as_ref().unwrap().id, node);
+    let mine = page(&house.cy, ProposalsWanted { mine: true, ..ProposalsWanted::default() }).await;
+    assert_eq!(mine.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [on_node]);
+    let here = page(&house.cy, ProposalsWanted { deployment: "web".into(), ..ProposalsWanted::default() }).await;
+    assert_eq!(here.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [web]);
+
+    let id = house.control.submit(&house.ada, web, version + 1, "one".into()).await.unwrap();
+    let drafts = ProposalsWanted { drafts: true, ..ProposalsWanted::default() };
+    let left = page(&house.bo, drafts.clone()).await;
+    assert_eq!(
+        left.proposals.iter().map(|p| p.id).collect::<Vec<_>>(),
+        [on_node],
+        "the other one was submitted as it is"
+    );
+    more_like(&house, id, 120).await;
+    let (mut found, mut wanted) = (Vec::new(), ProposalsWanted::default());
+    loop {
+        let next = page(&house.bo, wanted.clone()).await;
+        assert!(next.proposals.len() <= PAGE_SIZE);
+        found.extend(next.proposals.into_iter().map(|p| p.id));
+        wanted.before = next.next;
+        if next.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 122);
+    assert!(found.is_sorted_by(|a, b| a > b));
+}

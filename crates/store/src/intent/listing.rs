@@ -1,0 +1,319 @@
+//! Submissions and proposals in lists: many at once, each in a few words.
+//!
+//! A page of a list costs so many statements, however many rows it has. What only a search can find is searched for in a window of the
+//! newest rows, and the page says where the next window begins: no page reads more than that.
+
+use std::collections::BTreeSet;
+
+use api::console::PAGE_SIZE;
+use engine::gate::VerdictKind;
+use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, ProposalId, SubmissionId, TargetNo};
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Submissions that one page of a search looks through.
+pub const WINDOW: i64 = 5_000;
+/// Threads of one submission that are named.
+const THREADS: i64 = 100;
+
+/// What the gate looks at of a submission, as far as it needs no plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FactsRow {
+    /// Which.
+    pub id: SubmissionId,
+    /// Whether its proposal is open and this is its newest version.
+    pub newest: bool,
+    /// The target that it became.
+    pub target: Option<TargetNo>,
+    /// Whether its proposal was discarded.
+    pub discarded: bool,
+    /// The policy that it was made under.
+    pub policy: PolicyNo,
+    /// The life of the database that it was made in.
+    pub epoch: i64,
+    /// Approvals that it needed then.
+    pub approvals: i32,
+    /// What makes it riskier than others.
+    pub risks: Vec<String>,
+    /// Everybody who edited it.
+    pub authors: BTreeSet<PersonId>,
+    /// All verdicts of people, oldest first.
+    pub verdicts: Vec<(PersonId, VerdictKind)>,
+    /// Who opened each thread that is not resolved.
+    pub threads: Vec<String>,
+    /// Deployments of its base that changed since, and by which target.
+    pub moved_base: Vec<(String, i64)>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Facts {
+    id: i64,
+    newest: bool,
+    target: Option<i64>,
+    discarded: bool,
+    policy_number: i64,
+    epoch: i64,
+    approvals_needed: i32,
+    risk: Vec<String>,
+    authors: Vec<Uuid>,
+    judges: Vec<Uuid>,
+    verdicts: Vec<String>,
+    threads: Vec<String>,
+    moved: Vec<String>,
+    moved_by: Vec<i64>,
+}
+
+const FACTS: &str = "SELECT s.id, p.state = 'open' AND p.version = s.version AS newest, t.number AS target, \
+    p.state = 'discarded' AS discarded, s.policy_number, s.epoch, s.approvals_needed, s.risk, \
+    ARRAY(SELECT a.person_id FROM submission_author a WHERE a.submission_id = s.id) AS authors, \
+    ARRAY(SELECT v.person_id FROM verdict v WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judges, \
+    ARRAY(SELECT v.kind FROM verdict v WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS verdicts, \
+    ARRAY(SELECT w.name FROM submission o JOIN comment c ON c.submission_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
+          JOIN person w ON w.id = c.person_id WHERE o.proposal_id = p.id AND p.state = 'open' ORDER BY c.id LIMIT $2) AS threads, \
+    ARRAY(SELECT coalesce(d.name, b.deployment_id::text) FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
+          WHERE b.submission_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no ORDER BY b.deployment_id) AS moved, \
+    ARRAY(SELECT coalesce(d.head_no, 0) FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
+          WHERE b.submission_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no ORDER BY b.deployment_id) AS moved_by";
+
+fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
+    let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
+    let kind = |word: &String| {
+        all.into_iter().find(|k| k.as_str() == word).ok_or_else(|| StoreError::corrupt("verdict.kind", word))
+    };
+    let kinds: Vec<VerdictKind> = row.verdicts.iter().map(kind).collect::<Result<_, _>>()?;
+    Ok(FactsRow {
+        id: SubmissionId(row.id),
+        newest: row.newest,
+        target: row.target.map(TargetNo),
+        discarded: row.discarded,
+        policy: PolicyNo(row.policy_number),
+        epoch: row.epoch,
+        approvals: row.approvals_needed,
+        risks: row.risk,
+        authors: row.authors.into_iter().map(PersonId).collect(),
+        verdicts: row.judges.into_iter().map(PersonId).zip(kinds).collect(),
+        threads: row.threads,
+        moved_base: row.moved.into_iter().zip(row.moved_by).collect(),
+    })
+}
+
+/// The facts of the newest submissions of open proposals, newest first.
+pub async fn open_facts(on: &mut PgConnection, limit: i64) -> Result<Vec<FactsRow>, StoreError> {
+    let query = format!(
+        "{FACTS} FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
+         LEFT JOIN target t ON t.submission_id = s.id WHERE p.state = 'open' ORDER BY s.id DESC LIMIT $1"
+    );
+    let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(limit).bind(THREADS);
+    let rows: Vec<Facts> = query.fetch_all(on).await?;
+    rows.into_iter().map(to_facts).collect()
+}
+
+/// The facts of these submissions, newest first.
+pub async fn facts_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec<FactsRow>, StoreError> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let query = format!(
+        "{FACTS} FROM submission s JOIN proposal p ON p.id = s.proposal_id LEFT JOIN target t ON t.submission_id = s.id \
+         WHERE s.id = ANY($1) ORDER BY s.id DESC"
+    );
+    let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(ids).bind(THREADS);
+    let rows: Vec<Facts> = query.fetch_all(on).await?;
+    rows.into_iter().map(to_facts).collect()
+}
+
+/// What a list says of a submission besides where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineRow {
+    /// Which.
+    pub id: SubmissionId,
+    /// What it is for.
+    pub title: String,
+    /// What the deployment was called when it was submitted.
+    pub deployment: String,
+    /// The one node that it may touch, and what that is called.
+    pub node: Option<(NodeId, String)>,
+    /// Who wrote it, by name.
+    pub authors: Vec<String>,
+    /// When.
+    pub at: OffsetDateTime,
+    /// In a few words.
+    pub summary: String,
+    /// Whether its base moved and its edits don't plan on that: it is back with its authors.
+    pub sent_back: bool,
+}
+
+/// What a list says of these submissions, newest first.
+pub async fn lines_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec<LineRow>, StoreError> {
+    type Row = (i64, String, String, Option<Uuid>, Option<String>, Vec<String>, OffsetDateTime, String, bool);
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT s.id, s.title, coalesce(s.summary->'deployments'->>d.id::text, d.name), n.id, n.fqdn, \
+         ARRAY(SELECT w.name FROM submission_author a JOIN person w ON w.id = a.person_id \
+               WHERE a.submission_id = s.id ORDER BY w.name), \
+         s.created_at, coalesce(s.summary->'lines'->>0, ''), \
+         EXISTS (SELECT FROM replan r WHERE r.before_id = s.id AND r.after_id IS NULL) \
+         FROM submission s JOIN proposal p ON p.id = s.proposal_id JOIN deployment d ON d.id = p.deployment_id \
+         LEFT JOIN node n ON n.id = p.node_id WHERE s.id = ANY($1) ORDER BY s.id DESC",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    let line = |(id, title, deployment, node, fqdn, authors, at, summary, sent_back): Row| LineRow {
+        id: SubmissionId(id),
+        title,
+        deployment,
+        node: node.map(NodeId).zip(fqdn),
+        authors,
+        at,
+        summary,
+        sent_back,
+    };
+    Ok(rows.into_iter().map(line).collect())
+}
+
+/// What became of submissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Became {
+    /// Nothing yet: the newest of open proposals.
+    Open,
+    /// Targets.
+    Target,
+    /// Their proposals were discarded.
+    Discarded,
+    /// Whatever.
+    Anything,
+}
+
+/// Which submissions are looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Find<'f> {
+    /// What became of them.
+    pub became: Became,
+    /// Only those that this person wrote part of.
+    pub author: Option<PersonId>,
+    /// Only those on this deployment, or on a node that was in it.
+    pub deployment: Option<DeploymentId>,
+    /// Only those with this in the title.
+    pub text: Option<&'f str>,
+    /// Only those before this one.
+    pub before: Option<SubmissionId>,
+}
+
+/// Submissions that were found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Newest first.
+    pub ids: Vec<SubmissionId>,
+    /// Behind which one to look further; None: there are no more.
+    pub next: Option<SubmissionId>,
+}
+
+/// A page of submissions, newest first. Open ones are found among all that are open; others in a window of those that a key leads to.
+pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usize) -> Result<Found, StoreError> {
+    let (window, keyed, kept) = match find.became {
+        Became::Open => (i64::MAX, "p.state = 'open' AND p.version = s.version AND", "true"),
+        Became::Target => (WINDOW, "", "EXISTS (SELECT FROM target t WHERE t.submission_id = s.id)"),
+        Became::Discarded => (WINDOW, "", "s.state = 'discarded'"),
+        Became::Anything => (WINDOW, "", "true"),
+    };
+    let author = find.author.map_or(
+        "",
+        |_| "EXISTS (SELECT FROM submission_author a WHERE a.person_id = $3 AND a.submission_id = s.id) AND",
+    );
+    let deployment = find.deployment.map_or("", |_| "p.deployment_id = $4 AND");
+    let query = format!(
+        "WITH looked AS MATERIALIZED ( \
+           SELECT s.id, s.title, p.state FROM submission s JOIN proposal p ON p.id = s.proposal_id \
+           WHERE {keyed} {author} {deployment} s.id < $1 ORDER BY s.id DESC LIMIT $2), \
+         hit AS ( \
+           SELECT s.id FROM looked s WHERE {kept} AND ($5::text IS NULL OR s.title ILIKE $5) ORDER BY s.id DESC LIMIT $6) \
+         SELECT ARRAY(SELECT id FROM hit ORDER BY id DESC), count(*), min(id) FROM looked"
+    );
+    // Nobody searches by patterns: what stands for anything in one stands for itself.
+    let text =
+        find.text.map(|text| format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")));
+    let (mut ids, looked, last): (Vec<i64>, i64, Option<i64>) = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(find.before.map_or(i64::MAX, |before| before.0))
+        .bind(window)
+        .bind(find.author.map(|author| author.0))
+        .bind(find.deployment.map(|deployment| deployment.0))
+        .bind(text)
+        .bind(i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1))
+        .fetch_one(on)
+        .await?;
+    let more = ids.len() > most;
+    ids.truncate(most);
+    let next = match more {
+        true => ids.last().copied(),
+        false => last.filter(|_| looked >= window),
+    };
+    Ok(Found { ids: ids.into_iter().map(SubmissionId).collect(), next: next.map(SubmissionId) })
+}
+
+/// Which open proposals are looked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FindProposals {
+    /// Only those that this person opened or edited.
+    pub by: Option<PersonId>,
+    /// Only those that were not submitted as they are.
+    pub drafts: bool,
+    /// Only those on this deployment, or on a node that was in it.
+    pub deployment: Option<DeploymentId>,
+    /// Only those before this one.
+    pub before: Option<ProposalId>,
+}
+
+/// An open proposal in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProposalLine {
+    /// Itself.
+    pub proposal: super::ProposalRow,
+    /// Edits that count.
+    pub edits: usize,
+    /// Whoever edited it, by name.
+    pub authors: Vec<String>,
+    /// The submission of this version, if it was submitted.
+    pub submission: Option<SubmissionId>,
+}
+
+/// A page of open proposals, newest first, and one more if there is one. Edits are counted, not read.
+pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Result<Vec<ProposalLine>, StoreError> {
+    type Row = (i64, Uuid, String, Option<Uuid>, String, String, i32, i64, Vec<String>, Option<i64>);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT p.id, p.deployment_id, d.name, p.node_id, p.title, p.state, p.version, \
+         (SELECT count(*) FROM edit e WHERE e.proposal_id = p.id AND NOT e.undone), \
+         ARRAY(SELECT DISTINCT w.name FROM edit e JOIN person w ON w.id = e.actor WHERE e.proposal_id = p.id ORDER BY w.name), s.id \
+         FROM proposal p JOIN deployment d ON d.id = p.deployment_id \
+         LEFT JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
+         WHERE p.state = 'open' AND p.id < $1 AND ($2::uuid IS NULL OR p.deployment_id = $2) \
+         AND ($3::uuid IS NULL OR p.created_by = $3 OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id AND e.actor = $3)) \
+         AND NOT ($4 AND s.id IS NOT NULL) ORDER BY p.id DESC LIMIT $5",
+    )
+    .bind(find.before.map_or(i64::MAX, |before| before.0))
+    .bind(find.deployment.map(|deployment| deployment.0))
+    .bind(find.by.map(|by| by.0))
+    .bind(find.drafts)
+    .bind(PAGE_SIZE as i64 + 1)
+    .fetch_all(on)
+    .await?;
+    let line = |(id, deployment, deployment_name, node, title, state, version, edits, authors, submission): Row| {
+        let proposal = super::ProposalRow {
+            id: ProposalId(id),
+            deployment: DeploymentId(deployment),
+            deployment_name,
+            node: node.map(NodeId),
+            title,
+            state,
+            version,
+        };
+        ProposalLine {
+            proposal,
+            edits: usize::try_from(edits).unwrap_or_default(),
+            authors,
+            submission: submission.map(SubmissionId),
+        }
+    };
+    Ok(rows.into_iter().map(line).collect())
+}
