@@ -307,7 +307,7 @@ async fn review(
     SignedIn(actor): SignedIn,
     Place(id): Place<SubmissionId>,
 ) -> Answer<ReviewView> {
-    Ok(Json(state.control.review(&actor, id).await?))
+    Ok(Json(state.control.review(&actor, id).await?.cut(DOCUMENTS_SHOWN)))
 }
 
 async fn consequences(
@@ -478,6 +478,8 @@ struct Pair {
     /// What a link can ask for, which has no say in the Accept header.
     #[serde(rename = "as")]
     form: Option<Form>,
+    /// JSON goes on behind this document.
+    after: Option<Anchor>,
 }
 
 /// How a difference is written down.
@@ -493,6 +495,7 @@ enum Form {
 struct InForm {
     #[serde(rename = "as")]
     form: Option<Form>,
+    after: Option<Anchor>,
 }
 
 async fn compare(
@@ -503,7 +506,7 @@ async fn compare(
 ) -> Result<Response, Refusal> {
     let (from, to, deployment) = (Point::named(&pair.from)?, Point::named(&pair.to)?, pair.deployment.as_deref());
     let found = state.control.compare(&actor, from, to, deployment).await?;
-    Ok(compared(pair.form, &headers, found))
+    compared(pair.form, &headers, found, pair.after.as_ref())
 }
 
 async fn review_difference(
@@ -514,16 +517,25 @@ async fn review_difference(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let found = state.control.review_difference(&actor, id).await?;
-    Ok(compared(asked.form, &headers, found))
+    compared(asked.form, &headers, found, asked.after.as_ref())
 }
 
-/// In the form that the address names; else as text for those who accept text alone, else as JSON.
-fn compared(form: Option<Form>, headers: &HeaderMap, found: Comparison) -> Response {
+/// In the form that the address names; else as text for those who accept text alone, else as JSON. A text is the whole; JSON has so many
+/// documents, and says behind which to go on.
+fn compared(
+    form: Option<Form>,
+    headers: &HeaderMap,
+    found: Comparison,
+    after: Option<&Anchor>,
+) -> Result<Response, Refusal> {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let as_text = form.map_or(accepted.contains("text/plain") && !accepted.contains("json"), |form| form == Form::Text);
-    let mut answer = if as_text { found.text().into_response() } else { Json(found).into_response() };
+    let mut answer = match as_text {
+        true => found.text().into_response(),
+        false => Json(found.page(after, DOCUMENTS_SHOWN)?).into_response(),
+    };
     answer.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
-    answer
+    Ok(answer)
 }
 
 async fn noderole(

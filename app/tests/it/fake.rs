@@ -501,6 +501,8 @@ fn review() -> ReviewView {
         ],
         risks: vec![Risk::Destructive, Risk::Rerun],
         difference: difference(),
+        more: 0,
+        next: None,
         brought: [6, 7, 8].into_iter().map(|n| (noderole(n, "runtime"), "brought by app".to_owned())).collect(),
         deployments: [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))].into(),
         waves: vec![
@@ -751,6 +753,7 @@ fn comparison() -> Comparison {
         deployment: None,
         difference: difference(),
         more: 0,
+        next: None,
         names: engine::blueprint::text::Names { deployments: names.into(), ..Default::default() },
         consequences: Consequences::default(),
     }

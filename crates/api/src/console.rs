@@ -10,7 +10,7 @@ use crate::At;
 use crate::problem;
 use crate::reviews::Waiting;
 use engine::Hash;
-use engine::blueprint::text::Names;
+use engine::blueprint::text::{self, Names};
 use engine::blueprint::{Anchor, Consequences, Difference, Shift};
 use engine::catalog::{Barclamp, Role};
 use engine::cluster::{EdgeKind, NoderoleKey, Skeleton};
@@ -794,6 +794,9 @@ pub struct Comparison {
     /// How many deployments and nodes differ that are not among these.
     #[serde(default)]
     pub more: usize,
+    /// The last of these documents, if others come behind it: where the next page begins (`after`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Anchor>,
     /// Names of what the difference speaks of by id.
     pub names: Names,
     /// What going from the one to the other would lead to.
@@ -843,11 +846,30 @@ pub const DOCUMENTS_SHOWN: usize = 400;
 impl Comparison {
     /// Only the first documents, for a page; the others are counted.
     #[must_use]
-    pub fn cut(mut self, most: usize) -> Self {
-        let all = self.difference.deployments.len() + self.difference.nodes.len();
-        self.difference.deployments.truncate(most);
-        self.difference.nodes.truncate(most.saturating_sub(self.difference.deployments.len()));
-        self.more += all - self.difference.deployments.len() - self.difference.nodes.len();
+    pub fn cut(self, most: usize) -> Self {
+        self.part(0, most)
+    }
+
+    /// Only so many documents, those behind `after`; the others are counted.
+    ///
+    /// # Errors
+    /// When `after` is none of the documents that differ.
+    pub fn page(self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
+        let Some(after) = after else { return Ok(self.part(0, most)) };
+        let found = self.difference.documents().position(|document| document == *after);
+        let found = found.ok_or_else(|| {
+            crate::Problem::invalid(format!("{after} is none of the documents that differ: give what `next` says."))
+        })?;
+        Ok(self.part(found + 1, most))
+    }
+
+    fn part(mut self, skip: usize, most: usize) -> Self {
+        let all = self.difference.documents().count();
+        self.difference = self.difference.part(skip, most);
+        let here = self.difference.documents().count();
+        self.more += all - here;
+        self.next = self.difference.documents().last().filter(|_| skip + here < all);
+        self.names = self.names.only(&self.difference);
         self
     }
 
@@ -986,6 +1008,12 @@ pub struct ReviewView {
     pub risks: Vec<Risk>,
     /// What differs.
     pub difference: Difference,
+    /// How many documents differ that are not among these; programs read on in the review's `difference`.
+    #[serde(default)]
+    pub more: usize,
+    /// The last of these documents, if there are more: where reading on begins (`after`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Anchor>,
     /// Why noderoles come along: `brought by app`.
     pub brought: std::collections::BTreeMap<NoderoleId, String>,
     /// Names of deployments that the difference speaks of.
@@ -1021,6 +1049,23 @@ pub struct ReviewView {
     /// What became of it when its base moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub became: Option<Replanned>,
+}
+
+impl ReviewView {
+    /// Only the first documents that differ, and what is said of those; the others are counted.
+    #[must_use]
+    pub fn cut(mut self, most: usize) -> Self {
+        let all = self.difference.documents().count();
+        self.difference = self.difference.part(0, most);
+        self.more += all - self.difference.documents().count();
+        self.next = self.difference.documents().last().filter(|_| self.more > 0);
+        let noderoles = self.difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
+        let noderoles: std::collections::BTreeSet<NoderoleId> = noderoles.collect();
+        self.brought.retain(|id, _| noderoles.contains(id));
+        let deployments = text::deployments(&self.difference);
+        self.deployments.retain(|id, _| deployments.contains(id));
+        self
+    }
 }
 
 /// A submission whose base moved, and what planning its edits anew came to.
@@ -1367,4 +1412,81 @@ pub enum GraphWay {
     Up,
     /// To what waits for it.
     Down,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::blueprint::difference::{DeploymentDifference, Mark, NodeDifference};
+    use engine::ids::Fqdn;
+    use uuid::Uuid;
+
+    /// Three deployments, and five nodes that move to the first of them.
+    fn comparison() -> Comparison {
+        let id = |n: usize| DeploymentId(Uuid::from_u128(n as u128));
+        let name = |n: usize| DeploymentName::parse(&format!("d{n}")).unwrap();
+        let deployment = |n: usize| DeploymentDifference {
+            id: id(n),
+            name: name(n),
+            mark: Mark::Changed,
+            renamed: None,
+            parent: None,
+            phantom: None,
+            inactive_jigs: Vec::new(),
+            barclamps: Vec::new(),
+            roles: Vec::new(),
+        };
+        let node = |n: usize| NodeDifference {
+            id: NodeId(Uuid::from_u128(n as u128)),
+            fqdn: Fqdn::parse(&format!("n{n}.example.com")).unwrap(),
+            mark: Mark::Changed,
+            renamed: None,
+            phantom: None,
+            moved: Some((None, Some(id(1)))),
+            noderoles: Vec::new(),
+            unchanged: 0,
+        };
+        let side = Side { target: Some(TargetNo(1)), submission: None, root: None };
+        Comparison {
+            from: side.clone(),
+            to: side,
+            deployment: None,
+            difference: Difference {
+                deployments: (1..=3).map(deployment).collect(),
+                nodes: (1..=5).map(node).collect(),
+                unchanged: 9,
+                ..Difference::default()
+            },
+            more: 0,
+            next: None,
+            names: Names { deployments: (1..=7).map(|n| (id(n), name(n))).collect(), ..Names::default() },
+            consequences: Consequences::default(),
+        }
+    }
+
+    #[test]
+    fn a_comparison_is_read_page_by_page_and_comes_to_the_whole() {
+        let whole = comparison().difference;
+        for most in 1..=9 {
+            let (mut read, mut after) = (Difference { unchanged: 9, ..Difference::default() }, None);
+            loop {
+                let page = comparison().page(after.as_ref(), most).unwrap();
+                let here = page.difference.documents().count();
+                assert!((1..=most).contains(&here));
+                assert_eq!(page.more + here, 8, "the others are counted");
+                assert!(page.names.deployments.len() <= here + 1, "named is what is there: {:?}", page.names);
+                read.deployments.extend(page.difference.deployments);
+                read.nodes.extend(page.difference.nodes);
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(read, whole, "{most} at a time");
+        }
+        let end = comparison().page(whole.documents().last().as_ref(), 3).unwrap();
+        assert_eq!((end.difference.is_empty(), end.next, end.more), (true, None, 8));
+        let strange = comparison().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
+        assert_eq!(strange.status, 400);
+    }
 }

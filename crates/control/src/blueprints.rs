@@ -9,16 +9,16 @@ use engine::blueprint::consequences::{self, consequences};
 use engine::blueprint::text::{Names, Place, parents};
 use engine::blueprint::{compare, difference, project};
 use engine::cluster::Blueprint;
-use engine::ids::{NoderoleId, SubmissionId, TargetNo};
+use engine::ids::{DeploymentId, NoderoleId, SubmissionId, TargetNo};
 use engine::plan::Effects;
 use sqlx::PgConnection;
 use store::reading::{self, TargetRow};
 
-use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::{Present, load};
 use crate::problems::from_store;
 use crate::words::at;
+use crate::{Control, aside};
 
 impl Control {
     /// Targets, newest first, before `before`: all, or those that changed a deployment.
@@ -53,32 +53,8 @@ impl Control {
         let mut connection = self.connection().await?;
         let (from, old) = side(&mut connection, &present, from).await?;
         let (to, new) = side(&mut connection, &present, to).await?;
-        let changes = compare(&old, &new);
-        let refused = |error: &dyn std::fmt::Display| Problem::conflict("comparison", error.to_string());
-        let difference = difference(&old, &new, &changes).map_err(|e| refused(&e))?;
-        let mut projection = project(&old, &new, &changes, &present.catalog).map_err(|e| refused(&e))?;
-        let (difference, more) = match only {
-            Some(id) => difference.of_deployment(id),
-            None => (difference, 0),
-        };
-        if let Some(id) = only {
-            projection.steps.retain(|step| step.deployment == id);
-            let here = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
-            let here: BTreeSet<NoderoleId> = here.collect();
-            projection.removed.retain(|id| here.contains(id));
-        }
-        let effects = Effects::default();
-        let planned = consequences::Planned {
-            old: &old,
-            new: &new,
-            difference: &difference,
-            projection: &projection,
-            effects: &effects,
-        };
-        let consequences = consequences(&planned, None);
-        let names = Names::of(&difference, &old, &new);
-        let deployment = only.and_then(|id| names.deployments.get(&id).cloned());
-        Ok(Comparison { from, to, deployment, names, consequences, difference, more })
+        drop(connection);
+        aside(move || compared(&present, (from, old), (to, new), only)).await?
     }
 
     /// What a submission changes, as it was submitted.
@@ -104,10 +80,46 @@ impl Control {
             deployment: None,
             difference: review.difference,
             more: 0,
+            next: None,
             names,
             consequences: review.consequences,
         })
     }
+}
+
+/// In what two blueprints differ, everywhere or in one deployment.
+fn compared(
+    present: &Present,
+    (from, old): (Side, Blueprint),
+    (to, new): (Side, Blueprint),
+    only: Option<DeploymentId>,
+) -> Result<Comparison, Problem> {
+    let changes = compare(&old, &new);
+    let refused = |error: &dyn std::fmt::Display| Problem::conflict("comparison", error.to_string());
+    let difference = difference(&old, &new, &changes).map_err(|e| refused(&e))?;
+    let mut projection = project(&old, &new, &changes, &present.catalog).map_err(|e| refused(&e))?;
+    let (difference, more) = match only {
+        Some(id) => difference.of_deployment(id),
+        None => (difference, 0),
+    };
+    if let Some(id) = only {
+        projection.steps.retain(|step| step.deployment == id);
+        let here = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
+        let here: BTreeSet<NoderoleId> = here.collect();
+        projection.removed.retain(|id| here.contains(id));
+    }
+    let effects = Effects::default();
+    let planned = consequences::Planned {
+        old: &old,
+        new: &new,
+        difference: &difference,
+        projection: &projection,
+        effects: &effects,
+    };
+    let consequences = consequences(&planned, None);
+    let names = Names::of(&difference, &old, &new);
+    let deployment = only.and_then(|id| names.deployments.get(&id).cloned());
+    Ok(Comparison { from, to, deployment, names, consequences, difference, more, next: None })
 }
 
 /// The blueprint that somebody asked for. What it shares with the present is taken from there.

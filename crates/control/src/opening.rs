@@ -11,27 +11,18 @@ use engine::ids::{ProposalId, SubmissionId};
 use sqlx::PgConnection;
 use store::intent::{self, MAX_OPENED};
 
-use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::reviewing::shown;
+use crate::{Control, aside};
 
 impl Control {
     /// How much of a submission this person has opened.
     pub async fn opened(&self, actor: &Actor, id: SubmissionId) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let (proposal, contents) = changes(&mut connection, id).await?;
-        let marks = intent::opened(&mut connection, actor.person, proposal).await.map_err(from_store)?;
-        let mut found = Opened { all: contents.len(), ..Opened::default() };
-        for (anchor, content) in marks {
-            match contents.get(&anchor) {
-                Some(now) if *now == content => found.opened.insert(anchor),
-                Some(_) => found.outdated.insert(anchor),
-                None => false,
-            };
-        }
-        Ok(found)
+        let changes = changes(&mut connection, id).await?;
+        opened(&mut connection, actor, &changes).await
     }
 
     /// Notes that this person opened the changes of these documents in a submission. Saying it twice is saying it once.
@@ -42,27 +33,46 @@ impl Control {
             return Err(Problem::invalid(format!("Mark at most {MAX_OPENED} changes at a time.")));
         }
         let mut connection = self.connection().await?;
-        let (proposal, contents) = changes(&mut connection, id).await?;
-        let mark = |anchor: Anchor| match contents.get(&anchor) {
+        let changes = changes(&mut connection, id).await?;
+        let mark = |anchor: Anchor| match changes.contents.get(&anchor) {
             Some(content) => Ok((anchor, *content)),
             None => Err(Problem::invalid(format!(
                 "Review {id} changes no document {anchor}: name a deployment or a node, as deployment/ID or node/ID."
             ))),
         };
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
-        intent::ensure_opened(&mut connection, actor.person, proposal, &marks).await.map_err(from_store)?;
-        drop(connection);
-        self.opened(actor, id).await
+        intent::ensure_opened(&mut connection, actor.person, changes.proposal, &marks).await.map_err(from_store)?;
+        opened(&mut connection, actor, &changes).await
     }
 }
 
-async fn changes(on: &mut PgConnection, id: SubmissionId) -> Result<(ProposalId, BTreeMap<Anchor, Hash>), Problem> {
+/// The documents that a submission changes, each with the content of its change.
+struct Changes {
+    proposal: ProposalId,
+    contents: BTreeMap<Anchor, Hash>,
+}
+
+async fn opened(on: &mut PgConnection, actor: &Actor, changes: &Changes) -> Result<Opened, Problem> {
+    let marks = intent::opened(on, actor.person, changes.proposal).await.map_err(from_store)?;
+    let mut found = Opened { all: changes.contents.len(), ..Opened::default() };
+    for (anchor, content) in marks {
+        match changes.contents.get(&anchor) {
+            Some(now) if *now == content => found.opened.insert(anchor),
+            Some(_) => found.outdated.insert(anchor),
+            None => false,
+        };
+    }
+    Ok(found)
+}
+
+async fn changes(on: &mut PgConnection, id: SubmissionId) -> Result<Changes, Problem> {
     let row = intent::submission(on, id).await.map_err(from_store)?;
     let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
     let documents = intent::documents(on, id).await.map_err(from_store)?;
-    let contents = contents(&shown(on, &documents).await?).map_err(|error| {
+    let difference = shown(on, &documents).await?;
+    let contents = aside(move || contents(&difference)).await?.map_err(|error| {
         tracing::error!(%error, "a change can't be written as JSON");
         Problem::internal()
     })?;
-    Ok((row.proposal, contents))
+    Ok(Changes { proposal: row.proposal, contents })
 }

@@ -129,6 +129,8 @@ impl Control {
             summary: summary.lines,
             risks: risks_of(&case.row).into_iter().collect(),
             difference,
+            more: 0,
+            next: None,
             brought: summary.brought,
             deployments: summary.deployments,
             waves: summary.waves,

@@ -302,6 +302,12 @@ async fn targets_are_listed_and_compared_as_json_and_as_text() {
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.problem()["detail"].as_str().is_some_and(|d| d.contains("names no blueprint")));
     assert_eq!(house.ask_get("/api/v1/targets/compare?from=1&to=7", &ada).await.status, StatusCode::NOT_FOUND);
+    let nowhere = format!("/api/v1/targets/compare?from=1&to=1&after=node/{}", Uuid::nil());
+    let refused = house.ask_get(&nowhere, &ada).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert!(refused.text().contains("none of the documents that differ"), "{}", refused.text());
+    let unread = house.ask_get("/api/v1/targets/compare?from=1&to=1&after=nowhere", &ada).await;
+    assert_eq!(unread.status, StatusCode::BAD_REQUEST);
     assert_eq!(house.ask_get("/api/v1/submissions/7/difference", &ada).await.status, StatusCode::NOT_FOUND);
     assert_eq!(house.ask_get("/api/v1/submissions/7/consequences", &ada).await.status, StatusCode::NOT_FOUND);
     assert_eq!(house.ask_get("/api/v1/submissions/7/opened", &ada).await.status, StatusCode::NOT_FOUND);

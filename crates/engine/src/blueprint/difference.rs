@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::DocumentChange;
+use super::{Anchor, DocumentChange};
 use crate::canonical::Hash;
 use crate::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use crate::data::{self, Change, ChangeKind, DataError};
@@ -214,6 +214,23 @@ impl Difference {
     /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.deployments.is_empty() && self.nodes.is_empty()
+    }
+
+    /// Its documents, in their order.
+    pub fn documents(&self) -> impl Iterator<Item = Anchor> {
+        let deployments = self.deployments.iter().map(|deployment| Anchor::Deployment(deployment.id));
+        deployments.chain(self.nodes.iter().map(|node| Anchor::Node(node.id)))
+    }
+
+    /// So many of its documents, in their order, after so many that are left out.
+    #[must_use]
+    pub fn part(mut self, skip: usize, most: usize) -> Self {
+        let before = skip.min(self.deployments.len());
+        let deployments: Vec<_> = self.deployments.into_iter().skip(before).take(most).collect();
+        let left = most - deployments.len();
+        self.nodes = self.nodes.into_iter().skip(skip - before).take(left).collect();
+        self.deployments = deployments;
+        self
     }
 
     /// What of it concerns one deployment (its document, what is bound in it, nodes that come to it and leave it), and how many

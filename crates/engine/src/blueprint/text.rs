@@ -59,6 +59,16 @@ impl Names {
         names
     }
 
+    /// Only what this difference speaks of: for a part of the one that the names were made for.
+    #[must_use]
+    pub fn only(mut self, difference: &Difference) -> Self {
+        let (deployments, noderoles) = (deployments(difference), parents(difference));
+        self.deployments.retain(|id, _| deployments.contains(id));
+        self.noderoles.retain(|id, _| noderoles.contains(id));
+
+        self
+    }
+
     fn find(
         &mut self,
         wanted: &mut BTreeSet<NoderoleId>,
@@ -100,6 +110,23 @@ impl Names {
 pub fn parents(difference: &Difference) -> BTreeSet<NoderoleId> {
     let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles);
     noderoles.flat_map(|noderole| &noderole.edges).map(|edge| edge.parent).collect()
+}
+
+/// Deployments that the difference names.
+pub fn deployments(difference: &Difference) -> BTreeSet<DeploymentId> {
+    let own = difference.deployments.iter().flat_map(|deployment| {
+        let above = deployment.parent.iter().flat_map(|sides| [sides.old, sides.new]).flatten();
+        above.chain([deployment.id])
+    });
+    let of_nodes = difference.nodes.iter().flat_map(|node| {
+        let moved = node.moved.iter().flat_map(|(from, to)| [*from, *to]).flatten();
+        let bound = node.noderoles.iter().flat_map(|noderole| {
+            let bound = noderole.bound.iter().flat_map(|sides| [sides.old, sides.new]);
+            bound.chain([noderole.deployment])
+        });
+        moved.chain(bound)
+    });
+    own.chain(of_nodes).collect()
 }
 
 impl Difference {
