@@ -780,12 +780,13 @@ fn a_version_that_is_pinned_below_hides_the_one_above_as_a_whole() {
     let mut world = World::of(Vec::new());
     let one = version(&mut world, "1", vec![own("old"), owner, role("dropped", &[]), app.clone()], jig("old"));
     let two = version(&mut world, "2", vec![own("new"), own("old"), app], jig("new"));
-    world.commit(&[using(SYSTEM, one), using(WEB, two)]);
+    world.commit(&[using(SYSTEM, one), using(WEB, two), bind(SYSTEM, 1, "dropped")]);
 
     let effects = world.effects(&[bind(EDGE, 2, "app")]);
     assert_eq!(bound(&effects), ["old@2", "owner@2", "app@2"], "beside it the one above counts");
     let effects = world.effects(&[bind(WEB, 2, "app")]);
     assert_eq!(bound(&effects), ["new@2", "app@2"], "neither the other's jig nor its owner of the attribute");
+    // The role that the system has itself is of the hidden version.
     for edit in [bind(WEB, 2, "dropped"), Edit::AddRole { deployment: WEB, role: name("dropped") }] {
         let (code, reason) = refusal(&world, edit);
         assert_eq!((code.as_str(), reason.contains("did you mean \"dropped\"")), ("unknown_role", false), "{reason}");

@@ -54,12 +54,15 @@ pub(super) struct Way {
 }
 
 impl Draft<'_> {
-    /// The role that a name means in a deployment: what the deployment itself has, then what the nearest pinned barclamp has.
+    /// The role that a name means in a deployment: what the deployment itself has, then what the nearest pinned barclamp has. A role
+    /// of a deployment above is hidden by another version of its barclamp that is pinned below.
     fn role_content(&self, deployment: DeploymentId, name: &RoleName) -> Result<Option<Hash>, EditError> {
         let sight = self.sight(deployment)?;
         let seen = sight.roles.get(name);
         for (up, id) in sight.chain.iter().enumerate() {
-            if let Some(hash) = self.deployment(*id)?.roles.get(name) {
+            if let Some(hash) = self.deployment(*id)?.roles.get(name)
+                && !sight.hides(&self.catalog.role(*hash)?.barclamp, up)
+            {
                 return Ok(Some(*hash));
             }
             if let Some((at, hash)) = seen
@@ -95,8 +98,10 @@ impl Draft<'_> {
     fn nearest_role(&self, deployment: DeploymentId, name: &str) -> Option<String> {
         let sight = self.sight(deployment).ok()?;
         let mut names: BTreeSet<&RoleName> = sight.roles.keys().collect();
-        for id in &sight.chain {
-            names.extend(self.deployment(*id).ok()?.roles.keys());
+        for (up, id) in sight.chain.iter().enumerate() {
+            let hidden = |hash| self.catalog.role(hash).is_ok_and(|role| sight.hides(&role.barclamp, up));
+            let roles = &self.deployment(*id).ok()?.roles;
+            names.extend(roles.iter().filter(|(_, hash)| !hidden(**hash)).map(|(name, _)| name));
         }
         nearest(name, names.into_iter().map(RoleName::as_str))
     }

@@ -30,7 +30,7 @@ use super::edit::{Edit, MAX_LISTED, NumberedEdit};
 use super::materialise::{MaterialiseError, materialise};
 use super::resolve::resolve;
 use crate::canonical::Hash;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, in_sight};
 use crate::cluster::{Blueprint, NoderoleKey, Skeleton, phantom};
 use crate::ids::{BarclampName, DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 
@@ -59,13 +59,13 @@ impl State {
             ..Self::default()
         };
         let mut above = Some(deployment);
-        for _ in 0..blueprint.deployments.len() {
-            let Some(stored) = above.and_then(|id| blueprint.deployments.get(&id)) else { break };
-            for (barclamp, version) in &stored.doc.barclamps {
-                state.versions.entry(barclamp.clone()).or_insert(*version);
-            }
+        let chain = std::iter::from_fn(|| {
+            let stored = blueprint.deployments.get(&above?)?;
             above = stored.doc.parent;
-        }
+            Some(&stored.doc.barclamps)
+        });
+        let sight = in_sight(chain.take(blueprint.deployments.len()));
+        state.versions.extend(sight.into_iter().map(|pin| (pin.barclamp.clone(), pin.version)));
         for (id, node) in &blueprint.nodes {
             if node.doc.deployment == deployment && !node.doc.phantom {
                 state.nodes.insert(*id);
@@ -472,7 +472,7 @@ fn reason(now: Now<'_>, wanted: &Wanted) -> String {
             }
         }
         Wanted::WithoutBarclamp(_) => {
-            "nothing takes a barclamp out of use; it does no harm while no role of it is bound".into()
+            "nothing takes a barclamp out of use, so what it offers can still be bound and brought along".into()
         }
         Wanted::Role(_) => "the versions that can be used give it another content".into(),
         Wanted::Version(_) | Wanted::Node(_) | Wanted::WithoutRole(_) | Wanted::WithoutNoderole(..) => {
