@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { commit, propose, putRoleData, signIn, submit } from './lib/console.mjs';
+import { commit, more, propose, putRoleData, signIn, submit } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -137,7 +137,7 @@ test('what a version lacks is shown, and what using it comes to', { timeout: 120
 
   await visit(ada, '/deployments/web');
   await propose(ada);
-  await ada.getByRole('button', { name: 'Use a version' }).click();
+  await more(ada, 'Use a version');
   const dialog = ada.getByRole('dialog', { name: 'Use a version' });
   assert.ok(await dialog.getByRole('button', { name: 'Put into the proposal' }).isDisabled());
   await dialog.getByLabel(/^extra 1/).check();

@@ -1,10 +1,11 @@
-// What a proposal can say beside binding, each by its own way on the board, and each taken back by its name.
+// What a proposal can say beside binding, each by its own way on the board, and each taken back by its name. What an edit comes to is
+// shown before it is made; a refusal is the server's and loses nothing that was typed.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { assertAccessible, assertQuiet, openBrowser, openPage, visit } from './lib/browser.mjs';
+import { assertAccessible, assertFits, assertQuiet, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { chip, commit, propose, row, signIn, submit } from './lib/console.mjs';
+import { chip, commit, more, propose, row, signIn, submit } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -16,7 +17,7 @@ before(async () => {
   await visit(page, '/deployments/web');
   await propose(page);
   // A node that is web's own, not only its proposal's.
-  await page.locator('.tray').getByRole('button', { name: 'n6', exact: true }).dragTo(row(page, 'metrics').locator('.cell'));
+  await trayChip('n6').dragTo(row(page, 'metrics').locator('.cell'));
   await chip(page, 'metrics', 'n6').waitFor();
   const review = await submit(page, 'A node of its own');
   const reviewer = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
@@ -30,54 +31,337 @@ after(async () => {
   await gantry.stop();
 });
 
+const trayChip = (name) => page.locator('.tray').getByRole('button', { name, exact: true });
+const dialog = (name) => page.getByRole('dialog', { name });
 const undo = (what) => page.getByRole('button', { name: what });
+const put = (of) => of.getByRole('button', { name: 'Put into the proposal' });
 
-test('a chip is unbound by Delete, and what needs it refuses', { timeout: 90_000 }, async () => {
-  await page.locator('.tray').getByRole('button', { name: 'n1', exact: true }).dragTo(row(page, 'app').locator('.cell'));
+/** Makes what a dialog is about, once it says what that comes to; it is taken back by its name again. */
+async function putAndUndo(of, comesTo, named) {
+  await of.getByText(comesTo).waitFor();
+  await put(of).click();
+  await of.waitFor({ state: 'hidden' });
+  await undo(new RegExp(`^Undo “${named}`)).click();
+  await undo(new RegExp(`^Redo “${named}`)).waitFor();
+}
+
+test('a chip is unbound by Delete, and what that comes to is said first', { timeout: 90_000 }, async () => {
+  await trayChip('n1').dragTo(row(page, 'app').locator('.cell'));
   await chip(page, 'app', 'n1').waitFor();
   await undo(/^Undo “bind n1 to app”/).waitFor();
   // A chip that only the proposal has is no link: it takes the focus all the same.
   await chip(page, 'app', 'n1').focus();
   await page.keyboard.press('Delete');
+  const unbind = dialog('Unbind app from n1');
+  await unbind.getByText('With this the proposal comes to').waitFor();
+  await assertAccessible(page);
+  await put(unbind).click();
   await chip(page, 'app', 'n1').waitFor({ state: 'detached' });
   await undo(/^Undo “unbind app from n1/).click();
   await chip(page, 'app', 'n1').waitFor();
   assertQuiet(page);
 });
 
+test('what can not be without it is named, and goes along when asked to', { timeout: 90_000 }, async () => {
+  await chip(page, 'runtime', 'n1').click({ button: 'right' });
+  await dialog('runtime on n1').getByRole('button', { name: /^Unbind it from n1/ }).click();
+  const unbind = dialog('Unbind runtime from n1');
+  await unbind.getByText(/^runtime on n1 can't go: .*app on n1/).waitFor();
+  assert.ok(await put(unbind).isDisabled());
+  await unbind.getByLabel(/^With what can’t be without it/).check();
+  await putAndUndo(unbind, 'With this the proposal comes to', 'unbind runtime from n1 and what can\'t be without it');
+  assertQuiet(page);
+});
+
+test('a noderole that only the proposal has gets data of its own, by keyboard alone', { timeout: 90_000 }, async () => {
+  await chip(page, 'app', 'n1').focus();
+  await page.keyboard.press('Enter');
+  const menu = dialog('app on n1');
+  await menu.getByRole('button', { name: /^Set its data/ }).focus();
+  await assertAccessible(page);
+  await page.keyboard.press('Enter');
+  const data = dialog('Data of app on n1');
+  await data.getByLabel('As JSON').fill('{"app": ');
+  await data.getByText(/^line 1/).waitFor();
+  assert.ok(await put(data).isDisabled());
+  await data.getByLabel('As JSON').fill('{"app": {"port": 8090}}');
+  await data.getByText('Sets the own data of app on n1.').waitFor();
+  await assertAccessible(page);
+  await screenshot(page, 'edits-data');
+  await put(data).focus();
+  await page.keyboard.press('Enter');
+  await data.waitFor({ state: 'hidden' });
+  await undo(/^Undo “set data of app on n1/).waitFor();
+  assert.ok(await chip(page, 'app', 'n1').evaluate((chip) => chip === document.activeElement), 'the focus is back');
+  // What was set is what the next one finds.
+  await page.keyboard.press('Shift+F10');
+  await menu.getByRole('button', { name: /^Set its data/ }).click();
+  await data.getByText('"port": 8090').or(data.getByLabel('As JSON')).first().waitFor();
+  assert.match(await data.getByLabel('As JSON').inputValue(), /8090/);
+  await page.keyboard.press('Escape');
+  await undo(/^Undo “set data of app on n1/).click();
+  await undo(/^Redo “set data of app on n1/).waitFor();
+  assertQuiet(page);
+});
+
 test('a role without nodes goes and comes back', { timeout: 60_000 }, async () => {
   assert.ok(await page.getByRole('button', { name: 'Remove role app', exact: true }).isDisabled(), 'nodes carry it');
   await page.getByRole('button', { name: 'Remove role proxy' }).click();
+  await putAndUndo(dialog('Remove role proxy?'), 'Takes role proxy and its data out of web.', 'remove role proxy');
+  await row(page, 'proxy').waitFor();
+  assertQuiet(page);
+});
+
+test('what adding a role comes to is said before it is added', { timeout: 60_000 }, async () => {
+  await page.getByRole('button', { name: 'Remove role proxy' }).click();
+  await put(dialog('Remove role proxy?')).click();
   await undo(/^Undo “remove role proxy/).waitFor();
+  await page.getByRole('button', { name: 'Add role' }).click();
+  const add = dialog('Add role');
+  await add.getByLabel('Role').fill('proxy');
+  await add.getByText('With this the proposal comes to').waitFor();
+  await add.getByRole('button', { name: /^proxy/ }).click();
+  await undo(/^Undo “add role proxy/).click();
   await undo(/^Undo “remove role proxy/).click();
   await row(page, 'proxy').waitFor();
   assertQuiet(page);
 });
 
 test('a machine and a deployment go only by their names', { timeout: 90_000 }, async () => {
-  await page.locator('.tray').getByRole('button', { name: 'n5', exact: true }).click();
-  assert.ok(await page.getByRole('button', { name: 'Give up…' }).isDisabled(), 'it is not of this deployment');
+  await trayChip('n5').click();
+  await page.locator('.tray').getByRole('button', { name: 'More…' }).click();
+  await dialog('n5').getByText('It belongs to system: to give it up, propose on it alone.').waitFor();
+  await page.keyboard.press('Escape');
   await page.locator('.tray').getByRole('button', { name: 'Clear' }).click();
-  await page.locator('.tray').getByRole('button', { name: 'n6', exact: true }).click();
-  await page.getByRole('button', { name: 'Give up…' }).click();
-  const giveUp = page.getByRole('dialog', { name: 'Give n6 up?' });
+  await trayChip('n6').focus();
+  await page.keyboard.press('Shift+F10');
+  await dialog('n6').getByRole('button', { name: /^Give n6 up/ }).click();
+  const giveUp = dialog('Give n6 up?');
   await giveUp.getByLabel('Reason').fill('It burnt down');
-  assert.ok(await giveUp.getByRole('button', { name: 'Put into the proposal' }).isDisabled());
+  await giveUp.getByText(/^Gives up n6: .*It burnt down/).waitFor();
+  assert.ok(await put(giveUp).isDisabled(), 'its name was not typed');
   await giveUp.getByLabel(/^Type n6/).fill('n6');
-  await giveUp.getByRole('button', { name: 'Put into the proposal' }).click();
-  await undo(/^Undo “give up n6/).click();
-  await undo(/^Redo “give up n6/).waitFor();
+  await screenshot(page, 'edits-give-up');
+  await putAndUndo(giveUp, /^Gives up n6/, 'give up n6');
 
-  await page.getByRole('button', { name: 'Child deployment' }).click();
-  const child = page.getByRole('dialog', { name: 'Child deployment' });
+  await more(page, 'Remove deployment');
+  const remove = dialog('Remove web?');
+  await remove.getByText(/^web can't be removed: it has/).waitFor();
+  await remove.getByLabel(/^Type web/).fill('web');
+  assert.ok(await put(remove).isDisabled(), 'it is not empty');
+  await page.keyboard.press('Escape');
+  assertQuiet(page);
+});
+
+test('a child deployment is made, and a node moves into it', { timeout: 90_000 }, async () => {
+  await more(page, 'Child deployment');
+  const child = dialog('Child deployment');
+  await child.getByLabel('Name').fill('a b');
+  await child.locator('.fault').waitFor();
+  await child.getByLabel('Name').fill('web');
+  await child.getByText('a deployment web exists already: choose another name').waitFor();
+  assert.ok(await put(child).isDisabled());
   await child.getByLabel('Name').fill('web-canary');
+  await child.getByText('Creates web-canary below web.').waitFor();
   await assertAccessible(page);
-  await child.getByRole('button', { name: 'Put into the proposal' }).click();
+  await put(child).click();
   await undo(/^Undo “create web-canary below web/).waitFor();
 
-  await page.getByRole('button', { name: 'Remove deployment' }).click();
-  const remove = page.getByRole('dialog', { name: 'Remove web?' });
-  assert.ok(await remove.getByRole('button', { name: 'Put into the proposal' }).isDisabled());
+  await trayChip('n6').click();
+  await page.locator('.tray').getByRole('button', { name: 'Move…' }).click();
+  const move = dialog('Move n6');
+  assert.ok(await move.getByLabel(/^web it is there already/).isDisabled());
+  await move.getByLabel(/^web-canary/).check();
+  // It carries what is bound in web, which is above the new one: so it may go there.
+  await move.getByText('n6 moves from web to web-canary.').waitFor();
+  await assertAccessible(page);
+  await screenshot(page, 'edits-move');
+  await putAndUndo(move, 'n6 moves from web to web-canary.', 'move n6 to web-canary');
+  await page.locator('.tray').getByRole('button', { name: 'Clear' }).click();
+  await undo(/^Undo “create web-canary/).click();
+  await undo(/^Redo “create web-canary/).waitFor();
+  assertQuiet(page);
+});
+
+test('a node is moved from its row in Nodes, on the board of where it goes', { timeout: 90_000 }, async () => {
+  await visit(page, '/nodes');
+  await page.getByRole('button', { name: /^Move n5\b.* to another deployment/ }).click();
+  const where = dialog(/^Move n5/);
+  assert.ok(await where.getByLabel(/^system/).isDisabled());
+  await where.getByLabel(/^web\b/).check();
+  await assertAccessible(page);
+  await screenshot(page, 'nodes-move');
+  await where.getByRole('button', { name: 'Open its proposal' }).click();
+  await page.waitForURL(/\/deployments\/web\?bring=n5/);
+  const bring = dialog('Move nodes to web');
+  await bring.getByText('n5 moves from system to web.').waitFor();
+  await screenshot(page, 'edits-bring');
+  await putAndUndo(bring, 'n5 moves from system to web.', 'move n5 to web');
+  assertQuiet(page);
+});
+
+test('jigs are switched, and the policy is set, for all deployments', { timeout: 90_000 }, async () => {
+  await more(page, 'Jigs');
+  const jigs = dialog('Jigs');
+  await jigs.getByLabel(/^noop/).uncheck();
+  await jigs.getByText('Switches jig noop off: nothing that needs it starts, in any deployment.').waitFor();
+  await assertAccessible(page);
+  await screenshot(page, 'edits-jigs');
+  await putAndUndo(jigs, /^Switches jig noop off/, 'switch jig noop off');
+
+  await more(page, 'Policy');
+  const policy = dialog('Policy');
+  const every = policy.getByLabel('Every change');
+  assert.equal(await every.inputValue(), '1');
+  await every.fill('many');
+  await policy.getByText('many is no whole number').waitFor();
+  await every.fill('0');
+  await policy.getByText(/^a policy asks for 1 to 20 approvals, and this one asks for 0: review is mandatory/).waitFor();
+  assert.ok(await put(policy).isDisabled());
+  assert.equal(await every.inputValue(), '0', 'what was typed is still there');
+  await every.fill('2');
+  await policy.getByLabel('When something is removed').fill('3');
+  await policy.getByText(/^Sets the policy for all changes after this one: 2 approvals for every change, 3 when it is removal\./).waitFor();
+  await assertAccessible(page);
+  await screenshot(page, 'edits-policy');
+  await putAndUndo(policy, /^Sets the policy/, 'let changes need 2 approvals, 3 for a removal from now on');
+  assertQuiet(page);
+});
+
+test('one noderole runs again, and a slice', { timeout: 90_000 }, async () => {
+  await chip(page, 'metrics', 'n6').focus();
+  await page.keyboard.press('Shift+F10');
+  await dialog('metrics on n6').getByRole('button', { name: /^Run it again/ }).click();
+  const one = dialog('Run metrics on n6 again');
+  await one.getByLabel('Reason').fill('The disk was replaced');
+  await putAndUndo(one, /^Runs again: metrics on n6\./, 'run metrics on n6 again');
+
+  await page.getByRole('button', { name: 'Run runtime again' }).click();
+  const slice = dialog('Run runtime again');
+  await slice.getByLabel('Reason').fill('A new key');
+  await slice.getByLabel(/^And whatever waits for it here/).check();
+  await slice.getByLabel('metrics', { exact: true }).check();
+  await slice.getByText(/^Runs again: /).waitFor();
+  await assertAccessible(page);
+  await screenshot(page, 'edits-slice');
+  await putAndUndo(slice, /^Runs again: /, 'run metrics and runtime in web again, and what waits for it there');
+  assertQuiet(page);
+});
+
+test('a refusal is the server’s, and what was typed stays', { timeout: 60_000 }, async () => {
+  await page.getByRole('button', { name: 'Run metrics again' }).click();
+  const again = dialog('Run metrics again');
+  await again.getByLabel('Reason').fill('A long and careful reason');
+  await put(again).and(page.locator(':enabled')).waitFor();
+  const problem = { type: 'about:blank', status: 409, code: 'version', title: 'Somebody was faster', detail: 'Look again.', errors: [] };
+  await page.route('**/call/edit', (route) => route.fulfill({ status: 409, contentType: 'application/json', body: JSON.stringify(problem) }), { times: 1 });
+  await put(again).click();
+  await again.getByRole('alert').waitFor();
+  assert.equal(await again.getByLabel('Reason').inputValue(), 'A long and careful reason');
+  await put(again).click();
+  await again.waitFor({ state: 'hidden' });
+  await undo(/^Undo “run metrics on n6 again/).click();
+  await undo(/^Redo “run metrics on n6 again/).waitFor();
+  assertQuiet(page, /409/);
+  page.problems.length = 0;
+});
+
+test('a deployment is held with a reason, everybody reads who and why, and it is released', { timeout: 60_000 }, async () => {
+  await page.getByRole('button', { name: 'Hold…' }).click();
+  const hold = dialog('Hold web');
+  await hold.getByLabel('Reason').fill('The switch is being replaced');
+  await assertAccessible(page);
+  await hold.getByRole('button', { name: 'Hold', exact: true }).click();
+  await page.getByText(/^Held by \S+: The switch is being replaced$/).waitFor();
+  await assertAccessible(page);
+  await screenshot(page, 'board-held');
+  await page.getByRole('button', { name: 'Release…' }).click();
+  const release = dialog('Release web');
+  await release.getByLabel('Reason').fill('It works again');
+  await release.getByRole('button', { name: 'Release', exact: true }).click();
+  await page.getByText(/^Held by/).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Hold…' }).waitFor();
+  assertQuiet(page);
+});
+
+test('a proposal on one node is reached from its chip and from a noderole, and says all that it can', { timeout: 120_000 }, async () => {
+  await visit(page, '/deployments/web');
+  await trayChip('n6').click({ button: 'right' });
+  await dialog('n6').getByRole('button', { name: /^Propose changes on n6 alone/ }).click();
+  await page.waitForURL(/\/proposals\/\d+$/);
+  const address = page.url();
+  const undoHere = (what) => page.getByRole('button', { name: new RegExp(`^Undo “${what}`) });
+
+  await page.getByRole('button', { name: 'Run again metrics' }).click();
+  const again = dialog('Run metrics on n6 again');
+  await again.getByLabel('Reason').fill('A look at it');
+  await again.getByText(/^Runs again: metrics on n6\./).waitFor();
+  await assertAccessible(page);
+  await put(again).click();
+  await undoHere('run metrics on n6 again').waitFor();
+  await page.getByRole('button', { name: 'Data metrics' }).click();
+  const data = dialog('Data of metrics on n6');
+  await data.getByLabel('As JSON').fill('{"metrics": {"note": "of its own"}}');
+  await put(data).click();
+  await undoHere('set data of metrics on n6').waitFor();
+  await page.getByRole('button', { name: 'Unbind metrics' }).click();
+  await put(dialog('Unbind metrics from n6')).click();
+  await undoHere('unbind metrics from n6').click();
+  await page.getByRole('button', { name: /^Redo “unbind metrics/ }).waitFor();
+  await page.getByRole('button', { name: 'Give it up…' }).click();
+  const giveUp = dialog('Give n6 up?');
+  await giveUp.getByLabel('Reason').fill('It burnt down');
+  await giveUp.getByText(/^Gives up n6/).waitFor();
   await page.keyboard.press('Escape');
+  await assertAccessible(page);
+  await screenshot(page, 'node-proposal');
+
+  await visit(page, '/deployments/web');
+  await chip(page, 'metrics', 'n6').click();
+  const panel = page.getByRole('complementary', { name: 'metrics on n6' });
+  await panel.getByRole('button', { name: /^Propose changes on n6\S* alone/ }).click();
+  await page.waitForURL(address);
+  await page.getByRole('button', { name: 'Discard the proposal' }).click();
+  await page.getByText('It was discarded.').waitFor();
+  assertQuiet(page);
+});
+
+test('in the panel, too, an edit says first what it comes to', { timeout: 60_000 }, async () => {
+  await visit(page, '/deployments/web');
+  await chip(page, 'metrics', 'n6').click();
+  const panel = page.getByRole('complementary', { name: 'metrics on n6' });
+  await panel.getByText('Edit in the proposal').click();
+  await panel.getByText('Removes metrics from n6.').waitFor();
+  await panel.getByLabel('Run again although nothing changed').fill('Why not');
+  await panel.getByText(/^Runs again: metrics on n6\./).waitFor();
+  await assertAccessible(page);
+  await screenshot(page, 'panel-edit');
+  await panel.getByRole('button', { name: 'Put into the proposal' }).nth(1).click();
+  await undo(/^Undo “run metrics on n6 again/).click();
+  await undo(/^Redo “run metrics on n6 again/).waitFor();
+  assertQuiet(page);
+});
+
+test('menus and forms work on a narrow screen', { timeout: 90_000 }, async () => {
+  await visit(page, '/deployments/web');
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.getByRole('button', { name: 'More…' }).first().click();
+  await dialog('Propose on web').waitFor();
+  await assertFits(page);
+  await assertAccessible(page);
+  await screenshot(page, 'edits-more');
+  await page.setViewportSize({ width: 390, height: 844 });
+  await dialog('Propose on web').getByRole('button', { name: /^Policy/ }).click();
+  await dialog('Policy').getByLabel('Every change').fill('2');
+  await dialog('Policy').getByText(/^Sets the policy/).waitFor();
+  await assertFits(page);
+  await page.keyboard.press('Escape');
+  await chip(page, 'app', 'n1').click();
+  await dialog('app on n1').waitFor();
+  await assertFits(page);
+  await assertAccessible(page);
+  await screenshot(page, 'edits-menu');
+  await page.keyboard.press('Escape');
+  await page.setViewportSize({ width: 1440, height: 900 });
   assertQuiet(page);
 });

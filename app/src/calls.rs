@@ -11,13 +11,14 @@
 #[cfg(feature = "ssr")]
 use api::console::NodeWish;
 use api::console::{
-    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish,
-    Lift, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored, ReviewSummary, ReviewView,
-    RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
+    GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
+    ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
+use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
@@ -245,6 +246,12 @@ pub async fn node_proposal(id: ProposalId) -> Answer<NodeProposal> {
     answer(console()?.node_proposal(id).await)
 }
 
+/// A noderole as an open proposal would have it.
+#[server(name = ReadDrafted, prefix = "/call", endpoint = "drafted", input = AsJson, output = AsJson)]
+pub async fn drafted(proposal: ProposalId, node: NodeId, noderole: NoderoleKey) -> Answer<DraftedNoderole> {
+    answer(console()?.drafted(proposal, node, noderole).await)
+}
+
 /// Appends edits, all or none.
 #[server(name = AppendEdits, prefix = "/call", endpoint = "edit", input = AsJson, output = AsJson)]
 pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Answer<i32> {
@@ -337,6 +344,12 @@ pub async fn add_node(
 #[server(name = ReadReport, prefix = "/call", endpoint = "report", input = AsJson, output = AsJson)]
 pub async fn review_report(id: SubmissionId) -> Answer<Option<Report>> {
     answer(console()?.review_report(id).await)
+}
+
+/// Holds a deployment or lets it go on.
+#[server(name = Hold, prefix = "/call", endpoint = "hold", output = AsJson)]
+pub async fn hold(deployment: DeploymentId, held: bool, reason: String) -> Answer<()> {
+    answer(console()?.hold(deployment, held, reason).await)
 }
 
 /// Switches execution on or off.

@@ -6,13 +6,14 @@
 
 use api::Problem;
 use api::console::{
-    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, Foreseen, Frame, GraphView, GraphWish,
-    Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewSummary,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
+    GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored,
+    ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
+use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
@@ -90,6 +91,13 @@ pub trait Console: Send + Sync {
     async fn propose_on_node(&self, node: NodeId) -> Result<ProposalId, Problem>;
     /// An open proposal on a node.
     async fn node_proposal(&self, id: ProposalId) -> Result<NodeProposal, Problem>;
+    /// A noderole as an open proposal would have it.
+    async fn drafted(
+        &self,
+        proposal: ProposalId,
+        node: NodeId,
+        noderole: NoderoleKey,
+    ) -> Result<DraftedNoderole, Problem>;
     /// Appends edits to a proposal at a version, all or none; hands back the new version.
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
     /// What a proposal would come to with further edits, which are not made by this.
@@ -118,6 +126,8 @@ pub trait Console: Send + Sync {
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem>;
     /// How a submission was planned, as long as it is its open proposal's newest version.
     async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem>;
+    /// Holds a deployment, so that no new run starts in it and below it, or lets it go on.
+    async fn hold(&self, deployment: DeploymentId, held: bool, reason: String) -> Result<(), Problem>;
     /// Switches execution on or off for everything.
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem>;
     /// Ends this session.

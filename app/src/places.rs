@@ -30,6 +30,11 @@ pub fn board_of(name: &str) -> String {
     format!("{DEPLOYMENTS}/{}", encoded(name))
 }
 
+/// A deployment's board, where a node is to be moved to.
+pub fn bring(name: &DeploymentName, fqdn: &str) -> String {
+    format!("{}?bring={}", deployment(name), encoded(fqdn))
+}
+
 /// A deployment's graph.
 pub fn graph(name: &DeploymentName) -> String {
     graph_of(name.as_str())

@@ -33,6 +33,12 @@ export async function propose(page) {
   await page.locator('[data-tray]').first().waitFor();
 }
 
+/** Opens what else can be proposed on the board that is shown, and chooses there. */
+export async function more(page, what) {
+  await page.locator('.head').getByRole('button', { name: 'More…' }).click();
+  await page.getByRole('dialog', { name: /^Propose on / }).getByRole('button', { name: new RegExp(`^${what}`) }).click();
+}
+
 /** Throws the open proposal away, for whoever comes next. */
 export async function discard(page) {
   await page.getByRole('button', { name: 'Discard' }).click();

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    BarclampVersion, Board, Carriers, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, Frame,
-    GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Point,
-    Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    BarclampVersion, Board, Carriers, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
+    Foreseen, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened,
+    PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use app::console::Console;
@@ -18,6 +18,7 @@ use axum::http::{HeaderValue, header};
 use control::people::{Actor, People};
 use control::{Control, ToCommit};
 use engine::blueprint::Anchor;
+use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
@@ -178,6 +179,15 @@ impl Console for Bound {
         asked!(self.node_proposal(id))
     }
 
+    async fn drafted(
+        &self,
+        proposal: ProposalId,
+        node: NodeId,
+        noderole: NoderoleKey,
+    ) -> Result<DraftedNoderole, Problem> {
+        asked!(self.drafted(proposal, node, &noderole))
+    }
+
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
         asked!(self.edit(proposal, version, edits))
     }
@@ -233,6 +243,10 @@ impl Console for Bound {
 
     async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem> {
         asked!(self.review_report(id))
+    }
+
+    async fn hold(&self, deployment: DeploymentId, held: bool, reason: String) -> Result<(), Problem> {
+        asked!(self.hold(deployment, held, reason))
     }
 
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {

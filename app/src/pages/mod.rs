@@ -4,6 +4,7 @@ pub mod blueprints;
 pub mod board;
 pub mod catalog;
 pub mod deployments;
+pub mod edits;
 pub mod graph;
 pub mod node_proposal;
 pub mod noderole;

@@ -11,13 +11,14 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
+use super::edits::{About, Carried, Named, Outcome, Pen, Put, Wish};
 use super::review::reasons;
 use crate::calls::{self, Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::live::use_live;
 use crate::parts::act::{act, problem_of, when_done};
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load};
+use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load};
 use crate::places;
 
 /// A proposal on a node, by the number in the address.
@@ -46,6 +47,10 @@ struct Draft {
     feed: Feed<NodeProposal>,
     busy: RwSignal<bool>,
     problem: RwSignal<Option<Problem>>,
+    /// What the dialog is about.
+    about: RwSignal<Option<About>>,
+    dialog: DialogHandle,
+    said: RwSignal<String>,
 }
 
 impl Draft {
@@ -57,9 +62,34 @@ impl Draft {
         self.busy.get() || self.value().read().may_edit.is_err()
     }
 
-    fn edit(self, edit: Edit) {
-        let (id, version) = self.value().with_untracked(|view| (view.proposal.id, view.proposal.version));
-        act(self.busy, self.problem, calls::edit(id, version, vec![edit]), move |_| self.feed.now());
+    fn pen(self) -> Pen {
+        let open = move || self.value().with(|view| (view.proposal.id, view.proposal.version));
+        Pen {
+            proposal: Signal::derive(move || Some(open())),
+            busy: self.busy.into(),
+            put: Callback::new(move |put: Put| {
+                let (id, version) = untrack(open);
+                act(self.busy, put.problem, calls::edit(id, version, put.edits), move |_| {
+                    self.said.try_set(put.done);
+                    put.taken.run(());
+                    self.feed.now();
+                });
+            }),
+        }
+    }
+
+    fn ask(self, about: About) {
+        self.about.set(Some(about));
+        self.dialog.open();
+    }
+
+    /// The node, unless it is gone.
+    fn named(self) -> Option<Named> {
+        self.value().with(|view| {
+            let node = view.scope.node.as_ref()?;
+            let short = node.fqdn.split('.').next().unwrap_or(&node.fqdn).to_owned();
+            Some(Named { node: node.id, short })
+        })
     }
 }
 
@@ -69,7 +99,14 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
     let name = fqdn(&first);
     let feed = Feed::new(first, move || calls::node_proposal(id));
     use_live().hear(vec![Topic::Proposal(id), Topic::Targets], cursor, move |_| feed.soon());
-    let draft = Draft { feed, busy: RwSignal::new(false), problem: RwSignal::new(None) };
+    let draft = Draft {
+        feed,
+        busy: RwSignal::new(false),
+        problem: RwSignal::new(None),
+        about: RwSignal::new(None),
+        dialog: DialogHandle::new(),
+        said: RwSignal::new(String::new()),
+    };
     let view = draft.value();
     let in_review = move || {
         let id = view.read().proposal.submission?;
@@ -87,6 +124,22 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                 }}</div>
                 <h1><bdi>{name}</bdi> " " <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> " " {in_review}</h1>
             </div>
+            <div class="buttons">
+                <button
+                    class="button quiet"
+                    type="button"
+                    aria-haspopup="dialog"
+                    disabled=move || draft.is_off()
+                    on:click=move |_| {
+                        if let Some(named) = untrack(|| draft.named()) {
+                            draft.ask(About::GiveUp(named));
+                        }
+                    }
+                >
+                    {icon(Icon::Bin)}
+                    "Give it up…"
+                </button>
+            </div>
         </div>
         <ProblemNotice problem=feed.problem()/>
         <ProblemNotice problem=draft.problem dismiss=Callback::new(move |()| draft.problem.set(None))/>
@@ -101,6 +154,8 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                 <Review draft/>
             </div>
         </div>
+        <Asked draft/>
+        <div class="unseen" role="status" aria-live="polite">{move || draft.said.get()}</div>
     }
     .into_any()
 }
@@ -145,26 +200,41 @@ fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
 fn Carries(draft: Draft) -> impl IntoView {
     let view = draft.value();
     let line = move |role: NodeRole| {
-        let key = role.noderole.clone();
-        let label = format!("Unbind {key}");
-        let unbind = move |_| {
-            let node = view.with_untracked(|view| view.scope.node.as_ref().map(|node| node.id));
-            if let Some(node) = node {
-                draft.edit(Edit::Unbind { node, noderole: key.clone(), with_dependents: false });
+        let (key, proposed) = (StoredValue::new(role.noderole.clone()), role.proposed);
+        let act = move |shape: Icon, words: &'static str, about: fn(Carried) -> About| {
+            let ask = move |_| {
+                if let Some(on) = untrack(|| draft.named()) {
+                    draft.ask(about(Carried { on, noderole: key.get_value() }));
+                }
+            };
+            view! {
+                <button
+                    class="button quiet small"
+                    type="button"
+                    aria-haspopup="dialog"
+                    aria-label=format!("{words} {}", key.get_value())
+                    disabled=move || draft.is_off()
+                    on:click=ask
+                >
+                    {icon(shape)}
+                    {words}
+                </button>
             }
         };
         view! {
             <li>
-                <b>{role.noderole.to_string()}</b>
-                " "
-                <span class="muted">"of " {role.deployment.to_string()}</span>
-                " "
-                {role.proposed.then(|| view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "new"</span> })}
-                <span class="grow"></span>
-                <button class="button quiet small" type="button" aria-label=label disabled=move || draft.is_off() on:click=unbind>
-                    {icon(Icon::Bin)}
-                    "Unbind"
-                </button>
+                <span class="grow">
+                    <b>{role.noderole.to_string()}</b>
+                    " "
+                    <span class="muted">"of " {role.deployment.to_string()}</span>
+                    " "
+                    {proposed.then(|| view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "new"</span> })}
+                </span>
+                <span class="buttons">
+                    {act(Icon::Data, "Data", About::Data)}
+                    {(!proposed).then(|| act(Icon::Again, "Run again", About::Again))}
+                    {act(Icon::Bin, "Unbind", About::Unbind)}
+                </span>
             </li>
         }
     };
@@ -184,27 +254,50 @@ fn Carries(draft: Draft) -> impl IntoView {
     .into_any()
 }
 
+/// The dialog for what can be said by form.
+#[component]
+fn Asked(draft: Draft) -> impl IntoView {
+    let about = draft.about;
+    let title = Signal::derive(move || about.read().as_ref().map(About::title).unwrap_or_default());
+    let wide = Signal::derive(move || about.read().as_ref().is_some_and(About::is_wide));
+    let form = move || {
+        let taken = Callback::new(move |()| draft.dialog.close());
+        about.get().map(|about| about.form(draft.pen(), taken))
+    };
+    view! {
+        <Dialog id="about" title=title handle=draft.dialog wide=wide closed=Callback::new(move |()| about.set(None))>
+            {form}
+        </Dialog>
+    }
+    .into_any()
+}
+
 /// One role more.
 #[component]
 fn Bind(draft: Draft) -> impl IntoView {
     let view = draft.value();
-    let chosen = NodeRef::<leptos::html::Select>::new();
-    let bind = move |event: leptos::ev::SubmitEvent| {
-        event.prevent_default();
-        let place = chosen.get_untracked().map(|select| select.value()).and_then(|value| value.parse::<usize>().ok());
-        let edit = view.with_untracked(|view| {
-            let choice = view.choices.get(place?)?;
+    // The place of the choice: its list changes with every edit.
+    let place = RwSignal::new(0_usize);
+    let of = move || {
+        view.with(|view| {
+            let choice = view.choices.get(place.get())?;
             let node = view.scope.node.as_ref()?.id;
             Some(Edit::Bind { deployment: choice.deployment, node, role: choice.role.clone() })
-        });
-        if let Some(edit) = edit {
-            draft.edit(edit);
+        })
+    };
+    let wish = Wish::new(draft.pen(), move || of().into_iter().collect());
+    let bind = move |event: leptos::ev::SubmitEvent| {
+        event.prevent_default();
+        let role =
+            view.with_untracked(|view| view.choices.get(place.get_untracked()).map(|choice| choice.role.clone()));
+        if let Some(role) = role {
+            wish.put(format!("{role} bound by the proposal."), Callback::new(move |()| place.set(0)));
         }
     };
     let options = move || {
         let choices = view.read().choices.clone();
         let option = |(n, choice): (usize, api::console::NodeChoice)| {
-            view! { <option value=n.to_string()>{choice.role.to_string()} " (" {choice.name.to_string()} ")"</option> }
+            view! { <option value=n.to_string() selected=move || place.get() == n>{choice.role.to_string()} " (" {choice.name.to_string()} ")"</option> }
         };
         choices.into_iter().enumerate().map(option).collect_view()
     };
@@ -215,10 +308,18 @@ fn Bind(draft: Draft) -> impl IntoView {
             <form class="inside acts" on:submit=bind>
                 <div class="field">
                     <label for="bind-role">"Role, and the deployment that it is bound in"</label>
-                    <select class="input" id="bind-role" node_ref=chosen disabled=nothing>{options}</select>
+                    <select
+                        class="input"
+                        id="bind-role"
+                        disabled=nothing
+                        on:change=move |event| place.set(event_target_value(&event).parse().unwrap_or_default())
+                    >
+                        {options}
+                    </select>
                     <span class="hint">"What the role needs comes along. Other machines can't be touched from here."</span>
                 </div>
-                <button class="button" type="submit" disabled=move || nothing() || draft.is_off() aria-describedby="why-not-edit">
+                <Outcome of=wish/>
+                <button class="button" type="submit" disabled=move || nothing() || draft.is_off() || !wish.is_ready() aria-describedby="why-not-edit">
                     {icon(Icon::Plus)}
                     "Bind"
                 </button>
@@ -227,6 +328,11 @@ fn Bind(draft: Draft) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+/// `Undo “bind n6 to app”`.
+fn named(verb: &str, what: Option<&String>) -> String {
+    what.map_or_else(|| verb.to_owned(), |what| format!("{verb} “{what}”"))
 }
 
 /// The edits, and the way back along them.
@@ -265,11 +371,11 @@ fn Edits(draft: Draft) -> impl IntoView {
             <div class="inside buttons">
                 <ActionForm action=undo>
                     <Which draft/>
-                    <button class="button quiet" type="submit" disabled=move || view.read().proposal.undo.is_none() || draft.is_off()>{icon(Icon::Undo)} "Undo"</button>
+                    <button class="button quiet undo" type="submit" disabled=move || view.read().proposal.undo.is_none() || draft.is_off()>{icon(Icon::Undo)} <span>{move || named("Undo", view.read().proposal.undo.as_ref())}</span></button>
                 </ActionForm>
                 <ActionForm action=redo>
                     <Which draft/>
-                    <button class="button quiet" type="submit" disabled=move || view.read().proposal.redo.is_none() || draft.is_off()>{icon(Icon::Redo)} "Redo"</button>
+                    <button class="button quiet undo" type="submit" disabled=move || view.read().proposal.redo.is_none() || draft.is_off()>{icon(Icon::Redo)} <span>{move || named("Redo", view.read().proposal.redo.as_ref())}</span></button>
                 </ActionForm>
             </div>
             <ProblemNotice problem=problem_of(undo)/>

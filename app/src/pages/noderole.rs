@@ -1,6 +1,6 @@
 //! A noderole and everything about it: on a page of its own, and as the panel beside a board.
 
-use api::console::{DataLayer, NoderoleDraft, NoderoleRef, NoderoleView, RunSummary, StepState};
+use api::console::{DataLayer, NoderoleRef, NoderoleView, RunSummary, StepState};
 use api::live::Topic;
 use engine::cluster::NoderoleKey;
 use engine::ids::NoderoleId;
@@ -9,11 +9,13 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
+use wasm_bindgen::JsCast;
 
 use crate::calls::{self, Retry};
 use crate::clock::{Moment, Span};
 use crate::failure::{Answer, Failure};
 use crate::live::{Event, NOW, use_live};
+use crate::pages::edits::{Alone, Outcome, Pen, Put, PutIn, Wish};
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
@@ -136,7 +138,10 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                     <dt>"Has applied"</dt>
                     <dd>{applied}</dd>
                     <dt>"Node"</dt>
-                    <dd>{move || noderole.read().fqdn.clone()}</dd>
+                    <dd>
+                        {move || noderole.read().fqdn.clone()}
+                        <Alone node=Signal::derive(move || noderole.read().node) name=Signal::derive(move || noderole.read().fqdn.clone()) in_full=true/>
+                    </dd>
                     <dt>"Deployment"</dt>
                     <dd>{move || {
                         let name = noderole.read().deployment.clone();
@@ -231,76 +236,94 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let now = noderole.get_untracked();
     let own = now.may_edit.as_ref().map(|draft| draft.data.clone()).unwrap_or_default();
     let draft = Draft::new(&own, now.attribs.clone());
-    let reason = RwSignal::new(String::new());
-    let along = RwSignal::new(false);
-    let (busy, problem) = (RwSignal::new(false), RwSignal::new(None));
+    let before = move || noderole.read().may_edit.as_ref().ok().map(|draft| draft.data.clone());
+    let (reason, along) = (RwSignal::new(String::new()), RwSignal::new(false));
     let is_again = Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
-    let changed = Memo::new(move |_| {
-        let before = noderole.read().may_edit.as_ref().ok().map(|draft| draft.data.clone());
-        draft.value().filter(|value| before.as_ref() != Some(value))
+    // Nothing is foreseen for who does not look.
+    let is_open = RwSignal::new(false);
+    let (pen, said) = pen_of(feed, edited);
+    let (node, key) = (now.node, NoderoleKey::first(now.role.clone()));
+    let name = format!("{} on {}", now.role, now.fqdn.split('.').next().unwrap_or(&now.fqdn));
+    let (of_data, of_again, of_unbind) = (key.clone(), key.clone(), key);
+    let data = Wish::new(pen, move || {
+        let changed = draft.value().filter(|value| before().as_ref() != Some(value));
+        let set = |data| Edit::SetNoderoleData { node, noderole: of_data.clone(), data };
+        changed.map(set).into_iter().collect()
     });
-    let send = move |edit: Edit| {
-        let Ok(NoderoleDraft { proposal, version, .. }) = noderole.read_untracked().may_edit.clone() else { return };
-        act(busy, problem, calls::edit(proposal, version, vec![edit]), move |_| {
+    let again = Wish::new(pen, move || {
+        let reason = reason.get().trim().to_owned();
+        let edit = Edit::Rerun { node, noderole: of_again.clone(), reason: reason.clone() };
+        if reason.is_empty() || is_again.get() { Vec::new() } else { vec![edit] }
+    });
+    let unbind = Wish::new(pen, move || {
+        let edit = Edit::Unbind { node, noderole: of_unbind.clone(), with_dependents: along.get() };
+        if is_open.get() { vec![edit] } else { Vec::new() }
+    });
+    let done = StoredValue::new(name);
+    let put = move |wish: Wish, what: fn(&str) -> String, taken: Callback<()>| {
+        move |event: leptos::ev::SubmitEvent| {
+            event.prevent_default();
+            wish.put(done.with_value(|name| what(name)), taken);
+        }
+    };
+    let (nothing, clear) = (Callback::new(|()| ()), Callback::new(move |()| reason.set(String::new())));
+    view! {
+        <details class="fold" on:toggle=move |event| is_open.set(is_shown(&event))>
+            <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
+            <div class="inside">
+                <form class="form" on:submit=put(data, |name| format!("Data of {name} changed in the proposal."), nothing)>
+                    <p class="muted">"What is said here holds for this noderole alone and beats every other source."</p>
+                    <DataEditor draft name="own-data" below=now.merged.clone()/>
+                    <Outcome of=data/>
+                    <div class="buttons"><PutIn of=data/></div>
+                </form>
+                <form class="form" on:submit=put(again, |name| format!("{name} runs again by the proposal."), clear)>
+                    <div class="field">
+                        <label for="own-again">"Run again although nothing changed"</label>
+                        <input class="input" id="own-again" autocomplete="off" placeholder="Why" disabled=is_again prop:value=move || reason.get() on:input=move |event| reason.set(event_target_value(&event))/>
+                    </div>
+                    <Outcome of=again/>
+                    <div class="buttons"><PutIn of=again/></div>
+                </form>
+                <form class="form" on:submit=put(unbind, |name| format!("{name} unbound by the proposal."), nothing)>
+                    <h3>"Unbind"</h3>
+                    <label class="choice">
+                        <input type="checkbox" prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
+                        <span><b>"With what can't be without it"</b> <small>"Else it stays as long as something needs it."</small></span>
+                    </label>
+                    <Outcome of=unbind/>
+                    <div class="buttons"><PutIn of=unbind grave=true/></div>
+                </form>
+            </div>
+            <div class="unseen" role="status" aria-live="polite">{move || said.get()}</div>
+        </details>
+    }
+    .into_any()
+}
+
+/// Whether an element that folds is unfolded now.
+fn is_shown(event: &leptos::ev::Event) -> bool {
+    event
+        .target()
+        .and_then(|target| target.dyn_into::<web_sys::Element>().ok())
+        .is_some_and(|fold| fold.has_attribute("open"))
+}
+
+/// Puts edits into the open proposal of the noderole's deployment; and what was said when that was done.
+fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<String>) {
+    let noderole = feed.value();
+    let (busy, said) = (RwSignal::new(false), RwSignal::new(String::new()));
+    let open = move || noderole.read().may_edit.as_ref().ok().map(|draft| (draft.proposal, draft.version));
+    let put = move |put: Put| {
+        let Some((proposal, version)) = untrack(open).filter(|_| !busy.get_untracked()) else { return };
+        act(busy, put.problem, calls::edit(proposal, version, put.edits), move |_| {
+            said.try_set(put.done);
+            put.taken.run(());
             feed.now();
             edited.run(());
         });
     };
-    let (node, key) = (now.node, StoredValue::new(NoderoleKey::first(now.role.clone())));
-    view! {
-        <details class="fold">
-            <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
-            <div class="inside">
-                <ProblemNotice problem=problem/>
-                <form
-                    class="form"
-                    on:submit=move |event| {
-                        event.prevent_default();
-                        if let Some(data) = changed.get_untracked() {
-                            send(Edit::SetNoderoleData { node, noderole: key.get_value(), data });
-                        }
-                    }
-                >
-                    <p class="muted">"What is said here holds for this noderole alone and beats every other source."</p>
-                    <DataEditor draft name="own-data" below=now.merged.clone()/>
-                    <div class="buttons">
-                        <button class="button primary" type="submit" disabled=move || changed.read().is_none() || busy.get()>"Put into the proposal"</button>
-                    </div>
-                </form>
-                <form
-                    class="form"
-                    on:submit=move |event| {
-                        event.prevent_default();
-                        send(Edit::Rerun { node, noderole: key.get_value(), reason: reason.get_untracked() });
-                    }
-                >
-                    <div class="field">
-                        <label for="own-again">"Run again although nothing changed"</label>
-                        <input class="input" id="own-again" autocomplete="off" placeholder="Why" prop:value=move || reason.get() on:input=move |event| reason.set(event_target_value(&event))/>
-                    </div>
-                    <div class="buttons">
-                        <button class="button" type="submit" disabled=move || reason.read().trim().is_empty() || is_again.get() || busy.get()>{icon(Icon::Again)} "Put into the proposal"</button>
-                    </div>
-                </form>
-                <form
-                    class="form"
-                    on:submit=move |event| {
-                        event.prevent_default();
-                        send(Edit::Unbind { node, noderole: key.get_value(), with_dependents: along.get_untracked() });
-                    }
-                >
-                    <label class="choice">
-                        <input type="checkbox" prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
-                        <span><b>"With what can't be without it"</b> <small>"Else it is refused, and says what that is."</small></span>
-                    </label>
-                    <div class="buttons">
-                        <button class="button danger" type="submit" disabled=busy>{icon(Icon::Bin)} "Unbind in the proposal"</button>
-                    </div>
-                </form>
-            </div>
-        </details>
-    }
-    .into_any()
+    (Pen { proposal: Signal::derive(open), busy: busy.into(), put: Callback::new(put) }, said)
 }
 
 #[component]

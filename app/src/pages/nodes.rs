@@ -1,17 +1,20 @@
 //! All nodes, and the way to add one.
 
-use api::console::{NodePage, NodeSummary};
+use api::console::{DeploymentSummary, NodePage, NodeSummary};
 use api::live::Topic;
-use engine::ids::Fqdn;
+use engine::ids::{DeploymentId, Fqdn};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
+use leptos::task::spawn_local;
 use leptos_meta::Title;
+use leptos_router::NavigateOptions;
 use leptos_router::components::Form;
-use leptos_router::hooks::use_query_map;
+use leptos_router::hooks::{use_navigate, use_query_map};
 
-use crate::calls::{self, AddNode, ProposeOnNode};
+use crate::calls::{self, AddNode};
 use crate::live::{NOW, use_live};
-use crate::parts::act::{problem_of, when_done};
+use crate::pages::edits::Alone;
+use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::{Counts, Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
 use crate::places;
 
@@ -65,6 +68,7 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
     let feed = Feed::new(first, move || calls::nodes(wanted.filter.clone(), wanted.after.clone()));
     use_live().hear(vec![Topic::Nodes, Topic::Targets], NOW, move |_| feed.soon());
     let list = Memo::new(move |_| feed.value().read().nodes.clone());
+    let move_to = MoveTo { node: RwSignal::new(None), dialog: DialogHandle::new() };
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let table = move || match (is_empty.get(), is_filtered) {
         (true, true) => view! {
@@ -91,7 +95,7 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
                         <th scope="col">"Change"</th>
                     </tr>
                 </thead>
-                <tbody>{rows(list.into(), |node| node.id, row)}</tbody>
+                <tbody>{rows(list.into(), |node| node.id, move |node| row(node, move_to))}</tbody>
             </table>
         }
         .into_any(),
@@ -107,14 +111,14 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
                 </nav>
             })}
         </div>
+        <MoveDialog move_to/>
         <AddNodeDialog handle=dialog added=Callback::new(move |()| feed.now())/>
     }
     .into_any()
 }
 
-fn row(node: Memo<NodeSummary>) -> impl IntoView {
-    let propose = ServerAction::<ProposeOnNode>::new();
-    let label = move || format!("Propose changes on {} alone", node.read().fqdn);
+fn row(node: Memo<NodeSummary>, move_to: MoveTo) -> impl IntoView {
+    let label = move || format!("Move {} to another deployment", node.read().fqdn);
     view! {
         <tr>
             <td><b>{move || node.read().fqdn.clone()}</b></td>
@@ -126,14 +130,13 @@ fn row(node: Memo<NodeSummary>) -> impl IntoView {
             <td data-label="Steps">{move || view! { <Counts counts=node.read().steps/> }}</td>
             <td data-label="Reached" class="muted">{move || node.read().transport.clone()}</td>
             <td data-label="Change">
-                <ActionForm action=propose>
-                    <input type="hidden" name="node" value=move || node.read().id.to_string()/>
-                    <button class="button quiet small" type="submit" aria-label=label disabled=move || propose.pending().get()>
-                        {icon(Icon::Proposed)}
-                        "Propose"
+                <span class="buttons">
+                    <Alone node=Signal::derive(move || node.read().id) name=Signal::derive(move || node.read().fqdn.clone())/>
+                    <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label title=label on:click=move |_| move_to.open(node.get_untracked())>
+                        {icon(Icon::Deployments)}
+                        "Move…"
                     </button>
-                </ActionForm>
-                <ProblemNotice problem=problem_of(propose)/>
+                </span>
             </td>
         </tr>
     }
@@ -147,6 +150,98 @@ fn life(node: &NodeSummary) -> impl IntoView + use<> {
         (false, _) => ("error", Icon::Dead, "dead"),
     };
     view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
+}
+
+/// The node that is to be moved.
+#[derive(Clone, Copy)]
+struct MoveTo {
+    node: RwSignal<Option<NodeSummary>>,
+    dialog: DialogHandle,
+}
+
+impl MoveTo {
+    fn open(self, node: NodeSummary) {
+        self.node.set(Some(node));
+        self.dialog.open();
+    }
+}
+
+/// Chooses the deployment that a node is moved to. The move is an edit of that one's proposal, so it is made on its board.
+#[component]
+fn MoveDialog(move_to: MoveTo) -> impl IntoView {
+    let title = Signal::derive(move || {
+        move_to.node.read().as_ref().map(|node| format!("Move {}", node.fqdn)).unwrap_or_default()
+    });
+    let body = move || move_to.node.get().map(|node| view! { <MoveForm node/> });
+    view! {
+        <Dialog id="move-node" title=title handle=move_to.dialog closed=Callback::new(move |()| move_to.node.set(None))>
+            {body}
+        </Dialog>
+    }
+    .into_any()
+}
+
+#[component]
+fn MoveForm(node: NodeSummary) -> impl IntoView {
+    let (found, problem, busy) =
+        (RwSignal::new(None::<Vec<DeploymentSummary>>), RwSignal::new(None), RwSignal::new(false));
+    let chosen = RwSignal::new(None::<DeploymentId>);
+    spawn_local(async move {
+        match calls::deployments().await {
+            Ok(all) => drop(found.try_set(Some(all))),
+            Err(failure) => drop(problem.try_set(Some(failure.0))),
+        }
+    });
+    let navigate = use_navigate();
+    let (home, fqdn) = (StoredValue::new(node.deployment.clone()), node.fqdn.clone());
+    let go = move |event: leptos::ev::SubmitEvent| {
+        event.prevent_default();
+        let all = found.read_untracked();
+        let to = all.iter().flatten().find(|deployment| Some(deployment.id) == chosen.get_untracked());
+        let Some(to) = to.map(|to| (to.id, places::bring(&to.name, &fqdn))) else { return };
+        drop(all);
+        let navigate = navigate.clone();
+        act(busy, problem, calls::propose(to.0), move |_| navigate(&to.1, NavigateOptions::default()));
+    };
+    let line = move |deployment: DeploymentSummary| {
+        let id = deployment.id;
+        let is_home = home.with_value(|home| *home == deployment.name);
+        let about = match (is_home, deployment.depth, deployment.proposal.is_some()) {
+            (true, ..) => "it is there already",
+            (false, 0, _) => "nobody proposes there by hand",
+            (false, _, true) => "has an open proposal, which the move becomes a part of",
+            (false, _, false) => "",
+        };
+        let off = is_home || deployment.depth == 0;
+        view! {
+            <li>
+                <label class="choice">
+                    <input type="radio" name="move-to" disabled=off prop:checked=move || chosen.get() == Some(id) on:change=move |_| chosen.set(Some(id))/>
+                    <span><b>{deployment.name.to_string()}</b> <small>{about}</small></span>
+                </label>
+            </li>
+        }
+    };
+    let list = move || match found.get() {
+        Some(all) => view! { <ul class="choices">{all.into_iter().map(line).collect_view()}</ul> }.into_any(),
+        None => view! { <p class="muted" role="status">"Loading"</p> }.into_any(),
+    };
+    view! {
+        <form class="form" on:submit=go>
+            <div class="body">
+                <p class="muted">"A move is a part of the proposal on the deployment that the node goes to. There you see what it comes to before you make it."</p>
+                <fieldset class="field">
+                    <legend>"To"</legend>
+                    {list}
+                </fieldset>
+                <ProblemNotice problem/>
+            </div>
+            <div class="foot">
+                <button class="button primary" type="submit" disabled=move || chosen.read().is_none() || busy.get()>"Open its proposal"</button>
+            </div>
+        </form>
+    }
+    .into_any()
 }
 
 #[component]

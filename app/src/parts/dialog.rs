@@ -9,6 +9,9 @@ use wasm_bindgen::JsCast;
 
 use super::icon::{Icon, icon};
 
+/// Where the focus goes in a dialog: where it says, else to the first thing of its body.
+const FIRST: [&str; 2] = ["[autofocus]", ".body :is(a[href], button, input, select, textarea):not(:disabled)"];
+
 /// Opens and closes a dialog.
 #[derive(Clone, Copy)]
 pub struct DialogHandle {
@@ -27,14 +30,17 @@ impl DialogHandle {
         Self { node: NodeRef::new() }
     }
 
-    /// Opens it above the page.
+    /// Opens it above the page. One that is open has something else in it now, and the focus goes there.
     pub fn open(self) {
-        let Some(dialog) = self.node.get_untracked().filter(|dialog| !dialog.open()) else { return };
-        // Fails only for a dialog that is not in the page.
-        let _ = dialog.show_modal();
+        let Some(dialog) = self.node.get_untracked() else { return };
+        if !dialog.open() {
+            // Fails only for a dialog that is not in the page.
+            let _ = dialog.show_modal();
+        }
         // What is in it may be drawn only now.
         request_animation_frame(move || {
-            if let Ok(Some(first)) = dialog.query_selector("[autofocus]") {
+            let first = FIRST.iter().find_map(|first| dialog.query_selector(first).ok().flatten());
+            if let Some(first) = first {
                 let _ = first.unchecked_into::<web_sys::HtmlElement>().focus();
             }
         });
@@ -75,8 +81,8 @@ pub fn Dialog(
     /// Opens it from code.
     handle: DialogHandle,
     /// Room for long things.
-    #[prop(optional)]
-    wide: bool,
+    #[prop(optional, into)]
+    wide: Signal<bool>,
     /// Called when it closed, whichever way.
     #[prop(optional, into)]
     closed: Option<Callback<()>>,
@@ -87,7 +93,7 @@ pub fn Dialog(
     view! {
         <dialog
             id=id
-            class=if wide { "dialog wide" } else { "dialog" }
+            class=move || if wide.get() { "dialog wide" } else { "dialog" }
             node_ref=handle.node
             aria-labelledby=heading
             on:close=move |_| {

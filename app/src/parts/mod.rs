@@ -4,6 +4,7 @@ pub mod act;
 pub mod badge;
 pub mod dialog;
 pub mod feed;
+pub mod foresight;
 pub mod icon;
 pub mod json;
 pub mod load;

@@ -259,6 +259,9 @@ fn board() -> Board {
         tray: (6..16).map(tray).collect(),
         tray_more: 2,
         versions: vec![],
+        places: vec![],
+        jigs: vec![],
+        policy: None,
         choices: vec![RoleChoice {
             role: role("cache"),
             barclamp: BarclampName::parse("demo").expect("name"),
@@ -988,6 +991,16 @@ impl Console for Fake {
         Ok(node_proposal())
     }
 
+    async fn drafted(&self, _: ProposalId, _: NodeId, _: NoderoleKey) -> Result<DraftedNoderole, Problem> {
+        self.read(|_| DraftedNoderole {
+            data: json!({}),
+            below: json!({}),
+            attribs: vec![],
+            proposed: false,
+            rerun: false,
+        })
+    }
+
     async fn edit(&self, _: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
         self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
         let mut world = self.0.lock().expect("no test died here");
@@ -1066,6 +1079,10 @@ impl Console for Fake {
         let NodeWish { fqdn, root, .. } = wish;
         self.told(format!("add {fqdn} {root}"));
         Err(Problem::conflict("duplicate_node", format!("{fqdn} is here already: choose another name.")))
+    }
+    async fn hold(&self, _: DeploymentId, held: bool, reason: String) -> Result<(), Problem> {
+        self.told(format!("hold {held} {reason}"));
+        Ok(())
     }
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {
         self.told(format!("switch {enabled} {reason}"));

@@ -14,10 +14,10 @@ use engine::blueprint::text::{self, Names};
 use engine::blueprint::{Anchor, Consequences, Difference, Shift};
 use engine::catalog::{Barclamp, Role};
 use engine::cluster::{EdgeKind, NoderoleKey, Skeleton};
-use engine::gate::{GateState, Risk, VerdictKind};
+use engine::gate::{GateState, Policy, Risk, VerdictKind};
 use engine::ids::{
-    BarclampName, CommentId, DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
-    SubmissionId, TargetNo,
+    BarclampName, CommentId, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, PersonId, ProposalId, RoleName,
+    RunId, SubmissionId, TargetNo,
 };
 use engine::lint::Finding;
 use engine::plan::clash::Over;
@@ -170,10 +170,41 @@ pub struct Board {
     /// Versions of barclamps that could be used; none unless a proposal is open.
     #[serde(default)]
     pub versions: Vec<VersionChoice>,
+    /// This deployment and those below it, the draft's included: where a proposal here can move nodes; none unless one is open.
+    #[serde(default)]
+    pub places: Vec<PlaceChoice>,
+    /// Every jig that barclamps in use have, the draft's switches included; none unless a proposal is open.
+    #[serde(default)]
+    pub jigs: Vec<JigView>,
+    /// The gate's policy, for all deployments: the draft's, else the one in force; none unless a proposal is open.
+    #[serde(default)]
+    pub policy: Option<Policy>,
     /// Whether this person may propose here; else why not.
     pub may_propose: Result<(), String>,
     /// The journal's position when this was read.
     pub cursor: i64,
+}
+
+/// A deployment that a node could be moved to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceChoice {
+    /// Which.
+    pub id: DeploymentId,
+    /// Its name.
+    pub name: DeploymentName,
+    /// Whether only the draft has it.
+    pub proposed: bool,
+}
+
+/// A jig: what runs steps of its class, in all deployments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JigView {
+    /// Which.
+    pub jig: JigName,
+    /// Whether anything starts by it.
+    pub active: bool,
+    /// How many roles of the barclamps in use run by it.
+    pub roles: usize,
 }
 
 /// A hold: no new run starts in a deployment and those below it.
@@ -400,6 +431,21 @@ pub struct NodeRole {
     pub deployment: DeploymentName,
     /// Whether only the draft has it.
     pub proposed: bool,
+}
+
+/// A noderole as a proposal would have it: what a person can say of it there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DraftedNoderole {
+    /// Its own data, as people set it, the proposal's edits included.
+    pub data: Value,
+    /// What applies where that says nothing, secrets masked.
+    pub below: Value,
+    /// What its role's attributes expect.
+    pub attribs: Vec<AttribView>,
+    /// Whether only the proposal has it.
+    pub proposed: bool,
+    /// Whether the proposal lets it run again.
+    pub rerun: bool,
 }
 
 /// A role that could be bound to a node.

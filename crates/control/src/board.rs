@@ -9,15 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, ClashView, EditView, HoldView, ProposalView, RoleChoice,
-    StepState, TrayNode,
+    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, ClashView, EditView, HoldView, JigView, PlaceChoice,
+    ProposalView, RoleChoice, StepState, TrayNode,
 };
 use engine::Hash;
 use engine::catalog::{JigClass, LaneMode, Role};
 use engine::cluster::NoderoleKey;
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName};
 use engine::plan::clash::{Before, Signed};
-use engine::plan::{Clash, clashes};
+use engine::plan::{Clash, Effects, clashes};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, ProposalRow};
@@ -114,6 +114,13 @@ impl Control {
             versions: match &planned {
                 Some(planned) => cataloguing::choices(&present, id, Some(&planned.effects))?,
                 None => Vec::new(),
+            },
+            places: scene.places()?,
+            jigs: scene.jigs()?,
+            policy: match &planned {
+                Some(Planned { effects: Effects { policy: Some(set), .. }, .. }) => Some(set.policy.clone()),
+                Some(_) => Some(self.policy(&mut connection, &present).await?),
+                None => None,
             },
             may_propose: may_propose(actor, found.parent.is_none()),
             cursor,
@@ -402,6 +409,52 @@ impl Scene<'_> {
         // Shown by name alone, so that binding a node does not send it elsewhere.
         tray.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
         Ok((tray, more))
+    }
+
+    /// This deployment and those below it, as the draft would have them.
+    fn places(&self) -> Result<Vec<PlaceChoice>, Problem> {
+        let Some(planned) = self.planned else { return Ok(Vec::new()) };
+        let skeleton = &self.present.skeleton;
+        let gone: BTreeSet<DeploymentId> = planned.effects.removed_deployments.iter().map(|gone| gone.id).collect();
+        let here = |id: &DeploymentId| !gone.contains(id) && skeleton.chain(*id).contains(&self.deployment);
+        let known = skeleton.deployments.iter().filter(|(id, _)| here(id));
+        let known = known.map(|(id, found)| PlaceChoice { id: *id, name: found.name.clone(), proposed: false });
+        // A proposal makes deployments below its own alone.
+        let new = planned.effects.deployments.iter();
+        let new = new.map(|new| PlaceChoice { id: new.id, name: new.name.clone(), proposed: true });
+        let mut places: Vec<PlaceChoice> = known.chain(new).collect();
+        places.sort_by(|a, b| (a.id != self.deployment, &a.name).cmp(&(b.id != self.deployment, &b.name)));
+        Ok(places)
+    }
+
+    /// Every jig that barclamps in use have, as the draft would switch them.
+    fn jigs(&self) -> Result<Vec<JigView>, Problem> {
+        let Some(planned) = self.planned else { return Ok(Vec::new()) };
+        let skeleton = &self.present.skeleton;
+        let pins = skeleton.deployments.values().flat_map(|deployment| deployment.barclamps.values());
+        let pins: BTreeSet<Hash> =
+            pins.copied().chain(planned.effects.barclamps.iter().map(|pin| pin.version)).collect();
+        let mut jigs: BTreeMap<JigName, usize> = BTreeMap::new();
+        for barclamp in pins.into_iter().filter_map(|pin| self.present.catalog.barclamp(pin).ok()) {
+            for jig in barclamp.jigs.keys() {
+                jigs.entry(jig.clone()).or_default();
+            }
+            for content in barclamp.roles.values() {
+                *jigs.entry(self.role(*content)?.jig.clone()).or_default() += 1;
+            }
+        }
+        let mut off: BTreeSet<JigName> =
+            skeleton.deployments.values().flat_map(|deployment| deployment.inactive_jigs.iter().cloned()).collect();
+        for switch in &planned.effects.jigs {
+            match switch.active {
+                true => off.remove(&switch.jig),
+                false => off.insert(switch.jig.clone()),
+            };
+        }
+        for jig in &off {
+            jigs.entry(jig.clone()).or_default();
+        }
+        Ok(jigs.into_iter().map(|(jig, roles)| JigView { active: !off.contains(&jig), jig, roles }).collect())
     }
 
     /// Roles that the deployment sees and does not have.

@@ -18,7 +18,7 @@ use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{counting, lines_of, moved_on, plan};
+use crate::proposing::{counting, lines_of, moved_on, objections, plan};
 use crate::words::{self, at};
 
 /// Versions of a barclamp that a board offers: the newest, and the one in use.
@@ -80,12 +80,15 @@ impl Control {
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
         let row = row.filter(|row| row.state == "open").ok_or_else(moved_on)?;
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
+        let refused = objections(&present, &row, &rows, &edits);
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);
         let mut all = counting(&rows);
         all.extend((first..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }));
         let planned = plan(&present, &all)?;
-        let refused = planned.effects.refused.iter().filter(|r| r.edit >= first).map(|r| r.reason.clone());
-        Ok(Foreseen { refused: refused.collect(), lines: lines_of(&present, &all, &planned) })
+        Ok(Foreseen {
+            refused: refused.into_iter().map(|finding| finding.detail).collect(),
+            lines: lines_of(&present, &all, &planned),
+        })
     }
 }
 

@@ -3,10 +3,14 @@
 use std::collections::BTreeSet;
 
 use api::Problem;
-use api::console::{NodeChoice, NodeProposal, NodeRole, ProposalSummary, ProposalView, ScopeNode, ScopeView};
+use api::console::{
+    DraftedNoderole, NodeChoice, NodeProposal, NodeRole, ProposalSummary, ProposalView, ScopeNode, ScopeView,
+};
 use engine::catalog::JigClass;
 use engine::cluster::NoderoleKey;
-use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName};
+use engine::data::{OwnData, layers, mask};
+use engine::ids::{ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, StepId};
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, ProposalRow};
 
@@ -15,7 +19,8 @@ use crate::board::proposal_view;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Planned, counting, plan};
+use crate::proposing::{Planned, counting, node_name, plan};
+use crate::showing::attribs;
 use crate::words::Names;
 
 impl Control {
@@ -48,6 +53,45 @@ impl Control {
             choices: choices(&present, node, &planned)?,
             may_edit: actor.require(Permission::Operator).map_err(|problem| problem.detail),
             cursor,
+        })
+    }
+
+    /// A noderole as an open proposal would have it.
+    pub async fn drafted(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        node: NodeId,
+        noderole: &NoderoleKey,
+    ) -> Result<DraftedNoderole, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let (_, edits) = opened(&mut connection, proposal).await?;
+        let effects = plan(&present, &counting(&edits))?.effects;
+        let bound = effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
+        let known = present.blueprint.noderole(node, noderole).map(|(_, known)| known);
+        let new = bound.map(|bound| (bound.role, bound.deployment));
+        let (content, deployment) = new.or(known.map(|known| (known.role, known.deployment))).ok_or_else(|| {
+            Problem::not_found(format!("{} carries no {noderole} any more.", node_name(&present, node)))
+        })?;
+        let role = present.catalog.role(content).map_err(|error| {
+            tracing::error!(%error, "a pinned role is missing");
+            Problem::internal()
+        })?;
+        let set = effects.noderole_data.iter().find(|set| set.node == node && set.noderole == *noderole);
+        let data = set.map(|set| &set.data).or(known.map(|known| &known.data)).cloned().unwrap_or_else(|| json!({}));
+        let set = effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == noderole.role);
+        let of_role = present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&noderole.role));
+        let of_role = set.map(|set| &set.data).or(of_role.map(|role| &role.data)).unwrap_or(&Value::Null);
+        let below = OwnData { template: &role.template, deployment_role: of_role, ..OwnData::NONE };
+        let below = layers(StepId::of(noderole.id(node), &ActionName::run()), below, None);
+        Ok(DraftedNoderole {
+            data,
+            below: below.map(|layered| mask(&layered.value)).unwrap_or_else(|_| json!({})),
+            attribs: attribs(role),
+            proposed: bound.is_some(),
+            rerun: effects.reruns.iter().any(|rerun| rerun.node == node && rerun.noderole == *noderole),
         })
     }
 

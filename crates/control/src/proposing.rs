@@ -221,28 +221,7 @@ impl Control {
                 format!("A proposal has at most {MAX_EDITS} edits: submit this one and open another."),
             ));
         }
-        let first = rows.last().map_or(1, |e| e.edit.seq + 1);
-        let mut all = counting(rows);
-        let mut findings = Vec::new();
-        for (seq, edit) in (first..).zip(edits) {
-            if !in_scope(&present.skeleton, row.scope(), &all, edit) {
-                let detail = out_of_scope(present, row);
-                findings.push(Finding { at: format!("edit {}", seq - first + 1), detail });
-            }
-            all.push(NumberedEdit { seq, edit: edit.clone() });
-        }
-        let effects = resolve(&present.skeleton, &present.catalog, &all);
-        let refused = effects.refused.iter().filter(|r| r.edit >= first);
-        let told = |r: &engine::plan::Refusal| Finding {
-            at: format!("edit {}", r.edit - first + 1),
-            detail: r.reason.clone(),
-        };
-        findings.extend(refused.map(told));
-        if findings.is_empty()
-            && let Some(other) = beyond(&present.skeleton, row.scope(), &effects)
-        {
-            findings.push(Finding { at: format!("edit {}", edits.len()), detail: reaches(present, row, &other) });
-        }
+        let findings = objections(present, row, rows, edits);
         let Some(finding) = findings.first() else { return Ok(()) };
         let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
         problem.errors = findings;
@@ -486,6 +465,31 @@ impl Control {
     }
 }
 
+/// Why edits can't be part of a proposal: each that can't take effect, and each that its review would not cover.
+pub(crate) fn objections(present: &Present, row: &ProposalRow, rows: &[EditRow], edits: &[Edit]) -> Vec<Finding> {
+    let first = rows.last().map_or(1, |e| e.edit.seq + 1);
+    let mut all = counting(rows);
+    let mut findings = Vec::new();
+    for (seq, edit) in (first..).zip(edits) {
+        if !in_scope(&present.skeleton, row.scope(), &all, edit) {
+            let detail = out_of_scope(present, row);
+            findings.push(Finding { at: format!("edit {}", seq - first + 1), detail });
+        }
+        all.push(NumberedEdit { seq, edit: edit.clone() });
+    }
+    let effects = resolve(&present.skeleton, &present.catalog, &all);
+    let refused = effects.refused.iter().filter(|r| r.edit >= first);
+    let told =
+        |r: &engine::plan::Refusal| Finding { at: format!("edit {}", r.edit - first + 1), detail: r.reason.clone() };
+    findings.extend(refused.map(told));
+    if findings.is_empty()
+        && let Some(other) = beyond(&present.skeleton, row.scope(), &effects)
+    {
+        findings.push(Finding { at: format!("edit {}", edits.len()), detail: reaches(present, row, &other) });
+    }
+    findings
+}
+
 pub(crate) fn moved_on() -> Problem {
     Problem::conflict(
         "version",
@@ -572,7 +576,7 @@ fn within(
     ))
 }
 
-fn node_name(present: &Present, node: NodeId) -> String {
+pub(crate) fn node_name(present: &Present, node: NodeId) -> String {
     present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string())
 }
 
@@ -673,6 +677,13 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     for pin in &effects.barclamps {
         let (barclamp, version) = (&pin.barclamp, names.version(pin.version));
         lines.push(format!("Uses {barclamp} {version} in {}.", names.deployment(pin.deployment)));
+    }
+    let mut bindable: BTreeMap<DeploymentId, Vec<String>> = BTreeMap::new();
+    for new in effects.roles.iter().filter(|new| matches!(new.why, engine::plan::effects::Why::Asked { .. })) {
+        bindable.entry(new.deployment).or_default().push(new.role.to_string());
+    }
+    for (deployment, roles) in &bindable {
+        lines.push(format!("Lets {} be bound in {}.", words::some_of(roles), names.deployment(*deployment)));
     }
     let mut asked: BTreeMap<&RoleName, Vec<String>> = BTreeMap::new();
     let mut brought: BTreeSet<&RoleName> = BTreeSet::new();

@@ -1,11 +1,13 @@
 //! Adds a role to the deployment, so that nodes can be bound to it.
 
 use api::console::RoleChoice;
+use engine::ids::RoleName;
 use engine::plan::Edit;
 use leptos::html;
 use leptos::prelude::*;
 
 use super::desk::Desk;
+use crate::parts::foresight::{Consequence, Foresight};
 use crate::parts::{Dialog, DialogHandle, Icon, icon};
 
 /// Most that are listed at once: whoever has more types.
@@ -26,6 +28,21 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
         desk.edit(vec![Edit::AddRole { deployment, role }], format!("Role {} added to the proposal.", choice.role));
         handle.close();
     };
+    // What would be added: the one that is pointed at or has the focus, else the first. Nothing is asked while the dialog is closed.
+    let aim = RwSignal::new(None::<RoleName>);
+    let is_open = RwSignal::new(false);
+    let foresight = Foresight::new(
+        desk.pen().proposal,
+        Signal::derive(move || {
+            if !is_open.get() {
+                return Vec::new();
+            }
+            let (found, aim) = (found.read(), aim.get());
+            let aimed = found.iter().find(|choice| Some(&choice.role) == aim.as_ref()).or(found.first());
+            let deployment = desk.board().read().id;
+            aimed.map(|choice| Edit::AddRole { deployment, role: choice.role.clone() }).into_iter().collect()
+        }),
+    );
     let list = move || {
         let found = found.get();
         if found.is_empty() {
@@ -34,9 +51,11 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
         }
         let one = |choice: RoleChoice| {
             let (name, about) = (choice.role.to_string(), format!("{} · {}", choice.barclamp, choice.description));
+            let role = StoredValue::new(choice.role.clone());
+            let at = move || aim.set(Some(role.get_value()));
             view! {
                 <li>
-                    <button class="choice-button" type="button" on:click=move |_| add(&choice)>
+                    <button class="choice-button" type="button" on:focus=move |_| at() on:mouseenter=move |_| at() on:click=move |_| add(&choice)>
                         {icon(if choice.milestone { Icon::Milestone } else { Icon::Plus })}
                         <span><b>{name}</b><small>{about}</small></span>
                     </button>
@@ -46,7 +65,11 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
         view! { <ul class="choices">{found.into_iter().map(one).collect_view()}</ul> }.into_any()
     };
     view! {
-        <Dialog id="add-role" title="Add role".to_owned() handle=handle closed=Callback::new(move |()| filter.set(String::new()))>
+        <Dialog id="add-role" title="Add role".to_owned() handle=handle closed=Callback::new(move |()| {
+            filter.set(String::new());
+            aim.set(None);
+            is_open.set(false);
+        })>
             <form
                 class="form"
                 on:submit=move |event| {
@@ -68,11 +91,16 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
                             autocomplete="off"
                             autofocus
                             prop:value=move || filter.get()
-                            on:input=move |event| filter.set(event_target_value(&event))
+                            on:focus=move |_| is_open.set(true)
+                            on:input=move |event| {
+                                filter.set(event_target_value(&event));
+                                aim.set(None);
+                            }
                         />
                         <span class="hint">"Enter adds the first one."</span>
                     </div>
                     {list}
+                    <Consequence of=foresight/>
                 </div>
             </form>
         </Dialog>

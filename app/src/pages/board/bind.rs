@@ -12,10 +12,10 @@ use super::lifting::Verdict;
 use crate::parts::{Dialog, DialogHandle, Icon, icon};
 
 /// Opens *Bind to…* for these nodes.
-pub(super) fn open(desk: Desk, handle: DialogHandle, nodes: Vec<NodeId>) {
+pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
     if desk.proposal().read_untracked().is_some() && !nodes.is_empty() {
         desk.pick_up(nodes, By::Menu);
-        handle.open();
+        desk.dialogs.bind.open();
     }
 }
 

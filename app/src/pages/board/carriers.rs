@@ -61,6 +61,7 @@ pub(super) fn AllOf(desk: Desk) -> impl IntoView {
 
 #[component]
 fn List(desk: Desk, handle: DialogHandle, asked: Asked) -> impl IntoView {
+    let role = StoredValue::new(asked.role.clone());
     let found = RwSignal::new(None::<Carriers>);
     let filter = RwSignal::new(String::new());
     let deployment = desk.board().read_untracked().name.to_string();
@@ -104,7 +105,7 @@ fn List(desk: Desk, handle: DialogHandle, asked: Asked) -> impl IntoView {
             <p class="muted" role="status">{said}</p>
             // A chip opens its panel, which is behind this.
             <ul class="chips tall" on:click=move |_| handle.close()>
-                {rows(shown.into(), |chip| chip.noderole, move |chip| node_chip(desk, chip))}
+                {rows(shown.into(), |chip| chip.noderole, move |chip| node_chip(desk, role, chip))}
             </ul>
         </div>
     }

@@ -11,12 +11,14 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
+use super::act::Act;
 use super::carriers::Asked;
 use super::lifting::{self, Verdict, counted, named};
 use super::planner::{Planner, Unusable};
 use crate::calls;
 use crate::failure::Answer;
 use crate::live::Event;
+use crate::pages::edits::{Pen, Put};
 use crate::parts::{DialogHandle, Feed};
 
 /// How nodes were lifted.
@@ -85,8 +87,7 @@ pub(super) struct Desk {
     foretold: StoredValue<Option<(i32, Hash)>>,
     plans: RwSignal<Plans>,
     pub(super) nodes_for: RwSignal<Option<RoleName>>,
-    pub(super) data_of: RwSignal<Option<BoardRole>>,
-    pub(super) again: RwSignal<Option<BoardRole>>,
+    pub(super) act: RwSignal<Option<Act>>,
     pub(super) all_of: RwSignal<Option<Asked>>,
     pub(super) dialogs: Dialogs,
     busy: RwSignal<bool>,
@@ -94,14 +95,23 @@ pub(super) struct Desk {
     said: RwSignal<String>,
 }
 
+/// What belongs to a command beside what it does.
+struct Way {
+    /// What it is said to come to.
+    foretold: Option<Hash>,
+    /// Where a refusal is shown.
+    problem: RwSignal<Option<Problem>>,
+    /// Called when it was done.
+    taken: Callback<()>,
+}
+
 /// Dialogs that commands open.
 #[derive(Clone, Copy)]
 pub(super) struct Dialogs {
     pub(super) part: DialogHandle,
+    pub(super) bind: DialogHandle,
     pub(super) nodes_for: DialogHandle,
-    pub(super) data: DialogHandle,
-    pub(super) again: DialogHandle,
-    pub(super) give_up: DialogHandle,
+    pub(super) act: DialogHandle,
     pub(super) all_of: DialogHandle,
 }
 
@@ -138,15 +148,13 @@ impl Desk {
             foretold: StoredValue::new(None),
             plans: RwSignal::new(Plans::Elsewhere),
             nodes_for: RwSignal::new(None),
-            data_of: RwSignal::new(None),
-            again: RwSignal::new(None),
+            act: RwSignal::new(None),
             all_of: RwSignal::new(None),
             dialogs: Dialogs {
                 part: DialogHandle::new(),
+                bind: DialogHandle::new(),
                 nodes_for: DialogHandle::new(),
-                data: DialogHandle::new(),
-                again: DialogHandle::new(),
-                give_up: DialogHandle::new(),
+                act: DialogHandle::new(),
                 all_of: DialogHandle::new(),
             },
             busy: RwSignal::new(false),
@@ -473,18 +481,39 @@ impl Desk {
         Some((proposal.id, proposal.version.max(self.version.get_value())))
     }
 
+    /// Opens the dialog for what can be said by form.
+    pub(super) fn ask(self, act: Act) {
+        self.act.set(Some(act));
+        self.dialogs.act.open();
+    }
+
+    /// What forms need to put their edits into the open proposal.
+    pub(super) fn pen(self) -> Pen {
+        let open = move || self.proposal.read().as_ref().map(|proposal| (proposal.id, proposal.version));
+        Pen {
+            proposal: Signal::derive(open),
+            busy: self.busy.into(),
+            put: Callback::new(move |put: Put| self.put(put)),
+        }
+    }
+
     /// Appends edits to the open proposal.
     pub(super) fn edit(self, edits: Vec<Edit>, done: String) {
+        self.put(Put { edits, done, problem: self.problem, taken: Callback::new(|()| ()) });
+    }
+
+    fn put(self, put: Put) {
         let Some((proposal, version)) = self.open_proposal() else {
-            self.problem
-                .set(Some(Problem::conflict("no_proposal", "Propose changes first: there is no open proposal here.")));
+            let problem = Problem::conflict("no_proposal", "Propose changes first: there is no open proposal here.");
+            put.problem.set(Some(problem));
             return;
         };
         if self.busy.get_untracked() {
             return;
         }
-        let foretold = self.planner_now().and_then(|planner| planner.effects_with(&edits));
-        self.command(calls::edit(proposal, version, edits), done, foretold);
+        let foretold = self.planner_now().and_then(|planner| planner.effects_with(&put.edits));
+        let Put { edits, done, problem, taken } = put;
+        self.command(calls::edit(proposal, version, edits), done, Way { foretold, problem, taken });
     }
 
     /// Takes the last edit back.
@@ -492,7 +521,7 @@ impl Desk {
         let Some((proposal, version)) = self.open_proposal() else { return };
         let Some(what) = self.proposal.read_untracked().as_ref().and_then(|p| p.undo.clone()) else { return };
         if !self.busy.get_untracked() {
-            self.command(calls::undo(proposal, version), format!("Taken back: {what}."), None);
+            self.command(calls::undo(proposal, version), format!("Taken back: {what}."), self.plainly());
         }
     }
 
@@ -501,13 +530,19 @@ impl Desk {
         let Some((proposal, version)) = self.open_proposal() else { return };
         let Some(what) = self.proposal.read_untracked().as_ref().and_then(|p| p.redo.clone()) else { return };
         if !self.busy.get_untracked() {
-            self.command(calls::redo(proposal, version), format!("Brought back: {what}."), None);
+            self.command(calls::redo(proposal, version), format!("Brought back: {what}."), self.plainly());
         }
     }
 
-    fn command(self, command: impl Future<Output = Answer<i32>> + 'static, done: String, foretold: Option<Hash>) {
+    /// Nothing is foretold, and the board shows a refusal.
+    fn plainly(self) -> Way {
+        Way { foretold: None, problem: self.problem, taken: Callback::new(|()| ()) }
+    }
+
+    fn command(self, command: impl Future<Output = Answer<i32>> + 'static, done: String, way: Way) {
+        let Way { foretold, problem, taken } = way;
         self.busy.set(true);
-        self.problem.set(None);
+        problem.set(None);
         spawn_local(async move {
             let answer = command.await;
             self.busy.try_set(false);
@@ -516,9 +551,10 @@ impl Desk {
                     self.version.try_set_value(version);
                     self.foretold.try_set_value(foretold.map(|hash| (version, hash)));
                     self.said.try_set(done);
+                    taken.run(());
                 }
                 Err(failure) => {
-                    self.problem.try_set(Some(failure.0));
+                    problem.try_set(Some(failure.0));
                 }
             }
             // After a refusal too: mostly somebody else was faster, and what they did is worth seeing.

@@ -6,11 +6,13 @@ use leptos::ev::DragEvent;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 
+use super::act::Act;
 use super::address::Address;
 use super::carriers;
 use super::desk::Desk;
 use super::lifting::{Verdict, counted};
-use super::more;
+use super::menu::Subject;
+use super::role::is_there;
 use crate::parts::{Empty, Icon, icon, mark, rows};
 
 #[component]
@@ -122,7 +124,7 @@ fn Row(desk: Desk, role: Memo<BoardRole>, ancestor: StoredValue<Option<Deploymen
             </div>
             <div class="cell">
                 <ul class="chips" aria-label=move || format!("Nodes with {}", role.read().role)>
-                    {rows(chips.into(), |chip| chip.noderole, move |chip| node_chip(desk, chip))}
+                    {rows(chips.into(), |chip| chip.noderole, move |chip| node_chip(desk, name, chip))}
                 </ul>
                 {more}
                 {add}
@@ -153,10 +155,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 type="button"
                 aria-label=format!("Data of {name}")
                 title="Data of the role in this deployment"
-                on:click=move |_| {
-                    desk.data_of.set(Some(role.get_untracked()));
-                    desk.dialogs.data.open();
-                }
+                on:click=move |_| desk.ask(Act::RoleData(role.get_untracked()))
             >
                 {icon(Icon::Data)}
             </button>
@@ -165,11 +164,8 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 type="button"
                 aria-label=format!("Run {name} again")
                 title="Run again"
-                disabled=move || role.read().chips.iter().all(|chip| chip.state == StepState::Proposed)
-                on:click=move |_| {
-                    desk.again.set(Some(role.get_untracked()));
-                    desk.dialogs.again.open();
-                }
+                disabled=move || !is_there(&role.read())
+                on:click=move |_| desk.ask(Act::RoleAgain(role.get_untracked()))
             >
                 {icon(Icon::Again)}
             </button>
@@ -179,7 +175,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 aria-label=format!("Remove role {name}")
                 title=move || if has_nodes.get() { "Nodes carry it: unbind them first (Delete on a node)" } else { "Remove the role from this deployment" }
                 disabled=has_nodes
-                on:click=move |_| more::remove_role(desk, &role.read_untracked().role)
+                on:click=move |_| desk.ask(Act::RemoveRole(role.read_untracked().role.clone()))
             >
                 {icon(Icon::Bin)}
             </button>
@@ -215,22 +211,41 @@ fn drag_leave(desk: Desk, name: StoredValue<RoleName>, event: &DragEvent) {
     }
 }
 
-pub(super) fn node_chip(desk: Desk, chip: Memo<Chip>) -> impl IntoView {
+pub(super) fn node_chip(desk: Desk, role: StoredValue<RoleName>, chip: Memo<Chip>) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let id = chip.read_untracked().noderole;
     let state = desk.state_of(&chip.read_untracked());
     let state = Memo::new(move |_| state.get());
     let address = move || here.read().panel(Some(id)).link();
     let title = move || hover(&chip.read(), state.get());
+    let is_proposed = move || state.get() == StepState::Proposed;
+    let menu =
+        move || role.with_value(|role| desk.ask(Act::Menu(Subject::in_cell(desk, role, &chip.read_untracked()))));
     view! {
         <li>
             <a
                 class="chip"
                 class:touched=move || chip.read().touched
-                // What only a proposal has is no noderole yet, so there is nothing to open.
-                href=move || (state.get() != StepState::Proposed).then(address)
-                // It can be unbound, so it can be reached.
-                tabindex=move || (state.get() == StepState::Proposed).then_some("0")
+                // What only a proposal has is no noderole yet, so there is its menu to open, and no panel.
+                href=move || (!is_proposed()).then(address)
+                tabindex=move || is_proposed().then_some("0")
+                role=move || is_proposed().then_some("button")
+                aria-haspopup=move || is_proposed().then_some("dialog")
+                on:click=move |_| {
+                    if untrack(is_proposed) {
+                        menu();
+                    }
+                }
+                on:keydown=move |event| {
+                    if untrack(is_proposed) && matches!(event.key().as_str(), "Enter" | " ") {
+                        event.prevent_default();
+                        menu();
+                    }
+                }
+                on:contextmenu=move |event| {
+                    event.prevent_default();
+                    menu();
+                }
                 data-noscroll
                 data-noderole=id.to_string()
                 data-state=move || state.get().as_str()

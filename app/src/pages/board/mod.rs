@@ -4,15 +4,20 @@
 //! shows what the proposal would add. There are three ways to bind and one command under them ([`desk::Desk::bind`]): drag, *Bind to*,
 //! keyboard; each lifts nodes, reads what the server says of every row, and drops.
 
+mod act;
 mod add_role;
 mod address;
 mod bar;
 mod bind;
 mod carriers;
 mod desk;
+mod everywhere;
 mod grid;
+mod hold;
 mod lifting;
+mod menu;
 mod more;
+mod moving;
 mod planner;
 mod role;
 mod tray;
@@ -35,6 +40,7 @@ use crate::pages::noderole::Details;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{DialogHandle, Icon, ProblemNotice, icon, load};
 use crate::places;
+use act::Act;
 use address::Address;
 use desk::Desk;
 
@@ -58,41 +64,33 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     let query = use_query_map();
     let of = name.clone();
     provide_context(Memo::new(move |_| Address::of(&of, &query.read())));
-    let unbind_key = move |event: &ev::KeyboardEvent| more::unbind_focused(desk, event);
     // Nodes, too: the tray has those of other deployments, new ones and dead ones.
     use_live().hear(vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes], cursor, move |events| desk.hear(events));
 
-    let dialogs = Dialogs {
-        bind: DialogHandle::new(),
-        add_role: DialogHandle::new(),
-        child: DialogHandle::new(),
-        remove: DialogHandle::new(),
-        version: DialogHandle::new(),
-    };
-    listen_to_keys(desk, dialogs.bind, unbind_key);
+    let dialogs = Dialogs { add_role: DialogHandle::new(), hold: DialogHandle::new() };
+    listen_to_keys(desk);
+    bring_who_was_sent(desk);
     let with_panel = move || panel.get().is_some();
     view! {
         <Title text=name.to_string()/>
         <Head desk dialogs/>
         <ProblemNotice problem=desk.problem() dismiss=Callback::new(move |()| desk.problem().set(None))/>
         <ProblemNotice problem=desk.feed().problem()/>
+        <hold::Held desk/>
+        <Sent desk/>
         <bar::ProposalBar desk/>
         <div class="board" class:with-panel=with_panel data-planner=move || desk.plans().get().word()>
             <grid::Grid desk/>
-            <tray::Tray desk bind=dialogs.bind/>
+            <tray::Tray desk/>
             {move || panel.get().map(|id| view! { <SidePanel id desk noderole/> })}
         </div>
         <add_role::AddRole desk handle=dialogs.add_role/>
-        <bind::BindTo desk handle=dialogs.bind/>
+        <bind::BindTo desk handle=desk.dialogs.bind/>
         <bind::PartOnly desk/>
         <bind::NodesFor desk/>
-        <role::RoleData desk/>
-        <role::RoleAgain desk/>
-        <more::GiveUp desk/>
         <carriers::AllOf desk/>
-        <more::Child desk handle=dialogs.child/>
-        <more::RemoveDeployment desk handle=dialogs.remove/>
-        <version::UseVersion desk handle=dialogs.version/>
+        <hold::HoldDialog desk handle=dialogs.hold/>
+        <act::ActDialog desk/>
         <div class="unseen" role="status" aria-live="assertive">{move || desk.said().get()}</div>
     }
     .into_any()
@@ -100,11 +98,39 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
 
 #[derive(Clone, Copy)]
 struct Dialogs {
-    bind: DialogHandle,
     add_role: DialogHandle,
-    child: DialogHandle,
-    remove: DialogHandle,
-    version: DialogHandle,
+    hold: DialogHandle,
+}
+
+/// The node that the address sends here, by name.
+fn sent() -> Option<String> {
+    use_query_map().read().get("bring").filter(|name| !name.is_empty())
+}
+
+/// Offers to move the node that the address sends here as soon as there is a proposal to do that in.
+fn bring_who_was_sent(desk: Desk) {
+    let sent = Memo::new(move |_| sent());
+    let is_open = Memo::new(move |_| desk.proposal().read().is_some());
+    Effect::new(move |_| {
+        if let Some(name) = sent.get().filter(|_| is_open.get()) {
+            desk.ask(Act::Bring(name));
+        }
+    });
+}
+
+/// Says what is missing for the node that the address sends here.
+#[component]
+fn Sent(desk: Desk) -> impl IntoView {
+    let sent = Memo::new(move |_| sent());
+    move || {
+        let name = sent.get().filter(|_| desk.proposal().read().is_none())?;
+        Some(view! {
+            <div class="notice refused" data-state="todo" role="status">
+                {icon(Icon::Bind)}
+                <p><b>{name}</b> " waits to be moved here: propose changes to see what that comes to."</p>
+            </div>
+        })
+    }
 }
 
 /// The noderole whose panel is open: part of the address, so that it can be shared and left by the back button.
@@ -140,8 +166,8 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         false => view! { <span class="pill" data-state="active">{icon(Icon::Active)} "COMMITTED"</span> }.into_any(),
     };
     let held = move || {
-        let by = board.read().held_by.clone();
-        by.map(|by| view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "held by " {by}</span> })
+        let is_held = board.read().hold.is_some();
+        is_held.then(|| view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "HELD"</span> })
     };
     let act = move || {
         if desk.proposal().read().is_some() {
@@ -150,17 +176,9 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
                     {icon(Icon::Plus)}
                     "Add role"
                 </button>
-                <button class="button quiet" type="button" commandfor="use-version" command="show-modal" on:click=dialogs.version.on_click()>
-                    {icon(Icon::Catalog)}
-                    "Use a version"
-                </button>
-                <button class="button quiet" type="button" commandfor="child" command="show-modal" on:click=dialogs.child.on_click()>
-                    {icon(Icon::Deployments)}
-                    "Child deployment"
-                </button>
-                <button class="button quiet" type="button" commandfor="remove-deployment" command="show-modal" on:click=dialogs.remove.on_click()>
-                    {icon(Icon::Bin)}
-                    "Remove deployment"
+                <button class="button quiet" type="button" aria-haspopup="dialog" on:click=move |_| desk.ask(Act::More)>
+                    {icon(Icon::Down)}
+                    "More…"
                 </button>
             }
             .into_any();
@@ -186,7 +204,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
                 <div class="muted">{above} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
                 <h1>{move || board.read().name.to_string()} {state} {held}</h1>
             </div>
-            <div class="buttons">{act}</div>
+            <div class="buttons">{act} <hold::HoldButton desk handle=dialogs.hold/></div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>
     }
@@ -238,8 +256,8 @@ fn focus_chip(id: NoderoleId) {
     let _ = id;
 }
 
-/// Keys for the whole board: undo, redo, bind what is selected, close the panel.
-fn listen_to_keys(desk: Desk, bind: DialogHandle, unbind: impl Fn(&ev::KeyboardEvent) -> bool + Copy + 'static) {
+/// Keys for the whole board: undo, redo, bind what is selected, a node's menu, close the panel.
+fn listen_to_keys(desk: Desk) {
     let navigate = use_navigate();
     let here = expect_context::<Memo<Address>>();
     Effect::new(move |_| {
@@ -253,13 +271,11 @@ fn listen_to_keys(desk: Desk, bind: DialogHandle, unbind: impl Fn(&ev::KeyboardE
                 "z" if command && !event.shift_key() => desk.undo(),
                 "Z" | "z" | "y" if command => desk.redo(),
                 "b" | "B" if !command && !desk.selected().read_untracked().is_empty() => {
-                    bind::open(desk, bind, desk.selected_nodes());
+                    bind::open(desk, desk.selected_nodes());
                 }
-                "Delete" => {
-                    if !unbind(&event) {
-                        return;
-                    }
-                }
+                "Delete" if menu::unbind_focused(desk, &event) => {}
+                "ContextMenu" if menu::of_focused(desk, &event) => {}
+                "F10" if event.shift_key() && menu::of_focused(desk, &event) => {}
                 "Escape" if here.read_untracked().noderole.is_some() => {
                     navigate(
                         &here.read_untracked().panel(None).link(),

@@ -1,49 +1,36 @@
 //! What a proposal can say of a role as a whole: its data in this deployment, and that it runs again.
 
-use api::console::{BoardRole, StepState};
+use std::collections::BTreeSet;
+
+use api::console::{BoardRole, Chip, StepState};
 use engine::cluster::NoderoleKey;
+use engine::ids::{NodeId, RoleName};
 use engine::plan::Edit;
 use leptos::prelude::*;
+use leptos::task::spawn_local;
 
 use super::desk::{Desk, nodes};
-use crate::parts::Dialog;
+use crate::calls;
+use crate::pages::edits::{Outcome, PutIn, Reason, Wish};
 use crate::parts::json::{DataEditor, Draft};
 
+/// Sets the deployment's data for it.
 #[component]
-pub(super) fn RoleData(desk: Desk) -> impl IntoView {
-    let handle = desk.dialogs.data;
-    let title = Signal::derive(move || {
-        desk.data_of
-            .read()
-            .as_ref()
-            .map(|role| format!("Data of {} in {}", role.role, desk.board().read().name))
-            .unwrap_or_default()
-    });
-    let body = move || desk.data_of.get().map(|role| view! { <Editor desk role/> });
-    view! {
-        <Dialog id="role-data" title=title handle=handle wide=true closed=Callback::new(move |()| desk.data_of.set(None))>
-            {body}
-        </Dialog>
-    }
-    .into_any()
-}
-
-#[component]
-fn Editor(desk: Desk, role: BoardRole) -> impl IntoView {
+pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
     let draft = Draft::new(&role.data, role.attribs.clone());
-    let (before, name) = (StoredValue::new(role.data), StoredValue::new(role.role));
-    let changed = Memo::new(move |_| draft.value().filter(|value| before.with_value(|before| value != before)));
+    let (before, name) = (StoredValue::new(role.data), role.role);
+    let done = format!("Data of {name} changed in the proposal.");
+    let wish = Wish::new(desk.pen(), move || {
+        let deployment = desk.board().read().id;
+        let changed = draft.value().filter(|value| before.with_value(|before| value != before));
+        changed.map(|data| Edit::SetRoleData { deployment, role: name.clone(), data }).into_iter().collect()
+    });
     view! {
         <form
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                let Some(data) = changed.get_untracked() else { return };
-                let deployment = desk.board().read_untracked().id;
-                let role = name.get_value();
-                let done = format!("Data of {role} changed in the proposal.");
-                desk.edit(vec![Edit::SetRoleData { deployment, role, data }], done);
-                desk.dialogs.data.close();
+                wish.put(done.clone(), taken);
             }
         >
             <div class="body">
@@ -51,80 +38,133 @@ fn Editor(desk: Desk, role: BoardRole) -> impl IntoView {
                     "Replaces what this deployment says for the role. It stands above the role's own template and below what single noderoles say."
                 </p>
                 <DataEditor draft name="role-data"/>
+                <Outcome of=wish/>
             </div>
-            <div class="foot">
-                <button class="button primary" type="submit" disabled=move || changed.read().is_none()>"Put into the proposal"</button>
-            </div>
+            <div class="foot"><PutIn of=wish/></div>
         </form>
     }
     .into_any()
 }
 
+/// Lets it run again: on its nodes, or with whatever waits for it.
 #[component]
-pub(super) fn RoleAgain(desk: Desk) -> impl IntoView {
-    let handle = desk.dialogs.again;
-    let reason = RwSignal::new(String::new());
-    let title = Signal::derive(move || {
-        desk.again.read().as_ref().map(|role| format!("Run {} again", role.role)).unwrap_or_default()
-    });
-    let behind = RwSignal::new(false);
-    let targets = move || {
-        let role = desk.again.get()?;
-        let bound: Vec<_> = role.chips.iter().filter(|chip| chip.state != StepState::Proposed).cloned().collect();
-        Some((role, bound))
+pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
+    let (reason, behind) = (RwSignal::new(String::new()), RwSignal::new(false));
+    let beside = RwSignal::new(BTreeSet::<RoleName>::new());
+    let (bound, more) = carriers(desk, &role);
+    let name = StoredValue::new(role.role);
+    let edits = move || {
+        let reason = reason.get().trim().to_owned();
+        if reason.is_empty() {
+            return Vec::new();
+        }
+        let role = name.get_value();
+        if behind.get() {
+            let deployment = desk.board().read().id;
+            let roles = beside.get().into_iter().chain([role]).collect();
+            return vec![Edit::RerunSlice { deployment, roles, reason }];
+        }
+        let again = |node| Edit::Rerun { node, noderole: NoderoleKey::first(role.clone()), reason: reason.clone() };
+        bound.get().into_iter().map(again).collect()
     };
+    let wish = Wish::new(desk.pen(), edits);
     let about = move || {
-        targets().map(|(role, bound)| {
-            let rest =
-                (role.more > 0).then(|| format!(" The {} that the board does not show are left out.", role.more));
-            format!("On {}, once the change is committed.{}", nodes(bound.len()), rest.unwrap_or_default())
-        })
+        let rest = match more.get() {
+            0 => String::new(),
+            n => format!(
+                " The {n} behind these, by name, are left out: run the role with whatever waits for it instead."
+            ),
+        };
+        format!("On {}, once the change is committed.{rest}", nodes(bound.read().len()))
+    };
+    let done = move || match behind.get_untracked() {
+        true => format!("{} and what waits for it run again by the proposal.", name.get_value()),
+        false => {
+            format!("{} runs again on {} by the proposal.", name.get_value(), nodes(bound.read_untracked().len()))
+        }
     };
     view! {
-        <Dialog id="role-again" title=title handle=handle closed=Callback::new(move |()| { desk.again.set(None); reason.set(String::new()); behind.set(false); })>
-            <form
-                class="form"
-                on:submit=move |event| {
-                    event.prevent_default();
-                    let Some((role, bound)) = untrack(targets) else { return };
-                    if behind.get_untracked() {
-                        let deployment = desk.board().read_untracked().id;
-                        let roles = [role.role.clone()].into();
-                        let slice = Edit::RerunSlice { deployment, roles, reason: reason.get_untracked() };
-                        desk.edit(vec![slice], format!("{} and what waits for it run again by the proposal.", role.role));
-                        handle.close();
-                        return;
-                    }
-                    let again = |node| Edit::Rerun { node, noderole: NoderoleKey::first(role.role.clone()), reason: reason.get_untracked() };
-                    let edits = bound.iter().map(|chip| again(chip.node)).collect();
-                    desk.edit(edits, format!("{} runs again on {} by the proposal.", role.role, nodes(bound.len())));
-                    handle.close();
-                }
-            >
-                <div class="body">
-                    <p>{about}</p>
-                    <div class="field">
-                        <label for="again-reason">"Reason"</label>
-                        <input
-                            class="input"
-                            id="again-reason"
-                            required
-                            autocomplete="off"
-                            prop:value=move || reason.get()
-                            on:input=move |event| reason.set(event_target_value(&event))
-                        />
-                        <span class="hint">"Shown in the review and with each run."</span>
-                    </div>
-                    <label class="choice">
-                        <input type="checkbox" prop:checked=move || behind.get() on:change=move |event| behind.set(event_target_checked(&event))/>
-                        <span><b>"And whatever waits for it here"</b> <small>"On every node, in the order of the graph."</small></span>
-                    </label>
-                </div>
-                <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || reason.read().trim().is_empty()>"Put into the proposal"</button>
-                </div>
-            </form>
-        </Dialog>
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                wish.put(done(), taken);
+            }
+        >
+            <div class="body">
+                <p>{about}</p>
+                <Reason id="again-reason" reason hint="Shown in the review and with each run."/>
+                <label class="choice">
+                    <input type="checkbox" prop:checked=move || behind.get() on:change=move |event| behind.set(event_target_checked(&event))/>
+                    <span><b>"And whatever waits for it here"</b> <small>"On every node, in the order of the graph."</small></span>
+                </label>
+                {move || behind.get().then(|| view! { <Beside desk name=name.get_value() beside/> })}
+                <Outcome of=wish/>
+            </div>
+            <div class="foot"><PutIn of=wish/></div>
+        </form>
     }
     .into_any()
+}
+
+/// Other roles that a slice begins with, too.
+#[component]
+fn Beside(desk: Desk, name: RoleName, beside: RwSignal<BTreeSet<RoleName>>) -> impl IntoView {
+    let board = desk.board().read_untracked();
+    let own = board.groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles);
+    let others: Vec<RoleName> =
+        own.filter(|role| role.role != name && is_there(role)).map(|r| r.role.clone()).collect();
+    drop(board);
+    let line = move |role: RoleName| {
+        let (of, set) = (StoredValue::new(role.clone()), role.clone());
+        view! {
+            <li>
+                <label class="choice">
+                    <input
+                        type="checkbox"
+                        prop:checked=move || of.with_value(|role| beside.read().contains(role))
+                        on:change=move |event| {
+                            let on = event_target_checked(&event);
+                            beside.update(|beside| {
+                                if on { beside.insert(set.clone()) } else { beside.remove(&set) };
+                            });
+                        }
+                    />
+                    <span>{role.to_string()}</span>
+                </label>
+            </li>
+        }
+    };
+    (!others.is_empty()).then(|| {
+        view! {
+            <fieldset class="field">
+                <legend>"Begin with these, too"</legend>
+                <ul class="choices">{others.into_iter().map(line).collect_view()}</ul>
+            </fieldset>
+        }
+    })
+}
+
+/// Whether a node carries it by now: what only the proposal has runs anyway.
+pub(super) fn is_there(role: &BoardRole) -> bool {
+    role.more > 0 || role.chips.iter().any(|chip| chip.state != StepState::Proposed)
+}
+
+fn there(chips: &[Chip]) -> Vec<NodeId> {
+    chips.iter().filter(|chip| chip.state != StepState::Proposed && !chip.going).map(|chip| chip.node).collect()
+}
+
+/// The nodes that carry a role, and how many are beyond these: those of its cell, and those that it has no room for.
+fn carriers(desk: Desk, role: &BoardRole) -> (RwSignal<Vec<NodeId>>, RwSignal<usize>) {
+    let (bound, more) = (RwSignal::new(there(&role.chips)), RwSignal::new(role.more));
+    if role.more > 0 {
+        let (deployment, role) = (desk.board().read_untracked().name.to_string(), role.role.clone());
+        spawn_local(async move {
+            if let Ok(all) = calls::carriers(deployment, None, role).await {
+                bound.try_set(there(&all.chips));
+                more.try_set(all.more);
+            }
+        });
+    }
+    (bound, more)
 }

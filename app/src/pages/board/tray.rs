@@ -10,13 +10,17 @@ use leptos_router::hooks::use_navigate;
 use std::time::Duration;
 use wasm_bindgen::JsCast;
 
+use super::act::Act;
 use super::address::{Address, Show};
 use super::bind;
 use super::desk::{By, Desk, Walk, nodes};
-use crate::parts::{DialogHandle, Icon, icon, rows};
+use super::menu::Subject;
+use super::moving::Placed;
+use crate::pages::edits::Named;
+use crate::parts::{Icon, icon, rows};
 
 #[component]
-pub(super) fn Tray(desk: Desk, bind: DialogHandle) -> impl IntoView {
+pub(super) fn Tray(desk: Desk) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let filter = RwSignal::new(here.read_untracked().nodes.clone());
     // By the address, too: back, forward, a link.
@@ -48,7 +52,8 @@ pub(super) fn Tray(desk: Desk, bind: DialogHandle) -> impl IntoView {
         true => view! {
             <p class="help">
                 "Drag onto a role, or select and " <b>"Bind to…"</b> " " <kbd>"B"</kbd> ". Keyboard: " <kbd>"Space"</kbd>
-                " lifts, arrows choose, " <kbd>"Enter"</kbd> " drops, " <kbd>"Esc"</kbd> " puts back."
+                " lifts, arrows choose, " <kbd>"Enter"</kbd> " drops, " <kbd>"Esc"</kbd> " puts back. "
+                <kbd>"Shift F10"</kbd> " or the right button opens a node’s menu."
             </p>
         }
         .into_any(),
@@ -114,7 +119,7 @@ pub(super) fn Tray(desk: Desk, bind: DialogHandle) -> impl IntoView {
                 {move || (hidden() > 0).then(|| view! { <p class="help">{hidden} " more: filter by name to see them."</p> })}
                 {none}
                 {help}
-                <Selection desk bind/>
+                <Selection desk/>
             </div>
             <div class="chip ghost" node_ref=floor.ghost aria-hidden="true"></div>
         </section>
@@ -146,19 +151,28 @@ struct Floor {
 }
 
 #[component]
-fn Selection(desk: Desk, bind: DialogHandle) -> impl IntoView {
+fn Selection(desk: Desk) -> impl IntoView {
     move || {
         let count = desk.selected().read().len();
         (count > 0).then(|| {
             view! {
                 <div class="foot buttons">
-                    <button class="button primary small" type="button" on:click=move |_| bind::open(desk, bind, desk.selected_nodes())>
+                    <button class="button primary small" type="button" on:click=move |_| bind::open(desk, desk.selected_nodes())>
                         {icon(Icon::Bind)}
                         "Bind "
                         {nodes(count)}
                         " to…"
                     </button>
-                    {(count == 1).then(|| give_up(desk))}
+                    <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| desk.ask(Act::Move(selected(desk)))>
+                        {icon(Icon::Deployments)}
+                        "Move…"
+                    </button>
+                    {(count == 1).then(|| view! {
+                        <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| menu_of_selected(desk)>
+                            {icon(Icon::Down)}
+                            "More…"
+                        </button>
+                    })}
                     <button class="button quiet small" type="button" on:click=move |_| desk.selected().update(|selected| selected.clear())>
                         "Clear"
                     </button>
@@ -168,25 +182,27 @@ fn Selection(desk: Desk, bind: DialogHandle) -> impl IntoView {
     }
 }
 
-/// A proposal gives up only what its own deployment has: one that reached further would not be covered by its review.
-fn give_up(desk: Desk) -> impl IntoView {
-    let elsewhere = Memo::new(move |_| {
-        let (selected, board) = (desk.selected().read(), desk.board().read());
-        let node = board.tray.iter().find(|node| selected.contains(&node.node))?;
-        (node.deployment != board.name)
-            .then(|| format!("{} belongs to {}: give it up in a proposal there", node.short, node.deployment))
+/// The selected nodes, with where they belong.
+fn selected(desk: Desk) -> Vec<Placed> {
+    let (selected, board) = (desk.selected().read_untracked(), desk.board().read_untracked());
+    let chosen = board.tray.iter().filter(|node| selected.contains(&node.node));
+    let placed = chosen.map(|node| Placed {
+        named: Named { node: node.node, short: node.short.clone() },
+        deployment: Some(node.deployment.clone()),
     });
-    view! {
-        <button
-            class="button quiet small"
-            type="button"
-            disabled=move || elsewhere.read().is_some()
-            title=move || elsewhere.get()
-            on:click=move |_| desk.dialogs.give_up.open()
-        >
-            {icon(Icon::Bin)}
-            "Give up…"
-        </button>
+    placed.collect()
+}
+
+fn menu_of_selected(desk: Desk) {
+    let subject = desk.selected_nodes().first().and_then(|node| Subject::in_tray(desk, *node));
+    if let Some(subject) = subject {
+        desk.ask(Act::Menu(subject));
+    }
+}
+
+fn open_menu(desk: Desk, id: NodeId) {
+    if let Some(subject) = Subject::in_tray(desk, id) {
+        desk.ask(Act::Menu(subject));
     }
 }
 
@@ -207,7 +223,19 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
         None => floor.shown.read().first().is_some_and(|first| first.node == id),
     };
     move || match open.get() {
-        false => view! { <span class="chip" title=move || about(&node.read())>{face}</span> }.into_any(),
+        false => view! {
+            <button
+                class="chip"
+                type="button"
+                aria-haspopup="dialog"
+                data-node=id.to_string()
+                title=move || about(&node.read())
+                on:click=move |_| open_menu(desk, id)
+            >
+                {face}
+            </button>
+        }
+        .into_any(),
         true => view! {
             <button
                 class="chip"
@@ -219,6 +247,10 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
                 title=move || about(&node.read())
                 aria-pressed=move || if desk.selected().read().contains(&id) { "true" } else { "false" }
                 on:click=move |event| click(desk, floor, id, &event)
+                on:contextmenu=move |event| {
+                    event.prevent_default();
+                    open_menu(desk, id);
+                }
                 on:focus=move |_| floor.focus.set(Some(id))
                 on:blur=move |_| desk.let_go(By::Keyboard)
                 on:keydown=move |event| key(desk, floor, id, &event)
@@ -238,7 +270,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
     }
 }
 
-fn about(node: &TrayNode) -> String {
+pub(super) fn about(node: &TrayNode) -> String {
     let alive = if node.alive { "alive" } else { "dead" };
     format!("{}\nin {}, {alive}, {} noderoles", node.fqdn, node.deployment, node.noderoles)
 }

@@ -1,39 +1,27 @@
-//! Uses another version of a barclamp: what that comes to is shown before it is taken.
+//! Uses another version of a barclamp.
 
-use api::console::{Foreseen, VersionChoice};
+use api::console::VersionChoice;
 use engine::Hash;
 use engine::plan::Edit;
 use leptos::prelude::*;
 
 use super::desk::Desk;
-use crate::calls;
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, act, icon};
+use crate::pages::edits::{Outcome, PutIn, Wish};
+use crate::parts::{Icon, icon};
 
 #[component]
-pub(super) fn UseVersion(desk: Desk, handle: DialogHandle) -> impl IntoView {
+pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let chosen = RwSignal::new(None::<Hash>);
-    let foreseen = RwSignal::new(None::<Foreseen>);
-    let (busy, problem) = (RwSignal::new(false), RwSignal::new(None));
-    let edit = move || {
-        let hash = chosen.get_untracked()?;
-        let board = desk.board().read_untracked();
-        let choice = board.versions.iter().find(|choice| choice.hash == hash)?;
-        let (deployment, barclamp) = (board.id, choice.barclamp.clone());
-        Some((Edit::UseBarclamp { deployment, barclamp, version: hash }, choice.clone()))
+    let choice = move || {
+        let hash = chosen.get()?;
+        desk.board().read().versions.iter().find(|choice| choice.hash == hash).cloned()
     };
-    let choose = move |hash: Hash| {
-        chosen.set(Some(hash));
-        foreseen.set(None);
-        let proposal = desk.proposal().read_untracked().as_ref().map(|proposal| proposal.id);
-        let Some(((edit, _), proposal)) = edit().zip(proposal) else { return };
-        act(busy, problem, calls::foresee(proposal, vec![edit]), move |found| {
-            // An answer about another choice comes too late.
-            if chosen.get_untracked() == Some(hash) {
-                foreseen.set(Some(found));
-            }
-        });
-    };
-    let ready = move || foreseen.read().as_ref().is_some_and(|found| found.refused.is_empty());
+    let wish = Wish::new(desk.pen(), move || {
+        let deployment = desk.board().read().id;
+        let using =
+            |choice: VersionChoice| Edit::UseBarclamp { deployment, barclamp: choice.barclamp, version: choice.hash };
+        choice().map(using).into_iter().collect()
+    });
     let line = move |choice: VersionChoice| {
         let hash = choice.hash;
         let using =
@@ -45,7 +33,7 @@ pub(super) fn UseVersion(desk: Desk, handle: DialogHandle) -> impl IntoView {
         view! {
             <li>
                 <label class="choice">
-                    <input type="radio" name="version" value=hash.to_string() disabled=choice.using on:change=move |_| choose(hash)/>
+                    <input type="radio" name="version" value=hash.to_string() disabled=choice.using on:change=move |_| chosen.set(Some(hash))/>
                     <span>
                         <b>{choice.barclamp.to_string()}</b> " " {choice.version.clone()} " " <code>{hash.short()}</code> " " {using}
                         {lacks}
@@ -54,53 +42,27 @@ pub(super) fn UseVersion(desk: Desk, handle: DialogHandle) -> impl IntoView {
             </li>
         }
     };
-    let list = move || {
-        let versions = desk.board().read().versions.clone();
-        match versions.is_empty() {
-            true => view! { <p class="muted">"The catalog is empty."</p> }.into_any(),
-            false => view! { <ul class="choices">{versions.into_iter().map(line).collect_view()}</ul> }.into_any(),
-        }
-    };
-    let consequence = move || {
-        let found = foreseen.get()?;
-        if !found.refused.is_empty() {
-            let lines = found.refused.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
-            return Some(view! { <div class="notice" data-state="error">{icon(Icon::Error)} <div><b>"It can’t be used here"</b> <ul>{lines}</ul></div></div> }.into_any());
-        }
-        let lines = found.lines.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
-        Some(view! { <div class="notice" data-state="todo">{icon(Icon::Review)} <div><b>"With this the proposal comes to"</b> <ul>{lines}</ul></div></div> }.into_any())
+    let versions = Memo::new(move |_| desk.board().read().versions.clone());
+    let list = move || match versions.read().is_empty() {
+        true => view! { <p class="muted">"The catalog is empty."</p> }.into_any(),
+        false => view! { <ul class="choices">{versions.get().into_iter().map(line).collect_view()}</ul> }.into_any(),
     };
     view! {
-        <Dialog
-            id="use-version"
-            title="Use a version".to_owned()
-            handle=handle
-            closed=Callback::new(move |()| {
-                chosen.set(None);
-                foreseen.set(None);
-                problem.set(None);
-            })
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                let Some(choice) = untrack(choice) else { return };
+                wish.put(format!("{} {} is used by the proposal. Control Z takes it back.", choice.barclamp, choice.version), taken);
+            }
         >
-            <form
-                class="form"
-                on:submit=move |event| {
-                    event.prevent_default();
-                    let Some((edit, choice)) = edit().filter(|_| untrack(ready)) else { return };
-                    desk.edit(vec![edit], format!("{} {} is used by the proposal. Control Z takes it back.", choice.barclamp, choice.version));
-                    handle.close();
-                }
-            >
-                <div class="body">
-                    <p class="muted">"What is bound here takes on the version’s contents, and what changed runs again. Importing a version alone changes nothing."</p>
-                    {list}
-                    <div role="status" aria-live="polite" aria-busy=move || busy.get().to_string()>{consequence}</div>
-                    <ProblemNotice problem=problem/>
-                </div>
-                <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || !ready()>"Put into the proposal"</button>
-                </div>
-            </form>
-        </Dialog>
+            <div class="body">
+                <p class="muted">"What is bound here takes on the version’s contents, and what changed runs again. Importing a version alone changes nothing."</p>
+                {list}
+                <Outcome of=wish/>
+            </div>
+            <div class="foot"><PutIn of=wish/></div>
+        </form>
     }
     .into_any()
 }

@@ -1,0 +1,86 @@
+//! Holding a deployment: no new run starts in it and below it until somebody lets it go on. It needs no review, since it adds no
+//! intent, so it is no part of a proposal.
+
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use super::desk::Desk;
+use crate::calls::Hold;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
+use crate::places;
+
+/// Who holds it, why, and what that means.
+#[component]
+pub(super) fn Held(desk: Desk) -> impl IntoView {
+    let hold = Memo::new(move |_| desk.board().read().hold.clone());
+    move || {
+        let hold = hold.get()?;
+        let above = hold.deployment != desk.board().read_untracked().name;
+        let whose = above.then(|| view! { <a href=places::deployment(&hold.deployment)>{hold.deployment.to_string()}</a> " above this is " });
+        Some(view! {
+            <div class="notice refused" data-state="warn" role="status">
+                {icon(Icon::Paused)}
+                <div>
+                    <b>{whose} {if above { "held by " } else { "Held by " }} {hold.by} ": " {hold.reason}</b>
+                    <p>"No new run starts here and below. What runs goes on to its end; changes can be proposed, reviewed and committed."</p>
+                </div>
+            </div>
+        })
+    }
+}
+
+/// Opens the dialog: says which of the two it does.
+#[component]
+pub(super) fn HoldButton(desk: Desk, handle: DialogHandle) -> impl IntoView {
+    let is_held = move || desk.board().read().held_by.is_some();
+    view! {
+        <button class="button quiet" type="button" commandfor="hold" command="show-modal" on:click=handle.on_click()>
+            {move || icon(if is_held() { Icon::Run } else { Icon::Paused })}
+            {move || if is_held() { "Release…" } else { "Hold…" }}
+        </button>
+    }
+    .into_any()
+}
+
+#[component]
+pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
+    let hold = ServerAction::<Hold>::new();
+    let is_held = Memo::new(move |_| desk.board().read().held_by.is_some());
+    let name = move || desk.board().read().name.to_string();
+    let title = Signal::derive(move || format!("{} {}", if is_held.get() { "Release" } else { "Hold" }, name()));
+    when_done(hold, move |()| {
+        handle.close();
+        desk.say(match is_held.get_untracked() {
+            true => "Released: steps start again.",
+            false => "Held: no new run starts here.",
+        });
+        desk.feed().now();
+    });
+    view! {
+        <Dialog id="hold" title=title handle=handle>
+            <ActionForm action=hold attr:class="form">
+                <input type="hidden" name="deployment" value=move || desk.board().read().id.to_string()/>
+                <input type="hidden" name="held" value=move || if is_held.get() { "false" } else { "true" }/>
+                <div class="body">
+                    <p>
+                        {move || match is_held.get() {
+                            true => "New runs start again, here and below, toward the target that was approved. Nothing needs another review.",
+                            false => "No new run starts here and below until somebody releases it. What runs now runs to its end. Nothing needs a review, and approved changes stay as they are.",
+                        }}
+                    </p>
+                    <div class="field">
+                        <label for="hold-reason">"Reason"</label>
+                        <input class="input" id="hold-reason" name="reason" required maxlength="1000" autofocus autocomplete="off" aria-describedby="hold-hint"/>
+                        <span class="hint" id="hold-hint">"Shown on the board and kept in the audit, with your name."</span>
+                    </div>
+                    <ProblemNotice problem=problem_of(hold)/>
+                </div>
+                <div class="foot">
+                    <button class="button primary" type="submit" disabled=move || hold.pending().get()>{move || if is_held.get() { "Release" } else { "Hold" }}</button>
+                </div>
+            </ActionForm>
+        </Dialog>
+    }
+    .into_any()
+}

@@ -1,0 +1,178 @@
+//! A node's menu: everything that can be done with it, for pointer, finger and keyboard alike.
+//!
+//! It opens by the secondary button, by a long touch, by the menu key (Shift F10), and on chips that have nothing else to open.
+
+use api::console::{Chip, StepState};
+use engine::cluster::NoderoleKey;
+use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName};
+use leptos::ev::KeyboardEvent;
+use leptos::prelude::*;
+use wasm_bindgen::JsCast;
+
+use super::act::{Act, line};
+use super::address::Address;
+use super::bind;
+use super::desk::Desk;
+use super::moving::Placed;
+use crate::pages::edits::{About, Alone, Carried, Named};
+use crate::parts::{Icon, icon};
+
+/// A node, and the role that it was asked about on, if it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Subject {
+    named: Named,
+    /// Its whole name and how it is.
+    about: String,
+    /// Where it belongs, where that is known.
+    deployment: Option<DeploymentName>,
+    of: Option<Of>,
+}
+
+/// The noderole of a chip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Of {
+    role: RoleName,
+    id: NoderoleId,
+    /// Whether only the proposal has it.
+    proposed: bool,
+}
+
+impl Subject {
+    /// A node of the tray.
+    pub(super) fn in_tray(desk: Desk, id: NodeId) -> Option<Self> {
+        let board = desk.board().read_untracked();
+        let node = board.tray.iter().find(|node| node.node == id)?;
+        Some(Self {
+            named: Named { node: id, short: node.short.clone() },
+            about: super::tray::about(node),
+            deployment: Some(node.deployment.clone()),
+            of: None,
+        })
+    }
+
+    /// A node in a role's cell.
+    pub(super) fn in_cell(desk: Desk, role: &RoleName, chip: &Chip) -> Self {
+        let known = Self::in_tray(desk, chip.node);
+        Self {
+            named: Named { node: chip.node, short: chip.short.clone() },
+            about: known.as_ref().map_or_else(|| chip.fqdn.clone(), |known| known.about.clone()),
+            deployment: known.and_then(|known| known.deployment),
+            of: Some(Of { role: role.clone(), id: chip.noderole, proposed: chip.state == StepState::Proposed }),
+        }
+    }
+
+    pub(super) fn title(&self) -> String {
+        match &self.of {
+            Some(of) => format!("{} on {}", of.role, self.named.short),
+            None => self.named.short.clone(),
+        }
+    }
+}
+
+/// Opens the menu of the chip that has the focus; false when none has.
+pub(super) fn of_focused(desk: Desk, event: &KeyboardEvent) -> bool {
+    let Some(chip) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok()) else { return false };
+    let in_tray = chip.get_attribute("data-tray").and_then(|id| id.parse().ok());
+    let subject = match in_tray {
+        Some(node) => Subject::in_tray(desk, NodeId(node)),
+        None => chip.get_attribute("data-noderole").and_then(|id| of_noderole(desk, &id)),
+    };
+    match subject {
+        Some(subject) => desk.ask(Act::Menu(subject)),
+        None => return false,
+    }
+    true
+}
+
+/// Asks to take the noderole whose chip has the focus off its node; false when there is none, or no proposal.
+pub(super) fn unbind_focused(desk: Desk, event: &KeyboardEvent) -> bool {
+    let chip = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    let Some(id) = chip.and_then(|chip| chip.get_attribute("data-noderole")) else { return false };
+    if desk.proposal().read_untracked().is_none() {
+        return false;
+    }
+    let Some(carried) = of_noderole(desk, &id).and_then(|subject| subject.carried()) else { return false };
+    desk.ask(Act::About(About::Unbind(carried)));
+    true
+}
+
+fn of_noderole(desk: Desk, id: &str) -> Option<Subject> {
+    let board = desk.board().read_untracked();
+    let roles = board.groups.iter().flat_map(|group| &group.roles);
+    let mut all = roles.flat_map(|role| role.chips.iter().map(move |chip| (&role.role, chip)));
+    let (role, chip) = all.find(|(_, chip)| chip.noderole.to_string() == id)?;
+    Some(Subject::in_cell(desk, role, chip))
+}
+
+impl Subject {
+    fn carried(&self) -> Option<Carried> {
+        let of = self.of.as_ref()?;
+        Some(Carried { on: self.named.clone(), noderole: NoderoleKey::first(of.role.clone()) })
+    }
+}
+
+#[component]
+pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
+    let here = expect_context::<Memo<Address>>();
+    let is_open = desk.proposal().read_untracked().is_some();
+    let to = move |act: Act| move || desk.ask(act.clone());
+    let Named { node, short } = subject.named.clone();
+    let panel = subject.of.as_ref().filter(|of| !of.proposed).map(|of| {
+        let link = here.read_untracked().panel(Some(of.id)).link();
+        view! {
+            <li>
+                <a class="choice-button" href=link data-noscroll on:click=move |_| desk.dialogs.act.close()>
+                    {icon(Icon::Search)}
+                    <span><b>"Show everything about it"</b> <small>"State, why, data, attempts."</small></span>
+                </a>
+            </li>
+        }
+    });
+    let noderole = subject.carried().filter(|_| is_open).map(|carried| {
+        let again = subject.of.as_ref().is_some_and(|of| !of.proposed);
+        view! {
+            {line(Icon::Data, "Set its data", "What holds for it alone.", to(Act::About(About::Data(carried.clone()))))}
+            {again.then(|| line(Icon::Again, "Run it again", "Although nothing about it changed.", to(Act::About(About::Again(carried.clone())))))}
+            {line(Icon::Cross, format!("Unbind it from {short}"), "Takes the role off the node.", to(Act::About(About::Unbind(carried.clone()))))}
+        }
+    });
+    let placed = Placed { named: subject.named.clone(), deployment: subject.deployment.clone() };
+    let is_here = subject.deployment.as_ref().is_some_and(|name| *name == desk.board().read_untracked().name);
+    let whole = is_open.then(|| {
+        let bind = move || {
+            desk.dialogs.act.close();
+            bind::open(desk, vec![node]);
+        };
+        let give_up = match is_here {
+            true => line(
+                Icon::Bin,
+                format!("Give {short} up"),
+                "For a machine that is physically gone.",
+                to(Act::About(About::GiveUp(subject.named.clone()))),
+            ),
+            false => view! {
+                <li class="aside">
+                    {icon(Icon::Bin)}
+                    <span>"It belongs to " {subject.deployment.as_ref().map_or("another deployment".to_owned(), ToString::to_string)} ": to give it up, propose on it alone."</span>
+                </li>
+            }
+            .into_any(),
+        };
+        view! {
+            {line(Icon::Bind, format!("Bind {short} to a role"), "What the role needs comes along.", bind)}
+            {line(Icon::Deployments, format!("Move {short}"), "To another deployment.", to(Act::Move(vec![placed.clone()])))}
+            {give_up}
+        }
+    });
+    view! {
+        <div class="body">
+            <p class="muted lines">{subject.about.clone()}</p>
+            <ul class="choices tall">{panel} {noderole} {whole}</ul>
+        </div>
+        <div class="foot">
+            <span class="muted grow">"Beside every other proposal, and touching no other machine:"</span>
+            <Alone node=node name=short in_full=true/>
+        </div>
+    }
+    .into_any()
+}

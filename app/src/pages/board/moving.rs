@@ -1,0 +1,236 @@
+//! Nodes move between deployments: from here to one below, or from anywhere to here. A proposal reaches no further, since its review
+//! would not cover that.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::Problem;
+use api::console::{NodeSummary, PlaceChoice};
+use engine::ids::{DeploymentId, DeploymentName, NodeId};
+use engine::plan::Edit;
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+
+use super::desk::{Desk, nodes};
+use super::lifting::named;
+use crate::calls;
+use crate::pages::edits::{Named, Outcome, PutIn, Wish};
+use crate::parts::{ProblemNotice, rows};
+
+/// Typing pauses this long before the server is asked.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// A node and where it belongs, where that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) named: Named,
+    pub(super) deployment: Option<DeploymentName>,
+}
+
+impl Placed {
+    fn is_in(&self, place: &PlaceChoice) -> bool {
+        self.deployment.as_ref() == Some(&place.name)
+    }
+}
+
+/// Moves nodes to this deployment or to one below it.
+#[component]
+pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl IntoView {
+    let chosen = RwSignal::new(None::<DeploymentId>);
+    let places = Memo::new(move |_| desk.board().read().places.clone());
+    let moving = StoredValue::new(nodes.clone());
+    let coming = move |place: &PlaceChoice| {
+        moving.with_value(|nodes| {
+            nodes.iter().filter(|node| !node.is_in(place)).map(|n| n.named.clone()).collect::<Vec<_>>()
+        })
+    };
+    let chosen_place = move || chosen.get().and_then(|id| places.read().iter().find(|place| place.id == id).cloned());
+    let wish = Wish::new(desk.pen(), move || {
+        let Some(place) = chosen_place() else { return Vec::new() };
+        coming(&place).into_iter().map(|node| Edit::MoveNode { node: node.node, deployment: place.id }).collect()
+    });
+    let line = move |place: Memo<PlaceChoice>| {
+        let id = place.read_untracked().id;
+        let is_there = move || coming(&place.read()).is_empty();
+        let about = move || match (is_there(), place.read().proposed) {
+            (true, _) => "it is there already",
+            (false, true) => "made by this proposal",
+            (false, false) => "",
+        };
+        view! {
+            <li>
+                <label class="choice">
+                    <input type="radio" name="move-to" disabled=is_there prop:checked=move || chosen.get() == Some(id) on:change=move |_| chosen.set(Some(id))/>
+                    <span><b>{move || place.read().name.to_string()}</b> <small>{about}</small></span>
+                </label>
+            </li>
+        }
+    };
+    let names: Vec<&str> = nodes.iter().map(|node| node.named.short.as_str()).collect();
+    let names = (names.len() > 1).then(|| named(&names));
+    view! {
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                let Some(place) = untrack(chosen_place) else { return };
+                wish.put(format!("{} moved to {} by the proposal.", super::desk::nodes(coming(&place).len()), place.name), taken);
+            }
+        >
+            <div class="body">
+                {names.map(|names| view! { <p>{names}</p> })}
+                <fieldset class="field">
+                    <legend>"To"</legend>
+                    <ul class="choices">{rows(places.into(), |place| place.id, line)}</ul>
+                    <span class="hint">"This deployment and those below it. To move it elsewhere, propose there: on the page Nodes, by Move."</span>
+                </fieldset>
+                <Outcome of=wish/>
+            </div>
+            <div class="foot"><PutIn of=wish/></div>
+        </form>
+    }
+    .into_any()
+}
+
+/// Moves nodes here from wherever they are.
+#[component]
+pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl IntoView {
+    let filter = RwSignal::new(wanted.clone());
+    let found = RwSignal::new(None::<(Vec<NodeSummary>, bool)>);
+    let chosen = RwSignal::new(BTreeMap::<NodeId, NodeSummary>::new());
+    let problem = RwSignal::new(None::<Problem>);
+    look_for(filter, found, problem);
+    // Whoever came for one node has chosen it.
+    Effect::new(move |_| {
+        let found = found.read();
+        let asked = found.iter().flat_map(|(nodes, _)| nodes).find(|node| node.fqdn == wanted);
+        if let Some(asked) = asked.filter(|_| untrack(|| chosen.read().is_empty())) {
+            let here = desk.board().read_untracked().name.clone();
+            if asked.deployment != here {
+                chosen.update(|chosen| drop(chosen.insert(asked.id, asked.clone())));
+            }
+        }
+    });
+    let wish = Wish::new(desk.pen(), move || {
+        let deployment = desk.board().read_untracked().id;
+        chosen.read().keys().map(|node| Edit::MoveNode { node: *node, deployment }).collect()
+    });
+    // What was chosen stays in sight when the filter changes.
+    let list = Memo::new(move |_| {
+        let chosen = chosen.get();
+        let other = found
+            .read()
+            .iter()
+            .flat_map(|(nodes, _)| nodes)
+            .filter(|n| !chosen.contains_key(&n.id))
+            .cloned()
+            .collect::<Vec<_>>();
+        chosen.into_values().chain(other).collect::<Vec<_>>()
+    });
+    let line = move |node: Memo<NodeSummary>| bring_line(desk, chosen, node);
+    let none = move || {
+        let found = found.read();
+        let (nodes, more) = found.as_ref()?;
+        match (nodes.is_empty(), *more) {
+            (true, _) => Some("No node has that in its name."),
+            (false, true) => Some("There are more: type a part of the name."),
+            (false, false) => None,
+        }
+    };
+    view! {
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                let count = chosen.read_untracked().len();
+                wish.put(format!("{} moved here by the proposal.", nodes(count)), taken);
+            }
+        >
+            <div class="body">
+                <div class="field">
+                    <label for="bring-filter">"Name contains"</label>
+                    <input
+                        class="input"
+                        id="bring-filter"
+                        autofocus
+                        autocomplete="off"
+                        spellcheck="false"
+                        prop:value=move || filter.get()
+                        on:input=move |event| filter.set(event_target_value(&event))
+                    />
+                </div>
+                <ul class="choices" aria-label="Nodes">{rows(list.into(), |node| node.id, line)}</ul>
+                <p class="muted" role="status">{none}</p>
+                <ProblemNotice problem/>
+                <Outcome of=wish/>
+            </div>
+            <div class="foot"><PutIn of=wish/></div>
+        </form>
+    }
+    .into_any()
+}
+
+fn bring_line(desk: Desk, chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>, node: Memo<NodeSummary>) -> impl IntoView {
+    let id = node.read_untracked().id;
+    let is_here = move || node.read().deployment == desk.board().read().name;
+    let about = move || match is_here() {
+        true => "it is here already".to_owned(),
+        false => format!("in {}", node.read().deployment),
+    };
+    view! {
+        <li>
+            <label class="choice">
+                <input
+                    type="checkbox"
+                    disabled=is_here
+                    prop:checked=move || chosen.read().contains_key(&id)
+                    on:change=move |event| {
+                        let on = event_target_checked(&event);
+                        chosen.update(|chosen| {
+                            if on { chosen.insert(id, node.get_untracked()) } else { chosen.remove(&id) };
+                        });
+                    }
+                />
+                <span><b>{move || node.read().fqdn.clone()}</b> <small>{about}</small></span>
+            </label>
+        </li>
+    }
+    .into_any()
+}
+
+/// Finds nodes by name, a moment after the name settled.
+fn look_for(
+    filter: RwSignal<String>,
+    found: RwSignal<Option<(Vec<NodeSummary>, bool)>>,
+    problem: RwSignal<Option<Problem>>,
+) {
+    let ask = move |wanted: String| {
+        spawn_local(async move {
+            let answer = calls::nodes(wanted.trim().to_owned(), None).await;
+            // An answer about another name comes too late.
+            if filter.try_get_untracked().as_ref() != Some(&wanted) {
+                return;
+            }
+            match answer {
+                Ok(page) => {
+                    problem.try_set(None);
+                    found.try_set(Some((page.nodes, page.next.is_some())));
+                }
+                Err(failure) => drop(problem.try_set(Some(failure.0))),
+            }
+        });
+    };
+    Effect::new(move |waiting: Option<Option<TimeoutHandle>>| {
+        let wanted = filter.get();
+        match waiting {
+            Some(waiting) => {
+                waiting.inspect(TimeoutHandle::clear);
+                set_timeout_with_handle(move || ask(wanted), SETTLE).ok()
+            }
+            None => {
+                ask(wanted);
+                None
+            }
+        }
+    });
+}

@@ -1,0 +1,201 @@
+//! Edits by form, wherever a proposal is edited: on a board, in a noderole's panel, on the page of a proposal on a node.
+//!
+//! A form says which edits it stands for. What these come to is shown before they are made ([`Foresight`]), they are put into the
+//! proposal by one command, and a refusal leaves the form as it was filled in.
+
+mod node;
+mod noderole;
+
+use api::Problem;
+use engine::cluster::NoderoleKey;
+use engine::ids::{NodeId, ProposalId};
+use engine::plan::Edit;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use crate::calls::ProposeOnNode;
+use crate::parts::act::problem_of;
+use crate::parts::foresight::{Consequence, Foresight};
+use crate::parts::{Icon, ProblemNotice, icon};
+pub use node::TypedName;
+pub use noderole::Reason;
+
+/// Edits on their way into a proposal.
+#[derive(Clone)]
+pub struct Put {
+    /// All or none of them.
+    pub edits: Vec<Edit>,
+    /// What is announced when they were taken.
+    pub done: String,
+    /// Where a refusal is shown.
+    pub problem: RwSignal<Option<Problem>>,
+    /// Called when they were taken.
+    pub taken: Callback<()>,
+}
+
+/// What a form needs of the page that it is on.
+#[derive(Clone, Copy)]
+pub struct Pen {
+    /// The open proposal and its version.
+    pub proposal: Signal<Option<(ProposalId, i32)>>,
+    /// Whether a command is under way.
+    pub busy: Signal<bool>,
+    /// Puts edits into the proposal.
+    pub put: Callback<Put>,
+}
+
+/// A form that stands for edits.
+#[derive(Clone, Copy)]
+pub struct Wish {
+    pen: Pen,
+    foresight: Foresight,
+    problem: RwSignal<Option<Problem>>,
+}
+
+impl Wish {
+    /// Of a form that stands for these edits; none while it is not filled in.
+    pub fn new(pen: Pen, edits: impl Fn() -> Vec<Edit> + Send + Sync + 'static) -> Self {
+        let foresight = Foresight::new(pen.proposal, Signal::derive(edits));
+        Self { pen, foresight, problem: RwSignal::new(None) }
+    }
+
+    /// Whether its edits can take effect, as far as is known.
+    pub fn is_ready(self) -> bool {
+        !self.pen.busy.get() && self.foresight.edits().is_some()
+    }
+
+    /// Puts its edits into the proposal, if they can take effect.
+    pub fn put(self, done: impl Into<String>, taken: Callback<()>) {
+        let Some(edits) = untrack(|| self.foresight.edits()) else { return };
+        self.pen.put.run(Put { edits, done: done.into(), problem: self.problem, taken });
+    }
+}
+
+/// What a form's edits come to, and why they were refused if they were.
+#[component]
+pub fn Outcome(
+    /// The form.
+    of: Wish,
+) -> impl IntoView {
+    view! {
+        <Consequence of=of.foresight/>
+        <ProblemNotice problem=of.problem/>
+    }
+    .into_any()
+}
+
+/// The button of a form.
+#[component]
+pub fn PutIn(
+    /// The form.
+    of: Wish,
+    /// What else has to be so.
+    #[prop(optional, into)]
+    given: Option<Signal<bool>>,
+    /// Set for what takes something away.
+    #[prop(optional)]
+    grave: bool,
+) -> impl IntoView {
+    let is_off = move || !of.is_ready() || given.is_some_and(|given| !given.get());
+    let class = if grave { "button danger" } else { "button primary" };
+    view! {
+        <button class=class type="submit" disabled=is_off>
+            {grave.then(|| icon(Icon::Bin))}
+            "Put into the proposal"
+        </button>
+    }
+    .into_any()
+}
+
+/// A node as people know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// Which.
+    pub node: NodeId,
+    /// The first label of its name.
+    pub short: String,
+}
+
+/// A noderole as people know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carried {
+    /// Its node.
+    pub on: Named,
+    /// What it is there.
+    pub noderole: NoderoleKey,
+}
+
+impl std::fmt::Display for Carried {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} on {}", self.noderole, self.on.short)
+    }
+}
+
+/// What can be said of one node or of one noderole in a dialog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum About {
+    /// Its own data.
+    Data(Carried),
+    /// That it runs again.
+    Again(Carried),
+    /// That it goes.
+    Unbind(Carried),
+    /// That the node is gone.
+    GiveUp(Named),
+}
+
+impl About {
+    /// The dialog's heading.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Data(of) => format!("Data of {of}"),
+            Self::Again(of) => format!("Run {of} again"),
+            Self::Unbind(of) => format!("Unbind {} from {}", of.noderole, of.on.short),
+            Self::GiveUp(node) => format!("Give {} up?", node.short),
+        }
+    }
+
+    /// Whether it has long things in it.
+    pub fn is_wide(&self) -> bool {
+        matches!(self, Self::Data(_))
+    }
+
+    /// The dialog's form; `taken` is called when its edits were taken.
+    pub fn form(self, pen: Pen, taken: Callback<()>) -> AnyView {
+        match self {
+            Self::Data(of) => view! { <noderole::OwnData pen of taken/> }.into_any(),
+            Self::Again(of) => view! { <noderole::Again pen of taken/> }.into_any(),
+            Self::Unbind(of) => view! { <noderole::Unbind pen of taken/> }.into_any(),
+            Self::GiveUp(of) => view! { <node::GiveUp pen of taken/> }.into_any(),
+        }
+    }
+}
+
+/// The way to a proposal on one node alone.
+#[component]
+pub fn Alone(
+    /// Which node.
+    #[prop(into)]
+    node: Signal<NodeId>,
+    /// Its name, for the button.
+    #[prop(into)]
+    name: Signal<String>,
+    /// Shows the whole sentence, not only its first word.
+    #[prop(optional)]
+    in_full: bool,
+) -> impl IntoView {
+    let propose = ServerAction::<ProposeOnNode>::new();
+    let label = move || format!("Propose changes on {} alone", name.get());
+    let class = if in_full { "button small" } else { "button quiet small" };
+    view! {
+        <ActionForm action=propose>
+            <input type="hidden" name="node" value=move || node.get().to_string()/>
+            <button class=class type="submit" aria-label=label title=label disabled=move || propose.pending().get()>
+                {icon(Icon::Proposed)}
+                {if in_full { "Propose on this node alone" } else { "Propose" }}
+            </button>
+        </ActionForm>
+        <ProblemNotice problem=problem_of(propose)/>
+    }
+    .into_any()
+}

@@ -1,0 +1,70 @@
+//! What a proposal can say of a node as a whole: that it is gone.
+
+use engine::plan::Edit;
+use leptos::prelude::*;
+
+use super::noderole::Reason;
+use super::{Named, Outcome, Pen, PutIn, Wish};
+
+/// A field that has to be filled with a name before something happens. What is more than it reads like asks for one.
+#[component]
+pub fn TypedName(
+    /// Tells the fields of one page apart.
+    id: &'static str,
+    /// The name.
+    #[prop(into)]
+    name: Signal<String>,
+    /// What is typed.
+    typed: RwSignal<String>,
+) -> impl IntoView {
+    view! {
+        <div class="field">
+            <label for=id>"Type " <b>{move || name.get()}</b> " to go on"</label>
+            <input
+                class="input"
+                id=id
+                autocomplete="off"
+                autocapitalize="none"
+                spellcheck="false"
+                prop:value=move || typed.get()
+                on:input=move |event| typed.set(event_target_value(&event))
+            />
+        </div>
+    }
+    .into_any()
+}
+
+/// Gives it up.
+#[component]
+pub(super) fn GiveUp(pen: Pen, of: Named, taken: Callback<()>) -> impl IntoView {
+    let (typed, reason) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
+    let (node, short) = (of.node, StoredValue::new(of.short));
+    let wish = Wish::new(pen, move || {
+        let reason = reason.get().trim().to_owned();
+        if reason.is_empty() { Vec::new() } else { vec![Edit::ExpungeNode { node, reason }] }
+    });
+    let is_typed = Signal::derive(move || short.with_value(|short| typed.read().trim() == short));
+    view! {
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                if is_typed.get_untracked() {
+                    wish.put(format!("{} is given up by the proposal.", short.get_value()), taken);
+                }
+            }
+        >
+            <div class="body">
+                <p>
+                    "For a machine that is physically gone. Once this is committed everything on it counts as gone, nothing is run for it, and \
+                     it never comes back under this id."
+                </p>
+                <Reason id="give-up-reason" reason hint="Shown in the review."/>
+                <TypedName id="give-up-name" name=Signal::derive(move || short.get_value()) typed/>
+                <Outcome of=wish/>
+            </div>
+            <div class="foot"><PutIn of=wish given=is_typed grave=true/></div>
+        </form>
+    }
+    .into_any()
+}

@@ -1,0 +1,157 @@
+//! What a proposal can say of one noderole: its own data, that it runs again, that it goes.
+
+use api::console::DraftedNoderole;
+use engine::plan::Edit;
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+
+use super::{Carried, Outcome, Pen, PutIn, Wish};
+use crate::calls;
+use crate::parts::ProblemNotice;
+use crate::parts::json::{DataEditor, Draft};
+
+/// Takes it off its node.
+#[component]
+pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
+    let along = RwSignal::new(false);
+    let done = format!("{} taken off {} by the proposal.", of.noderole, of.on.short);
+    let wish = Wish::new(pen, move || {
+        vec![Edit::Unbind { node: of.on.node, noderole: of.noderole.clone(), with_dependents: along.get() }]
+    });
+    view! {
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                wish.put(done.clone(), taken);
+            }
+        >
+            <div class="body">
+                <p class="muted">"What it needed stays. What it wrote on the node is taken away only if its role knows how to."</p>
+                <label class="choice">
+                    <input type="checkbox" autofocus prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
+                    <span><b>"With what can’t be without it"</b> <small>"Else it stays as long as something needs it."</small></span>
+                </label>
+                <Outcome of=wish/>
+            </div>
+            <div class="foot"><PutIn of=wish grave=true/></div>
+        </form>
+    }
+    .into_any()
+}
+
+/// Lets it run again.
+#[component]
+pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
+    let reason = RwSignal::new(String::new());
+    let done = format!("{of} runs again by the proposal.");
+    let wish = Wish::new(pen, move || {
+        let reason = reason.get().trim().to_owned();
+        let again = Edit::Rerun { node: of.on.node, noderole: of.noderole.clone(), reason: reason.clone() };
+        if reason.is_empty() { Vec::new() } else { vec![again] }
+    });
+    view! {
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                wish.put(done.clone(), taken);
+            }
+        >
+            <div class="body">
+                <p class="muted">"Although nothing about it changed, once the change is committed."</p>
+                <Reason id="noderole-again-reason" reason hint="Shown in the review and with the run."/>
+                <Outcome of=wish/>
+            </div>
+            <div class="foot"><PutIn of=wish/></div>
+        </form>
+    }
+    .into_any()
+}
+
+/// Why something is wanted.
+#[component]
+pub fn Reason(
+    /// Tells the fields of one page apart.
+    id: &'static str,
+    /// What is typed.
+    reason: RwSignal<String>,
+    /// Who reads it.
+    hint: &'static str,
+) -> impl IntoView {
+    let hint_id = format!("{id}-hint");
+    let described = hint_id.clone();
+    view! {
+        <div class="field">
+            <label for=id>"Reason"</label>
+            <input
+                class="input"
+                id=id
+                required
+                autofocus
+                autocomplete="off"
+                aria-describedby=described
+                prop:value=move || reason.get()
+                on:input=move |event| reason.set(event_target_value(&event))
+            />
+            <span class="hint" id=hint_id>{hint}</span>
+        </div>
+    }
+    .into_any()
+}
+
+/// Says what holds for it alone: of a noderole that is there, and of one that only the proposal has.
+#[component]
+pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
+    let (found, problem) = (RwSignal::new(None::<DraftedNoderole>), RwSignal::new(None));
+    let asked = of.clone();
+    if let Some((proposal, _)) = pen.proposal.get_untracked() {
+        spawn_local(async move {
+            match calls::drafted(proposal, asked.on.node, asked.noderole).await {
+                Ok(noderole) => drop(found.try_set(Some(noderole))),
+                Err(failure) => drop(problem.try_set(Some(failure.0))),
+            }
+        });
+    }
+    let of = StoredValue::new(of);
+    let body = move || match found.get() {
+        Some(noderole) => view! { <Editor pen of=of.get_value() noderole taken/> }.into_any(),
+        None => view! {
+            <div class="body">
+                {move || problem.read().is_none().then(|| view! { <p class="muted" role="status">"Loading"</p> })}
+                <ProblemNotice problem/>
+            </div>
+        }
+        .into_any(),
+    };
+    body.into_any()
+}
+
+#[component]
+fn Editor(pen: Pen, of: Carried, noderole: DraftedNoderole, taken: Callback<()>) -> impl IntoView {
+    let draft = Draft::new(&noderole.data, noderole.attribs);
+    let before = StoredValue::new(noderole.data);
+    let done = format!("Data of {of} changed in the proposal.");
+    let wish = Wish::new(pen, move || {
+        let changed = draft.value().filter(|value| before.with_value(|before| value != before));
+        let set = |data| Edit::SetNoderoleData { node: of.on.node, noderole: of.noderole.clone(), data };
+        changed.map(set).into_iter().collect()
+    });
+    view! {
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                wish.put(done.clone(), taken);
+            }
+        >
+            <div class="body">
+                <p class="muted">"What is said here holds for this noderole alone and beats every other source."</p>
+                <DataEditor draft name="noderole-data" below=noderole.below/>
+                <Outcome of=wish/>
+            </div>
+            <div class="foot"><PutIn of=wish/></div>
+        </form>
+    }
+    .into_any()
+}
