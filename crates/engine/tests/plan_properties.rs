@@ -7,6 +7,7 @@
 //!   cycle), a node carries its own deployment's noderoles and those above it, and a barrier stands for all of its role and nothing
 //!   else.
 //! * What a deployment was can be brought back by edits; what can't be is named.
+//! * Lifting says what a drop would do, though it works out one of several nodes of equal standing.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -24,6 +25,8 @@ use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
 };
 use engine::plan::base::in_scope;
+use engine::plan::effects::{Bound, Why};
+use engine::plan::lift::{LiftRole, lift};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Now, Restore, State, Wanted, restore};
 use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
@@ -422,6 +425,124 @@ proptest! {
             world.check()?;
         }
         prop_assert_eq!(world.blueprint.root(), before);
+    }
+}
+
+/// Nodes beside those of the world, many of them of equal standing: what nobody has bound anything to, and what was bound alike.
+fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
+    let lifted: Vec<NodeId> = (0..9).map(|n| node(20 + n)).collect();
+    for (n, id) in lifted.iter().enumerate() {
+        let fqdn = Fqdn::parse(&format!("m{n}.random.example.com")).unwrap();
+        let doc = NodeDoc { id: *id, fqdn, deployment: deployment(n % 2), phantom: false, noderoles: BTreeMap::new() };
+        world.blueprint.put_node(doc).unwrap();
+    }
+    let on = |id: NodeId| {
+        alike.iter().filter_map(move |edit| match edit {
+            Edit::Bind { deployment, role, .. } => {
+                Some(Edit::Bind { deployment: *deployment, node: id, role: role.clone() })
+            }
+            _ => None,
+        })
+    };
+    let edits: Vec<Edit> = lifted.iter().take(6).flat_map(|id| on(*id)).collect();
+    let effects = world.resolve(&edits);
+    world.take(&effects);
+    lifted.into_iter().chain((0..NODES + 1).map(node)).collect()
+}
+
+/// A drop as it would really be: every node bound to the role, one after the other, on top of the proposal's edits.
+fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[NodeId]) -> LiftRole {
+    let skeleton = world.skeleton();
+    let bind = |node: &NodeId| Edit::Bind { deployment: deployment(d), node: *node, role: role.clone() };
+    let all: Vec<Edit> = edits.iter().cloned().chain(nodes.iter().map(bind)).collect();
+    let effects = world.resolve(&all);
+    let first = u32::try_from(edits.len()).unwrap() + 1;
+    let name = |id: DeploymentId| skeleton.deployments.get(&id).map(|found| found.name.to_string());
+    let called = |fqdn: &Fqdn| engine::cluster::phantom::called(fqdn, name).into_owned();
+    let short = |node: NodeId| skeleton.nodes.get(&node).map_or(node.to_string(), |n| called(&n.fqdn));
+    let mut told = LiftRole {
+        role: role.clone(),
+        legal: Vec::new(),
+        illegal: Vec::new(),
+        unknown: Vec::new(),
+        brings: Vec::new(),
+        moves: Vec::new(),
+        added: 0,
+        wave: None,
+    };
+    for (seq, id) in (first..).zip(nodes) {
+        match effects.refused.iter().find(|refused| refused.edit == seq) {
+            None => told.legal.push(*id),
+            Some(refused) => {
+                let reason = refused.reason.clone();
+                told.illegal.push(engine::plan::lift::IllegalNode { node: *id, short: short(*id), reason });
+            }
+        }
+    }
+    let new: Vec<&Bound> = effects.bound.iter().filter(|b| b.why.edit() >= first).collect();
+    told.added = new.len();
+    let mut levels: BTreeMap<NoderoleId, u32> = BTreeMap::new();
+    for bound in &new {
+        let above = bound.parents.iter().filter_map(|edge| levels.get(&edge.parent)).max();
+        levels.insert(bound.id, above.map_or(0, |level| level + 1));
+        let Why::Brought { by, implicit, .. } = &bound.why else { continue };
+        let why = format!("brought by {by}{}", if *implicit { ", implicit" } else { "" });
+        let known = told.brings.iter().position(|b| b.role == bound.noderole.role && b.why == why);
+        let at = known.unwrap_or_else(|| {
+            let role = bound.noderole.role.clone();
+            told.brings.push(engine::plan::lift::Brought { role, nodes: Vec::new(), count: 0, why });
+            told.brings.len() - 1
+        });
+        told.brings[at].count += 1;
+        if told.brings[at].nodes.len() < 8 {
+            told.brings[at].nodes.push(short(bound.node));
+        }
+    }
+    let own = new.iter().filter(|b| b.noderole.role == *role).filter_map(|b| levels.get(&b.id)).max();
+    told.wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
+    // From where the proposal has it, which is where the board shows it.
+    let (mut before, mut after) = (world.clone(), world.clone());
+    before.take(&world.resolve(edits));
+    after.take(&effects);
+    let at = |world: &World, node: NodeId| world.blueprint.nodes.get(&node).map(|n| n.doc.deployment);
+    let moved = nodes.iter().filter_map(|id| Some((*id, at(&before, *id)?, at(&after, *id)?)));
+    told.moves = moved
+        .filter(|(_, from, to)| from != to)
+        .map(|(id, from, to)| format!("{} moves from {} to {}", short(id), name(from).unwrap(), name(to).unwrap()))
+        .collect();
+    told
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lifting_says_what_a_drop_would_do(
+        roles in versions(),
+        alike in prop::collection::vec(everyday(), 0..6),
+        first in prop::collection::vec(everyday(), 0..10),
+        draft in prop::collection::vec(everyday(), 0..6),
+        d in 0..DEPLOYMENTS.len(),
+    ) {
+        let mut world = World::of(&roles);
+        let effects = world.resolve(&world.edits(&first));
+        world.take(&effects);
+        let alike = world.edits(&alike);
+        let nodes = many_alike(&mut world, &alike);
+        let edits = world.edits(&draft);
+        let skeleton = world.skeleton();
+        let next = u32::try_from(edits.len()).unwrap() + 1;
+        let lifted = lift(&skeleton, &world.catalog, &numbered(&edits), next, deployment(d), &nodes);
+
+        let mut after = world.clone();
+        after.take(&world.resolve(&edits));
+        let here = after.blueprint.deployments.get(&deployment(d));
+        let roles: Vec<RoleName> = here.map(|found| found.doc.roles.keys().cloned().collect()).unwrap_or_default();
+        prop_assert_eq!(lifted.roles.iter().map(|role| role.role.clone()).collect::<Vec<_>>(), roles);
+        for told in lifted.roles {
+            let is = dropped(&world, &edits, d, &told.role, &nodes);
+            prop_assert_eq!(told, is);
+        }
     }
 }
 

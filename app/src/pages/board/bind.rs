@@ -8,7 +8,7 @@ use engine::ids::{NodeId, RoleName};
 use leptos::prelude::*;
 
 use super::desk::{By, Desk, nodes};
-use super::lifting::Verdict;
+use super::lifting::{Verdict, not_worked_out};
 use crate::parts::{Dialog, DialogHandle, Icon, icon};
 
 /// Opens *Bind to…* for these nodes.
@@ -133,17 +133,22 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
             format!(
                 "Bind the valid {} of {} to {}?",
                 found.legal.len(),
-                found.legal.len() + found.illegal.len(),
+                found.legal.len() + found.illegal.len() + found.unknown.len(),
                 found.role
             )
         };
         found().map(said).unwrap_or_default()
     });
     let reasons = move || {
-        let all = found().map(|found| found.illegal).unwrap_or_default();
-        all.into_iter()
+        let found = found();
+        let unknown = found.as_ref().and_then(not_worked_out);
+        let all = found.map(|found| found.illegal).unwrap_or_default();
+        let refused = all
+            .into_iter()
             .map(|node| view! { <li>{icon(Icon::Error)} <span><b>{node.short}</b> ": " {node.reason}</span></li> })
-            .collect_view()
+            .collect_view();
+        let unknown = unknown.map(|said| view! { <li>{icon(Icon::Error)} <span>{said}</span></li> });
+        (refused, unknown)
     };
     view! {
         <Dialog

@@ -38,12 +38,12 @@ impl Verdict {
     /// What the server said of a role.
     pub(super) fn of(lift: &Lift, role: &RoleName) -> Self {
         let Some(found) = lift.roles.iter().find(|found| found.role == *role) else { return Self::None };
-        match (found.legal.len(), found.illegal.len()) {
+        match (found.legal.len(), found.illegal.len() + found.unknown.len()) {
             (0, 0) => Self::None,
             (0, _) => Self::Illegal { why: why_not(found) },
             (_, 0) => Self::Legal { promise: promise(found), reasons: reasons(found) },
-            (legal, illegal) => Self::Mixed {
-                said: format!("{legal} of {} can be bound. Not {}", legal + illegal, why_not(found)),
+            (legal, others) => Self::Mixed {
+                said: format!("{legal} of {} can be bound. Not {}", legal + others, why_not(found)),
                 promise: promise(found),
                 reasons: reasons(found),
             },
@@ -115,7 +115,7 @@ fn promise(role: &LiftRole) -> String {
 fn reasons(role: &LiftRole) -> String {
     let line = |brought: &Brought| {
         let nodes: Vec<&str> = brought.nodes.iter().map(String::as_str).collect();
-        format!("{} on {}: {}", brought.role, named(&nodes), brought.why)
+        format!("{} on {}: {}", brought.role, first_of(&nodes, brought.count), brought.why)
     };
     role.brings.iter().map(line).chain(role.moves.iter().cloned()).collect::<Vec<_>>().join("\n")
 }
@@ -128,8 +128,13 @@ fn some_of(sentences: &[String]) -> Option<String> {
     }
 }
 
-/// Why nodes can't be bound: one reason when they share it, else each with its own.
+/// Why nodes can't be bound: one reason when they share it, else each with its own; and of how many it was not worked out.
 fn why_not(role: &LiftRole) -> String {
+    let said = [refused(role), not_worked_out(role).unwrap_or_default()];
+    said.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+fn refused(role: &LiftRole) -> String {
     let Some(first) = role.illegal.first() else { return String::new() };
     let shared = role.illegal.iter().all(|node| node.reason == first.reason);
     if shared {
@@ -144,11 +149,23 @@ fn why_not(role: &LiftRole) -> String {
     said.join("; ")
 }
 
+/// That there were too many nodes to say it of all of them.
+pub(super) fn not_worked_out(role: &LiftRole) -> Option<String> {
+    let n = role.unknown.len();
+    (n > 0).then(|| format!("{} not worked out: lift fewer at once", counted(n, "node")))
+}
+
 /// Names, the first few of many.
 pub(super) fn named(names: &[&str]) -> String {
+    first_of(names, names.len())
+}
+
+/// The same for a list of which only the first names are at hand.
+fn first_of(names: &[&str], count: usize) -> String {
     let mut said = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > NAMED {
-        said.push_str(&format!(" and {} more", names.len() - NAMED));
+    let more = count.saturating_sub(names.len().min(NAMED));
+    if more > 0 {
+        said.push_str(&format!(" and {more} more"));
     }
     said
 }
@@ -178,10 +195,12 @@ mod tests {
                 .iter()
                 .map(|(short, reason)| IllegalNode { node, short: (*short).into(), reason: (*reason).into() })
                 .collect(),
+            unknown: Vec::new(),
             brings: ["dns-client", "runtime"]
                 .map(|name| Brought {
                     role: RoleName::parse(name).unwrap(),
                     nodes: vec!["web-1".into(), "web-2".into()],
+                    count: 2,
                     why: "brought by app".into(),
                 })
                 .into(),
@@ -223,6 +242,25 @@ mod tests {
         assert_eq!(one.said(false), "db-1: belongs to storage, a sibling: move it first");
         let several = verdict(role(0, &[("a", "x"), ("b", "y"), ("c", "z")]));
         assert_eq!(several.said(true), "a: x; b: y; 1 more");
+    }
+
+    #[test]
+    fn what_was_not_worked_out_is_said_and_is_no_refusal() {
+        let unknown = |n: usize| vec![NodeId(Default::default()); n];
+        let some = verdict(LiftRole { unknown: unknown(3), ..role(7, &[]) });
+        assert!(some.takes());
+        assert_eq!(some.said(false), "7 of 10 can be bound");
+        assert!(some.said(true).contains("Not 3 nodes not worked out: lift fewer at once"), "{}", some.said(true));
+        let none = verdict(LiftRole { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
+        assert_eq!(none.said(false), "db-1: is dead; 1 node not worked out: lift fewer at once");
+        let many = Brought {
+            role: RoleName::parse("runtime").unwrap(),
+            nodes: (1..=8).map(|n| format!("web-{n}")).collect(),
+            count: 200,
+            why: "brought by app".into(),
+        };
+        let reasons = verdict(LiftRole { brings: vec![many], moves: vec![], ..role(2, &[]) }).reasons().unwrap();
+        assert_eq!(reasons, "runtime on web-1, web-2, web-3, web-4, web-5, web-6 and 194 more: brought by app");
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl Draft<'_> {
 
     /// Binds a role to a node, as an edit asks for it.
     pub fn bind(&mut self, deployment: DeploymentId, node: NodeId, role: &RoleName, seq: u32) -> Result<(), EditError> {
+        self.look_at_one_more();
         self.deployment(deployment)?;
         let found = self.node(node)?;
         if found.phantom {
@@ -165,6 +166,7 @@ impl Draft<'_> {
 
     /// Makes one noderole and whatever it brings along.
     fn grow(&mut self, way: &mut Way, node: NodeId, content: Hash, why: Why) -> Result<NoderoleId, EditError> {
+        self.look_at_one_more();
         let catalog = self.catalog;
         let role = &**catalog.role(content)?;
         let node = self.stands_on(way.deployment, node, content)?;
@@ -184,6 +186,7 @@ impl Draft<'_> {
         self.check_neighbours(node, role)?;
 
         way.path.push(role.name.clone());
+        let before = self.mark();
         let mut parents = BTreeSet::new();
         for wanted in self.wanted(way.deployment, role)? {
             let parent = self.parent(way, node, role, &wanted)?;
@@ -191,7 +194,9 @@ impl Draft<'_> {
         }
         way.path.pop();
         // A parent may have brought a provider that excludes what is bound here.
-        self.check_neighbours(node, role)?;
+        if self.put_since(before).next().is_some() {
+            self.check_neighbours(node, role)?;
+        }
 
         if !self.deployment(way.deployment)?.roles.contains_key(&role.name) {
             self.add_role(way.deployment, &role.name, content, why.clone())?;

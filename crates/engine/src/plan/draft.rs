@@ -45,6 +45,7 @@ pub(super) struct Draft<'a> {
     kept: BTreeSet<NodeId>,
     /// How many edits and trials are under way, one within the other. The journal is needed as long as one is.
     under_way: usize,
+    looked_at: u64,
     answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
     children: BTreeMap<NoderoleId, BTreeSet<NoderoleId>>,
@@ -141,6 +142,7 @@ impl<'a> Draft<'a> {
             journal: Vec::new(),
             kept: BTreeSet::new(),
             under_way: 0,
+            looked_at: 0,
             answering: BTreeMap::new(),
             places: BTreeMap::new(),
             children: BTreeMap::new(),
@@ -212,9 +214,13 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// How much was decided so far, what was taken back included: a measure of the work.
-    pub fn decided(&self) -> u64 {
-        self.reasons.said
+    /// How many roles were looked at to be bound so far, what was refused or taken back included: a measure of the work.
+    pub fn looked_at(&self) -> u64 {
+        self.looked_at
+    }
+
+    pub fn look_at_one_more(&mut self) {
+        self.looked_at += 1;
     }
 
     /// Why a noderole was bound, by the edits so far.
