@@ -10,6 +10,7 @@ use engine::catalog::read::{
     Draft, Finding, Findings, Import, MAX_DEPTH, MAX_EXPANDED, MAX_FILE, MAX_FILES, MAX_FINDINGS, MAX_SCRIPTS,
     Severity, Source, import, link, read,
 };
+use engine::catalog::version::same_but_for_jigs;
 use engine::catalog::{
     Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs, OnChange, OnError,
     Place, Role, RunPolicy,
@@ -242,10 +243,47 @@ fn roles_may_come_from_a_file_that_is_read_later() {
         let names: Vec<&str> = import.barclamps.iter().map(|b| b.barclamp.name.as_str()).collect();
         assert_eq!(names, ["one", "two"]);
     }
-    // Alone, each lacks what the other has; with the other in the catalog it is complete.
+    // Alone, each lacks what the other has. What the catalog has in its place serves, but for how a step runs.
     assert!(complaint(import_set(&[("1.yml", one)], &Catalog::default())).contains("no barclamp declares"));
     let base = catalog(&import_set(&[("2.yml", two)], &Catalog::default()).expect("sound alone"));
-    import_set(&[("1.yml", one)], &base).expect("complete with its base");
+    assert_eq!(
+        complaint(import_set(&[("1.yml", one)], &base)),
+        r#"1.yml:2:26: error: role "app" needs the jig "quiet", which only the catalog declares; declare it here too, with class: noop"#
+    );
+    let whole = one.replace("roles:", "jigs: [{name: quiet, class: noop}]\nroles:");
+    import_set(&[("1.yml", &whole)], &base).expect("complete with its base");
+}
+
+/// The same files are the same version whatever was imported before them, and in whatever order.
+#[test]
+fn a_content_says_what_its_own_files_say() {
+    let declares = "barclamp: {name: root, version: '1', parent: core}\njigs: [{name: ansible, class: AnsibleJig, implementor: client}, {name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
+    let uses = "barclamp: {name: work, version: '1', parent: core}\nroles: [{name: app, jig: ansible}, {name: mark, jig: noop, requires: [app]}]\n";
+    let alone = import_set(&[("work.yml", uses)], &Catalog::default()).expect("warnings only");
+    let root = catalog(&import_set(&[("root.yml", declares)], &Catalog::default()).expect("sound"));
+    let behind = import_set(&[("work.yml", uses)], &root).expect("sound");
+    assert_eq!(alone.barclamps[0].hash, behind.barclamps[0].hash);
+    assert_eq!(role(&behind, "app").requires, []);
+    let set = import_set(&[("root.yml", declares), ("work.yml", uses)], &Catalog::default()).expect("sound");
+    assert_eq!(role(&set, "app").requires, [role(&set, "client").name.clone()], "files that come together are one");
+
+    // What was stored when the catalog had a say is the same version still; what differs in anything else is not.
+    let (stored, read) = (&set.barclamps[1].barclamp, &behind.barclamps[0].barclamp);
+    let mut both = catalog(&set);
+    for object in &behind.objects {
+        both.add(object).expect("what was imported is readable");
+    }
+    assert_ne!(stored, read);
+    assert_eq!(same_but_for_jigs(stored, read, &both), Ok(true));
+    for (from, to) in
+        [("name: mark", "name: spot"), ("requires: [app]", "requires: [client]"), ("version: '1'", "version: '2'")]
+    {
+        let other = import_set(&[("work.yml", &uses.replace(from, to))], &root).expect("sound");
+        for object in &other.objects {
+            both.add(object).expect("what was imported is readable");
+        }
+        assert_eq!(same_but_for_jigs(stored, &other.barclamps[0].barclamp, &both), Ok(false), "{to}");
+    }
 }
 
 #[test]
@@ -272,6 +310,20 @@ fn cycles_are_found_across_files_and_into_the_catalog() {
     let base = catalog(&import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"));
     let said = complaint(import_set(&[("1.yml", one)], &base));
     assert_eq!(said, format!("1.yml:2:41: error: {path}"));
+}
+
+/// The catalog's jigs need their client roles, which their contents don't say.
+#[test]
+fn a_cycle_may_lead_through_a_jig_of_the_catalog() {
+    let root = "barclamp: {name: root, version: '1'}\njigs: [{name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
+    let middle = "barclamp: {name: middle, version: '1'}\nroles: [{name: app, jig: noop}]\n";
+    let mut base = catalog(&import_set(&[("root.yml", root)], &Catalog::default()).expect("sound"));
+    for object in &import_set(&[("middle.yml", middle)], &base).expect("sound").objects {
+        base.add(object).expect("what was imported is readable");
+    }
+    let closing = root.replace("jig: test, ", "jig: test, requires: [app], ");
+    let said = complaint(import_set(&[("root.yml", &closing)], &base));
+    assert!(said.contains("roles wait for each other in a circle"), "{said}");
 }
 
 #[test]

@@ -179,6 +179,8 @@ fn digital_rebar_and_what_builds_on_it() {
     let workloads = set(&corpus.join("workloads-2017"), &["docker", "kompos8", "dashboard"], &catalog(&core));
     let alone = set(&corpus.join("workloads-2017"), &["docker", "kompos8", "dashboard"], &NONE());
     assert_eq!(warnings(&alone), warnings(&workloads), "without its base, what is missing is noted");
+    let hashes = |import: &Import| import.barclamps.iter().map(|entry| entry.hash).collect::<Vec<_>>();
+    assert_eq!(hashes(&alone), hashes(&workloads), "the same files, the same content");
     assert_eq!(
         serde_json::json!(roles(&workloads)),
         serde_json::json!({"docker": 2, "k8s_dashboard": 1, "kompos8": 9})

@@ -115,7 +115,7 @@ pub struct Role {
     pub barclamp: BarclampName,
     /// How its step is carried out.
     pub jig: JigName,
-    /// The class of that jig, so that a noderole's pinned content alone says how to run it.
+    /// The class of that jig, so that a noderole's pinned content alone says how to run it. As the files say that came with it.
     pub jig_class: JigClass,
     /// For people.
     #[serde(default)]
@@ -123,7 +123,8 @@ pub struct Role {
     /// What it is.
     #[serde(default)]
     pub flags: Flags,
-    /// Roles whose noderoles become parents; the client role of its jig is among them.
+    /// Roles whose noderoles become parents; the client role of its jig is among them where that came with it. (Binding asks what is in
+    /// sight for the client roles of jigs in any case.)
     #[serde(default)]
     pub requires: Vec<RoleName>,
     /// Other names that this role answers to when one is required.

@@ -5,12 +5,14 @@
 //! saw it go. What is new or other is told beside it.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attrib, Barclamp, Catalog, CatalogError, Role};
-use crate::ids::{AttribName, JigName, RoleName};
+use super::{Attrib, Barclamp, Catalog, CatalogError, JigClass, Role};
+use crate::Hash;
+use crate::ids::{AttribName, BarclampName, JigName, RoleName};
 
 /// In what a newer version of a barclamp differs from an older one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +66,65 @@ pub fn order(a: &str, b: &str) -> Ordering {
         split.map(|part| (part.trim_start_matches('v').parse().ok(), part.to_owned())).collect()
     };
     parts(a).cmp(&parts(b))
+}
+
+/// The newest version of each barclamp, by its number, whenever it was imported.
+pub fn newest(catalog: &Catalog) -> BTreeMap<&BarclampName, (Hash, &Arc<Barclamp>)> {
+    let mut newest: BTreeMap<&BarclampName, (Hash, &Arc<Barclamp>)> = BTreeMap::new();
+    for (hash, barclamp) in catalog.barclamps() {
+        let known = newest.entry(&barclamp.name).or_insert((hash, barclamp));
+        if by_number((known.0, &known.1.version), (hash, &barclamp.version)).is_lt() {
+            *known = (hash, barclamp);
+        }
+    }
+    newest
+}
+
+/// The version before one of this number, if there is one.
+pub fn before<'c>(catalog: &'c Catalog, barclamp: &BarclampName, version: &str) -> Option<&'c Arc<Barclamp>> {
+    let of_it = catalog.barclamps().filter(|(_, other)| other.name == *barclamp);
+    let older = of_it.filter(|(_, other)| order(&other.version, version).is_lt());
+    older.max_by(|a, b| by_number((a.0, &a.1.version), (b.0, &b.1.version))).map(|(_, barclamp)| barclamp)
+}
+
+/// Two that count as the same number stand in the order of their texts, so that there is always one that is the newest.
+fn by_number(a: (Hash, &str), b: (Hash, &str)) -> Ordering {
+    order(a.1, b.1).then_with(|| a.1.cmp(b.1)).then(a.0.cmp(&b.0))
+}
+
+/// Whether two contents of a version differ in nothing but what the older took from jigs that its own files don't declare.
+///
+/// Roles once took class and client role of such a jig from whatever was imported before them. What was stored that way stays as it is,
+/// and the same files are still the same version.
+///
+/// # Errors
+/// When the catalog lacks a role of one of them.
+pub fn same_but_for_jigs(stored: &Barclamp, read: &Barclamp, catalog: &Catalog) -> Result<bool, CatalogError> {
+    let bare = |barclamp: &Barclamp| Barclamp { roles: BTreeMap::new(), ..barclamp.clone() };
+    if bare(stored) != bare(read) || !stored.roles.keys().eq(read.roles.keys()) {
+        return Ok(false);
+    }
+    for (was, is) in stored.roles.values().zip(read.roles.values()) {
+        if was != is && !resolved_elsewhere(catalog.role(*was)?, catalog.role(*is)?, catalog) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn resolved_elsewhere(was: &Role, is: &Role, catalog: &Catalog) -> bool {
+    let word = is.jig.as_str();
+    let undeclared = JigClass::built_in(word).unwrap_or_else(|| JigClass::Other(word.to_owned()));
+    let mut was = Role { jig_class: undeclared, ..was.clone() };
+    let client = was.requires.last().filter(|_| was.requires.len() > is.requires.len());
+    let is_client = |client: &RoleName| {
+        let mut jigs = catalog.barclamps().filter_map(|(_, barclamp)| barclamp.jigs.get(&is.jig));
+        jigs.any(|jig| jig.client_role.as_ref() == Some(client))
+    };
+    if client.is_some_and(is_client) {
+        was.requires.pop();
+    }
+    was == *is
 }
 
 /// Compares two versions of a barclamp; the catalog has the roles of both.
@@ -141,5 +202,19 @@ mod tests {
         let mut all = ["1.10", "1.9", "v2", "1.9.1", "1"];
         all.sort_by(|a, b| order(a, b));
         assert_eq!(all, ["1", "1.9", "1.9.1", "1.10", "v2"]);
+    }
+
+    #[test]
+    fn the_newest_is_the_highest_number() {
+        let mut catalog = Catalog::default();
+        let name = BarclampName::parse("b").unwrap();
+        assert!(newest(&catalog).is_empty() && before(&catalog, &name, "9").is_none());
+        for number in ["2.0", "1.9", "1.10"] {
+            let text = format!("barclamp:\n  name: b\n  version: \"{number}\"\nroles:\n  - name: app\n    jig: noop\n");
+            version(&mut catalog, &text);
+        }
+        assert_eq!(newest(&catalog)[&name].1.version, "2.0");
+        let number = |of: &str| before(&catalog, &name, of).map(|found| found.version.as_str());
+        assert_eq!(["3", "2.0", "1.10", "1.9"].map(number), [Some("2.0"), Some("1.10"), Some("1.9"), None]);
     }
 }

@@ -43,7 +43,9 @@ pub struct ImportedBarclamp {
 /// Makes barclamps of drafts that belong together.
 ///
 /// `base` is what the set builds on: barclamps whose jigs, roles and attributes it may name. At most one version of each; one that
-/// the set brings again is passed over.
+/// the set brings again is passed over. It is asked whether what the set says fits, and never what it says: the same files make the
+/// same contents whatever was imported before. So what binding looks for anew is left to binding (a jig's client role), and what a
+/// content has to say itself (the class of its role's jig) has to stand in the set.
 ///
 /// # Errors
 /// Everything that was found, with at least one error.
@@ -509,6 +511,7 @@ impl<'a> Linker<'a> {
     }
 
     fn check_jig_of(&mut self, file: usize, role: &DraftRole) {
+        self.check_jig_of_base(file, role);
         let Some((class, _)) = self.jig(&role.jig.value) else {
             let what =
                 format!("role \"{}\" needs the jig \"{}\", which no barclamp declares", role.name, role.jig.value);
@@ -533,6 +536,18 @@ impl<'a> Linker<'a> {
             }
             _ => {}
         }
+    }
+
+    /// A jig of the catalog alone: a worker that has its class would not be told so by the role's content.
+    fn check_jig_of_base(&mut self, file: usize, role: &DraftRole) {
+        let name = &role.jig.value;
+        let Some(class) = self.base_jigs.get(name).map(|jig| jig.class.clone()) else { return };
+        if matches!(class, JigClass::Other(_)) || self.own_jig(name).0 == class {
+            return;
+        }
+        let what = format!("role \"{}\" needs the jig \"{name}\", which only the catalog declares", role.name);
+        let advice = format!("declare it here too, with class: {}", class.as_str());
+        self.advise(self.strict(), file, role.jig.at, what, advice);
     }
 
     /// An attribute has one owner in a set.
@@ -641,6 +656,13 @@ impl<'a> Linker<'a> {
             if let Some(target) = self.target(required, groups) {
                 graph.add(number, target, Why::Requires, None);
             }
+        }
+        if let Some((_, Some(client))) = self.jig(&role.jig)
+            && *client != role.name
+            && !role.requires.contains(client)
+            && let Some(target) = self.target(client, groups)
+        {
+            graph.add(number, target, Why::Jig(role.jig.clone()), None);
         }
         for wanted in &role.wants {
             if let Some(Some(owner)) = self.attribs.get(wanted)
@@ -779,6 +801,14 @@ impl<'a> Linker<'a> {
         match known {
             Some(jig) => Some((jig.class.clone(), jig.client_role)),
             None => JigClass::built_in(name.as_str()).map(|class| (class, None)),
+        }
+    }
+
+    /// What the set itself says of a jig; one that it does not declare has the class that every worker has by that name, if any.
+    fn own_jig(&self, name: &JigName) -> (JigClass, Option<&'a RoleName>) {
+        match self.jigs.get(name) {
+            Some(jig) => (jig.class.clone(), jig.client_role),
+            None => (JigClass::built_in(name.as_str()).unwrap_or_else(|| JigClass::Other(name.to_string())), None),
         }
     }
 
@@ -943,10 +973,7 @@ impl<'a> Linker<'a> {
     }
 
     fn role(&self, draft: &DraftRole, barclamp: &BarclampName) -> Role {
-        let (jig_class, client) = match self.jig(&draft.jig.value) {
-            Some(jig) => jig,
-            None => (JigClass::Other(draft.jig.value.as_str().to_owned()), None),
-        };
+        let (jig_class, client) = self.own_jig(&draft.jig.value);
         let mut requires: Vec<RoleName> = values(&draft.requires).collect();
         if let Some(client) = client
             && *client != draft.name
