@@ -102,7 +102,7 @@ impl Control {
         drop(connection);
         let facts = rows.iter().map(|row| reader.facts(&ground, row));
         let mut turns: Vec<Facts> = facts.filter(|facts| reader.turn(facts).is_some()).collect();
-        let end = Instant::now() + MOMENT;
+        let (end, mut asked) = (Instant::now() + MOMENT, Vec::new());
         loop {
             let (mut count, mut unknown) = (0, Vec::new());
             for facts in &mut turns {
@@ -121,7 +121,12 @@ impl Control {
                 return Ok(Waiting { count, more: beyond || !unknown.is_empty() });
             }
             unknown.truncate(COUNTED + 1 - count);
+            // What can't be weighed now is logged, and asked again by the next page.
+            if unknown == asked {
+                return Ok(Waiting { count, more: true });
+            }
             self.weigh_all(&ground, &unknown, end).await;
+            asked = unknown;
         }
     }
 

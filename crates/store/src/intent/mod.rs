@@ -29,25 +29,24 @@ pub use comments::{
 };
 pub use commit::{NewTarget, close_committed, commit_change, commit_genesis, insert_switch};
 pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit, set_hold};
-pub use imports::{BarclampRow, ImportOutcome, barclamps, import_barclamp, jigs};
+pub use imports::{BarclampRow, ImportOutcome, MAX_BARCLAMPS, barclamps, import_barclamp, jigs};
 pub use listing::{
-    Became, FactsRow, Find, FindProposals, Found, LineRow, ProposalLine, WINDOW, facts_of, find_proposals, find_submissions,
-    lines_of, open_facts,
+    Became, FactsRow, Find, FindProposals, Found, LineRow, ProposalLine, WINDOW, facts_of, find_proposals,
+    find_submissions, lines_of, open_facts,
 };
-pub use nodes::{BareNode, NewNode, bare_nodes, insert_node};
+pub use nodes::{BareNode, NewNode, bare_nodes, insert_node, removed_ids, take_out_record};
 pub use objects::{bodies, catalog_objects, put_objects};
 pub use opened::{MAX_OPENED, ensure_opened, opened};
 pub use policies::{insert_policy, policy};
 pub use proposals::{
     EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_node_proposal,
-    ensure_proposal, lock_proposal, open_proposal, proposal, raise_version, redo_edit, set_title,
-    undo_edit,
+    ensure_proposal, lock_proposal, open_proposal, proposal, raise_version, redo_edit, set_title, undo_edit,
 };
 pub use record::append_live;
 pub use replans::{ReplanRow, insert_replan, replan_to, replans, stale_submissions};
 pub use submissions::{
-    NewSubmission, PersonRow, SubmissionRow, VerdictRow, able, authors, base, documents,
-    insert_submission, insert_verdict, people, reviewers, submission, submission_of, verdicts,
+    NewSubmission, PersonRow, SubmissionRow, VerdictRow, able, authors, base, documents, insert_submission,
+    insert_verdict, people, reviewers, submission, submission_of, verdicts,
 };
 
 pub use verify::{Discrepancy, discrepancies};
