@@ -77,17 +77,9 @@ pub enum EditError {
     /// The name is taken.
     #[error("a deployment {0} exists already: choose another name")]
     DeploymentExists(String),
-    /// The id is another deployment's, or was.
-    #[error("{0} is or was another deployment, and an id never comes back: mint another for the new one")]
-    DeploymentIdUsed(DeploymentId),
-    /// The id for the phantom is another node's, or was.
-    #[error("{0} is or was another node, so it can't stand for a new deployment: mint another id for its phantom")]
+    /// The id for the phantom is another node's.
+    #[error("node {0} is there already, so it can't stand for a new deployment: mint another id for its phantom")]
     PhantomTaken(NodeId),
-    /// There is nothing to review about it.
-    #[error(
-        "{0} is only a record that no target speaks of, so giving it up takes no review: take it off the list of nodes"
-    )]
-    OnlyARecord(Fqdn),
     /// A barclamp's content and name differ.
     #[error("object {version} is barclamp {found}, not {asked}")]
     OtherBarclamp {
@@ -411,9 +403,7 @@ impl EditError {
             Self::ServedByOtherVersion { .. } => "served_by_other_version",
             Self::NotARoleHere { .. } => "not_a_role_here",
             Self::DeploymentExists(_) => "deployment_exists",
-            Self::DeploymentIdUsed(_) => "deployment_id_used",
             Self::PhantomTaken(_) => "phantom_taken",
-            Self::OnlyARecord(_) => "only_a_record",
             Self::OtherBarclamp { .. } => "other_barclamp",
             Self::RoleExists { .. } => "role_exists",
             Self::AlreadyBound { .. } => "already_bound",

@@ -52,10 +52,6 @@ impl Draft<'_> {
         if reason.trim().is_empty() {
             return Err(EditError::NoReasonToExpunge(found.fqdn.clone()));
         }
-        // Nothing is meant of it, so no document would change, and there would be nothing to approve.
-        if found.bare {
-            return Err(EditError::OnlyARecord(found.fqdn.clone()));
-        }
         let carried: Vec<NoderoleId> = found.noderoles.keys().map(|key| key.id(node)).collect();
         let going = self.going(&carried)?;
         if !going.dependents.is_empty() {
