@@ -72,6 +72,9 @@ pub struct SkeletonNode {
     pub deployment: DeploymentId,
     /// Whether it stands for a deployment.
     pub phantom: bool,
+    /// Whether no document speaks of it: there is a record, and no intent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bare: bool,
     /// What it carries.
     pub noderoles: BTreeMap<NoderoleKey, SkeletonNoderole>,
 }
@@ -126,13 +129,14 @@ impl Skeleton {
                 fqdn: doc.fqdn.clone(),
                 deployment: doc.deployment,
                 phantom: doc.phantom,
+                bare: false,
                 noderoles: noderoles.collect(),
             };
             (*id, node)
         });
         let mut skeleton = Self { deployments: deployments.collect(), nodes: nodes.collect(), ..Self::default() };
         for (id, fqdn, deployment) in bare {
-            let node = SkeletonNode { fqdn, deployment, phantom: false, noderoles: BTreeMap::new() };
+            let node = SkeletonNode { fqdn, deployment, phantom: false, bare: true, noderoles: BTreeMap::new() };
             skeleton.nodes.entry(id).or_insert(node);
         }
         skeleton.index(catalog)?;

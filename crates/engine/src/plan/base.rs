@@ -10,7 +10,7 @@
 //! *system*, and every first binding takes one from there; otherwise each of them would void every review in the cluster. Two changes
 //! that take the same node are told apart by the node's own document, whose old hash a submission lists.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::edit::{Edit, NumberedEdit};
 use super::effects::Effects;
@@ -172,19 +172,25 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
 /// earlier edits make included). One that reaches further than the proposal's base would not be covered by its review.
 pub fn in_scope(skeleton: &Skeleton, scope: impl Into<Scope>, earlier: &[NumberedEdit], edit: &Edit) -> bool {
     let scope = scope.into();
-    edit.each().iter().all(|single| single_in_scope(skeleton, scope, earlier, single))
+    // Looked through once, however many nodes an edit lists.
+    let made = earlier.iter().filter_map(|e| match &e.edit {
+        Edit::CreateDeployment { id, parent, .. } => Some((*id, *parent)),
+        _ => None,
+    });
+    let made: BTreeMap<DeploymentId, DeploymentId> = made.collect();
+    edit.each().iter().all(|single| single_in_scope(skeleton, scope, &made, single))
 }
 
-fn single_in_scope(skeleton: &Skeleton, scope: Scope, earlier: &[NumberedEdit], edit: &Edit) -> bool {
+/// `made`: the deployments that earlier edits make, each with the one above it.
+fn single_in_scope(
+    skeleton: &Skeleton,
+    scope: Scope,
+    made: &BTreeMap<DeploymentId, DeploymentId>,
+    edit: &Edit,
+) -> bool {
     let deployment = match scope {
         Scope::Deployment(deployment) => deployment,
         Scope::Node(node) => return on_node(skeleton, node, edit),
-    };
-    let made = |id: DeploymentId| {
-        earlier.iter().find_map(|e| match &e.edit {
-            Edit::CreateDeployment { id: new, parent, .. } if *new == id => Some(*parent),
-            _ => None,
-        })
     };
     let mut written = match edit {
         Edit::CreateDeployment { parent, .. } => Some(*parent),
@@ -211,7 +217,7 @@ fn single_in_scope(skeleton: &Skeleton, scope: Scope, earlier: &[NumberedEdit], 
             bound.or(Some(deployment))
         }
     };
-    let mut left = skeleton.deployments.len() + earlier.len() + 1;
+    let mut left = skeleton.deployments.len() + made.len() + 1;
     while let Some(id) = written {
         if id == deployment {
             return true;
@@ -220,7 +226,7 @@ fn single_in_scope(skeleton: &Skeleton, scope: Scope, earlier: &[NumberedEdit], 
             return false;
         }
         left -= 1;
-        written = made(id).or_else(|| skeleton.deployments.get(&id).and_then(|d| d.parent));
+        written = made.get(&id).copied().or_else(|| skeleton.deployments.get(&id).and_then(|d| d.parent));
     }
     false
 }

@@ -238,6 +238,16 @@ impl<'a> Draft<'a> {
         found.ok_or(EditError::UnknownDeployment(id))
     }
 
+    /// Whether there is a deployment of this id, or was one before the edits so far.
+    pub fn had_deployment(&self, id: DeploymentId) -> bool {
+        self.deployments.contains_key(&id) || self.skeleton.deployments.contains_key(&id)
+    }
+
+    /// Whether there is a node of this id, or was one before the edits so far.
+    pub fn had_node(&self, id: NodeId) -> bool {
+        self.nodes.contains_key(&id) || self.skeleton.nodes.contains_key(&id)
+    }
+
     pub fn deployment_name(&self, id: DeploymentId) -> String {
         self.deployment(id).map(|d| d.name.to_string()).unwrap_or_else(|_| id.to_string())
     }
@@ -412,8 +422,13 @@ impl<'a> Draft<'a> {
             roles: BTreeMap::new(),
             inactive_jigs: BTreeSet::new(),
         };
-        let phantom =
-            SkeletonNode { fqdn: new.phantom_fqdn, deployment: new.id, phantom: true, noderoles: BTreeMap::new() };
+        let phantom = SkeletonNode {
+            fqdn: new.phantom_fqdn,
+            deployment: new.id,
+            phantom: true,
+            bare: false,
+            noderoles: BTreeMap::new(),
+        };
         self.keep_deployment(new.id, true);
         self.keep(new.phantom);
         self.deployments.insert(new.id, Some(deployment));

@@ -49,23 +49,6 @@ pub enum EditError {
         /// The most similar name.
         nearest: Option<String>,
     },
-    /// Who would serve is there already, in a version that does not.
-    #[error(
-        "{role} requires {requires}, which {provider} provides in the version that is used here; {node} has it already, for {deployment} and \
-         in a version that does not: use the newer one in {deployment} too"
-    )]
-    ServedByOtherVersion {
-        /// The role.
-        role: RoleName,
-        /// What it requires.
-        requires: RoleName,
-        /// The role that would serve.
-        provider: RoleName,
-        /// The node.
-        node: Fqdn,
-        /// The deployment that it is bound in there.
-        deployment: String,
-    },
     /// The role must be added first.
     #[error("{role} is not a role of {deployment}: add it there first")]
     NotARoleHere {
@@ -77,9 +60,17 @@ pub enum EditError {
     /// The name is taken.
     #[error("a deployment {0} exists already: choose another name")]
     DeploymentExists(String),
-    /// The id for the phantom is another node's.
-    #[error("node {0} is there already, so it can't stand for a new deployment: mint another id for its phantom")]
+    /// The id is another deployment's, or was.
+    #[error("{0} is or was another deployment, and an id never comes back: mint another for the new one")]
+    DeploymentIdUsed(DeploymentId),
+    /// The id for the phantom is another node's, or was.
+    #[error("{0} is or was another node, so it can't stand for a new deployment: mint another id for its phantom")]
     PhantomTaken(NodeId),
+    /// There is nothing to review about it.
+    #[error(
+        "{0} is only a record that no target speaks of, so giving it up takes no review: take it off the list of nodes"
+    )]
+    OnlyARecord(Fqdn),
     /// A barclamp's content and name differ.
     #[error("object {version} is barclamp {found}, not {asked}")]
     OtherBarclamp {
@@ -373,7 +364,6 @@ impl EditError {
             Self::AlreadyBound { node, .. }
             | Self::Conflict { node, .. }
             | Self::ProvidedTwice { node, .. }
-            | Self::ServedByOtherVersion { node, .. }
             | Self::Sibling { node, .. } => {
                 if node == from {
                     *node = to.clone();
@@ -400,10 +390,11 @@ impl EditError {
             Self::UnknownNoderole { .. } => "unknown_noderole",
             Self::UnknownRole { .. } => "unknown_role",
             Self::UnresolvedRequire { .. } => "unresolved_require",
-            Self::ServedByOtherVersion { .. } => "served_by_other_version",
             Self::NotARoleHere { .. } => "not_a_role_here",
             Self::DeploymentExists(_) => "deployment_exists",
+            Self::DeploymentIdUsed(_) => "deployment_id_used",
             Self::PhantomTaken(_) => "phantom_taken",
+            Self::OnlyARecord(_) => "only_a_record",
             Self::OtherBarclamp { .. } => "other_barclamp",
             Self::RoleExists { .. } => "role_exists",
             Self::AlreadyBound { .. } => "already_bound",

@@ -80,11 +80,15 @@ impl Draft<'_> {
         why: Why,
     ) -> Result<(), EditError> {
         self.deployment(parent)?;
-        if self.deployment(id).is_ok() || self.deployments().any(|(_, taken)| taken.name == *name) {
+        if self.deployments().any(|(_, taken)| taken.name == *name) {
             return Err(EditError::DeploymentExists(name.to_string()));
         }
+        // One id for two deployments, one after the other, would mix up what was approved and what was run for them.
+        if self.had_deployment(id) {
+            return Err(EditError::DeploymentIdUsed(id));
+        }
         // An id that is a machine's would turn that machine into a phantom behind the reviewer's back.
-        if self.node(phantom).is_ok() {
+        if self.had_node(phantom) {
             return Err(EditError::PhantomTaken(phantom));
         }
         self.create_deployment(NewDeployment {
