@@ -650,6 +650,35 @@ fn what_precedes_keeps_its_place_without_being_owned() {
     assert_eq!(plain.rewired, []);
 }
 
+/// What a noderole waits for, as `role@node`, soft ones with a question mark.
+fn above(world: &World, n: u128, role: &str) -> Vec<String> {
+    let (_, noderole) = world.blueprint.noderole(node(n), &NoderoleKey::first(name(role))).unwrap();
+    let skeleton = world.skeleton();
+    let above = noderole.parents.iter().map(|edge| {
+        let (node, key) = skeleton.place(edge.parent).unwrap();
+        format!("{key}@{}{}", node.0.as_u128() - 100, if edge.kind == EdgeKind::Soft { "?" } else { "" })
+    });
+    let mut above: Vec<String> = above.collect();
+    above.sort();
+    above
+}
+
+#[test]
+fn order_lasts_as_long_as_there_is_one_to_wait_for() {
+    let first = Role { preceeds: [name("later")].into(), ..role("first", &[]) };
+    let mut world = World::of(vec![first, role("later", &[])]);
+    world.commit(&[bind(WEB, 3, "later"), bind(WEB, 4, "later"), bind(WEB, 1, "first"), bind(WEB, 2, "first")]);
+    assert_eq!([above(&world, 3, "later"), above(&world, 4, "later")], [["first@1?"], ["first@1?"]], "one each");
+    world.commit(&[unbind(1, "first", false)]);
+    assert_eq!([above(&world, 3, "later"), above(&world, 4, "later")], [["first@2?"], ["first@2?"]], "then the next");
+    world.commit(&[bind(WEB, 3, "first")]);
+    assert_eq!(above(&world, 3, "later"), ["first@2?", "first@3?"], "the one on its node in any case");
+    world.commit(&[unbind(3, "first", false)]);
+    assert_eq!(above(&world, 3, "later"), ["first@2?"]);
+    world.commit(&[unbind(2, "first", false)]);
+    assert_eq!(above(&world, 3, "later"), Vec::<String>::new());
+}
+
 #[test]
 fn owners_of_wanted_attributes_become_parents() {
     let attrib = |text: &str| AttribName::parse(text).unwrap();
@@ -820,4 +849,67 @@ fn a_version_that_is_pinned_below_hides_the_one_above_as_a_whole() {
         let (code, reason) = refusal(&world, edit);
         assert_eq!((code.as_str(), reason.contains("did you mean \"dropped\"")), ("unknown_role", false), "{reason}");
     }
+}
+
+#[test]
+fn another_version_is_taken_on_with_all_its_rules_of_binding() {
+    let before = |text: &str, later: &str| Role { preceeds: [name(later)].into(), ..role(text, &[]) };
+    let roles = || vec![role("first", &[]), role("later", &[]), role("db", &[]), role("app", &["db"])];
+    let with = |other: Role| {
+        let mut roles = roles();
+        roles.retain(|role| role.name != other.name);
+        roles.push(other);
+        roles
+    };
+    let mut world = World::of(roles());
+    world.commit(&["later", "first", "db"].map(|role| bind(WEB, 1, role)));
+    world.commit(&[bind(WEB, 2, "later"), bind(WEB, 2, "app")]);
+    assert_eq!(above(&world, 2, "app"), ["db@1"]);
+
+    let ordered = version(&mut world, "ordered", with(before("first", "later")), json!({}));
+    world.commit(&[using(SYSTEM, ordered)]);
+    assert_eq!([above(&world, 1, "later"), above(&world, 2, "later")], [["first@1?"], ["first@1?"]]);
+    let plain = version(&mut world, "plain", with(before("first", "elsewhere")), json!({}));
+    world.commit(&[using(SYSTEM, plain)]);
+    assert_eq!([above(&world, 1, "later"), above(&world, 2, "later")], [Vec::<String>::new(), Vec::new()]);
+
+    let near = version(&mut world, "near", with(implicit(role("db", &[]))), json!({}));
+    let effects = world.commit(&[using(SYSTEM, near)]);
+    assert_eq!((bound(&effects), above(&world, 2, "app")), (vec!["db@2".to_owned()], vec!["db@2".to_owned()]));
+
+    // Nothing of app differs, and its jig asks for a role now.
+    let client = Role { jig: JigName::parse("test").unwrap(), ..implicit(role("client", &[])) };
+    let mut asking = with(implicit(role("db", &[])));
+    asking.retain(|role| role.name != name("db"));
+    asking.extend([client, Role { jig: JigName::parse("test").unwrap(), ..implicit(role("db", &[])) }]);
+    let asking = version(&mut world, "asking", asking, json!({"noop": {"class": "noop", "client_role": "client"}}));
+    world.commit(&[using(SYSTEM, asking)]);
+    assert_eq!(above(&world, 2, "app"), ["client@2", "db@2"]);
+
+    let phantom =
+        version(&mut world, "service", with(flagged(role("app", &[]), |flags| flags.service = true)), json!({}));
+    let (code, reason) = refusal(&world, using(SYSTEM, phantom));
+    assert_eq!(code, "version_unfit");
+    assert_eq!(
+        reason,
+        "b service changes whether it stands on a node or for the deployment as a whole: app, which web has: unbind and remove it there \
+         first, or use another version"
+    );
+}
+
+#[test]
+fn what_is_there_in_another_version_serves_for_that_version_alone() {
+    let provides = Role { provides: [name("store")].into(), ..role("disk", &[]) };
+    let mut world = World::of(vec![role("disk", &[])]);
+    world.commit(&[bind(SYSTEM, 1, "disk")]);
+    let newer = version(&mut world, "2", vec![provides, role("app", &["store"])], json!({}));
+    world.commit(&[using(WEB, newer)]);
+    let (code, reason) = refusal(&world, bind(WEB, 1, "app"));
+    assert_eq!(code, "served_by_other_version");
+    assert!(
+        reason.contains("n1.plan.example.com has it already, for system")
+            && reason.ends_with("use the newer one in system too"),
+        "{reason}"
+    );
+    assert_eq!(bound(&world.effects(&[bind(WEB, 2, "app")])), ["disk@2", "app@2"]);
 }

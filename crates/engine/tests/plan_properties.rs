@@ -6,6 +6,9 @@
 //! * Whatever is edited, every edge has both ends, ranks rise along each by exactly what the longest way asks for (so there is no
 //!   cycle), a node carries its own deployment's noderoles and those above it, and a barrier stands for all of its role and nothing
 //!   else.
+//! * Whatever is edited, versions included, every name that a role wants has a parent that serves it, an implicit one on the same node,
+//!   and no hard parent serves nothing; no node carries two that exclude each other or answer to one name; soft edges say what the roles
+//!   say, and nobody is without one who could have one.
 //! * What a deployment was can be brought back by edits; what can't be is named.
 //! * Edits about different things come to the same in any order.
 //! * A proposal on a node that may be reviewed writes no other machine, and rests on all that it writes.
@@ -21,7 +24,7 @@ use engine::Hash;
 use engine::blueprint::{DocumentChange, changes, compare, project};
 use engine::canonical::{self, Object, ObjectKind};
 use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
-use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, NoderoleKey, Skeleton};
+use engine::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
 use engine::gate::Policy;
 use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
@@ -69,6 +72,13 @@ struct Wires {
     service: bool,
     conflicts: bool,
     by_test: bool,
+    /// Low roles answer to a name of their own, high ones require it.
+    shares: bool,
+}
+
+/// What some low roles provide and some high ones require.
+fn shared() -> RoleName {
+    RoleName::parse("shared").unwrap()
 }
 
 fn wires() -> impl Strategy<Value = Wires> {
@@ -82,8 +92,9 @@ fn wires() -> impl Strategy<Value = Wires> {
         rarely(),
         rarely(),
         prop::bool::weighted(0.3),
+        prop::bool::weighted(0.25),
     )
-        .prop_map(|(requires, wants, preceeds, implicit, cluster, service, conflicts, by_test)| Wires {
+        .prop_map(|(requires, wants, preceeds, implicit, cluster, service, conflicts, by_test, shares)| Wires {
             requires,
             wants,
             preceeds,
@@ -92,6 +103,7 @@ fn wires() -> impl Strategy<Value = Wires> {
             service,
             conflicts,
             by_test,
+            shares,
         })
 }
 
@@ -106,8 +118,11 @@ fn versions() -> impl Strategy<Value = Versions> {
     let other = prop::collection::vec((wires(), prop::bool::weighted(0.05)), ROLES - 1..ROLES + 1);
     (prop::collection::vec(wires(), ROLES), other).prop_map(|(first, other)| {
         let keep = |(at, (wires, changes)): (usize, (Wires, bool))| {
-            let cluster = if changes { wires.cluster } else { first[at].cluster };
-            Wires { cluster, service: first[at].service, ..wires }
+            let (cluster, service) = match changes {
+                true => (wires.cluster, wires.service),
+                false => (first[at].cluster, first[at].service),
+            };
+            Wires { cluster, service, ..wires }
         };
         let other = other.into_iter().enumerate().map(keep).collect();
         Versions { first, other }
@@ -126,9 +141,12 @@ fn role(n: usize, wires: &Wires, version: &str) -> Role {
     let role: Role = serde_json::from_value(value).unwrap();
     let owned: Attrib = serde_json::from_value(json!({"name": attrib(n), "map": ["a"]})).unwrap();
     let (implicit, cluster, service) = (wires.implicit, wires.cluster, wires.service);
+    let (low, shares) = (n < 3, wires.shares.then(shared));
     Role {
-        flags: Flags { implicit, cluster, service, ..Flags::default() },
-        requires: (0..n).filter(|m| wires.requires[*m]).map(name).collect(),
+        // What is both has its parent on two nodes; importing it says so.
+        flags: Flags { implicit: implicit && !cluster, cluster, service, ..Flags::default() },
+        requires: (0..n).filter(|m| wires.requires[*m]).map(name).chain(shares.clone().filter(|_| !low)).collect(),
+        provides: shares.filter(|_| low).into_iter().collect(),
         wants: (0..n).filter(|m| wires.wants[*m]).map(attrib).collect(),
         attribs: vec![owned],
         preceeds: (n + 1..ROLES).filter(|m| wires.preceeds[*m]).map(name).collect(),
@@ -152,8 +170,12 @@ fn imported(catalog: &mut Catalog, roles: &[Wires], version: &str) -> Hash {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    let base: Barclamp = serde_json::from_value(json!({"name": "b", "version": version, "roles": {}})).unwrap();
-    let pin = Object::of(ObjectKind::Barclamp, &Barclamp { roles: content, ..base }).unwrap();
+    // Some of the catalogs have a jig that needs a role on its nodes.
+    let client = (!roles[0].by_test && roles[0].shares).then(|| name(0));
+    let jigs = json!({"test": {"class": "test", "client_role": client}});
+    let base = json!({"name": "b", "version": version, "roles": content, "jigs": jigs});
+    let base: Barclamp = serde_json::from_value(base).unwrap();
+    let pin = Object::of(ObjectKind::Barclamp, &base).unwrap();
     catalog.add(&pin).unwrap();
     pin.hash
 }
@@ -268,6 +290,150 @@ impl World {
                 let parents: BTreeSet<NoderoleId> = noderole.parents.iter().map(|edge| edge.parent).collect();
                 prop_assert!(!members.is_empty() && parents == members, "{} on {:?}", key, id);
             }
+        }
+        self.check_binding(&skeleton)
+    }
+
+    /// The rules of binding, asked of the outcome without looking at how it came about.
+    fn check_binding(&self, skeleton: &Skeleton) -> Result<(), TestCaseError> {
+        let bound = Bindings::of(self, skeleton);
+        for (id, noderole) in &bound.all {
+            if noderole.role.gathers.is_none() {
+                bound.check_parents(*id, noderole)?;
+                bound.check_order(*id, noderole)?;
+            }
+        }
+        for (id, node) in &skeleton.nodes {
+            let carried: Vec<&Role> = node.noderoles.keys().map(|key| bound.all[&key.id(*id)].role).collect();
+            for (at, one) in carried.iter().enumerate() {
+                for other in &carried[at + 1..] {
+                    let excludes = |a: &Role, b: &Role| b.names().any(|name| a.conflicts.contains(name));
+                    prop_assert!(!excludes(one, other) && !excludes(other, one), "{} and {}", one.name, other.name);
+                    prop_assert!(
+                        one.names().all(|name| !other.answers_to(name)),
+                        "{} and {} on {} answer to one name",
+                        one.name,
+                        other.name,
+                        node.fqdn
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A noderole as the rules of binding see it.
+struct Binding<'w> {
+    node: NodeId,
+    deployment: DeploymentId,
+    role: &'w Role,
+    parents: &'w [EdgeDoc],
+}
+
+/// All that is bound, with what each deployment sees.
+struct Bindings<'w> {
+    world: &'w World,
+    skeleton: &'w Skeleton,
+    all: BTreeMap<NoderoleId, Binding<'w>>,
+}
+
+impl<'w> Bindings<'w> {
+    fn of(world: &'w World, skeleton: &'w Skeleton) -> Self {
+        let mut all = BTreeMap::new();
+        for (node, carrier) in &skeleton.nodes {
+            for (key, noderole) in &carrier.noderoles {
+                let (deployment, parents) = (noderole.deployment, noderole.parents.as_slice());
+                let role = &**world.catalog.role(noderole.role).unwrap();
+                all.insert(key.id(*node), Binding { node: *node, deployment, role, parents });
+            }
+        }
+        Self { world, skeleton, all }
+    }
+
+    /// The roles of the version that a deployment sees.
+    fn seen(&self, deployment: DeploymentId) -> BTreeMap<&'w RoleName, &'w Role> {
+        let pin = self.barclamp(deployment);
+        pin.roles.iter().map(|(name, hash)| (name, &**self.world.catalog.role(*hash).unwrap())).collect()
+    }
+
+    fn barclamp(&self, deployment: DeploymentId) -> &'w Barclamp {
+        let chain = self.skeleton.chain(deployment);
+        let pin = chain.iter().find_map(|id| self.skeleton.deployments[id].barclamps.values().next()).unwrap();
+        self.world.catalog.barclamp(*pin).unwrap()
+    }
+
+    fn wanted(&self, of: &Binding<'_>) -> BTreeSet<RoleName> {
+        let seen = self.seen(of.deployment);
+        let owns = |attrib: &AttribName| seen.values().find(|role| role.attribs.iter().any(|a| a.name == *attrib));
+        let owners = of.role.wants.iter().filter_map(owns).map(|role| role.name.clone());
+        let client = self.barclamp(of.deployment).jigs.get(&of.role.jig).and_then(|jig| jig.client_role.clone());
+        let mut wanted: BTreeSet<RoleName> = of.role.requires.iter().cloned().chain(owners).chain(client).collect();
+        wanted.remove(&of.role.name);
+        wanted
+    }
+
+    /// Whether a parent, or what stands before it, answers to a name.
+    fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
+        let found = &self.all[&parent];
+        let before = || found.parents.iter().any(|edge| self.all[&edge.parent].role.answers_to(wanted));
+        found.role.answers_to(wanted) || found.role.gathers.is_some() && before()
+    }
+
+    fn check_parents(&self, id: NoderoleId, of: &Binding<'_>) -> Result<(), TestCaseError> {
+        let seen = self.seen(of.deployment);
+        prop_assert_eq!(seen.get(&of.role.name).copied(), Some(of.role), "the content is the one in sight");
+        let hard: Vec<NoderoleId> = of.parents.iter().filter(|e| e.kind == EdgeKind::Hard).map(|e| e.parent).collect();
+        let chain = self.skeleton.chain(of.deployment);
+        let wanted = self.wanted(of);
+        for name in &wanted {
+            let meant = seen.get(name).or_else(|| seen.values().find(|role| role.provides.contains(name)));
+            let implicit = meant.is_some_and(|role| role.flags.implicit);
+            // A service that is implicit is the one of the deployment itself.
+            let service = meant.is_some_and(|role| role.flags.service);
+            let phantom = service.then_some(self.skeleton.deployments[&of.deployment].phantom);
+            let near = |node| node == of.node || Some(node) == phantom;
+            let own = self.all.iter().filter(|(_, other)| near(other.node) && other.role.answers_to(name));
+            let own: BTreeSet<NoderoleId> = own.map(|(id, _)| *id).collect();
+            let fits = |parent: &NoderoleId| {
+                let beside = own.contains(parent) || self.all[parent].parents.iter().any(|e| own.contains(&e.parent));
+                let gathers = self.all[parent].role.gathers.is_some();
+                let here = own.contains(parent) || gathers && beside;
+                here || !implicit && chain.contains(&self.all[parent].deployment)
+            };
+            let served = hard.iter().any(|parent| self.serves(*parent, name) && fits(parent));
+            prop_assert!(served, "{} ({id}) wants {name}, implicit: {implicit}", of.role.name);
+        }
+        for parent in hard {
+            let role = &self.all[&parent].role.name;
+            prop_assert!(wanted.iter().any(|name| self.serves(parent, name)), "{} waits for {role}", of.role.name);
+        }
+        Ok(())
+    }
+
+    fn waits_for(&self, later: NoderoleId, earlier: NoderoleId) -> bool {
+        later == earlier || self.all[&later].parents.iter().any(|edge| self.waits_for(edge.parent, earlier))
+    }
+
+    fn check_order(&self, id: NoderoleId, of: &Binding<'_>) -> Result<(), TestCaseError> {
+        let implicit = of.role.flags.implicit;
+        for edge in of.parents.iter().filter(|edge| edge.kind == EdgeKind::Soft) {
+            let first = &self.all[&edge.parent];
+            prop_assert!(first.role.preceeds.contains(&of.role.name), "{} before {}", first.role.name, of.role.name);
+            prop_assert!(!implicit || first.node == of.node, "{} before {}", first.role.name, of.role.name);
+        }
+        for earlier in self.seen(of.deployment).values().filter(|role| role.preceeds.contains(&of.role.name)) {
+            let before = |other: &NoderoleId| self.all[other].role.name == earlier.name;
+            let gathered = |other: &NoderoleId| self.all[other].role.gathers.as_ref() == Some(&earlier.name);
+            let mut parents = of.parents.iter().map(|edge| edge.parent);
+            if parents.any(|parent| before(&parent) || gathered(&parent)) {
+                continue;
+            }
+            let near = |other: &Binding<'_>| other.node == of.node || !implicit && other.deployment == of.deployment;
+            let all = self.all.iter().filter(|(other, found)| before(other) && near(found));
+            let mut free = all
+                .filter(|(other, found)| found.role.preceeds.contains(&of.role.name) && !self.waits_for(**other, id));
+            prop_assert!(free.next().is_none(), "{} has {} to wait for", of.role.name, earlier.name);
         }
         Ok(())
     }

@@ -1,11 +1,16 @@
 //! Another version of a barclamp: what is bound takes on its contents.
 //!
 //! A deployment that uses another version means it for what runs there, too. So the roles of every deployment that sees the pin get
-//! the new contents, and their noderoles with them: each keeps the parents that still serve it, and gets those that the new content
-//! asks for beside. What changed its content runs again, which the review shows.
+//! the new contents, and their noderoles with them. What changed its content runs again, which the review shows.
 //!
-//! A version that lacks a role which is in use, or makes a cluster of it or no cluster any more, is refused: nothing that runs may
-//! lose its definition, or the barrier that others wait for, on the quiet.
+//! Then everything that is bound there waits for what binding it now would make it wait for: each noderole keeps the parents that still
+//! serve it, loses those that nothing asks for any more, and gets those that are asked for beside. That goes for all of them, not only
+//! those with another content: a version may bring a jig another client role, or an attribute another owner, and whoever waits for a role
+//! that is implicit now needs one on its own node. Soft edges follow what the new contents say about order.
+//!
+//! A version that lacks a role which is in use is refused, and so is one that makes a cluster or a service of it or no such any more:
+//! nothing that runs may lose its definition, the barrier that others wait for, or the node it stands on, on the quiet. The way there
+//! is to unbind it, use the version, and bind it again.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +18,7 @@ use super::bind::Way;
 use super::draft::Draft;
 use super::refusal::EditError;
 use crate::canonical::Hash;
-use crate::cluster::{EdgeDoc, EdgeKind};
+use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey};
 use crate::ids::{BarclampName, DeploymentId, NoderoleId, RoleName};
 
 impl Draft<'_> {
@@ -34,15 +39,40 @@ impl Draft<'_> {
         for (_, id, content) in &outdated {
             self.repin(*id, *content)?;
         }
-        // Those that wait for one that answers to other names now may have to look elsewhere.
-        let children = outdated.iter().flat_map(|(_, id, _)| self.children(*id)).map(|(child, _)| child);
-        let mut touched: BTreeSet<(u32, NoderoleId)> =
-            children.filter_map(|id| Some((self.noderole(id)?.2.rank, id))).collect();
-        touched.extend(outdated.iter().map(|(rank, id, _)| (*rank, *id)));
-        for (_, id) in touched {
-            self.wire_anew(id, edit)?;
+        let anew: BTreeSet<NoderoleId> = outdated.into_iter().map(|(_, id, _)| id).collect();
+        let touched = self.touched_by(at, barclamp, &anew)?;
+        for (_, id) in &touched {
+            self.wire_anew(*id, anew.contains(id), edit)?;
+        }
+        for (_, id) in &touched {
+            self.follow_all(*id)?;
         }
         Ok(())
+    }
+
+    /// What may have to wait for something else, by rank: all that is bound where the version is seen, and from elsewhere who waits for
+    /// one that answers to other names now, or stands beside one that precedes it now.
+    fn touched_by(
+        &self,
+        at: DeploymentId,
+        barclamp: &BarclampName,
+        anew: &BTreeSet<NoderoleId>,
+    ) -> Result<BTreeSet<(u32, NoderoleId)>, EditError> {
+        let seeing = self.seeing(at, barclamp)?;
+        let mut touched = BTreeSet::new();
+        for (node, carrier) in self.nodes() {
+            let seen = carrier.noderoles.iter().filter(|(_, noderole)| seeing.contains(&noderole.deployment));
+            touched.extend(seen.map(|(key, noderole)| (noderole.rank, key.id(node))));
+        }
+        let beside = |id: NoderoleId| {
+            let node = self.noderole(id).map(|(node, _, _)| node);
+            let later = self.role_of(id).into_iter().flat_map(|role| &role.preceeds);
+            later.filter_map(move |later| Some(NoderoleKey::first(later.clone()).id(node?)))
+        };
+        let children = anew.iter().flat_map(|id| self.children(*id)).map(|(child, _)| child);
+        let elsewhere = children.chain(anew.iter().flat_map(|id| beside(*id)));
+        touched.extend(elsewhere.filter_map(|id| Some((self.noderole(id)?.2.rank, id))));
+        Ok(touched)
     }
 
     /// The deployments for which the nearest pin of the barclamp is that one's.
@@ -73,8 +103,12 @@ impl Draft<'_> {
             how,
         };
         let hash = *new.roles.get(&was.name).ok_or_else(|| refused("lacks"))?;
-        if self.catalog.role(hash)?.flags.cluster != was.flags.cluster {
+        let is = &self.catalog.role(hash)?.flags;
+        if is.cluster != was.flags.cluster {
             return Err(refused("changes whether its noderoles act as one:"));
+        }
+        if is.service != was.flags.service {
+            return Err(refused("changes whether it stands on a node or for the deployment as a whole:"));
         }
         Ok((hash != content).then_some(hash))
     }
@@ -112,7 +146,7 @@ impl Draft<'_> {
     }
 
     /// Gives a noderole the parents that its role asks for now: those that serve it stay, others are found or brought along.
-    fn wire_anew(&mut self, id: NoderoleId, edit: u32) -> Result<(), EditError> {
+    fn wire_anew(&mut self, id: NoderoleId, anew: bool, edit: u32) -> Result<(), EditError> {
         let catalog = self.catalog;
         let Some((node, key, noderole)) = self.noderole(id) else { return Ok(()) };
         let role = &**catalog.role(noderole.role)?;
@@ -121,13 +155,18 @@ impl Draft<'_> {
         }
         let (deployment, old) = (noderole.deployment, noderole.parents.clone());
         let mut way = Way { deployment, edit, path: vec![key.role.clone()] };
-        self.check_bindable(deployment, role)?;
-        self.check_neighbours(node, role)?;
-        let hard = |edge: &&EdgeDoc| edge.kind == EdgeKind::Hard;
-        let mut parents: BTreeSet<EdgeDoc> = old.iter().filter(|edge| edge.kind != EdgeKind::Hard).copied().collect();
+        if anew {
+            self.check_bindable(deployment, role)?;
+            self.check_neighbours(node, role)?;
+        }
+        let stays = |edge: &&EdgeDoc| match edge.kind {
+            EdgeKind::Hard => false,
+            EdgeKind::OrderOnly => true,
+            EdgeKind::Soft => self.is_ordered(edge.parent, id),
+        };
+        let mut parents: BTreeSet<EdgeDoc> = old.iter().filter(stays).copied().collect();
         for wanted in self.wanted(deployment, role)? {
-            let kept = old.iter().filter(hard).find(|edge| self.serves(edge.parent, &wanted)).map(|edge| edge.parent);
-            let parent = match kept {
+            let parent = match self.kept(deployment, &old, &wanted)? {
                 Some(parent) => parent,
                 None => {
                     let found = self.parent(&mut way, node, role, &wanted)?;
@@ -141,6 +180,25 @@ impl Draft<'_> {
             parents.retain(|edge| edge.parent != parent);
             parents.insert(EdgeDoc { parent, kind: EdgeKind::Hard });
         }
-        self.rewire(id, parents)
+        // What came along meanwhile may precede it, and has linked itself.
+        let new = self.noderole(id).map(|(_, _, n)| n.parents.clone()).unwrap_or_default();
+        let linked = new.iter().filter(|edge| !old.contains(edge) && parents.iter().all(|p| p.parent != edge.parent));
+        parents.extend(linked.copied().collect::<Vec<_>>());
+        if parents.iter().eq(&new) { Ok(()) } else { self.rewire(id, parents) }
+    }
+
+    /// The parent that a noderole has for a name and may keep. For an implicit role there is nothing to keep: it is the one on the
+    /// same node, which binding finds first.
+    fn kept(
+        &self,
+        deployment: DeploymentId,
+        old: &[EdgeDoc],
+        wanted: &RoleName,
+    ) -> Result<Option<NoderoleId>, EditError> {
+        if self.is_implicit(deployment, wanted)? {
+            return Ok(None);
+        }
+        let mut hard = old.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent);
+        Ok(hard.find(|parent| self.serves(*parent, wanted)))
     }
 }

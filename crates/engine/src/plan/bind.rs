@@ -10,8 +10,11 @@
 //! Three things come on top. A *service* role stands on its deployment's phantom node whatever node was asked for. The noderoles of
 //! a *cluster* role in a deployment act as one parent: between them and whoever waits for one of them stands a barrier
 //! ([`Role::barrier`]), there from the first member to the last; so one that joins later comes before everybody who waits already.
-//! Where a role *precedes* another and both are bound, a soft edge keeps their order: with the one on the same node, else, unless
-//! the later role is implicit, with the first in the deployment. (One, not all: every pair would be N x M edges.)
+//! Where a role *precedes* another and both are bound, a soft edge keeps their order. A noderole of the later role waits for one of the
+//! earlier: the one on the same node, else, unless the later role is implicit, the first in its deployment. (One, not all: every
+//! pair would be N x M edges.) It looks for one when it is bound, when the first of the earlier role comes, when a version comes into
+//! use, and when the one it had goes, so that order lasts as long as there is one to wait for. Which one stays as it was found: to
+//! look again at each binding would write documents of machines that the binding has nothing to do with.
 //!
 //! Source: OpenCrowbar's and Digital Rebar's models; what they left to chance (which of several parents) is by name here.
 
@@ -83,6 +86,14 @@ impl Draft<'_> {
         }
         let sight = self.sight(deployment)?;
         Ok(sight.providers.get(name).and_then(|providers| providers.values().next().copied()))
+    }
+
+    /// Whether a required name means a role that serves on its own node alone.
+    pub fn is_implicit(&self, deployment: DeploymentId, name: &RoleName) -> Result<bool, EditError> {
+        match self.required_content(deployment, name)? {
+            Some(hash) => Ok(self.catalog.role(hash)?.flags.implicit),
+            None => Ok(false),
+        }
     }
 
     /// The role of that name that a deployment sees, as an edit names it.
@@ -206,7 +217,7 @@ impl Draft<'_> {
             self.gather(way, id, content, role)?;
         }
         if self.rules.preceeds_soft_edges {
-            self.keep_order(way.deployment, node, id, role)?;
+            self.keep_order(id, role)?;
         }
         Ok(id)
     }
@@ -220,10 +231,7 @@ impl Draft<'_> {
         wanted: &RoleName,
     ) -> Result<NoderoleId, EditError> {
         let content = self.required_content(way.deployment, wanted)?;
-        let implicit = match content {
-            Some(hash) => self.catalog.role(hash)?.flags.implicit,
-            None => false,
-        };
+        let implicit = self.is_implicit(way.deployment, wanted)?;
         if let Some(found) = self.serving(way.deployment, node, wanted, implicit, &|_| true)? {
             return Ok(found);
         }
@@ -234,7 +242,20 @@ impl Draft<'_> {
             nearest: self.nearest_role(way.deployment, wanted.as_str()),
         })?;
         let why = Why::Brought { edit: way.edit, by: child.name.clone(), implicit };
-        self.grow(way, node, content, why)
+        let found = self.grow(way, node, content, why)?;
+        // A role is on a node once, and may be there for a deployment that uses another version.
+        match self.noderole(found) {
+            Some((place, key, noderole)) if !self.catalog.role(noderole.role)?.answers_to(wanted) => {
+                Err(EditError::ServedByOtherVersion {
+                    role: child.name.clone(),
+                    requires: wanted.clone(),
+                    provider: key.role.clone(),
+                    node: self.node(place)?.fqdn.clone(),
+                    deployment: self.deployment_name(noderole.deployment),
+                })
+            }
+            _ => Ok(found),
+        }
     }
 
     /// A noderole that is there already and serves for a wanted name: on the node, else (unless implicit) along the deployments.
@@ -278,10 +299,7 @@ impl Draft<'_> {
         wanted.retain(|name| self.serves(parent, name));
         let mut found = BTreeSet::new();
         for name in &wanted {
-            let implicit = match self.required_content(deployment, name)? {
-                Some(hash) => self.catalog.role(hash)?.flags.implicit,
-                None => false,
-            };
+            let implicit = self.is_implicit(deployment, name)?;
             let no_circle = |other: NoderoleId| fits(other) && !self.waits_for(self.as_parent(other), child);
             match self.serving(deployment, node, name, implicit, &no_circle)? {
                 Some(other) => drop(found.insert(self.as_parent(other))),
@@ -332,42 +350,96 @@ impl Draft<'_> {
     }
 
     /// Soft edges between a new noderole and those whose roles precede its own, or are preceded by it.
-    fn keep_order(
-        &mut self,
-        deployment: DeploymentId,
-        node: NodeId,
-        new: NoderoleId,
-        role: &Role,
-    ) -> Result<(), EditError> {
-        let sight = self.sight(deployment)?;
+    fn keep_order(&mut self, new: NoderoleId, role: &Role) -> Result<(), EditError> {
         for later in &role.preceeds {
-            let implicit = match self.role_content(deployment, later)? {
-                Some(hash) => self.catalog.role(hash)?.flags.implicit,
-                None => continue,
-            };
-            if let Some(later) = self.of_role(deployment, node, later, implicit) {
+            for later in self.behind(new, role, later) {
                 self.link(new, later, EdgeKind::Soft)?;
             }
         }
-        for earlier in sight.before.get(&role.name).into_iter().flatten() {
-            if let Some(earlier) = self.of_role(deployment, node, earlier, role.flags.implicit) {
+        for earlier in self.preceding(new)? {
+            if let Some(earlier) = self.one_before(new, &earlier, &|_| true) {
                 self.link(earlier, new, EdgeKind::Soft)?;
             }
         }
         Ok(())
     }
 
-    /// A noderole of exactly this role: on the node, else (unless implicit) the first in the deployment.
-    fn of_role(&self, deployment: DeploymentId, node: NodeId, role: &RoleName, implicit: bool) -> Option<NoderoleId> {
-        let own = NoderoleKey::first(role.clone());
-        if self.node(node).ok()?.noderoles.contains_key(&own) {
-            return Some(own.id(node));
+    /// The roles in sight that precede a noderole's.
+    fn preceding(&self, id: NoderoleId) -> Result<Vec<RoleName>, EditError> {
+        let (Some((_, key, noderole)), true) = (self.noderole(id), self.rules.preceeds_soft_edges) else {
+            return Ok(Vec::new());
+        };
+        Ok(self.sight(noderole.deployment)?.before.get(&key.role).cloned().unwrap_or_default())
+    }
+
+    /// Who has to wait for a new noderole: the one on its node; where it is the first of its role, all that wait for none yet.
+    fn behind(&self, new: NoderoleId, role: &Role, later: &RoleName) -> Vec<NoderoleId> {
+        let Some((node, _, noderole)) = self.noderole(new) else { return Vec::new() };
+        let own = NoderoleKey::first(later.clone()).id(node);
+        let mut behind: Vec<NoderoleId> = self.noderole(own).map(|_| own).into_iter().collect();
+        let is_of = |id: NoderoleId, name: &RoleName| self.role_of(id).is_some_and(|found| found.name == *name);
+        if self.answering(noderole.deployment, &role.name).any(|other| other != new && is_of(other, &role.name)) {
+            return behind;
         }
-        let mut elsewhere = self.answering(deployment, role);
-        if implicit {
+        let elsewhere = self.answering(noderole.deployment, later).filter(|id| {
+            let implicit = self.role_of(*id).is_some_and(|found| found.flags.implicit);
+            *id != own && is_of(*id, later) && !implicit && !self.waits_for_one_of(*id, &role.name)
+        });
+        behind.extend(elsewhere);
+        behind
+    }
+
+    /// The noderole of a role that a later one has to wait for and does not yet: on its node, else, unless the later role is implicit
+    /// or it waits for another of that role, the first in its deployment.
+    fn one_before(
+        &self,
+        later: NoderoleId,
+        earlier: &RoleName,
+        fits: &dyn Fn(NoderoleId) -> bool,
+    ) -> Option<NoderoleId> {
+        let (node, _, noderole) = self.noderole(later)?;
+        let role = self.role_of(later)?;
+        let precedes = |id: &NoderoleId| {
+            let found = self.role_of(*id).filter(|found| found.name == *earlier && found.preceeds.contains(&role.name));
+            found.is_some() && fits(*id)
+        };
+        let own = NoderoleKey::first(earlier.clone()).id(node);
+        if precedes(&own) {
+            return Some(own);
+        }
+        if role.flags.implicit || self.waits_for_one_of(later, earlier) {
             return None;
         }
-        elsewhere.find(|id| self.role_of(*id).is_some_and(|found| found.name == *role))
+        self.answering(noderole.deployment, earlier).find(precedes)
+    }
+
+    fn waits_for_one_of(&self, child: NoderoleId, role: &RoleName) -> bool {
+        let parents = self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+        let mut above = parents.iter().filter_map(|edge| self.role_of(edge.parent));
+        above.any(|parent| parent.name == *role || parent.gathers.as_ref() == Some(role))
+    }
+
+    /// Lets a noderole that was there before wait for one of an earlier role, if there is one that does not wait for it.
+    pub fn follow(&mut self, later: NoderoleId, earlier: &RoleName) -> Result<(), EditError> {
+        if !self.rules.preceeds_soft_edges {
+            return Ok(());
+        }
+        match self.one_before(later, earlier, &|id| !self.waits_for(id, later)) {
+            Some(parent) => self.link(parent, later, EdgeKind::Soft),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Self::follow`], for all roles that precede its own.
+    pub fn follow_all(&mut self, later: NoderoleId) -> Result<(), EditError> {
+        self.preceding(later)?.iter().try_for_each(|earlier| self.follow(later, earlier))
+    }
+
+    /// Whether a soft edge says what the roles at both ends say.
+    pub fn is_ordered(&self, earlier: NoderoleId, later: NoderoleId) -> bool {
+        let (Some(first), Some(second)) = (self.role_of(earlier), self.role_of(later)) else { return false };
+        let node = |id| self.noderole(id).map(|(node, _, _)| node);
+        first.preceeds.contains(&second.name) && (!second.flags.implicit || node(earlier) == node(later))
     }
 
     pub fn check_bindable(&self, deployment: DeploymentId, role: &Role) -> Result<(), EditError> {

@@ -49,6 +49,23 @@ pub enum EditError {
         /// The most similar name.
         nearest: Option<String>,
     },
+    /// Who would serve is there already, in a version that does not.
+    #[error(
+        "{role} requires {requires}, which {provider} provides in the version that is used here; {node} has it already, for {deployment} and \
+         in a version that does not: use the newer one in {deployment} too"
+    )]
+    ServedByOtherVersion {
+        /// The role.
+        role: RoleName,
+        /// What it requires.
+        requires: RoleName,
+        /// The role that would serve.
+        provider: RoleName,
+        /// The node.
+        node: Fqdn,
+        /// The deployment that it is bound in there.
+        deployment: String,
+    },
     /// The role must be added first.
     #[error("{role} is not a role of {deployment}: add it there first")]
     NotARoleHere {
@@ -364,6 +381,7 @@ impl EditError {
             Self::AlreadyBound { node, .. }
             | Self::Conflict { node, .. }
             | Self::ProvidedTwice { node, .. }
+            | Self::ServedByOtherVersion { node, .. }
             | Self::Sibling { node, .. } => {
                 if node == from {
                     *node = to.clone();
@@ -390,6 +408,7 @@ impl EditError {
             Self::UnknownNoderole { .. } => "unknown_noderole",
             Self::UnknownRole { .. } => "unknown_role",
             Self::UnresolvedRequire { .. } => "unresolved_require",
+            Self::ServedByOtherVersion { .. } => "served_by_other_version",
             Self::NotARoleHere { .. } => "not_a_role_here",
             Self::DeploymentExists(_) => "deployment_exists",
             Self::DeploymentIdUsed(_) => "deployment_id_used",

@@ -3,7 +3,8 @@
 //! What a noderole needed stays when it goes; what needs *it* can't be left without a parent. A child whose need something else
 //! serves as well, by the rules of binding, is wired to that and keeps running. A child for which there is nothing is a *dependent*:
 //! the edit takes dependents along only if it says so, and otherwise is refused and names them. (OpenCrowbar had no way to remove a
-//! wrong binding for years, and then took descendants along without a word.) Soft edges hold nobody.
+//! wrong binding for years, and then took descendants along without a word.) Soft edges hold nobody; who loses the one that it
+//! waited for in order looks for the next, as binding would.
 //!
 //! A barrier shrinks with its members and goes with the last; then whoever waits for it counts as theirs.
 
@@ -151,7 +152,9 @@ impl Draft<'_> {
     fn let_go(&mut self, going: &Going, seq: u32) -> Result<(), EditError> {
         let children: BTreeSet<NoderoleId> =
             going.gone.keys().flat_map(|id| self.children(*id)).map(|(child, _)| child).collect();
+        let mut out_of_order: Vec<(NoderoleId, RoleName)> = Vec::new();
         for child in children.into_iter().filter(|child| !going.gone.contains_key(child)) {
+            out_of_order.extend(self.preceded_by(child, going));
             let parents = self.parents_without(child, going)?;
             self.rewire(child, parents)?;
         }
@@ -165,7 +168,14 @@ impl Draft<'_> {
             };
             self.take(*id, why)?;
         }
-        Ok(())
+        out_of_order.iter().try_for_each(|(child, earlier)| self.follow(*child, earlier))
+    }
+
+    /// The roles of those for which a child waits in order, and that go.
+    fn preceded_by(&self, child: NoderoleId, going: &Going) -> Vec<(NoderoleId, RoleName)> {
+        let parents = self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+        let lost = parents.iter().filter(|edge| edge.kind == EdgeKind::Soft && going.gone.contains_key(&edge.parent));
+        lost.filter_map(|edge| Some((child, self.role_of(edge.parent)?.name.clone()))).collect()
     }
 
     fn parents_without(&self, child: NoderoleId, going: &Going) -> Result<BTreeSet<EdgeDoc>, EditError> {

@@ -135,8 +135,16 @@ fn refused(refusal: &Refusal) -> Line {
 /// The stage that refuses with this code.
 fn stage_of(code: &str) -> Stage {
     match code {
-        "catalog" | "unknown_role" | "unresolved_require" | "other_barclamp" | "no_such_jig" | "inactive_jig"
-        | "unknown_jig" | "jig_is_so" | "version_unfit" => Stage::Catalog,
+        "catalog"
+        | "unknown_role"
+        | "unresolved_require"
+        | "other_barclamp"
+        | "no_such_jig"
+        | "inactive_jig"
+        | "unknown_jig"
+        | "jig_is_so"
+        | "version_unfit"
+        | "served_by_other_version" => Stage::Catalog,
         "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed" | "barrier"
         | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
         "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed" | "not_empty"
