@@ -47,7 +47,7 @@ pub fn svg(view: &GraphView, colour: Colour) -> String {
     let ends: Vec<(usize, usize)> = view.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = lay_out(view.vertices.len(), &ends, MEASURES);
     let scale = Scale::of(view, colour);
-    let legend = legend(&scale);
+    let legend = legend(&scale, view);
     let (width, height) = (layout.width.max(legend.1).max(320.0), layout.height + HEAD);
     let mut out = String::with_capacity(1_024 + view.vertices.len() * 900 + view.edges.len() * 160);
     // Writing into a string can't fail.
@@ -77,7 +77,7 @@ fn heading(view: &GraphView) -> String {
 }
 
 /// The legend, and how wide it is.
-fn legend(scale: &Scale) -> (String, f64) {
+fn legend(scale: &Scale, view: &GraphView) -> (String, f64) {
     let mut out = String::new();
     let mut x = 20.0;
     for entry in scale.legend() {
@@ -90,18 +90,45 @@ fn legend(scale: &Scale) -> (String, f64) {
         );
         x += 18.0 + entry.words.chars().count() as f64 * LETTER + 16.0;
     }
+    for (class, words) in super::changes(view) {
+        let (colour, dashes) = drawn(class);
+        let _ = writeln!(
+            out,
+            "<path d=\"M{x} 47h24\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/><text x=\"{}\" y=\"51\" fill=\"{MUTED}\">{words}</text>",
+            x + 30.0,
+        );
+        x += 30.0 + words.chars().count() as f64 * LETTER + 16.0;
+    }
     (out, x)
 }
 
 fn wire(out: &mut String, edge: &GraphEdge, path: &[(f64, f64)]) {
-    let (colour, width) = if edge.on_trail > 0 { (TEXT, "3") } else { (LINE, "1.5") };
-    let dashes = if edge.kind == EdgeKind::Hard { "" } else { " stroke-dasharray=\"4 4\"" };
+    let changed = super::rewired(edge);
+    let soft = if edge.kind == EdgeKind::Hard { "" } else { " stroke-dasharray=\"4 4\"" };
+    let (colour, width, dashes) = match &changed {
+        Some((class, _)) => {
+            let (colour, dashes) = drawn(class);
+            (colour, "2", dashes)
+        }
+        None if edge.on_trail > 0 => (TEXT, "3", soft),
+        None => (LINE, "1.5", soft),
+    };
+    let title = changed.map(|(_, words)| format!("<title>{words}</title>")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/><path d=\"{}\" fill=\"{colour}\"/>",
+        "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}>{title}</path><path d=\"{}\" fill=\"{colour}\"/>",
         curve(path),
         arrow(path),
     );
+}
+
+/// Colour and dashes of an edge that a change changes.
+fn drawn(class: &str) -> (&'static str, &'static str) {
+    match class {
+        "gone" => (ink("error"), " stroke-dasharray=\"2 5\""),
+        "added" => (ink("proposed"), ""),
+        _ => (ink("warn"), " stroke-dasharray=\"10 3\""),
+    }
 }
 
 fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, scale: &Scale) {
@@ -175,7 +202,7 @@ mod tests {
     #[test]
     fn it_has_words_and_nothing_that_a_strict_policy_refuses() {
         let mut view = view(&["web", "db"]);
-        view.edges = vec![GraphEdge { from: 0, to: 1, count: 2, kind: EdgeKind::Soft, on_trail: 1 }];
+        view.edges = vec![GraphEdge { from: 0, to: 1, count: 2, kind: EdgeKind::Soft, on_trail: 1, added: 0, gone: 0 }];
         let file = svg(&view, Colour::Wave);
         for part in
             ["<title>Graph of web</title>", ">wave 2<", "r1 in db: wave 2", "stroke-dasharray", "stroke-width=\"3\""]
@@ -186,6 +213,29 @@ mod tests {
             assert!(!file.contains(part), "{part} in {file}");
         }
         assert_eq!(file.matches("<g ").count(), file.matches("</g>").count());
+    }
+
+    #[test]
+    fn edges_that_a_change_adds_and_takes_away_are_told_apart() {
+        let mut view = view(&["web", "db", "edge"]);
+        let edge = |from, to, count, added, gone| GraphEdge {
+            from,
+            to,
+            count,
+            kind: EdgeKind::Hard,
+            on_trail: 0,
+            added,
+            gone,
+        };
+        view.edges = vec![edge(0, 1, 0, 0, 1), edge(0, 2, 2, 2, 0), edge(1, 2, 5, 0, 0)];
+        let file = svg(&view, Colour::State);
+        for part in ["<title>no longer</title>", "<title>new</title>", ">no longer an edge<", ">new edge<", "2 5"] {
+            assert!(file.contains(part), "{part} in {file}");
+        }
+        view.edges[1].gone = 3;
+        assert!(svg(&view, Colour::State).contains("<title>2 new, 3 no longer</title>"));
+        view.edges = vec![edge(0, 1, 2, 0, 0)];
+        assert!(!svg(&view, Colour::State).contains("edge<"), "a graph of no change has no legend for one");
     }
 
     #[test]

@@ -16,7 +16,9 @@ mod picture;
 mod table;
 mod tools;
 
-use api::console::{GraphTrail, GraphVertex, GraphView, GraphWay, Look, StepState, TrailWish};
+use std::collections::BTreeSet;
+
+use api::console::{GraphEdge, GraphTrail, GraphVertex, GraphView, GraphWay, Look, StepState, TrailWish};
 use leptos::html;
 use leptos::prelude::*;
 
@@ -81,6 +83,25 @@ pub(crate) fn named(vertex: &GraphVertex) -> String {
         Some(one) => format!("{} on {}", vertex.role, one.short),
         None => vertex.role.to_string(),
     }
+}
+
+/// How a change changes an edge: the class of its line, and words. None: it does not.
+pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
+    match (edge.count, edge.added, edge.gone) {
+        (_, 0, 0) => None,
+        (0, _, _) => Some(("gone", "no longer".into())),
+        (count, added, 0) if added == count => Some(("added", "new".into())),
+        (_, added, 0) => Some(("changed", format!("{added} new"))),
+        (_, 0, gone) => Some(("changed", format!("{gone} no longer"))),
+        (_, added, gone) => Some(("changed", format!("{added} new, {gone} no longer"))),
+    }
+}
+
+/// The changes of edges that a picture has, for its legend: the class of the lines, and what they mean.
+pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
+    let classes: BTreeSet<&str> = view.edges.iter().filter_map(|edge| Some(rewired(edge)?.0)).collect();
+    let all = [("added", "new edge"), ("gone", "no longer an edge"), ("changed", "some of its edges change")];
+    all.into_iter().filter(|(class, _)| classes.contains(class)).collect()
 }
 
 /// A graph as it is shown.
@@ -219,11 +240,13 @@ fn About(shown: Shown) -> impl IntoView {
             let (colour, shape, word) = drawn_as(*look);
             view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> }
         });
-        let near = |ids: Vec<(usize, usize)>, title: &'static str, none: &'static str| {
-            let links = ids.iter().map(|(other, count)| {
+        let near = |ids: Vec<(usize, &GraphEdge)>, title: &'static str, none: &'static str| {
+            let links = ids.iter().map(|(other, edge)| {
                 let other = &view.vertices[*other];
                 let (colour, shape, _) = worst(other).map_or(("", Icon::Dot, ""), drawn_as);
-                let count = (*count > 1).then(|| format!("{count} edges"));
+                let count = (edge.count > 1).then(|| format!("{} edges", edge.count));
+                let count = count.into_iter().chain(rewired(edge).map(|(_, words)| words));
+                let count = count.collect::<Vec<_>>().join(", ");
                 view! {
                     <li>
                         <a href=address.at(&other.key).link() data-noscroll>
@@ -238,8 +261,8 @@ fn About(shown: Shown) -> impl IntoView {
             let nothing = ids.is_empty().then(|| view! { <p class="muted inside">{none}</p> });
             view! { <h3 class="sub">{title}</h3> {nothing} <ul class="link-list">{links}</ul> }
         };
-        let parents = view.edges.iter().filter(|edge| edge.to == at).map(|edge| (edge.from, edge.count)).collect();
-        let children = view.edges.iter().filter(|edge| edge.from == at).map(|edge| (edge.to, edge.count)).collect();
+        let parents = view.edges.iter().filter(|edge| edge.to == at).map(|edge| (edge.from, edge)).collect();
+        let children = view.edges.iter().filter(|edge| edge.from == at).map(|edge| (edge.to, edge)).collect();
         let fold = match vertex.one.is_some() {
             true => format!("Fold {}", vertex.role),
             false => format!("Show its {} noderoles one by one", vertex.members),

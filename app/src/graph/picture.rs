@@ -17,7 +17,7 @@ use wasm_bindgen::JsCast;
 use super::colours::Scale;
 use super::layout::{Layout, Neighbours, neighbours};
 use super::minimap::Minimap;
-use super::{MEASURES, Shown, drawn_as, named, worst};
+use super::{MEASURES, Shown, drawn_as, named, rewired, worst};
 use api::console::GraphWay;
 
 /// Vertices that are drawn whatever the window shows.
@@ -167,11 +167,33 @@ fn edges(shown: Shown, near: &[usize]) -> impl IntoView + use<> {
         if path.is_empty() || !(drawn.contains(&edge.from) || drawn.contains(&edge.to)) {
             continue;
         }
-        let kind = match edge.kind {
-            _ if edge.on_trail > 0 => "wire trail",
-            _ if at == Some(edge.from) || at == Some(edge.to) => "wire here",
-            EdgeKind::Hard => "wire",
-            EdgeKind::OrderOnly | EdgeKind::Soft => "wire soft",
+        let here = at == Some(edge.from) || at == Some(edge.to);
+        let kind = match (rewired(edge).map(|(class, _)| class), edge.kind) {
+            (None, _) if edge.on_trail > 0 => "wire trail",
+            (Some("gone"), _) => {
+                if here {
+                    "wire gone here"
+                } else {
+                    "wire gone"
+                }
+            }
+            (Some("added"), _) => {
+                if here {
+                    "wire added here"
+                } else {
+                    "wire added"
+                }
+            }
+            (Some(_), _) => {
+                if here {
+                    "wire changed here"
+                } else {
+                    "wire changed"
+                }
+            }
+            (None, _) if here => "wire here",
+            (None, EdgeKind::Hard) => "wire",
+            (None, EdgeKind::OrderOnly | EdgeKind::Soft) => "wire soft",
         };
         let (line, head) = lines.entry(kind).or_default();
         line.push_str(&curve(path));

@@ -3,38 +3,40 @@
 use api::console::GraphView;
 use leptos::prelude::*;
 
-use super::{Shown, colours, drawn_as, named, picture};
+use super::{Shown, colours, drawn_as, named, picture, rewired};
 use crate::parts::icon;
 
 /// Neighbours that a cell names; the rest are a count, else a barrier before a thousand noderoles would fill the page.
 const NAMED: usize = 12;
 
-/// For each vertex what it waits for and what waits for it: the other end, and whether the edge is marked.
-type Near = Vec<[Vec<(usize, bool)>; 2]>;
+/// For each vertex what it waits for and what waits for it: the other end, and what is to be said of the edge.
+type Near = Vec<[Vec<(usize, Option<String>)>; 2]>;
 
 fn near(view: &GraphView) -> Near {
     let mut near: Near = vec![[Vec::new(), Vec::new()]; view.vertices.len()];
     for edge in &view.edges {
-        let marked = edge.on_trail > 0;
-        near[edge.to][0].push((edge.from, marked));
-        near[edge.from][1].push((edge.to, marked));
+        let path = (edge.on_trail > 0).then(|| "path".to_owned());
+        let said: Vec<String> = path.into_iter().chain(rewired(edge).map(|(_, words)| words)).collect();
+        let said = (!said.is_empty()).then(|| said.join(", "));
+        near[edge.to][0].push((edge.from, said.clone()));
+        near[edge.from][1].push((edge.to, said));
     }
     // Marked ones first: they are what the reader asked for.
     for side in near.iter_mut().flatten() {
-        side.sort_by_key(|(other, marked)| (!marked, *other));
+        side.sort_by_key(|(other, said)| (said.is_none(), *other));
     }
     near
 }
 
-fn told(view: &GraphView, ends: &[(usize, bool)]) -> Option<impl IntoView + use<>> {
+fn told(view: &GraphView, ends: &[(usize, Option<String>)]) -> Option<impl IntoView + use<>> {
     if ends.is_empty() {
         return None;
     }
-    let name = |(other, marked): &(usize, bool)| {
+    let name = |(other, said): &(usize, Option<String>)| {
         let name = named(&view.vertices[*other]);
-        match marked {
-            true => view! { <li><b>{name}</b> " (path)"</li> }.into_any(),
-            false => view! { <li>{name}</li> }.into_any(),
+        match said {
+            Some(said) => view! { <li><b>{name}</b> " (" {said.clone()} ")"</li> }.into_any(),
+            None => view! { <li>{name}</li> }.into_any(),
         }
     };
     let more = ends.len().saturating_sub(NAMED);

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;
 
 use super::address::{Address, Colour};
-use super::{Shown, picture};
+use super::{Shown, changes, picture};
 use crate::parts::{Icon, icon};
 
 /// How far around a focus one can look, in edges.
@@ -87,7 +87,18 @@ fn legend(shown: Shown) -> impl IntoView + use<> {
         view! { <li><span class="mark" data-state=entry.tone>{icon(entry.shape)}</span> {entry.words}</li> }
     };
     let entries = shown.scale.read().legend().into_iter().map(entry).collect_view();
-    view! { <ul class="legend" aria-label="What colours mean">{entries}</ul> }
+    let line = |(class, words): (&'static str, &'static str)| {
+        view! {
+            <li>
+                <svg class="graph-svg sample" width="24" height="12" aria-hidden="true">
+                    <g class=format!("wire {class}")><path class="line" d="M0 6h24"></path></g>
+                </svg>
+                {words}
+            </li>
+        }
+    };
+    let lines = changes(&shown.view.read()).into_iter().map(line).collect_view();
+    view! { <ul class="legend" aria-label="What colours and lines mean">{entries} {lines}</ul> }
 }
 
 fn longest(address: &Address) -> impl IntoView + use<> {

@@ -58,7 +58,7 @@ pub fn noderole(n: u128, name: &str) -> NoderoleId {
     NoderoleId::of(node(n), &role(name), 0)
 }
 
-fn fqdn(n: u128) -> String {
+pub fn fqdn(n: u128) -> String {
     format!("web-{n}.rack1.example.com")
 }
 
@@ -410,6 +410,7 @@ fn difference() -> Difference {
         }],
         nodes: vec![again, on(6), on(7), on(8)],
         unchanged: 58,
+        policy: None,
     }
 }
 
@@ -514,6 +515,8 @@ fn review() -> ReviewView {
         next: None,
         brought: [6, 7, 8].into_iter().map(|n| (noderole(n, "runtime"), "brought by app".to_owned())).collect(),
         deployments: [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))].into(),
+        noderoles: Default::default(),
+        contents: Vec::new(),
         waves: vec![
             WaveView { number: 1, items: vec!["dns-client on 3 nodes".into()], noderoles: 3 },
             WaveView { number: 2, items: vec!["runtime on 3 nodes".into(), "store on web-1".into()], noderoles: 4 },
@@ -636,6 +639,7 @@ impl Default for World {
                 before: None,
                 same_effect: false,
                 difference: Difference::default(),
+                noderoles: Default::default(),
             },
             deployments: vec![
                 summary(0, "system", 0, all_active),
@@ -812,7 +816,7 @@ fn graph() -> GraphView {
         one: Some(GraphNoderole { id: noderole(n, "app"), short: format!("web-{n}"), fqdn: fqdn(n), has_page: true }),
         ..group("app", &[(Look::State(state), 1)])
     };
-    let edge = |from, to, count| GraphEdge { from, to, count, kind: EdgeKind::Hard, on_trail: 0 };
+    let edge = |from, to, count| GraphEdge { from, to, count, kind: EdgeKind::Hard, on_trail: 0, added: 0, gone: 0 };
     GraphView {
         deployment: deployment("web"),
         deployment_id: deployment_id(1),

@@ -14,6 +14,7 @@ use engine::blueprint::text::{self, Names};
 use engine::blueprint::{Anchor, Consequences, Difference, Shift};
 use engine::catalog::{Barclamp, Role};
 use engine::cluster::{EdgeKind, NoderoleKey, Skeleton};
+use engine::data::Change;
 use engine::gate::{GateState, Policy, Risk, VerdictKind};
 use engine::ids::{
     BarclampName, CommentId, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, PersonId, ProposalId, RoleName,
@@ -1064,6 +1065,12 @@ pub struct ReviewView {
     pub brought: std::collections::BTreeMap<NoderoleId, String>,
     /// Names of deployments that the difference speaks of.
     pub deployments: std::collections::BTreeMap<DeploymentId, DeploymentName>,
+    /// Names of noderoles that others wait for, before or after.
+    #[serde(default)]
+    pub noderoles: std::collections::BTreeMap<NoderoleId, text::Place>,
+    /// What differs inside of roles that get another content.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contents: Vec<ContentChange>,
     /// The order in which it will run.
     pub waves: Vec<WaveView>,
     /// What it leads to: on the states of steps now if it is `fresh`, else as it was when it was submitted.
@@ -1108,8 +1115,8 @@ impl ReviewView {
         let noderoles = self.difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
         let noderoles: std::collections::BTreeSet<NoderoleId> = noderoles.collect();
         self.brought.retain(|id, _| noderoles.contains(id));
-        let deployments = text::deployments(&self.difference);
-        self.deployments.retain(|id, _| deployments.contains(id));
+        let names = Names { deployments: self.deployments, noderoles: self.noderoles }.only(&self.difference);
+        (self.deployments, self.noderoles) = (names.deployments, names.noderoles);
         self
     }
 }
@@ -1220,6 +1227,20 @@ pub struct SinceLook {
     pub same_effect: bool,
     /// How what it would bring about differs; only documents that either of them changes.
     pub difference: Difference,
+    /// Names of noderoles that others wait for in one of them.
+    #[serde(default)]
+    pub noderoles: std::collections::BTreeMap<NoderoleId, text::Place>,
+}
+
+/// Two contents of a role, and in what they differ.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContentChange {
+    /// Before.
+    pub old: Hash,
+    /// After.
+    pub new: Hash,
+    /// Values of its definition; scripts by name, with their content's short hash and their place in the order.
+    pub changes: Vec<Change>,
 }
 
 /// How much of a submission a person has opened, in documents: deployments and nodes.
@@ -1397,12 +1418,18 @@ pub struct GraphEdge {
     pub from: usize,
     /// What waits.
     pub to: usize,
-    /// How many edges of noderoles it stands for.
+    /// How many edges of noderoles it stands for; after a change, if the graph is of one.
     pub count: usize,
     /// The strongest kind among them.
     pub kind: EdgeKind,
     /// How many of them are on the trail.
     pub on_trail: usize,
+    /// How many of them the change adds.
+    #[serde(default)]
+    pub added: usize,
+    /// How many more there were before it.
+    #[serde(default)]
+    pub gone: usize,
 }
 
 /// What a reader of a graph asks for. Everything at once: it is the page's address.

@@ -6,7 +6,7 @@ use api::Problem;
 use api::console::{Comparison, PAGE_SIZE, Point, Side, TargetKind, TargetPage, TargetSummary};
 use engine::Hash;
 use engine::blueprint::consequences::{self, consequences};
-use engine::blueprint::text::{Names, Place, parents};
+use engine::blueprint::text::Names;
 use engine::blueprint::{compare, difference, project};
 use engine::cluster::Blueprint;
 use engine::ids::{DeploymentId, NoderoleId, SubmissionId, TargetNo};
@@ -60,20 +60,7 @@ impl Control {
     /// What a submission changes, as it was submitted.
     pub async fn review_difference(&self, actor: &Actor, id: SubmissionId) -> Result<Comparison, Problem> {
         let review = self.review(actor, id).await?;
-        let present = self.present().await?;
-        let mut names = Names { deployments: review.deployments, ..Names::default() };
-        for parent in parents(&review.difference) {
-            let Some((node, noderole)) = present.skeleton.place(parent) else { continue };
-            let Some(fqdn) = present.skeleton.nodes.get(node).map(|node| node.fqdn.clone()) else { continue };
-            names.noderoles.insert(parent, Place { noderole: noderole.clone(), node: *node, fqdn });
-        }
-        // What comes together with its parent is nowhere else yet.
-        for node in &review.difference.nodes {
-            for noderole in &node.noderoles {
-                let place = Place { noderole: noderole.noderole.clone(), node: node.id, fqdn: node.fqdn.clone() };
-                names.noderoles.entry(noderole.id).or_insert(place);
-            }
-        }
+        let names = Names { deployments: review.deployments, noderoles: review.noderoles };
         Ok(Comparison {
             from: Side { target: Some(review.parent), submission: None, root: None },
             to: Side { target: review.target, submission: Some(id), root: None },

@@ -3,24 +3,25 @@
 //! Threads belong to the proposal and hang on changes by their stable names, so they follow the change from one submission to the
 //! next. Who may speak and who may resolve is decided by [`engine::gate::discussion`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{CommentView, Discussion, SinceLook, ThreadView};
 use api::live::{Live, Topic};
+use engine::blueprint::difference::Sides;
 use engine::blueprint::{Anchor, Difference, DocumentChange, changes};
 use engine::cluster::RootDoc;
 use engine::cluster::document::parse;
 use engine::gate::discussion::{NoVoice, Voice, may_resolve, may_write};
-use engine::gate::may_judge;
-use engine::ids::{CommentId, SubmissionId};
+use engine::gate::{Policy, may_judge};
+use engine::ids::{CommentId, NodeId, SubmissionId};
 use serde_json::json;
 use sqlx::PgConnection;
 use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::reviewing::{Case, shown};
+use crate::reviewing::{Case, policies, shown};
 use crate::words::{self, at};
 use crate::{Control, done};
 
@@ -172,15 +173,20 @@ impl Control {
                 before: None,
                 same_effect: false,
                 difference: Difference::default(),
+                noderoles: BTreeMap::new(),
             });
         };
         let old = found(&mut connection, before).await?;
         let changed = between(&mut connection, &old, &row).await?;
+        let mut difference = shown(&mut connection, &changed).await?;
+        difference.policy = policy_between(&mut connection, &old, &row).await?;
+        let present = self.kept.present(&mut connection).await?;
         Ok(SinceLook {
             submission: id,
             before: Some(before),
-            same_effect: old.effects == row.effects,
-            difference: shown(&mut connection, &changed).await?,
+            same_effect: old.effects == row.effects && difference.policy.is_none(),
+            noderoles: present.parents([&difference]),
+            difference,
         })
     }
 
@@ -214,16 +220,33 @@ async fn between(
             Problem::internal()
         })
     };
+    let touched: BTreeSet<Anchor> = touched.iter().map(document).collect();
     let mut changed = changes(&root(old.root)?, &root(new.root)?);
-    changed.retain(|change| touched.iter().any(|t| same_document(t, change)));
+    changed.retain(|change| touched.contains(&document(change)));
     Ok(changed)
 }
 
-fn same_document(one: &DocumentChange, other: &DocumentChange) -> bool {
-    match (one, other) {
-        (DocumentChange::Deployment { id, .. }, DocumentChange::Deployment { id: same, .. }) => id == same,
-        (DocumentChange::Node { id, .. }, DocumentChange::Node { id: same, .. }) => id == same,
-        _ => false,
+/// The policy that either of two submissions would leave in force, if it is not the same.
+async fn policy_between(
+    on: &mut PgConnection,
+    old: &SubmissionRow,
+    new: &SubmissionRow,
+) -> Result<Option<Sides<Policy>>, Problem> {
+    let (left, right) = (left_in_force(on, old).await?, left_in_force(on, new).await?);
+    Ok(Sides::differing(left.as_ref(), right.as_ref()))
+}
+
+async fn left_in_force(on: &mut PgConnection, row: &SubmissionRow) -> Result<Option<Policy>, Problem> {
+    match policies(on, row).await? {
+        Some(sides) => Ok(Some(sides.new)),
+        None => intent::policy(on, row.policy).await.map_err(from_store),
+    }
+}
+
+fn document(change: &DocumentChange) -> Anchor {
+    match change {
+        DocumentChange::Deployment { id, .. } => Anchor::Deployment(*id),
+        DocumentChange::Node { id, .. } => Anchor::Node(*id),
     }
 }
 
@@ -278,7 +301,7 @@ async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
     let newest = newest.unwrap_or(case.row.id);
     let topics =
         [Topic::Reviews, Topic::Submission(case.row.id), Topic::Submission(newest), Topic::Proposal(case.row.proposal)];
-    let topics: std::collections::BTreeSet<Topic> = topics.into();
+    let topics: BTreeSet<Topic> = topics.into();
     let topics: Vec<Topic> = topics.into_iter().collect();
     intent::append_live(on, &topics, &Live::Submission { submission: newest }).await.map_err(from_store)
 }

@@ -6,6 +6,7 @@
 //!
 //! Waves and trails are those of the whole graph, whatever part of it is shown: they don't change when somebody looks closer.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
@@ -17,9 +18,9 @@ use engine::blueprint::Difference;
 use engine::blueprint::consequences::{below, running};
 use engine::blueprint::difference::Mark;
 use engine::blueprint::projection::StepChange;
-use engine::cluster::Blueprint;
-use engine::cluster::graph::{Folded, Item, Unfold, Vertex, Way, fold, reach};
+use engine::cluster::graph::{Edge, Folded, Item, Unfold, Vertex, Way, fold, reach};
 use engine::cluster::trail::{self, Trail};
+use engine::cluster::{Blueprint, EdgeKind, phantom};
 use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId};
 use sqlx::PgConnection;
 use store::reading;
@@ -48,6 +49,15 @@ struct Scene {
     names: BTreeMap<DeploymentId, DeploymentName>,
     /// Noderoles that have no page yet.
     new: BTreeSet<NoderoleId>,
+    rewired: Rewired,
+}
+
+/// The edges that a change adds and takes away: what is waited for, and what waits.
+#[derive(Default)]
+struct Rewired {
+    added: BTreeSet<(NoderoleId, NoderoleId)>,
+    /// Each with its kind, and whether what waits goes itself.
+    gone: BTreeMap<(NoderoleId, NoderoleId), (EdgeKind, bool)>,
 }
 
 impl Control {
@@ -67,7 +77,8 @@ impl Control {
         for (id, state) in reading::states_of(&mut connection, &beyond).await.map_err(from_store)? {
             looks.extend(look(&state).map(|look| (id, look)));
         }
-        let scene = Scene { items, looks, names: names(&present), new: BTreeSet::new() };
+        let (new, rewired) = (BTreeSet::new(), Rewired::default());
+        let scene = Scene { items, looks, names: names(&present), new, rewired };
         let took = scene.durations(&mut connection, wish).await?;
         scene.view(id, wish, &took, cursor)
     }
@@ -146,6 +157,7 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
         }
         looks.insert(noderole.id, look);
     }
+    let rewired = Rewired::of(difference);
     // What goes stands in the old documents, what stays or comes in the new ones.
     let changed: BTreeSet<NoderoleId> = looks.keys().copied().collect();
     let mut items: BTreeMap<NoderoleId, Item> = BTreeMap::new();
@@ -156,6 +168,7 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
         .iter()
         .filter_map(|id| items.get(id))
         .flat_map(|item| item.parents.iter().map(|(parent, _)| *parent))
+        .chain(rewired.gone.keys().map(|(parent, _)| *parent))
         .filter(|parent| !changed.contains(parent))
         .collect();
     for node in present.skeleton.nodes.keys() {
@@ -173,7 +186,67 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
         looks.entry(id).or_insert(Look::Around);
     }
     let items = items.into_values().filter(|item| looks.contains_key(&item.id)).collect();
-    Scene { items, looks, names: names(present), new }
+    Scene { items, looks, names: names(present), new, rewired }
+}
+
+impl Rewired {
+    fn of(difference: &Difference) -> Self {
+        let mut rewired = Self::default();
+        for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
+            let goes = noderole.mark == Mark::Removed;
+            for edge in &noderole.edges {
+                let ends = (edge.parent, noderole.id);
+                match (edge.old, edge.new) {
+                    (None, _) => drop(rewired.added.insert(ends)),
+                    (Some(kind), None) => drop(rewired.gone.insert(ends, (kind, goes))),
+                    (Some(_), Some(_)) => {}
+                }
+            }
+        }
+        rewired
+    }
+
+    /// The edges of a fold, those marked that change, with those that are there no longer. Waves and trails know nothing of these; only
+    /// what goes itself is drawn where it stood, so its edges are among the folded ones.
+    fn mark(&self, items: &[Item], folded: &Folded) -> Vec<GraphEdge> {
+        let edge = |e: &Edge| GraphEdge {
+            from: e.from,
+            to: e.to,
+            count: e.count,
+            kind: e.kind,
+            on_trail: e.on_trail,
+            added: 0,
+            gone: 0,
+        };
+        if self.added.is_empty() && self.gone.is_empty() {
+            return folded.edges.iter().map(edge).collect();
+        }
+        let mut edges: BTreeMap<(usize, usize), GraphEdge> =
+            folded.edges.iter().map(|e| ((e.from, e.to), edge(e))).collect();
+        let members = folded.vertices.iter().enumerate().flat_map(|(at, v)| v.members.iter().map(move |m| (*m, at)));
+        let vertices: BTreeMap<NoderoleId, usize> = members.map(|(member, at)| (items[member].id, at)).collect();
+        let ends = |(from, to): &(NoderoleId, NoderoleId)| {
+            let (from, to) = (*vertices.get(from)?, *vertices.get(to)?);
+            (from != to).then_some((from, to))
+        };
+        for pair in self.added.iter().filter_map(ends) {
+            edges.entry(pair).and_modify(|edge| edge.added += 1);
+        }
+        for (both, (kind, goes)) in &self.gone {
+            let Some((from, to)) = ends(both) else { continue };
+            let new = GraphEdge { from, to, count: 0, kind: *kind, on_trail: 0, added: 0, gone: 0 };
+            let edge = edges.entry((from, to)).or_insert(new);
+            edge.gone += 1;
+            edge.count = edge.count.saturating_sub(usize::from(*goes));
+        }
+        let mut edges: Vec<GraphEdge> = edges.into_values().collect();
+        // A picture has room for so many; those that are there come first.
+        if edges.len() > WIRED {
+            edges.sort_by_key(|edge| (edge.count == 0, edge.from, edge.to));
+            edges.truncate(WIRED);
+        }
+        edges
+    }
 }
 
 fn items_of(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
@@ -239,19 +312,13 @@ impl Scene {
 
         let vertex = |vertex| self.vertex(vertex, &waves, &trail);
         let vertices = folded.vertices.iter().map(vertex).collect::<Result<_, _>>()?;
-        let edges = folded.edges.iter().map(|e| GraphEdge {
-            from: e.from,
-            to: e.to,
-            count: e.count,
-            kind: e.kind,
-            on_trail: e.on_trail,
-        });
+        let edges = self.rewired.mark(&self.items, &folded);
         let name = self.names.get(&deployment).cloned().ok_or_else(Problem::internal)?;
         Ok(GraphView {
             deployment: name,
             deployment_id: deployment,
             vertices,
-            edges: edges.collect(),
+            edges,
             noderoles,
             wires,
             waves: waves.values().copied().max().unwrap_or(0),
@@ -360,7 +427,7 @@ impl Scene {
         let known: BTreeMap<NoderoleId, &Item> = self.items.iter().map(|item| (item.id, item)).collect();
         let waypoint = |id: &NoderoleId| {
             let item = known.get(id)?;
-            let name = format!("{} on {}", item.noderole.role, item.fqdn.short());
+            let name = format!("{} on {}", item.noderole.role, self.node(item));
             Some(GraphWaypoint { id: *id, name, took: took.get(id).copied() })
         };
         let said = match length {
@@ -401,9 +468,14 @@ impl Scene {
     fn called(&self, key: &str) -> String {
         let by_id = key.parse::<NoderoleId>().ok();
         match by_id.and_then(|id| self.items.iter().find(|item| item.id == id)) {
-            Some(item) => format!("{} on {}", item.noderole.role, item.fqdn.short()),
+            Some(item) => format!("{} on {}", item.noderole.role, self.node(item)),
             None => key.split_once(':').map_or(key, |(_, role)| role).to_owned(),
         }
+    }
+
+    /// What people call the node of a noderole.
+    fn node<'i>(&self, item: &'i Item) -> Cow<'i, str> {
+        phantom::called(&item.fqdn, |id| self.names.get(&id).map(ToString::to_string))
     }
 
     fn unfold(&self, wish: &GraphWish) -> Unfold {
@@ -430,7 +502,7 @@ impl Scene {
             let more = if instance > 0 { format!(" #{instance}") } else { String::new() };
             GraphNoderole {
                 id: item.id,
-                short: format!("{}{more}", item.fqdn.short()),
+                short: format!("{}{more}", self.node(item)),
                 fqdn: item.fqdn.to_string(),
                 has_page: !self.new.contains(&item.id),
             }

@@ -4,15 +4,19 @@
 //! new target costs reading what it changed. What can change (the head, rows of deployments, nodes without a document) is read anew
 //! each time, so that nobody plans on something old.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 use api::Problem;
+use api::console::ContentChange;
 use engine::Hash;
+use engine::blueprint::Difference;
+use engine::blueprint::text::{Place, parents};
 use engine::catalog::Catalog;
+use engine::catalog::version::contents;
 use engine::cluster::document::parse;
-use engine::cluster::{Blueprint, RootDoc, Skeleton};
-use engine::ids::{DeploymentId, Fqdn, NodeId};
+use engine::cluster::{Blueprint, RootDoc, Skeleton, phantom};
+use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId};
 use sqlx::PgConnection;
 use store::StoreError;
 use store::intent::{self, BareNode, DeploymentRow, Head};
@@ -74,6 +78,52 @@ impl Present {
     /// The name of a deployment, or its id when it is gone.
     pub fn name_of(&self, id: DeploymentId) -> String {
         self.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_else(|| id.to_string())
+    }
+
+    /// What people call a node where its domain is known; None: it is gone.
+    pub fn called(&self, node: NodeId) -> Option<String> {
+        let fqdn = &self.skeleton.nodes.get(&node)?.fqdn;
+        let name = |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
+        Some(phantom::called(fqdn, name).into_owned())
+    }
+
+    /// What people call a node of this name where its domain is not known.
+    pub fn in_full(&self, fqdn: &str) -> String {
+        let name = |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
+        Fqdn::parse(fqdn).map_or_else(|_| fqdn.to_owned(), |fqdn| phantom::in_full(&fqdn, name).into_owned())
+    }
+
+    /// What these differences name as parents: those that are there, and those that come or go in them.
+    pub fn parents<'d>(&self, differences: impl IntoIterator<Item = &'d Difference>) -> BTreeMap<NoderoleId, Place> {
+        let mut places = BTreeMap::new();
+        for difference in differences {
+            for parent in parents(difference) {
+                let Some((node, noderole)) = self.skeleton.place(parent) else { continue };
+                let Some(fqdn) = self.skeleton.nodes.get(node).map(|node| node.fqdn.clone()) else { continue };
+                places.insert(parent, Place { noderole: noderole.clone(), node: *node, fqdn });
+            }
+            // What comes together with its parent is nowhere else yet.
+            for node in &difference.nodes {
+                for noderole in &node.noderoles {
+                    let place = Place { noderole: noderole.noderole.clone(), node: node.id, fqdn: node.fqdn.clone() };
+                    places.entry(noderole.id).or_insert(place);
+                }
+            }
+        }
+        places
+    }
+
+    /// In what the contents differ that roles and noderoles get in place of others. A content that is imported no more is not told.
+    pub fn contents(&self, difference: &Difference) -> Vec<ContentChange> {
+        let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).map(|role| role.contents);
+        let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
+        let sides = roles.chain(noderoles).flatten();
+        let pairs: BTreeSet<(Hash, Hash)> = sides.filter_map(|sides| sides.old.zip(sides.new)).collect();
+        let change = |(old, new): (Hash, Hash)| {
+            let changes = contents(self.catalog.role(old).ok()?, self.catalog.role(new).ok()?).ok()?;
+            Some(ContentChange { old, new, changes })
+        };
+        pairs.into_iter().filter_map(change).collect()
     }
 
     /// The name and place of a node that no document speaks of.

@@ -10,6 +10,7 @@ use api::console::{Lift, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::consequences::{self, Consequences, Touched, Wave, WaveGroup};
+use engine::blueprint::text::Place;
 use engine::blueprint::{Difference, Projection, change_hash, difference, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::gate::{Policy, Risk};
@@ -88,6 +89,9 @@ pub(crate) struct Summary {
     pub deployments: BTreeMap<DeploymentId, DeploymentName>,
 }
 
+    /// Those that others wait for on nodes that stay as they are.
+    #[serde(default)]
+    pub noderoles: BTreeMap<NoderoleId, Place>,
 /// The edits that count, in their order.
 pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
     edits.iter().filter(|e| !e.undone).map(|e| e.edit.clone()).collect()
@@ -633,7 +637,7 @@ pub(crate) fn lines_of(present: &Present, edits: &[NumberedEdit], planned: &Plan
 
 fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> Vec<String> {
     let mut lines = Vec::new();
-    let named = |touched: &Touched| format!("{} on {}", touched.noderole, touched.fqdn.short());
+    let named = |touched: &Touched| touched.to_string();
     let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
     if !destructive.is_empty() {
         let named = words::first_of(&destructive, consequences.irreversible.count);
@@ -659,6 +663,15 @@ fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> V
 /// The same without what follows from it: that depends on what is up at the moment.
 fn asked(names: &Names<'_>, planned: &Planned) -> Vec<String> {
     let effects = &planned.effects;
+        noderoles: awaited(present, &planned.difference),
+    }
+}
+
+/// What noderoles wait for that the difference does not name itself.
+fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, Place> {
+    let mut named = present.parents([difference]);
+    for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
+        named.remove(&noderole.id);
     let reasons = effects.reruns.iter().map(|rerun| (&rerun.reason, ())).collect::<BTreeMap<_, ()>>();
     let reasons = reasons.into_keys().filter(|reason| !reason.is_empty());
     let mut lines = comes(names, effects);

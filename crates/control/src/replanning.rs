@@ -28,7 +28,7 @@ use store::intent::{self, EditRow, ReplanRow, SubmissionRow};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Asked, Planned, counting, plan, tell};
-use crate::reviewing::{moved_base, moved_documents, shown};
+use crate::reviewing::{moved_base, moved_documents, policies, shown};
 use crate::{Control, done};
 
 /// How long a commit's caller waits for others' changes to be planned anew; the sweep does the rest.
@@ -189,7 +189,7 @@ async fn told(on: &mut PgConnection, row: Option<ReplanRow>) -> Result<Option<Re
         Some(after) => {
             let after = found(on, after).await?;
             let shift = Shift::between(&effect(on, &before).await?, &effect(on, &after).await?);
-            let same = shift.is_empty() && (&before.risks, before.new_policy) == (&after.risks, after.new_policy);
+            let same = shift.is_empty() && before.risks == after.risks;
             (same, shift)
         }
         None => (false, Shift::default()),
@@ -225,5 +225,6 @@ async fn found(on: &mut PgConnection, id: SubmissionId) -> Result<SubmissionRow,
 /// What a submission changes, from its own base.
 async fn effect(on: &mut PgConnection, row: &SubmissionRow) -> Result<engine::blueprint::Difference, Problem> {
     let documents = intent::documents(on, row.id).await.map_err(from_store)?;
-    shown(on, &documents).await
+    let policy = policies(on, row).await?;
+    Ok(engine::blueprint::Difference { policy, ..shown(on, &documents).await? })
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::console::{Replanned, ReviewState, ReviewView, VerdictView};
 use api::live::{Live, Topic};
+use engine::blueprint::difference::Sides;
 use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
 use engine::gate::standing::Standing;
@@ -94,9 +95,10 @@ impl Control {
         let mut connection = self.connection().await?;
         let mut difference = shown(&mut connection, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
+        difference.policy = policies(&mut connection, &case.row).await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
         let (came_from, became) = self.replanned(&mut connection, id).await?;
-        let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+        let mut summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&as_it_passed(&case));
         let now = match weighed.as_ref().and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
         {
@@ -106,6 +108,11 @@ impl Control {
             None => None,
         };
         let fresh = now.is_some();
+        let shift = came_from.as_ref().map(|came| &came.shift);
+        let differences = shift.into_iter().flat_map(|shift| [&shift.before, &shift.after]).chain([&difference]);
+        // Who is gone since is known by the submission only.
+        let mut noderoles = std::mem::take(&mut summary.noderoles);
+        noderoles.extend(present.parents(differences));
         let waits = self.waits_after(&present, &case, weighed.as_deref());
         let parent = match case.row.target {
             Some(target) => TargetNo(target.0 - 1),
@@ -128,6 +135,8 @@ impl Control {
             asked: summary.asked,
             summary: summary.lines,
             risks: risks_of(&case.row).into_iter().collect(),
+            contents: present.contents(&difference),
+            noderoles,
             difference,
             more: 0,
             next: None,
@@ -323,6 +332,19 @@ fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
         DocumentChange::Node { id, .. } => present.blueprint.nodes.contains_key(id),
     });
     all - touched.count()
+}
+
+/// The policy that a submission was made under and the one that it brings, if it brings another.
+pub(crate) async fn policies(on: &mut PgConnection, row: &SubmissionRow) -> Result<Option<Sides<Policy>>, Problem> {
+    let Some(hash) = row.new_policy else { return Ok(None) };
+    let old = intent::policy(on, row.policy).await.map_err(from_store)?;
+    let bodies = intent::bodies(on, &[hash]).await.map_err(from_store)?;
+    let new = bodies.get(&hash).ok_or_else(Problem::internal)?;
+    let new: Policy = serde_json::from_slice(new).map_err(|error| {
+        tracing::error!(%error, "a submission's policy can't be read");
+        Problem::internal()
+    })?;
+    Ok(Sides::differing(old.as_ref(), Some(&new)))
 }
 
 /// The difference as it was submitted, from the documents themselves.

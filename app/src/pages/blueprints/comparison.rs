@@ -84,7 +84,7 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
                 </div>
                 {restore}
             </div>
-            {(!same_root).then(|| differs(found.difference, found.names.deployments))}
+            {(!same_root).then(|| differs(found.difference, found.names))}
             {more}
         </section>
     }

@@ -1,15 +1,21 @@
 //! What differs, by deployment and by node. Nodes that change in the same way are shown once; what does not change is counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::console::{Discussion, ReviewView};
+use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
-    BarclampDifference, DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
+    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference,
+    RoleDifference, Sides,
 };
+use engine::blueprint::text::{Names as Known, Place};
+use engine::cluster::{EdgeKind, NoderoleKey, phantom};
 use engine::data::{Change, ChangeKind};
-use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, SubmissionId};
+use engine::gate::Policy;
+use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId};
 use leptos::prelude::*;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::opened::{self, Marks};
@@ -22,19 +28,23 @@ const SHOWN: usize = 40;
 const LINES: usize = 200;
 /// Lines of a change that is shown unfolded: it can be taken in at a glance.
 const GLANCE: usize = 30;
+/// Edges of one noderole; more are counted.
+const EDGES: usize = 20;
 
 /// Single changes in a difference: roles, barclamps and noderoles.
 pub(in crate::pages) fn count(difference: &Difference) -> usize {
     let deployments = difference.deployments.iter().map(|d| (d.roles.len() + d.barclamps.len()).max(1));
     let nodes = difference.nodes.iter().map(|n| n.noderoles.len().max(1));
-    deployments.chain(nodes).sum()
+    deployments.chain(nodes).chain([usize::from(difference.policy.is_some())]).sum()
 }
 
 /// Names that a difference needs.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Names {
-    deployments: BTreeMap<DeploymentId, DeploymentName>,
+    known: Known,
     brought: BTreeMap<NoderoleId, String>,
+    /// In what contents differ, old and new; those that a deployment's card has, no node's needs again.
+    contents: BTreeMap<(Hash, Hash), Vec<Change>>,
     talks: Option<Talks>,
     marks: Option<Marks>,
     /// Whether cards are unfolded from the start.
@@ -47,8 +57,17 @@ impl Names {
     }
 
     fn deployment(&self, id: Option<DeploymentId>) -> String {
-        let name = id.and_then(|id| self.deployments.get(&id).map(ToString::to_string));
+        let name = id.and_then(|id| self.known.deployments.get(&id).map(ToString::to_string));
         name.unwrap_or_else(|| "nowhere".into())
+    }
+
+    fn node(&self, fqdn: &Fqdn) -> String {
+        self.known.node(fqdn).into_owned()
+    }
+
+    fn content(&self, sides: Sides<Option<Hash>>) -> &[Change] {
+        let both = sides.old.zip(sides.new);
+        both.and_then(|both| self.contents.get(&both)).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -108,7 +127,7 @@ pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
     let deployment = |id: &DeploymentId| review.deployments.get(id).map_or_else(|| id.to_string(), ToString::to_string);
     let node = |id: &NodeId| {
         let found = review.difference.nodes.iter().find(|node| node.id == *id);
-        found.map_or_else(|| id.to_string(), |node| node.fqdn.short().to_owned())
+        found.map_or_else(|| id.to_string(), |node| called(&node.fqdn, &review.deployments))
     };
     let what = match anchor {
         Anchor::Whole => "the whole change".to_owned(),
@@ -124,12 +143,20 @@ pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
     }
 }
 
+/// What people call a node.
+pub(super) fn called(fqdn: &Fqdn, deployments: &BTreeMap<DeploymentId, DeploymentName>) -> String {
+    phantom::called(fqdn, |id| deployments.get(&id).map(ToString::to_string)).into_owned()
+}
+
 #[component]
 pub(super) fn Changes(
     /// Of which names come.
     review: RwSignal<ReviewView>,
     /// What differs: the review's own, or what is new since an earlier look.
     difference: Difference,
+    /// Names of what others wait for that the review does not have.
+    #[prop(optional)]
+    noderoles: BTreeMap<NoderoleId, Place>,
     /// The way to comments; None where there is nothing to hang them on.
     talks: Option<Talks>,
     /// What this person has opened; without it every card is simply there.
@@ -139,21 +166,22 @@ pub(super) fn Changes(
     // A submission never changes: what differs is drawn once, whatever happens around it.
     let review = review.get_untracked();
     let unfolded = lines(&difference) <= GLANCE;
-    drawn(difference, Names { deployments: review.deployments, brought: review.brought, talks, marks, unfolded })
+    let mut known = Known { deployments: review.deployments, noderoles };
+    known.noderoles.extend(review.noderoles);
+    let contents = review.contents.into_iter().map(|content| ((content.old, content.new), content.changes)).collect();
+    drawn(difference, Names { known, brought: review.brought, contents, talks, marks, unfolded })
 }
 
 /// The same for any two blueprints.
-pub(in crate::pages) fn differs(
-    difference: Difference,
-    deployments: BTreeMap<DeploymentId, DeploymentName>,
-) -> impl IntoView {
+pub(in crate::pages) fn differs(difference: Difference, known: Known) -> impl IntoView {
     let unfolded = lines(&difference) <= GLANCE;
-    drawn(difference, Names { deployments, brought: BTreeMap::new(), talks: None, marks: None, unfolded })
+    drawn(difference, Names { known, unfolded, ..Names::default() })
 }
 
-fn drawn(difference: Difference, names: Names) -> AnyView {
-    let Difference { deployments, nodes, unchanged } = difference;
-    if deployments.is_empty() && nodes.is_empty() {
+fn drawn(difference: Difference, mut names: Names) -> AnyView {
+    let nothing = difference.is_empty();
+    let Difference { deployments, nodes, unchanged, policy } = difference;
+    if nothing {
         return view! {
             <div class="card">
                 <Empty icon=Icon::Review title="Nothing differs"><p>"One comes to the same as the other."</p></Empty>
@@ -161,7 +189,10 @@ fn drawn(difference: Difference, names: Names) -> AnyView {
         }
         .into_any();
     }
-    let groups = alike(nodes, &names);
+    let told: Vec<_> = deployments.iter().flat_map(|d| &d.roles).filter_map(|role| role.contents).collect();
+    let cards = deployments.into_iter().map(|deployment| deployment_card(deployment, &names)).collect_view();
+    names.contents.retain(|(old, new), _| !told.contains(&Sides { old: Some(*old), new: Some(*new) }));
+    let groups = alike(nodes, &names.known, &names.brought);
     let all = RwSignal::new(false);
     let hidden = groups.len().saturating_sub(SHOWN);
     let late: Vec<_> = groups.iter().skip(SHOWN).cloned().collect();
@@ -176,7 +207,8 @@ fn drawn(difference: Difference, names: Names) -> AnyView {
     let tools = names.marks.map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
     view! {
         {tools}
-        {deployments.into_iter().map(|deployment| deployment_card(deployment, &names)).collect_view()}
+        {policy.map(|sides| policy_card(&sides))}
+        {cards}
         {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
         {rest}
         <p class="muted">{unchanged} " other documents stay as they are."</p>
@@ -186,8 +218,9 @@ fn drawn(difference: Difference, names: Names) -> AnyView {
 
 /// Lines that a difference has when it is unfolded.
 fn lines(difference: &Difference) -> usize {
+    let policy = difference.policy.as_ref().map_or(0, |sides| sides.old.changes(&sides.new).len());
     let deployments = difference.deployments.iter().map(lines_of_deployment);
-    deployments.chain(difference.nodes.iter().map(lines_of_node)).sum()
+    deployments.chain(difference.nodes.iter().map(lines_of_node)).sum::<usize>() + policy
 }
 
 fn lines_of_deployment(deployment: &DeploymentDifference) -> usize {
@@ -199,20 +232,24 @@ fn lines_of_deployment(deployment: &DeploymentDifference) -> usize {
 
 fn lines_of_node(node: &NodeDifference) -> usize {
     let own = usize::from(node.renamed.is_some()) + usize::from(node.phantom.is_some());
-    (node.noderoles.iter().map(|noderole| 1 + noderole.data.len()).sum::<usize>() + own).max(1)
+    let of_noderole = |noderole: &NoderoleDifference| {
+        let own = [of_both(noderole).is_some(), noderole.rank.is_some()];
+        let edges = noderole.edges.len().min(EDGES) + usize::from(noderole.edges.len() > EDGES);
+        1 + own.into_iter().filter(|is| *is).count() + edges + noderole.data.len()
+    };
+    (node.noderoles.iter().map(of_noderole).sum::<usize>() + own).max(1)
+}
+
+/// The two contents of a noderole that stays.
+fn of_both(noderole: &NoderoleDifference) -> Option<Sides<Option<Hash>>> {
+    noderole.contents.filter(|_| noderole.mark == Mark::Changed)
 }
 
 /// The documents of each card.
 pub(super) fn cards(review: &ReviewView) -> Vec<Vec<Anchor>> {
-    let names = Names {
-        deployments: BTreeMap::new(),
-        brought: review.brought.clone(),
-        talks: None,
-        marks: None,
-        unfolded: false,
-    };
     let deployments = review.difference.deployments.iter().map(|deployment| vec![Anchor::Deployment(deployment.id)]);
-    let nodes = alike(review.difference.nodes.clone(), &names);
+    let known = Known { deployments: BTreeMap::new(), noderoles: review.noderoles.clone() };
+    let nodes = alike(review.difference.nodes.clone(), &known, &review.brought);
     deployments.chain(nodes.iter().map(Group::documents)).collect()
 }
 
@@ -230,29 +267,70 @@ impl Group {
     }
 }
 
-fn alike(nodes: Vec<NodeDifference>, names: &Names) -> Vec<Group> {
+fn alike(nodes: Vec<NodeDifference>, known: &Known, brought: &BTreeMap<NoderoleId, String>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
+    let mut place: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
-        match groups.iter_mut().find(|group| same(&group.first, &node, names)) {
-            Some(group) => group.others.push((node.id, node.fqdn.to_string())),
-            None => groups.push(Group { first: node, others: Vec::new() }),
+        // What can't be written stands for itself.
+        let looks = looks(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
+        match place.get(&looks) {
+            Some(group) => groups[*group].others.push((node.id, known.node(&node.fqdn).into_owned())),
+            None => {
+                place.insert(looks, groups.len());
+                groups.push(Group { first: node, others: Vec::new() });
+            }
         }
     }
     groups
 }
 
-fn same(a: &NodeDifference, b: &NodeDifference, names: &Names) -> bool {
-    let same_noderole = |(a, b): (&NoderoleDifference, &NoderoleDifference)| {
-        let plain = |n: &NoderoleDifference| {
-            (n.noderole.clone(), n.deployment, n.mark, n.contents, n.rerun, n.rewired, n.rank, n.bound)
-        };
-        plain(a) == plain(b) && a.data == b.data && names.brought.get(&a.id) == names.brought.get(&b.id)
-    };
-    a.mark == b.mark
-        && a.moved == b.moved
-        && (a.renamed.is_none() && b.renamed.is_none() && a.phantom == b.phantom)
-        && a.noderoles.len() == b.noderoles.len()
-        && a.noderoles.iter().zip(&b.noderoles).all(same_noderole)
+/// What waits for what, as it looks from the node: who is waited for on the node itself is the same on every node.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Serialize)]
+enum Awaited<'a> {
+    Here(&'a NoderoleKey),
+    There(&'a NoderoleId),
+}
+
+impl<'a> Awaited<'a> {
+    fn of(edge: &'a EdgeDifference, node: NodeId, known: &'a Known) -> Self {
+        let here = known.noderoles.get(&edge.parent).filter(|place| place.node == node);
+        here.map_or(Self::There(&edge.parent), |place| Self::Here(&place.noderole))
+    }
+}
+
+/// Everything that a reader is shown of a node, but its name: two nodes with the same are one card.
+fn looks(
+    node: &NodeDifference,
+    known: &Known,
+    brought: &BTreeMap<NoderoleId, String>,
+) -> Result<String, serde_json::Error> {
+    let NodeDifference { id: on, fqdn: _, mark, renamed, phantom, moved, noderoles, unchanged: _ } = node;
+    let alone = renamed.as_ref().map(|_| on);
+    let noderoles: Vec<_> = noderoles
+        .iter()
+        .map(|noderole| {
+            // How often it was asked to run again before is not shown.
+            let NoderoleDifference {
+                id,
+                noderole,
+                deployment,
+                mark,
+                content: _,
+                contents,
+                bound,
+                rerun,
+                reruns: _,
+                rank,
+                rewired: _,
+                edges,
+                data,
+            } = noderole;
+            let edges: BTreeSet<_> =
+                edges.iter().map(|edge| (Awaited::of(edge, *on, known), edge.old, edge.new)).collect();
+            (noderole, deployment, mark, contents, bound, rerun, rank, edges, data, brought.get(id))
+        })
+        .collect();
+    serde_json::to_string(&(mark, alone, phantom, moved, noderoles))
 }
 
 fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
@@ -338,18 +416,11 @@ fn own_row(what: &str, old: Option<String>, new: Option<String>) -> AnyView {
         (_, None) => Mark::Removed,
         _ => Mark::Changed,
     };
-    let values = view! {
-        {old.map(|old| view! { <del><span class="unseen">"before: "</span>{old}</del> " " })}
-        {new.map(|new| view! { <ins><span class="unseen">"after: "</span>{new}</ins> })}
-    };
-    row(mark, view! { <b>{what.to_owned()}</b> }, values, ().into_any())
+    row(mark, view! { <b>{what.to_owned()}</b> }, sides_view(old, new), ().into_any())
 }
 
 fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -> AnyView {
-    let values = view! {
-        {barclamp.old.map(|old| view! { <del>{old}</del> " " })}
-        {barclamp.new.map(|new| view! { <ins>{new}</ins> })}
-    };
+    let values = sides_view(barclamp.old, barclamp.new);
     let talk = names.talk(Anchor::Barclamp(id, barclamp.barclamp.clone()), barclamp.barclamp.as_str());
     row(
         barclamp.mark,
@@ -360,8 +431,8 @@ fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -
 }
 
 fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
-    let content =
-        (role.content && role.mark == Mark::Changed).then_some("another content: definition, scripts or schemas");
+    let content = role.contents.map(contents_view);
+    let definition: Vec<_> = role.contents.into_iter().flat_map(|sides| names.content(sides)).cloned().collect();
     let about = view! { <b>{role.role.to_string()}</b> <span class="muted">" role"</span> };
     let name = role.role.clone();
     let value = |change: Change| {
@@ -371,6 +442,7 @@ fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
     };
     view! {
         {row(role.mark, about, content, names.talk(Anchor::Role(id, name.clone(), None), name.as_str()))}
+        {definition.into_iter().map(definition_row).collect_view()}
         {role.data.into_iter().map(value).collect_view()}
     }
     .into_any()
@@ -413,14 +485,14 @@ fn node_card(group: Group, names: &Names) -> AnyView {
     view! {
         <section class="card">
             <header>
-                <h2>{first.fqdn.to_string()}</h2>
+                <h2>{names.node(&first.fqdn)}</h2>
                 {tally(&first.noderoles)}
                 {moved}
                 {also}
                 <span class="grow"></span>
                 {unchanged}
                 {mark}
-                {names.talk(Anchor::Node(first.id), &format!("node {}", first.fqdn.short()))}
+                {names.talk(Anchor::Node(first.id), &format!("node {}", called(&first.fqdn, &names.known.deployments)))}
             </header>
             {opened::fold(names.marks, card, lines_of_node(&first), names.unfolded, table.into_any())}
         </section>
@@ -450,8 +522,6 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
     let mut notes = Vec::new();
     notes.extend(names.brought.get(&noderole.id).cloned());
     notes.extend(noderole.rerun.then(|| "runs again".to_owned()));
-    notes.extend(noderole.content.then(|| "another content of the role".to_owned()));
-    notes.extend(noderole.rewired.then(|| "waits for other noderoles than before".to_owned()));
     let instance = (noderole.noderole.instance > 0).then(|| format!(" #{}", noderole.noderole.instance));
     let about = view! {
         <b>{noderole.noderole.role.to_string()} {instance}</b>
@@ -459,7 +529,9 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
         <span class="muted">{notes.join(", ")}</span>
     };
     let from = noderole.bound.map(|bound| format!(", before in {}", names.deployment(Some(bound.old))));
-    let place = view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))} {from}</span> };
+    let content = noderole.contents.filter(|_| noderole.mark != Mark::Changed).map(contents_view);
+    let place =
+        view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))} {from}</span> " " {content} };
     let key = noderole.noderole.clone();
     let value = |change: Change| {
         let what = format!("{key}, {}", change.path);
@@ -469,20 +541,124 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
     let talk = names.talk(Anchor::Noderole(node, key.clone(), None), &key.to_string());
     view! {
         {row(noderole.mark, about, place, talk)}
+        {waits(node, noderole, names)}
         {noderole.data.iter().cloned().map(value).collect_view()}
     }
     .into_any()
 }
 
+/// What is another about a noderole beside its data: content, order, and what it waits for. Of one that comes or goes, the latter is
+/// one line.
+fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView {
+    let more = noderole.edges.len().saturating_sub(EDGES);
+    let more = (more > 0).then(|| format!("{more} more: the difference as JSON has them"));
+    let edges = noderole.edges.iter().take(EDGES);
+    if noderole.mark != Mark::Changed {
+        let word = if noderole.mark == Mark::Added { "waits for " } else { "waited for " };
+        let all: Vec<String> = edges.map(|edge| awaited(edge, node, names)).chain(more).collect();
+        let line = view! { <span class="muted">{word}</span> {all.join(", ")} };
+        return (!all.is_empty()).then(|| inner_row(noderole.mark, line, ())).into_any();
+    }
+    let mut rows = Vec::new();
+    if let Some(sides) = of_both(noderole) {
+        rows.push(inner_row(Mark::Changed, "content of the role", contents_view(sides)));
+        rows.extend(names.content(sides).iter().cloned().map(definition_row));
+    }
+    if let Some(Sides { old, new }) = noderole.rank {
+        rows.push(inner_row(Mark::Changed, "place in the order", sides_view(Some(old), Some(new))));
+    }
+    rows.extend(edges.map(|edge| {
+        let (mark, kinds) = match (edge.old, edge.new) {
+            (None, _) => (Mark::Added, None),
+            (Some(_), None) => (Mark::Removed, None),
+            (Some(old), Some(new)) => (Mark::Changed, Some(sides_view(Some(kind_word(old)), Some(kind_word(new))))),
+        };
+        let word = if mark == Mark::Removed { "no longer waits for " } else { "waits for " };
+        inner_row(mark, view! { <span class="muted">{word}</span> {awaited(edge, node, names)} }, kinds)
+    }));
+    rows.extend(more.map(|more| inner_row(Mark::Changed, view! { <span class="muted">"and " {more}</span> }, ())));
+    rows.into_any()
+}
+
+/// `db on n2.example.com`, `runtime on the same node`; how it is waited for where that is not the usual way.
+fn awaited(edge: &EdgeDifference, node: NodeId, names: &Names) -> String {
+    let parent = match names.known.noderoles.get(&edge.parent) {
+        Some(place) if place.node == node => format!("{} on the same node", place.noderole),
+        Some(place) => format!("{} on {}", place.noderole, names.node(&place.fqdn)),
+        None => format!("noderole {}", edge.parent),
+    };
+    match (edge.old, edge.new) {
+        (Some(kind), None) | (None, Some(kind)) if kind != EdgeKind::Hard => format!("{parent} ({})", kind_word(kind)),
+        _ => parent,
+    }
+}
+
+fn kind_word(kind: EdgeKind) -> &'static str {
+    match kind {
+        EdgeKind::Hard => "hard",
+        EdgeKind::OrderOnly => "for the order only",
+        EdgeKind::Soft => "soft",
+    }
+}
+
+fn contents_view(sides: Sides<Option<Hash>>) -> AnyView {
+    let short = |side: Option<Hash>| side.map(|hash| hash.short());
+    sides_view(short(sides.old), short(sides.new))
+}
+
+fn sides_view<T: ToString>(old: Option<T>, new: Option<T>) -> AnyView {
+    view! {
+        {old.map(|old| view! { <del><span class="unseen">"before: "</span>{old.to_string()}</del> " " })}
+        {new.map(|new| view! { <ins><span class="unseen">"after: "</span>{new.to_string()}</ins> })}
+    }
+    .into_any()
+}
+
+/// A value of a role's definition that another content has otherwise.
+fn definition_row(change: Change) -> AnyView {
+    value_row(Change { path: format!("definition {}", change.path), ..change }, ().into_any())
+}
+
+fn policy_card(Sides { old, new }: &Sides<Policy>) -> AnyView {
+    let rows = old.changes(new).into_iter().map(|change| {
+        let weaker = change.is_weaker().then(|| {
+            view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} "fewer than before"</span> }
+        });
+        let about = view! { "approvals for " <b>{change.about()}</b> {weaker} };
+        row(Mark::Changed, about, sides_view(Some(change.old), Some(change.new)), ().into_any())
+    });
+    view! {
+        <section class="card" aria-labelledby="policy-change">
+            <header><h2 id="policy-change">"Policy of the gate"</h2> <span class="muted">"holds for every deployment"</span></header>
+            <div class="table-scroll">
+                <table class="table changes">
+                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                    <tbody>{rows.collect_view()}</tbody>
+                </table>
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+/// A row of something that belongs to the row above it.
+fn inner_row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'static) -> AnyView {
+    row_in("value", mark, what.into_any(), values.into_any(), ().into_any())
+}
+
 fn row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'static, talk: AnyView) -> AnyView {
-    let (word, sign, said) = match mark {
-        Mark::Added => ("added", "+", "added"),
-        Mark::Removed => ("removed", "−", "removed"),
-        Mark::Changed => ("changed", "~", "changed"),
+    row_in("", mark, what.into_any(), values.into_any(), talk)
+}
+
+fn row_in(class: &'static str, mark: Mark, what: AnyView, values: AnyView, talk: AnyView) -> AnyView {
+    let (word, sign) = match mark {
+        Mark::Added => ("added", "+"),
+        Mark::Removed => ("removed", "−"),
+        Mark::Changed => ("changed", "~"),
     };
     view! {
-        <tr data-mark=word>
-            <td class="sign"><span aria-hidden="true">{sign}</span><span class="unseen">{said}</span></td>
+        <tr class=class data-mark=word>
+            <td class="sign"><span aria-hidden="true">{sign}</span><span class="unseen">{word}</span></td>
             <td>{what}</td>
             <td>{values}</td>
             <td class="talks">{talk}</td>
@@ -560,15 +736,60 @@ mod tests {
 
     #[test]
     fn nodes_that_change_alike_are_one_card_unless_their_reasons_differ() {
-        let mut names =
-            Names { deployments: BTreeMap::new(), brought: BTreeMap::new(), talks: None, marks: None, unfolded: true };
+        let (known, mut brought) = (Known::default(), BTreeMap::new());
         let nodes = vec![node(1, "app"), node(2, "db"), node(3, "app")];
-        let groups = alike(nodes.clone(), &names);
+        let groups = alike(nodes.clone(), &known, &brought);
         assert_eq!(groups.len(), 2);
         assert_eq!(groups[0].others, [(nodes[2].id, "web-3.example.com".to_owned())]);
         assert_eq!(groups[0].documents(), [Anchor::Node(nodes[0].id), Anchor::Node(nodes[2].id)]);
-        names.brought.insert(nodes[2].noderoles[0].id, "brought by front".into());
-        assert_eq!(alike(nodes, &names).len(), 3);
+        brought.insert(nodes[2].noderoles[0].id, "brought by front".into());
+        assert_eq!(alike(nodes, &known, &brought).len(), 3);
+    }
+
+    /// Waits for these from now on.
+    fn rewired(mut node: NodeDifference, parents: &[(u128, &str)]) -> NodeDifference {
+        let edge = |(n, role): &(u128, &str)| EdgeDifference {
+            parent: place(*n, role).0,
+            old: None,
+            new: Some(EdgeKind::Hard),
+        };
+        node.noderoles[0].mark = Mark::Changed;
+        node.noderoles[0].rewired = true;
+        node.noderoles[0].edges = parents.iter().map(edge).collect();
+        node.noderoles[0].edges.sort_by_key(|edge| edge.parent);
+        node
+    }
+
+    fn place(n: u128, role: &str) -> (NoderoleId, Place) {
+        let (node, noderole) = (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
+        let fqdn = Fqdn::parse(&format!("web-{n}.example.com")).unwrap();
+        (noderole.id(node), Place { noderole, node, fqdn })
+    }
+
+    #[test]
+    fn nodes_that_wait_for_others_are_cards_of_their_own_and_those_that_wait_for_the_same_are_one() {
+        let all = [place(1, "db"), place(2, "db"), place(3, "db"), place(8, "db"), place(9, "db"), place(1, "dns")];
+        let known = Known { noderoles: all.into_iter().chain([place(2, "dns")]).collect(), ..Known::default() };
+        let groups = |nodes: [NodeDifference; 2]| alike(nodes.to_vec(), &known, &BTreeMap::new()).len();
+        let (one, two) = (node(1, "app"), node(2, "app"));
+        assert_eq!(groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(8, "db")])]), 1);
+        assert_eq!(groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(9, "db")])]), 2);
+        // Each for what is on itself, in whatever order the ids come.
+        let own = |node, n| rewired(node, &[(n, "db"), (n, "dns")]);
+        assert_eq!(groups([own(one.clone(), 1), own(two.clone(), 2)]), 1);
+        assert_eq!(
+            groups([own(one, 1), rewired(two, &[(1, "db"), (1, "dns")])]),
+            2,
+            "own and another's are not the same"
+        );
+    }
+
+    #[test]
+    fn alike_is_found_at_once_among_many_that_are_not() {
+        let nodes: Vec<NodeDifference> = (1..20_000).map(|n| rewired(node(n, "app"), &[(n + 50_000, "db")])).collect();
+        let began = std::time::Instant::now();
+        assert_eq!(alike(nodes, &Known::default(), &BTreeMap::new()).len(), 19_999);
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
     #[test]

@@ -214,10 +214,10 @@ fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
 
 #[component]
 fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
-    if since.difference.deployments.is_empty() && since.difference.nodes.is_empty() {
+    if since.difference.is_empty() {
         return view! { <p class="card inside muted">"What it would bring about is the same as when you looked before."</p> }.into_any();
     }
-    view! { <changes::Changes review difference=since.difference talks=None/> }.into_any()
+    view! { <changes::Changes review difference=since.difference noderoles=since.noderoles talks=None/> }.into_any()
 }
 
 type OfGraph = Answer<Option<GraphView>>;

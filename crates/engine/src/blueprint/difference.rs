@@ -18,6 +18,7 @@ use super::{Anchor, DocumentChange};
 use crate::canonical::Hash;
 use crate::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use crate::data::{self, Change, ChangeKind, DataError};
+use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
 
 /// How something differs.
@@ -53,7 +54,7 @@ pub struct Sides<T> {
 
 impl<T: PartialEq + Clone> Sides<T> {
     /// None when both sides are the same, or when one is not there: then the whole came or went.
-    fn differing(old: Option<&T>, new: Option<&T>) -> Option<Self> {
+    pub fn differing(old: Option<&T>, new: Option<&T>) -> Option<Self> {
         old.zip(new).filter(|(old, new)| old != new).map(|(old, new)| Self { old: old.clone(), new: new.clone() })
     }
 }
@@ -73,6 +74,9 @@ pub struct Difference {
     pub nodes: Vec<NodeDifference>,
     /// Documents that both have.
     pub unchanged: usize,
+    /// The gate's policy, if that differs. It is no document: whoever knows both puts it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Sides<Policy>>,
 }
 
 /// How a deployment differs.
@@ -213,7 +217,7 @@ pub struct EdgeDifference {
 impl Difference {
     /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
-        self.deployments.is_empty() && self.nodes.is_empty()
+        self.deployments.is_empty() && self.nodes.is_empty() && self.policy.is_none()
     }
 
     /// Its documents, in their order.
@@ -233,8 +237,8 @@ impl Difference {
         self
     }
 
-    /// What of it concerns one deployment (its document, what is bound in it, nodes that come to it and leave it), and how many
-    /// documents differ beside that.
+    /// What of it concerns one deployment (its document, what is bound in it, nodes that come to it and leave it, and the policy, which
+    /// holds everywhere), and how many documents differ beside that.
     #[must_use]
     pub fn of_deployment(mut self, id: DeploymentId) -> (Self, usize) {
         let all = self.deployments.len() + self.nodes.len();
@@ -254,11 +258,12 @@ impl Difference {
     /// The difference the other way round.
     #[must_use]
     pub fn mirrored(self) -> Self {
-        let Self { deployments, nodes, unchanged } = self;
+        let Self { deployments, nodes, unchanged, policy } = self;
         let mut mirrored = Self {
             deployments: deployments.into_iter().map(DeploymentDifference::mirrored).collect(),
             nodes: nodes.into_iter().map(NodeDifference::mirrored).collect(),
             unchanged,
+            policy: policy.map(Sides::mirrored),
         };
         mirrored.sort();
         mirrored

@@ -50,7 +50,8 @@ fn beyond(one: &Difference, other: &Difference) -> Difference {
         Some(twin) => node_beyond(n, twin),
         None => Some(plain(n)),
     });
-    Difference { deployments: deployments.collect(), nodes: nodes.collect(), unchanged: 0 }
+    let policy = one.policy.clone().filter(|_| one.policy != other.policy);
+    Difference { deployments: deployments.collect(), nodes: nodes.collect(), unchanged: 0, policy }
 }
 
 /// None: all of it is in the other, too. What the document itself says goes along with what differs inside.
@@ -92,6 +93,7 @@ mod tests {
     use super::*;
     use crate::blueprint::difference::{Mark, Sides};
     use crate::data::diff;
+    use crate::gate::Policy;
     use crate::ids::{Fqdn, NoderoleId};
     use proptest::prelude::*;
     use serde_json::json;
@@ -140,6 +142,18 @@ mod tests {
         assert!(Shift::between(&before, &after).is_empty());
         let stays = of(vec![node(1, vec![noderole("app", 1, 0)], 5)]);
         assert!(!Shift::between(&before, &stays).is_empty(), "that it runs again is one");
+    }
+
+    #[test]
+    fn a_policy_that_stood_for_more_before_is_a_shift() {
+        let policy = |approvals| Policy { approvals, by_risk: Default::default() };
+        let sides = |old, new| Difference {
+            policy: Some(Sides { old: policy(old), new: policy(new) }),
+            ..Difference::default()
+        };
+        assert!(Shift::between(&sides(2, 1), &sides(2, 1)).is_empty());
+        let shift = Shift::between(&sides(2, 1), &sides(3, 1));
+        assert_eq!((shift.before, shift.after), (sides(2, 1), sides(3, 1)));
     }
 
     #[test]

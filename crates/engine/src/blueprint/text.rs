@@ -4,6 +4,7 @@
 //! name. One line for one thing; what belongs to it is indented below. What stays is one number. Names, never ids: an id stands
 //! only where nothing has a name for it. The order depends on the two blueprints alone, so two people see the same text.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
@@ -14,8 +15,9 @@ use super::difference::{
     RoleDifference, Sides,
 };
 use crate::canonical::Hash;
-use crate::cluster::{Blueprint, EdgeKind, NoderoleKey};
+use crate::cluster::{Blueprint, EdgeKind, NoderoleKey, phantom};
 use crate::data::Change;
+use crate::gate::Policy;
 use crate::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId};
 
 /// Names of what a difference speaks of only by id.
@@ -38,12 +40,6 @@ pub struct Place {
     pub fqdn: Fqdn,
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}", self.noderole, self.fqdn)
-    }
-}
-
 impl Names {
     /// What the difference of these blueprints needs. Only a parent on a node that does not change makes it look further than at
     /// what changed.
@@ -63,9 +59,9 @@ impl Names {
     #[must_use]
     pub fn only(mut self, difference: &Difference) -> Self {
         let (deployments, noderoles) = (deployments(difference), parents(difference));
-        self.deployments.retain(|id, _| deployments.contains(id));
         self.noderoles.retain(|id, _| noderoles.contains(id));
-
+        let whole: BTreeSet<_> = self.noderoles.values().filter_map(|place| phantom::stands_for(&place.fqdn)).collect();
+        self.deployments.retain(|id, _| deployments.contains(id) || whole.contains(id));
         self
     }
 
@@ -96,11 +92,16 @@ impl Names {
         self.deployments.get(&id).map(ToString::to_string).unwrap_or_else(|| format!("deployment {id}"))
     }
 
+    /// A node as people call it.
+    pub fn node<'f>(&self, fqdn: &'f Fqdn) -> Cow<'f, str> {
+        phantom::in_full(fqdn, |id| self.deployments.get(&id).map(ToString::to_string))
+    }
+
     /// A parent as somebody on `node` would call it.
-    fn parent(&self, id: NoderoleId, node: NodeId) -> String {
+    pub fn parent(&self, id: NoderoleId, node: NodeId) -> String {
         match self.noderoles.get(&id) {
             Some(place) if place.node == node => place.noderole.to_string(),
-            Some(place) => place.to_string(),
+            Some(place) => format!("{} on {}", place.noderole, self.node(&place.fqdn)),
             None => format!("noderole {id}"),
         }
     }
@@ -136,6 +137,7 @@ impl Difference {
         if self.is_empty() {
             page.line(0, "Nothing differs.");
         }
+        self.policy.iter().for_each(|policy| page.policy(policy));
         for mark in [Mark::Removed, Mark::Changed, Mark::Added] {
             self.deployments.iter().filter(|d| d.mark == mark).for_each(|d| page.deployment(d));
         }
@@ -195,6 +197,11 @@ impl Page<'_> {
         );
     }
 
+    fn policy(&mut self, Sides { old, new }: &Sides<Policy>) {
+        self.line(0, "* policy of the gate, approvals");
+        old.changes(new).iter().for_each(|change| self.line(1, change));
+    }
+
     fn deployment(&mut self, deployment: &DeploymentDifference) {
         let place = |id: Option<DeploymentId>| id.map_or_else(|| "the top".into(), |id| self.names.deployment(id));
         let above = match (deployment.mark, &deployment.parent) {
@@ -244,7 +251,7 @@ impl Page<'_> {
             (_, Some((from, to))) => (String::new(), Some(format!("moves from {} to {}", place(from), place(to)))),
             (_, None) => (String::new(), None),
         };
-        self.line(0, format_args!("{} node {}{place}", sign(node.mark), node.fqdn));
+        self.line(0, format_args!("{} node {}{place}", sign(node.mark), self.names.node(&node.fqdn)));
         if let Some(Sides { old, new }) = &node.renamed {
             self.line(1, format_args!("name: {old} -> {new}"));
         }

@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
-use super::{Attrib, Barclamp, Catalog, CatalogError, JigClass, Role};
+use super::{Attrib, Barclamp, Catalog, CatalogError, JigClass, Role, Script};
 use crate::Hash;
+use crate::data::{self, Change, DataError};
 use crate::ids::{AttribName, BarclampName, JigName, RoleName};
 
 /// In what a newer version of a barclamp differs from an older one.
@@ -157,6 +159,30 @@ fn change(was: &Role, is: &Role) -> RoleChange {
     }
 }
 
+/// In what two contents of a role differ, value by value: its definition, and which scripts it runs in which place.
+///
+/// # Errors
+/// For a template or schema that is nested deeper than data may be.
+pub fn contents(was: &Role, is: &Role) -> Result<Vec<Change>, DataError> {
+    data::diff(&definition(was), &definition(is))
+}
+
+fn definition(role: &Role) -> Value {
+    let mut scripts = Map::new();
+    for (place, Script { name, hash }) in (1..).zip(&role.scripts) {
+        // The same file may run twice.
+        let name = if scripts.contains_key(name) { format!("{name} ({place})") } else { name.clone() };
+        scripts.insert(name, json!({"content": hash.short(), "place": place}));
+    }
+    let attribs: Map<String, Value> =
+        role.attribs.iter().map(|attrib| (attrib.name.to_string(), json!(attrib))).collect();
+    let mut definition = json!(role);
+    // By name and not by place: one that comes first does not make all others look like new ones.
+    definition["scripts"] = scripts.into();
+    definition["attribs"] = attribs.into();
+    definition
+}
+
 fn gone(was: &[Attrib], is: &[Attrib]) -> Vec<AttribName> {
     let kept: BTreeSet<&AttribName> = is.iter().map(|attrib| &attrib.name).collect();
     was.iter().map(|attrib| &attrib.name).filter(|name| !kept.contains(name)).cloned().collect()
@@ -195,6 +221,32 @@ mod tests {
         assert_eq!(found.disappeared(), ["role old", "attribute host of role app", "web, which role app provided"]);
         assert_eq!((found.roles_new.len(), found.roles_changed.len()), (1, 1));
         assert_eq!(compare(&old, &old, &catalog).unwrap(), VersionDifference::default());
+    }
+
+    #[test]
+    fn contents_differ_by_value_and_by_script() {
+        let mut catalog = Catalog::default();
+        let text = |more: &str| {
+            format!("barclamp:\n  name: b\n  version: \"1\"\nroles:\n  - name: app\n    jig: noop\n{more}")
+        };
+        let role = |catalog: &mut Catalog, more: &str| {
+            let barclamp = version(catalog, &text(more));
+            (**catalog.role(barclamp.roles[&RoleName::parse("app").unwrap()]).unwrap()).clone()
+        };
+        let script = |name: &str, body: &[u8]| Script { name: name.into(), hash: Hash::of_bytes(body) };
+        let mut old = role(&mut catalog, "    provides: [web]\n");
+        let mut new = role(&mut catalog, "    provides: [web, front]\n");
+        old.scripts = vec![script("10-a.sh", b"a"), script("20-b.sh", b"b")];
+        new.scripts = vec![script("05-new.sh", b"n"), script("10-a.sh", b"a"), script("20-b.sh", b"other")];
+        let told = |old: &Role, new: &Role| {
+            contents(old, new).unwrap().into_iter().map(|change| change.path).collect::<Vec<_>>()
+        };
+        let paths = told(&old, &new);
+        for path in ["/provides", "/scripts/05-new.sh", "/scripts/10-a.sh/place", "/scripts/20-b.sh/content"] {
+            assert!(paths.iter().any(|found| found == path), "{path} in {paths:?}");
+        }
+        assert!(!paths.contains(&"/scripts/10-a.sh/content".to_owned()), "{paths:?}");
+        assert!(told(&old, &old).is_empty());
     }
 
     #[test]

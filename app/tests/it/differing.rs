@@ -1,0 +1,137 @@
+//! What a review's changes say of noderoles that are wired anew, of other contents, and of the policy.
+
+use std::collections::BTreeMap;
+
+use api::console::ContentChange;
+use engine::Hash;
+use engine::blueprint::difference::{Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference, Sides};
+use engine::blueprint::text::Place;
+use engine::cluster::{EdgeKind, NoderoleKey, phantom};
+use engine::data::{Change, ChangeKind};
+use engine::gate::{Policy, Risk};
+use engine::ids::Fqdn;
+use serde_json::json;
+
+use crate::fake::{Fake, deployment_id, fqdn, node, noderole, role};
+use crate::serve::get;
+
+/// `app` on node `n` waits for other noderoles than before.
+fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
+    let content = |text: &str| Some(Hash::of_bytes(text.as_bytes()));
+    NodeDifference {
+        id: node(n),
+        fqdn: Fqdn::parse(&fqdn(n)).unwrap(),
+        mark: Mark::Changed,
+        renamed: None,
+        phantom: None,
+        moved: None,
+        noderoles: vec![NoderoleDifference {
+            id: noderole(n, "app"),
+            noderole: NoderoleKey::first(role("app")),
+            deployment: deployment_id(1),
+            mark: Mark::Changed,
+            content: true,
+            contents: Some(Sides { old: content("old"), new: content("new") }),
+            bound: None,
+            rerun: false,
+            reruns: None,
+            rank: Some(Sides { old: 3, new: 4 }),
+            rewired: true,
+            edges,
+            data: Vec::new(),
+        }],
+        unchanged: 1,
+    }
+}
+
+fn place(n: u128, name: &str) -> (engine::ids::NoderoleId, Place) {
+    let place = Place { noderole: NoderoleKey::first(role(name)), node: node(n), fqdn: Fqdn::parse(&fqdn(n)).unwrap() };
+    (noderole(n, name), place)
+}
+
+fn edge(n: u128, name: &str, old: Option<EdgeKind>, new: Option<EdgeKind>) -> EdgeDifference {
+    EdgeDifference { parent: noderole(n, name), old, new }
+}
+
+fn shows(nodes: Vec<NodeDifference>) -> Fake {
+    Fake::new(|world| {
+        let content = |text: &str| Hash::of_bytes(text.as_bytes());
+        let timeout = Change {
+            path: "/run/timeout".into(),
+            kind: ChangeKind::Changed,
+            old: Some(json!(60)),
+            new: Some(json!(3600)),
+            secret: false,
+        };
+        let mut db = place(9, "db");
+        db.1.fqdn = phantom::fqdn(deployment_id(1));
+        world.review.noderoles = [place(4, "db"), place(5, "db"), place(2, "dns"), place(3, "dns"), db].into();
+        world.review.contents =
+            vec![ContentChange { old: content("old"), new: content("new"), changes: vec![timeout] }];
+        world.review.difference = Difference { nodes, ..Difference::default() };
+    })
+}
+
+#[tokio::test]
+async fn what_is_wired_anew_is_told_by_name_with_both_sides() {
+    let hard = Some(EdgeKind::Hard);
+    let edges = vec![
+        edge(4, "db", hard, None),
+        edge(5, "db", None, Some(EdgeKind::Soft)),
+        edge(2, "dns", hard, Some(EdgeKind::OrderOnly)),
+        edge(9, "db", None, hard),
+    ];
+    let page = get(&shows(vec![rewired(2, edges)]), "/reviews/128").await;
+    let short = |text: &[u8]| format!(">{}<", Hash::of_bytes(text).short());
+    page.says(&[
+        "no longer waits for",
+        &format!("db on {}<", fqdn(4)),
+        &format!("db on {} (soft)<", fqdn(5)),
+        "dns on the same node<",
+        ">for the order only<",
+        "db on web as a whole<",
+        "place in the order",
+        &short(b"old"),
+        &short(b"new"),
+        "definition /run/timeout",
+        "3600",
+    ]);
+    page.says_not(&["other noderoles than before", "another content of the role"]);
+}
+
+#[tokio::test]
+async fn nodes_that_wait_for_different_ones_are_not_said_to_change_in_the_same_way() {
+    let to = |n| vec![edge(n, "db", None, Some(EdgeKind::Hard))];
+    let different = get(&shows(vec![rewired(2, to(4)), rewired(3, to(5))]), "/reviews/128").await;
+    different.says_not(&["in the same way"]);
+    let own = |n| vec![edge(n, "dns", None, Some(EdgeKind::Hard))];
+    get(&shows(vec![rewired(2, own(2)), rewired(3, own(3))]), "/reviews/128").await.says(&["more in the same way"]);
+}
+
+#[tokio::test]
+async fn what_comes_says_what_it_waits_for() {
+    let mut new =
+        rewired(2, vec![edge(4, "db", None, Some(EdgeKind::Hard)), edge(2, "dns", None, Some(EdgeKind::Hard))]);
+    new.noderoles[0].mark = Mark::Added;
+    let page = get(&shows(vec![new]), "/reviews/128").await;
+    page.says(&["waits for", &format!("db on {}, dns on the same node", fqdn(4))]);
+}
+
+#[tokio::test]
+async fn a_change_of_the_policy_is_a_difference_with_both_sides() {
+    let policy =
+        |approvals, destructive| Policy { approvals, by_risk: BTreeMap::from([(Risk::Destructive, destructive)]) };
+    let fake = Fake::new(|world| {
+        world.review.difference =
+            Difference { policy: Some(Sides { old: policy(1, 3), new: policy(2, 1) }), ..Difference::default() };
+    });
+    let page = get(&fake, "/reviews/128").await;
+    page.says(&[
+        "Policy of the gate",
+        ">every change<",
+        ">destructive<",
+        "fewer than before",
+        ">1 (2, as every change)<",
+    ]);
+    page.says_not(&["Nothing differs"]);
+}
