@@ -83,7 +83,7 @@ impl Control {
             deployment: id,
             planned: planned.as_ref(),
             alive: alive.into_iter().collect(),
-            names: Names::of(&present, rows.iter().map(|e| &e.edit.edit)),
+            names: Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id),
         };
         let mut groups = scene.groups()?;
         let chips = groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
@@ -219,10 +219,8 @@ impl Before for Meant<'_> {
 fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow]) -> Vec<ClashView> {
     let counting = rows.iter().filter(|row| !row.undone);
     let signed: Vec<Signed<'_>> = counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
-    let by = |seq: u32| {
-        let row = rows.iter().find(|row| row.edit.seq == seq);
-        row.map(|row| row.actor_name.clone()).unwrap_or_default()
-    };
+    let people: BTreeMap<u32, &str> = rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
+    let by = |seq: u32| people.get(&seq).copied().unwrap_or_default().to_owned();
     let view = |clash: Clash| ClashView {
         earlier: clash.earlier,
         earlier_by: by(clash.earlier),
@@ -322,11 +320,13 @@ impl Scene<'_> {
         let (touched, going) = (self.touched(), self.going());
         let chip = |shown: Shown| {
             let id = shown.key.id(shown.node);
+            let short = self.names.node(shown.node);
+            let machine = self.present.skeleton.nodes.get(&shown.node).is_some_and(|node| !node.phantom);
             Chip {
                 noderole: id,
                 node: shown.node,
-                short: shown.fqdn.split('.').next().unwrap_or(&shown.fqdn).to_owned(),
-                fqdn: shown.fqdn,
+                fqdn: if machine { shown.fqdn } else { short.clone() },
+                short,
                 state: if shown.proposed.is_some() { StepState::Proposed } else { StepState::Blocked },
                 brought_by: shown.proposed.flatten(),
                 touched: touched.contains(&id),

@@ -281,7 +281,7 @@ fn comment(row: &CommentRow) -> CommentView {
 }
 
 fn about(present: &crate::present::Present, anchor: &Anchor) -> String {
-    let node = |id| present.skeleton.nodes.get(id).map_or_else(|| id.to_string(), |n| n.fqdn.short().to_owned());
+    let node = |id: &NodeId| present.called(*id).unwrap_or_else(|| id.to_string());
     let what = match anchor {
         Anchor::Whole => "the whole change".to_owned(),
         Anchor::Deployment(id) => format!("deployment {}", present.name_of(*id)),

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::live::{Live, Topic};
-use engine::cluster::{Hardware, derived_name};
+use engine::cluster::{Hardware, derived_name, phantom};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
 use serde_json::json;
 use store::intent::{self, NewNode};
@@ -57,7 +57,7 @@ impl Control {
     pub async fn add_node(&self, actor: &Actor, wish: NodeWish) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
         let (fqdn, derived) = name_of(&wish)?;
-        if fqdn.as_str().ends_with(".phantom.gantry.internal") {
+        if phantom::is_reserved(&fqdn) {
             return Err(Problem::invalid("Names below phantom.gantry.internal stand for deployments: choose another."));
         }
         let root = wish.root.trim();

@@ -103,7 +103,7 @@ impl Control {
         edits: &[EditRow],
         planned: &Planned,
     ) -> Result<ProposalView, Problem> {
-        let names = Names::of(present, edits.iter().map(|e| &e.edit.edit));
+        let names = Names::of(present, edits.iter().map(|e| &e.edit.edit)).at(row.deployment);
         let submission = intent::submission_of(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
         Ok(ProposalView { submission, sent_back, ..proposal_view(present, &names, row, edits, planned) })

@@ -87,11 +87,11 @@ pub(crate) struct Summary {
     pub findings: Vec<engine::lint::Finding>,
     pub brought: BTreeMap<NoderoleId, String>,
     pub deployments: BTreeMap<DeploymentId, DeploymentName>,
-}
-
     /// Those that others wait for on nodes that stay as they are.
     #[serde(default)]
     pub noderoles: BTreeMap<NoderoleId, Place>,
+}
+
 /// The edits that count, in their order.
 pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
     edits.iter().filter(|e| !e.undone).map(|e| e.edit.clone()).collect()
@@ -625,6 +625,15 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
         findings: Vec::new(),
         brought: brought(&planned.effects),
         deployments: known.chain(new).collect(),
+        noderoles: awaited(present, &planned.difference),
+    }
+}
+
+/// What noderoles wait for that the difference does not name itself.
+fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, Place> {
+    let mut named = present.parents([difference]);
+    for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
+        named.remove(&noderole.id);
     }
 }
 
@@ -663,15 +672,6 @@ fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> V
 /// The same without what follows from it: that depends on what is up at the moment.
 fn asked(names: &Names<'_>, planned: &Planned) -> Vec<String> {
     let effects = &planned.effects;
-        noderoles: awaited(present, &planned.difference),
-    }
-}
-
-/// What noderoles wait for that the difference does not name itself.
-fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, Place> {
-    let mut named = present.parents([difference]);
-    for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
-        named.remove(&noderole.id);
     let reasons = effects.reruns.iter().map(|rerun| (&rerun.reason, ())).collect::<BTreeMap<_, ()>>();
     let reasons = reasons.into_keys().filter(|reason| !reason.is_empty());
     let mut lines = comes(names, effects);

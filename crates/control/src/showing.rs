@@ -14,7 +14,7 @@ use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, layers, mask};
 use engine::ids::{
-    ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
+    ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -126,7 +126,7 @@ impl Control {
         let role_name = RoleName::parse(&row.noderole.role).map_err(corrupt)?;
         let data = self.own_data(&present, &row, role, &role_name);
         let state = StepState::from_word(&row.step.state).unwrap_or(StepState::Blocked);
-        let why = self.why(&mut connection, step, state, &row, &parents).await?;
+        let why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
         let may_edit = self.draft_of(actor, &mut connection, &present, &row).await?;
         let layered = layers(step, data.own(role), row.step.wall.as_ref()).map_err(corrupt)?;
         let sources = layered.sources.iter().map(|(path, source)| Provenance {
@@ -139,7 +139,7 @@ impl Control {
             role: role_name,
             description: role.description.clone(),
             node: NodeId(row.node.id),
-            fqdn: row.node.fqdn.clone(),
+            fqdn: present.in_full(&row.node.fqdn),
             deployment: DeploymentName::parse(&row.deployment.name).map_err(corrupt)?,
             deployment_id: deployment,
             state,
@@ -154,9 +154,9 @@ impl Control {
             provenance: sources.collect(),
             wall: row.step.wall.clone().unwrap_or_else(|| json!({})),
             attribs: attribs(role),
-            parents: parents.iter().map(to_ref).collect::<Result<_, _>>()?,
-            children: children.iter().map(to_ref).collect::<Result<_, _>>()?,
-            runs: runs.iter().map(to_run).collect::<Result<_, _>>()?,
+            parents: parents.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
+            children: children.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
+            runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             may_retry: may_retry(actor, state),
             may_edit,
         })
@@ -211,6 +211,7 @@ impl Control {
     async fn why(
         &self,
         on: &mut PgConnection,
+        present: &Present,
         step: StepId,
         state: StepState,
         row: &NoderoleRow,
@@ -218,7 +219,7 @@ impl Control {
     ) -> Result<Vec<String>, Problem> {
         let mut why = Vec::new();
         match state {
-            StepState::Blocked => why.extend(parents.iter().filter_map(blocked_by)),
+            StepState::Blocked => why.extend(parents.iter().filter_map(|parent| blocked_by(present, parent))),
             StepState::Todo => {
                 why.extend(self.waits(on, step).await?);
             }
@@ -269,9 +270,10 @@ impl Control {
             return Err(Problem::invalid(format!("{state:?} is no state of a run. There are: {}.", known.join(", "))));
         }
         let filter = RunFilter { state: Some(state.as_str()).filter(|s| !s.is_empty()), before };
+        let present = self.present().await?;
         let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
-        let runs = rows.iter().take(PAGE_SIZE).map(to_run).collect::<Result<Vec<_>, _>>()?;
+        let runs = rows.iter().take(PAGE_SIZE).map(|row| to_run(&present, row)).collect::<Result<Vec<_>, _>>()?;
         let next = if more { runs.last().map(|r| r.id) } else { None };
         Ok(RunPage { runs, next })
     }
@@ -281,6 +283,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         // Read first, so that what comes later is told by the live stream.
         let cursor = self.cursor_now().await?;
+        let present = self.present().await?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
         let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id)).await.map_err(from_store)?;
@@ -288,7 +291,7 @@ impl Control {
         let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;
         let (input, result, wall, submission) = documents.unwrap_or_default();
         let input = input.unwrap_or_else(|| json!({}));
-        let summary = to_run(&row)?;
+        let summary = to_run(&present, &row)?;
         let open = matches!(summary.state, RunState::Queued | RunState::Running);
         let may_cancel = match (open, row.run.cancel_requested) {
             (false, _) => Err("It has ended.".to_owned()),
@@ -300,7 +303,7 @@ impl Control {
             provenance: self.provenance(&mut connection, &input).await?,
             result,
             wall,
-            attempts: attempts.iter().map(to_run).collect::<Result<_, _>>()?,
+            attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             submission: submission.map(SubmissionId),
             may_cancel,
             log_bytes: row.run.log_bytes,
@@ -411,8 +414,8 @@ fn may_retry(actor: &Actor, state: StepState) -> Result<(), String> {
     }
 }
 
-fn blocked_by(parent: &EdgeRow) -> Option<String> {
-    let name = format!("{} on {}", parent.role, parent.fqdn);
+fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
+    let name = format!("{} on {}", parent.role, present.in_full(&parent.fqdn));
     match StepState::from_word(&parent.state)? {
         StepState::Active => None,
         StepState::Error => {
@@ -475,11 +478,11 @@ fn shown_at(value: &Value, pointer: &str) -> String {
     text.unwrap_or_default().chars().take(500).collect()
 }
 
-fn to_ref(row: &EdgeRow) -> Result<NoderoleRef, Problem> {
+fn to_ref(present: &Present, row: &EdgeRow) -> Result<NoderoleRef, Problem> {
     Ok(NoderoleRef {
         id: NoderoleId(row.noderole_id),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
-        fqdn: Fqdn::parse(&row.fqdn).map_err(corrupt)?.to_string(),
+        fqdn: present.in_full(&row.fqdn),
         state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
     })
 }
@@ -496,12 +499,12 @@ fn run_state(row: &RunRow) -> RunState {
     }
 }
 
-fn to_run(row: &RunRow) -> Result<RunSummary, Problem> {
+fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Problem> {
     Ok(RunSummary {
         id: RunId(row.run.id),
         noderole: NoderoleId(row.noderole),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
-        fqdn: row.fqdn.clone(),
+        fqdn: present.in_full(&row.fqdn),
         deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
         state: run_state(row),
         cause: row.run.cause.as_deref().map(|c| cause_words(c).to_owned()),

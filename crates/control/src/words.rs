@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{At, Problem};
 use engine::Hash;
+use engine::cluster::phantom;
 use engine::gate::Policy;
-use engine::ids::{DeploymentId, NodeId};
+use engine::ids::{DeploymentId, Fqdn, NodeId};
 use engine::plan::Edit;
 use engine::plan::clash::Over;
-use serde_json::Value;
 use icu_properties::props::{BidiControl, DefaultIgnorableCodePoint};
 use icu_properties::{CodePointSetData, CodePointSetDataBorrowed};
+use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::present::Present;
@@ -28,15 +29,30 @@ pub(crate) fn at(moment: OffsetDateTime) -> At {
 pub(crate) struct Names<'a> {
     present: &'a Present,
     new: BTreeMap<DeploymentId, String>,
+    /// New nodes that stand for new deployments.
+    phantoms: BTreeMap<NodeId, Fqdn>,
+    home: Option<DeploymentId>,
 }
 
 impl<'a> Names<'a> {
     pub fn of(present: &'a Present, edits: impl IntoIterator<Item = &'a Edit>) -> Self {
-        let new = edits.into_iter().filter_map(|edit| match edit {
-            Edit::CreateDeployment { id, name, .. } => Some((*id, name.to_string())),
-            _ => None,
-        });
-        Self { present, new: new.collect() }
+        let (mut new, mut phantoms) = (BTreeMap::new(), BTreeMap::new());
+        for edit in edits {
+            let Edit::CreateDeployment { id, phantom: node, name, .. } = edit else { continue };
+            new.insert(*id, name.to_string());
+            phantoms.insert(*node, phantom::fqdn(*id));
+        }
+        Self { present, new, phantoms, home: None }
+    }
+
+    /// For whoever reads them on a proposal on this deployment: edits of others say where.
+    pub fn at(self, home: DeploymentId) -> Self {
+        Self { home: Some(home), ..self }
+    }
+
+    /// ` in web`; nothing where the reader is.
+    fn place(&self, deployment: DeploymentId) -> String {
+        if self.home == Some(deployment) { String::new() } else { format!(" in {}", self.deployment(deployment)) }
     }
 
     pub fn deployment(&self, id: DeploymentId) -> String {
@@ -51,8 +67,9 @@ impl<'a> Names<'a> {
     }
 
     pub fn node(&self, id: NodeId) -> String {
-        let node = self.present.skeleton.nodes.get(&id);
-        node.map(|n| n.fqdn.short().to_owned()).unwrap_or_else(|| id.to_string())
+        let new =
+            || self.phantoms.get(&id).map(|fqdn| phantom::called(fqdn, |id| Some(self.deployment(id))).into_owned());
+        self.present.called(id).or_else(new).unwrap_or_else(|| id.to_string())
     }
 
     fn some_nodes(&self, nodes: &BTreeSet<NodeId>) -> String {
@@ -64,9 +81,13 @@ impl<'a> Names<'a> {
     pub fn over(&self, over: &Over) -> String {
         match over {
             Over::Deployment { deployment } => format!("deployment {}", self.deployment(*deployment)),
-            Over::Barclamp { barclamp, .. } => format!("the version of {barclamp}"),
-            Over::Role { role, .. } => format!("role {role}"),
-            Over::RoleValue { role, path, .. } => format!("{} of {role}", whole(path)),
+            Over::Barclamp { deployment, barclamp } => {
+                format!("the version of {barclamp}{}", self.place(*deployment))
+            }
+            Over::Role { deployment, role } => format!("role {role}{}", self.place(*deployment)),
+            Over::RoleValue { deployment, role, path } => {
+                format!("{} of {role}{}", whole(path), self.place(*deployment))
+            }
             Over::Node { node } => format!("node {}", self.node(*node)),
             Over::Place { node } => format!("the deployment of {}", self.node(*node)),
             Over::Noderole { node, noderole } => format!("{noderole} on {}", self.node(*node)),
@@ -84,12 +105,18 @@ impl<'a> Names<'a> {
         match edit {
             Edit::CreateDeployment { name, parent, .. } => format!("create {name} below {}", self.deployment(*parent)),
             Edit::RemoveDeployment { deployment } => format!("remove {}", self.deployment(*deployment)),
-            Edit::UseBarclamp { barclamp, version, .. } => format!("use {barclamp} {}", self.version(*version)),
-            Edit::AddRole { role, .. } => format!("add role {role}"),
-            Edit::RemoveRole { role, .. } => format!("remove role {role}"),
-            Edit::SetRoleData { role, .. } => format!("set data of {role}"),
-            Edit::Bind { node, role, .. } => format!("bind {} to {role}", self.node(*node)),
-            Edit::BindNodes { nodes, role, .. } => format!("bind {} to {role}", self.some_nodes(nodes)),
+            Edit::UseBarclamp { deployment, barclamp, version } => {
+                format!("use {barclamp} {}{}", self.version(*version), self.place(*deployment))
+            }
+            Edit::AddRole { deployment, role } => format!("add role {role}{}", self.place(*deployment)),
+            Edit::RemoveRole { deployment, role } => format!("remove role {role}{}", self.place(*deployment)),
+            Edit::SetRoleData { deployment, role, .. } => format!("set data of {role}{}", self.place(*deployment)),
+            Edit::Bind { deployment, node, role } => {
+                format!("bind {} to {role}{}", self.node(*node), self.place(*deployment))
+            }
+            Edit::BindNodes { deployment, nodes, role } => {
+                format!("bind {} to {role}{}", self.some_nodes(nodes), self.place(*deployment))
+            }
             Edit::UnbindNodes { nodes, noderole } => format!("unbind {noderole} from {}", self.some_nodes(nodes)),
             Edit::Unbind { node, noderole, with_dependents } => {
                 let along = if *with_dependents { " and what can't be without it" } else { "" };
@@ -135,6 +162,18 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
     }
 }
 
+/// Unicode knows which characters are drawn as nothing and which turn the direction; of those that separate lines there are two which
+/// most programs don't treat as such, and what Braille leaves blank looks like a space and is none.
+fn deceives(c: char) -> bool {
+    const UNSEEN: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<DefaultIgnorableCodePoint>();
+    const TURNS: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<BidiControl>();
+    match c {
+        '\n' | '\r' | '\t' => false,
+        '\u{2028}' | '\u{2029}' | '\u{2800}' | '\u{fff9}'..='\u{fffb}' => true,
+        c => c.is_control() || UNSEEN.contains(c) || TURNS.contains(c),
+    }
+}
+
 /// Refuses an edit with such a text in it, or a reason that is too long: reviewers read its data and its reason, and have to read
 /// what is there.
 pub(crate) fn plain_edit(edit: &Edit) -> Result<(), Problem> {
@@ -162,18 +201,6 @@ pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
     format!("{first}{}", chars.as_str())
-/// Unicode knows which characters are drawn as nothing and which turn the direction; of those that separate lines there are two which
-/// most programs don't treat as such, and what Braille leaves blank looks like a space and is none.
-fn deceives(c: char) -> bool {
-    const UNSEEN: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<DefaultIgnorableCodePoint>();
-    const TURNS: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<BidiControl>();
-    match c {
-        '\n' | '\r' | '\t' => false,
-        '\u{2028}' | '\u{2029}' | '\u{2800}' | '\u{fff9}'..='\u{fffb}' => true,
-        c => c.is_control() || UNSEEN.contains(c) || TURNS.contains(c),
-    }
-}
-
 }
 
 /// `one node`, `3 nodes`.
@@ -226,19 +253,6 @@ mod tests {
         for text in ["a\0b", "\u{202e}gnp.exe", "a\u{200b}b", "\u{1b}[31m"] {
             assert!(plain(text).is_err(), "{text:?}");
         }
-        assert_eq!(plain(" zwei\nZeilen, é 漢 ").ok(), Some("zwei\nZeilen, é 漢"));
-    }
-
-    #[test]
-    fn counts_and_lists_read_well() {
-        assert_eq!(count(1, "node"), "one node");
-        assert_eq!(count(0, "node"), "0 nodes");
-        let names = |n: usize| (1..=n).map(|i| format!("n{i}")).collect::<Vec<_>>();
-        assert_eq!(some_of(&names(2)), "n1 and n2");
-        assert_eq!(some_of(&names(3)), "n1, n2 and n3");
-        assert_eq!(some_of(&names(5)), "n1, n2 and 3 more");
-    }
-}
         let ranges = [
             '\u{ad}'..='\u{ad}',       // soft hyphen
             '\u{34f}'..='\u{34f}',     // grapheme joiner
@@ -265,3 +279,16 @@ mod tests {
         for text in ["e\u{301}", "नमस्ते", "العربية", "😀", "한국", "a\u{a0}b", "→ ✓ –"] {
             assert!(plain(text).is_ok(), "{text:?}");
         }
+        assert_eq!(plain(" zwei\nZeilen, é 漢 ").ok(), Some("zwei\nZeilen, é 漢"));
+    }
+
+    #[test]
+    fn counts_and_lists_read_well() {
+        assert_eq!(count(1, "node"), "one node");
+        assert_eq!(count(0, "node"), "0 nodes");
+        let names = |n: usize| (1..=n).map(|i| format!("n{i}")).collect::<Vec<_>>();
+        assert_eq!(some_of(&names(2)), "n1 and n2");
+        assert_eq!(some_of(&names(3)), "n1, n2 and n3");
+        assert_eq!(some_of(&names(5)), "n1, n2 and 3 more");
+    }
+}

@@ -4,6 +4,7 @@ use api::console::ReviewView;
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
 use engine::blueprint::projection::RerunCause;
+use engine::cluster::phantom;
 use engine::ids::SubmissionId;
 use leptos::prelude::*;
 
@@ -99,6 +100,7 @@ fn section<T>(
 /// A noderole; one that is there already has a page.
 fn line(touched: &Touched, there: bool, last: Option<AnyView>) -> AnyView {
     let name = touched.noderole.to_string();
+    let node = phantom::in_full(&touched.fqdn, |_| Some(touched.deployment.to_string()));
     let named = match there {
         true => view! { <a class="main" href=places::noderole(touched.id)>{name}</a> }.into_any(),
         false => view! { <b>{name}</b> }.into_any(),
@@ -106,7 +108,7 @@ fn line(touched: &Touched, there: bool, last: Option<AnyView>) -> AnyView {
     view! {
         <tr>
             <td data-label="Noderole">{named}</td>
-            <td data-label="Node">{touched.fqdn.to_string()}</td>
+            <td data-label="Node">{node.into_owned()}</td>
             <td data-label="Deployment" class="muted">{touched.deployment.to_string()}</td>
             {last.map(|last| view! { <td data-label="Why">{last}</td> })}
         </tr>

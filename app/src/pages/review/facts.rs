@@ -1,9 +1,13 @@
 //! What a change comes to, in plain words: one line for each thing that people ask before they let it pass, each with the way to the
 //! list behind it. What is grave stands first; what does not happen is said in one line.
 
+use std::borrow::Cow;
+
 use api::console::ReviewView;
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
+use engine::cluster::phantom;
+use engine::ids::Fqdn;
 use leptos::prelude::*;
 
 use super::changes;
@@ -190,18 +194,22 @@ fn quiet(found: &Consequences) -> Option<String> {
 }
 
 pub(super) fn touched(touched: &Touched) -> String {
-    format!("{} on {}", touched.noderole, touched.fqdn.short())
+    touched.to_string()
 }
 
 /// Something that goes, in words.
 pub(super) fn lost(loss: &Loss) -> String {
     match loss {
         Loss::Deployment { name } => format!("deployment {name}"),
-        Loss::Node { fqdn, noderoles } => format!("all of {} ({})", fqdn.short(), counted(*noderoles, "noderole")),
-        Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", fqdn.short()),
+        Loss::Node { fqdn, noderoles } => format!("all of {} ({})", node(fqdn), counted(*noderoles, "noderole")),
+        Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", node(fqdn)),
         Loss::Role { role, deployment } => format!("role {role} of {deployment}"),
         Loss::Data { of, paths } => format!("{} of {of}", first(paths, paths.len())),
     }
+}
+
+fn node(fqdn: &Fqdn) -> Cow<'_, str> {
+    phantom::called(fqdn, |_| None)
 }
 
 fn names<T>(list: &Counted<T>, name: impl Fn(&T) -> String) -> String {
@@ -238,7 +246,7 @@ mod tests {
     use engine::blueprint::consequences::Downstream;
     use engine::blueprint::projection::RerunCause;
     use engine::cluster::NoderoleKey;
-    use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName};
+    use engine::ids::{DeploymentName, NodeId, RoleName};
 
     fn at(n: u128) -> Touched {
         let (key, node) = (NoderoleKey::first(RoleName::parse("app").unwrap()), NodeId(uuid::Uuid::from_u128(n)));

@@ -1,8 +1,11 @@
 //! The order in which it will run: wave by wave, a role's noderoles together, with what they wait for. Names are few and counts are
 //! exact, so that 20,000 noderoles are as long a page as twenty.
 
+use std::borrow::Cow;
+
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Wave, WaveGroup};
+use engine::cluster::phantom;
 use leptos::prelude::*;
 
 use super::facts::counted;
@@ -66,7 +69,9 @@ fn group_line(group: &WaveGroup) -> AnyView {
         None if group.instant => Some("no run: holds at once".to_owned()),
         None => None,
     };
-    let names: Vec<&str> = group.first.iter().map(|fqdn| fqdn.short()).collect();
+    // What a phantom carries is bound in the deployment that it stands for.
+    let name = |fqdn| phantom::called(fqdn, |_| Some(group.deployment.to_string()));
+    let names: Vec<Cow<'_, str>> = group.first.iter().map(name).collect();
     let more = group.nodes.saturating_sub(names.len());
     let names = names.join(", ");
     let nodes = match more {

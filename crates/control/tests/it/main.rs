@@ -21,3 +21,4 @@ mod replanning;
 mod restoring;
 mod scopes;
 mod weighing;
+mod wiring;

@@ -1,0 +1,151 @@
+//! What reviews tell of changes that are easily overlooked: noderoles that wait for others than before, the gate's policy, and where
+//! in a tree an edit takes effect.
+
+use std::collections::BTreeMap;
+
+use api::console::{GraphEdge, GraphView, GraphWish};
+use engine::blueprint::difference::Sides;
+use engine::blueprint::text::Names;
+use engine::cluster::NoderoleKey;
+use engine::gate::{Policy, Risk};
+use engine::ids::{DeploymentId, DeploymentName, NodeId, SubmissionId};
+use engine::lint::Check;
+use engine::plan::Edit;
+use uuid::Uuid;
+
+use crate::house::{House, fqdn, role};
+
+impl House {
+    /// Runtime goes from n1 to n2; both apps waited for the one on n1.
+    async fn rewired(&self) -> SubmissionId {
+        self.bound("web", 1, "app").await;
+        self.bound("web", 2, "app").await;
+        let noderole = NoderoleKey::first(role("runtime"));
+        let unbind = Edit::Unbind { node: self.node(1).await, noderole, with_dependents: false };
+        self.submit(&self.ada, "web", vec![self.bind("web", 2, "runtime").await, unbind]).await
+    }
+}
+
+#[tokio::test]
+async fn a_review_names_what_is_waited_for_before_and_after() {
+    let house = House::new().await;
+    let id = house.rewired().await;
+    let (old, new) = (house.noderole(1, "runtime").await, NoderoleKey::first(role("runtime")).id(house.node(2).await));
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    for n in [1, 2] {
+        let node = review.difference.nodes.iter().find(|node| node.fqdn == fqdn(n)).unwrap();
+        let app = node.noderoles.iter().find(|noderole| noderole.noderole.role == role("app")).unwrap();
+        let of = |parent| app.edges.iter().find(|edge| edge.parent == parent).map(|edge| (edge.old, edge.new)).unwrap();
+        assert!(matches!(of(old), (Some(_), None)), "{:?}", app.edges);
+        assert!(matches!(of(new), (None, Some(_))), "{:?}", app.edges);
+    }
+    assert_eq!((&review.noderoles[&old].fqdn, &review.noderoles[&new].fqdn), (&fqdn(1), &fqdn(2)));
+    // Once it is committed the old one is nowhere but in the review.
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    let later = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(later.noderoles.get(&old), review.noderoles.get(&old));
+    let names = Names { deployments: later.deployments, noderoles: later.noderoles };
+    let text = later.difference.text(&names);
+    assert!(text.contains(&format!("- waits for runtime on {}", fqdn(1))), "{text}");
+}
+
+#[tokio::test]
+async fn a_parent_on_a_node_that_stays_as_it_is_keeps_its_name_in_the_review() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![house.bind("web", 2, "app").await]).await;
+    let runtime = house.noderole(1, "runtime").await;
+    let before = house.control.review(&house.bo, id).await.unwrap().noderoles;
+    assert_eq!(before[&runtime].fqdn, fqdn(1));
+    let draft = house.board("web").await.proposal.unwrap();
+    house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
+    let noderole = NoderoleKey::first(role("app"));
+    let mut gone = vec![Edit::Unbind { node: house.node(1).await, noderole, with_dependents: false }];
+    let noderole = NoderoleKey::first(role("runtime"));
+    gone.push(Edit::Unbind { node: house.node(1).await, noderole, with_dependents: false });
+    let gone = house.submit(&house.ada, "web", gone).await;
+    house.approve(&house.bo, gone).await;
+    house.commit(&house.ada, gone).await.unwrap();
+    let after = house.control.review(&house.bo, id).await.unwrap().noderoles;
+    assert_eq!(after.get(&runtime), before.get(&runtime), "it reads the same for as long as it exists");
+}
+
+fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> {
+    let at = |name: &str| {
+        view.vertices.iter().position(|vertex| match &vertex.one {
+            Some(one) => format!("{}@{}", vertex.role, one.short) == name,
+            None => vertex.role.as_str() == name,
+        })
+    };
+    let (from, to) = (at(from)?, at(to)?);
+    view.edges.iter().find(|edge| (edge.from, edge.to) == (from, to))
+}
+
+#[tokio::test]
+async fn the_graph_of_a_review_has_the_edges_that_come_and_those_that_go() {
+    let house = House::new().await;
+    let id = house.rewired().await;
+    let graph = async |wish: GraphWish| house.control.review_graph(&house.bo, id, &wish).await.unwrap();
+    let folded = graph(GraphWish::default()).await;
+    let told = |edge: &GraphEdge| (edge.count, edge.added, edge.gone);
+    assert_eq!(edge(&folded, "runtime", "app").map(told), Some((2, 2, 2)));
+    let open = graph(GraphWish { roles: vec![role("runtime"), role("app")], ..GraphWish::default() }).await;
+    assert_eq!(edge(&open, "runtime@n1", "app@n1").map(told), Some((0, 0, 1)));
+    assert_eq!(edge(&open, "runtime@n1", "app@n2").map(told), Some((0, 0, 1)));
+    assert_eq!(edge(&open, "runtime@n2", "app@n2").map(told), Some((1, 1, 0)));
+    // What goes itself waits for nothing any more.
+    assert_eq!(edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.gone)), Some((0, 1)));
+    let present = house.control.graph(&house.bo, "web", &GraphWish::default()).await.unwrap();
+    assert!(present.edges.iter().all(|edge| (edge.added, edge.gone) == (0, 0)));
+}
+
+#[tokio::test]
+async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of() {
+    let policy = |destructive| Policy { approvals: 1, by_risk: BTreeMap::from([(Risk::Destructive, destructive)]) };
+    let house = House::under(policy(2)).await;
+    let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: policy(1) }]).await;
+    let undo = house.board("web").await.proposal.unwrap().undo.unwrap();
+    assert_eq!(undo, "let changes need one approval, 1 for a destructive from now on");
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(review.difference.policy, Some(Sides { old: policy(2), new: policy(1) }));
+    let text = house.control.review_difference(&house.bo, id).await.unwrap();
+    let text = text.difference.text(&text.names);
+    assert!(text.contains("destructive: 2 -> 1") && !text.contains("Nothing differs"), "{text}");
+    assert!(review.checks.iter().any(|finding| finding.check == Check::PolicyWeaker), "{:?}", review.checks);
+    // The same once it is in force.
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    let later = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(later.difference.policy, review.difference.policy);
+}
+
+#[tokio::test]
+async fn a_policy_that_is_another_since_somebody_looked_is_told() {
+    let house = House::new().await;
+    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
+    let first = house.submit(&house.ada, "web", vec![policy(2)]).await;
+    house.control.look(&house.bo, first).await.unwrap();
+    let second = house.submit(&house.ada, "web", vec![policy(3)]).await;
+    let since = house.control.since_look(&house.bo, second).await.unwrap();
+    let sides = since.difference.policy.unwrap();
+    assert_eq!((sides.old.approvals, sides.new.approvals, since.same_effect), (2, 3, false));
+}
+
+#[tokio::test]
+async fn an_edit_says_where_it_takes_effect_unless_that_is_where_the_reader_is() {
+    let house = House::new().await;
+    let (id, phantom) = (DeploymentId(Uuid::from_u128(77)), NodeId(Uuid::from_u128(78)));
+    let create = Edit::CreateDeployment {
+        id,
+        phantom,
+        name: DeploymentName::parse("web-canary").unwrap(),
+        parent: house.id("web").await,
+    };
+    let below = Edit::AddRole { deployment: id, role: role("app") };
+    let here = house.bind("web", 1, "app").await;
+    house.propose(&house.ada, "web", vec![create, below, here]).await;
+    let edits = house.board("web").await.proposal.unwrap().edits;
+    let texts: Vec<&str> = edits.iter().map(|edit| edit.text.as_str()).collect();
+    assert_eq!(texts, ["create web-canary below web", "add role app in web-canary", "bind n1 to app"]);
+}
