@@ -1,8 +1,9 @@
 // What the graph page takes when it is large: `node end2end/graph-size.mjs` after `cargo build` and `cargo xtask site`.
 //
 // The page is the real one; the server's answer is replaced by one with as many boxes and edges as are asked for. It prints the bytes
-// of the answer, the time from asking for it to boxes on the page (reading, layout, drawing), and how long frames take while the
-// picture is scrolled. No test: figures depend on the machine. See docs/graph.md for some.
+// of the answer, when it is there after a click, how long from then to boxes on the page (reading, layout, drawing) and to their being
+// painted, and how long frames take while the picture is scrolled and while it is made smaller and larger, a step each frame. No test:
+// figures depend on the machine. See docs/graph.md for some.
 
 import { brotliCompressSync } from 'node:zlib';
 import { openBrowser, openPage, visit } from './lib/browser.mjs';
@@ -10,7 +11,8 @@ import { signIn } from './lib/console.mjs';
 import { start } from './lib/gantry.mjs';
 
 const sizes = [[100, 200], [400, 1_000], [1_500, 10_000]];
-const FRAMES = 180;
+const SCROLLED = 180; // frames
+const ZOOMED = 64;
 
 /** Five roles on many nodes. Each waits for its own node's role before it, and for some others', near ones mostly. */
 function large(view, boxes, wires) {
@@ -37,46 +39,79 @@ function large(view, boxes, wires) {
   return { ...view, vertices, edges, noderoles: boxes, wires };
 }
 
+/** Asks for the picture and waits for it: milliseconds until the answer is there, from then to boxes, and to the frame with them. */
+const unfold = (page) => page.evaluate(async () => {
+  const { fetch } = window;
+  const next = () => new Promise(requestAnimationFrame);
+  let answered;
+  window.fetch = async (...request) => {
+    const answer = await fetch(...request);
+    if (String(request[0].url ?? request[0]).includes('/call/graph')) answered = performance.now();
+    return answer;
+  };
+  const began = performance.now();
+  document.querySelector('.graph-tools a[href*="longest=count"]').click();
+  while (!document.querySelector('a.box[data-key^="00000000-0000-8000"]')) await next();
+  const drawn = performance.now();
+  await next();
+  await next();
+  window.fetch = fetch;
+  return { answer: answered - began, drawn: drawn - answered, painted: performance.now() - answered };
+});
+
+/** In the page: milliseconds of each of so many frames, before each of which `step` is done; sorted. */
+async function measured(count, step) {
+  const next = () => new Promise(requestAnimationFrame);
+  const frames = [];
+  let last = await next();
+  for (let n = 0; n < count; n += 1) {
+    step(n);
+    const now = await next();
+    frames.push(now - last);
+    last = now;
+  }
+  return frames.sort((a, b) => a - b);
+}
+// As text: the page's policy forbids it to make functions of its own.
+const frames = (page, count, step) => page.evaluate(`(${measured})(${count}, ${step})`);
+
+// Down and to the right, and back from the ends.
+const scroll = (n) => {
+  const room = document.querySelector('.picture');
+  room.scrollTop = (n * 40) % Math.max(1, room.scrollHeight - room.clientHeight);
+  room.scrollLeft = (n * 10) % Math.max(1, room.scrollWidth - room.clientWidth);
+};
+// To a sixth of the size and back.
+const zoom = (n) => document.querySelector(`button[aria-label="${n % 16 < 8 ? 'Smaller' : 'Larger'}"]`).click();
+
+const told = (frames) => {
+  const at = (share) => frames[Math.min(frames.length - 1, Math.floor(frames.length * share))].toFixed(0);
+  return `${at(0.5)}, ${at(0.95)}, ${at(1)} ms`;
+};
+
 const gantry = await start({ name: 'graph-size' });
 const browser = await openBrowser();
 try {
   const page = await signIn(await openPage(browser, gantry), gantry, 'author');
   let size;
-  let bytes;
+  let json;
   await page.route('**/call/graph', async (route) => {
     const answer = await route.fetch();
-    const json = JSON.stringify(large(await answer.json(), ...size));
-    bytes = [json.length, brotliCompressSync(json).length];
+    json = JSON.stringify(large(await answer.json(), ...size));
     await route.fulfill({ response: answer, body: json });
   });
   for (size of sizes) {
     const [boxes, wires] = size;
     await visit(page, '/graph/edge');
-    const took = await page.evaluate(async () => {
-      const began = performance.now();
-      document.querySelector('.graph-tools a[href*="longest=count"]').click();
-      while (!document.querySelector('a.box[data-key^="00000000-0000-8000"]')) await new Promise(requestAnimationFrame);
-      return performance.now() - began;
-    });
-    const frames = await page.evaluate(async (count) => {
-      const room = document.querySelector('.picture');
-      const next = () => new Promise(requestAnimationFrame);
-      const frames = [];
-      let last = await next();
-      for (let n = 0; n < count; n += 1) {
-        // Down and to the right, and back from the ends.
-        room.scrollTop = (n * 40) % Math.max(1, room.scrollHeight - room.clientHeight);
-        room.scrollLeft = (n * 10) % Math.max(1, room.scrollWidth - room.clientWidth);
-        const now = await next();
-        frames.push(now - last);
-        last = now;
-      }
-      return frames.sort((a, b) => a - b);
-    }, FRAMES);
-    const at = (share) => frames[Math.min(frames.length - 1, Math.floor(frames.length * share))].toFixed(1);
+    const took = await unfold(page);
     const drawn = await page.locator('a.box').count();
-    console.log(`${boxes} boxes, ${wires} edges: ${bytes[0]} bytes (${bytes[1]} as brotli), on the page after ${took.toFixed(0)} ms, `
-      + `${drawn} boxes drawn; frames while scrolling: median ${at(0.5)} ms, 95% ${at(0.95)} ms, longest ${at(1)} ms`);
+    const scrolled = await frames(page, SCROLLED, scroll);
+    const zoomed = await frames(page, ZOOMED, zoom);
+    const packed = brotliCompressSync(json).length;
+    const [answer, shown, painted] = [took.answer, took.drawn, took.painted].map((ms) => ms.toFixed(0));
+    console.log(`${boxes} boxes, ${wires} edges: ${json.length} bytes (${packed} as brotli) there after ${answer} ms, ${drawn} boxes on the `
+      + `page ${shown} ms and painted ${painted} ms after that; frames (median, 95%, longest) while scrolling ${told(scrolled)}, `
+      + `while zooming ${told(zoomed)}`);
   }
 } finally {
   await browser.close();

@@ -152,6 +152,46 @@ test('a picture that is larger than its window has a small one of the whole', { 
   assertQuiet(page);
 });
 
+test('far out boxes are shapes, and pointer and keys find them still', { timeout: 60_000 }, async () => {
+  await visit(page, '/graph/edge');
+  const all = await page.locator('a.box').count();
+  const smaller = page.getByRole('button', { name: 'Smaller' });
+  for (let n = 0; n < 4; n += 1) await smaller.click();
+  await page.locator('svg.far').waitFor();
+  assert.equal(await page.locator('a.box').count(), 1, 'one is in hand, the others are shapes');
+  const shapes = await page.locator('.far path.part').evaluateAll((paths) => paths.map((path) => path.getAttribute('d').split('M').length - 1));
+  assert.equal(shapes.reduce((sum, n) => sum + n, 0), all);
+  await assertAccessible(page);
+  await screenshot(page, 'graph-far');
+
+  // By pointer, where the shape stands.
+  const frame = await page.locator('.graph-svg').boundingBox();
+  const zoom = 0.8 ** 4;
+  const place = await page.evaluate(() => {
+    const shapes = [...document.querySelectorAll('.far path.part')].flatMap((path) => path.getAttribute('d').split('M').slice(1));
+    const places = shapes.map((shape) => shape.match(/^(\S+) ([^h]+)h/).slice(1).map(Number));
+    return places.sort(([a], [b]) => a - b).at(-1);
+  });
+  await page.mouse.click(frame.x + (place[0] + 90) * zoom, frame.y + (place[1] + 30) * zoom);
+  await page.waitForURL(/at=/);
+  await page.locator('a.box[aria-current]').waitFor();
+
+  // By keys: the next one is a whole box as soon as it is held.
+  await page.locator('a.box[tabindex="0"]').focus();
+  const first = await page.evaluate(() => document.activeElement.dataset.key);
+  await page.keyboard.press('ArrowLeft');
+  await page.waitForFunction((first) => document.activeElement.matches('a.box') && document.activeElement.dataset.key !== first, first);
+
+  // With Ctrl the wheel brings it back, and leaves what is under the pointer there.
+  await page.mouse.move(frame.x + 60, frame.y + 60);
+  await page.keyboard.down('Control');
+  for (let n = 0; n < 4; n += 1) await page.mouse.wheel(0, -100);
+  await page.keyboard.up('Control');
+  await page.waitForFunction(() => !document.querySelector('svg.far'));
+  assert.ok((await page.locator('a.box').count()) > 1);
+  assertQuiet(page);
+});
+
 test('it finds, and the table says the same', { timeout: 60_000 }, async () => {
   await visit(page, '/graph/edge');
   await page.getByRole('searchbox', { name: 'Find a role or a node' }).fill('runtime');

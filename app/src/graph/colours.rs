@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::console::{GraphVertex, GraphView, Look};
 
 use super::address::Colour;
-use super::{drawn_as, said};
+use super::{drawn_as, said, worst};
 use crate::parts::Icon;
 
 /// Colours that can be told apart at a glance; more than these share the last one, or are put together in ranges.
@@ -48,6 +48,14 @@ impl Scale {
             Colour::State => vertex.looks.iter().map(|(look, count)| (drawn_as(*look).0, *count)).collect(),
             Colour::Wave => vec![(vertex.waves.map_or("", |(first, _)| self.of_wave(first)), vertex.members)],
             Colour::Owner => vec![(self.of_owner(vertex.deployment.as_str()), vertex.members)],
+        }
+    }
+
+    /// The one colour of a vertex that is drawn too small for more: of states the one that needs somebody first.
+    pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
+        match self.colour {
+            Colour::State => worst(vertex).map_or("", |look| drawn_as(look).0),
+            Colour::Wave | Colour::Owner => self.parts(vertex).first().map_or("", |(tone, _)| *tone),
         }
     }
 

@@ -12,9 +12,10 @@ use api::console::{GraphEdge, GraphVertex, GraphView};
 use engine::cluster::EdgeKind;
 
 use super::address::Colour;
+use super::boxes::{bar, in_box, members, short};
 use super::colours::Scale;
 use super::layout::{Layout, lay_out};
-use super::picture::{arrow, curve, in_box, members, short};
+use super::wires::{arrow, curve};
 use super::{MEASURES, worst};
 
 const TEXT: &str = "#141920";
@@ -151,7 +152,7 @@ fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, sca
         let right = width - 12.0;
         let _ = write!(out, "<text x=\"{right}\" y=\"23\" text-anchor=\"end\" fill=\"{MUTED}\">{members}</text>");
     }
-    for (tone, x, width) in super::picture::bar(&scale.parts(vertex)) {
+    for (tone, x, width) in bar(&scale.parts(vertex)) {
         let ink = ink(tone);
         let _ = write!(out, "<rect x=\"{x}\" y=\"31\" width=\"{width}\" height=\"7\" rx=\"2\" fill=\"{ink}\"/>");
     }

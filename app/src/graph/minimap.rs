@@ -41,8 +41,7 @@ pub(super) fn Minimap(
         // At least two pixels of the page each.
         let (width, height) = (MEASURES.width.max(2.0 / small), MEASURES.height.max(2.0 / small));
         for (vertex, (x, y)) in view.vertices.iter().zip(&layout.places) {
-            let tone = scale.parts(vertex).first().map_or("", |(tone, _)| *tone);
-            let path = paths.entry(tone).or_default();
+            let path = paths.entry(scale.tone(vertex)).or_default();
             path.push_str(&format!("M{x} {y}h{width:.0}v{height:.0}h-{width:.0}z"));
         }
         paths.into_iter().map(|(tone, d)| view! { <path class="part" data-state=tone d=d></path> }).collect_view()

@@ -3,18 +3,22 @@
 //! The server folds ([`engine::cluster::graph`]) and sends what is to be seen; [`layout`] says where it stands; this draws it. Whatever
 //! the reader chose is in the [`address`], so every command is a link and works without scripts.
 //!
-//! What makes it hold for ten thousand edges: the fold keeps the picture small; all edges are one path for each kind and not an
-//! element each; of a large picture only what is near the reader's window is drawn; a new state moves nothing, since the layout
-//! depends on the shape alone. What it takes is measured: see `docs/graph.md`.
+//! What makes it hold for ten thousand edges: the fold keeps the picture small; edges are a path for each strand and not an element
+//! each; of a large picture only what is near the reader's window is drawn, piece by piece ([`sight`]); far out, boxes and edges are
+//! bare shapes; a new state moves nothing, since the layout depends on the shape alone. What it takes is measured: see
+//! `docs/graph.md`.
 
 pub mod address;
+mod boxes;
 mod colours;
 pub mod file;
 pub mod layout;
 mod minimap;
 mod picture;
+mod sight;
 mod table;
 mod tools;
+mod wires;
 
 use std::collections::BTreeSet;
 
@@ -114,8 +118,10 @@ pub(crate) struct Shown {
     /// What the reader looks for.
     pub find: RwSignal<String>,
     pub zoom: RwSignal<f64>,
-    /// What the window shows of the picture, in its own pixels: x, y, width, height.
-    pub window: RwSignal<(f64, f64, f64, f64)>,
+    /// What the window shows of the picture, roughly, and some room around it.
+    pub window: RwSignal<sight::Area>,
+    /// The box that the keyboard went to.
+    pub held: RwSignal<Option<usize>>,
     pub room: NodeRef<html::Div>,
 }
 
@@ -175,7 +181,9 @@ pub fn Graph(
         scale: Memo::new(move |_| Scale::of(&view.read(), address.read().colour)),
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
-        window: RwSignal::new((0.0, 0.0, 1600.0, 1000.0)),
+        // That of a large screen, for the server and whoever has no scripts.
+        window: RwSignal::new(sight::Area { left: 0.0, top: 0.0, right: 2_000.0, bottom: 1_400.0 }),
+        held: RwSignal::new(None),
         room: NodeRef::new(),
     };
     let wish = Memo::new(move |_| address.read().wish.clone());
@@ -280,7 +288,7 @@ fn About(shown: Shown) -> impl IntoView {
             view! { <a class="button small" href=address.path_by(&vertex.key).link() data-noscroll>{path}</a> }
         });
         let waves = vertex.waves.is_some().then(|| format!(", {}", colours::wave(&vertex)));
-        let trail = picture::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
+        let trail = boxes::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
         let page = vertex.one.as_ref().filter(|one| one.has_page).map(|one| {
             view! { <a class="button small" href=places::noderole(one.id)>{icon(Icon::Wide)} "Noderole"</a> }
         });

@@ -3,7 +3,7 @@
 use api::console::GraphView;
 use leptos::prelude::*;
 
-use super::{Shown, colours, drawn_as, named, picture, rewired};
+use super::{Shown, boxes, colours, drawn_as, named, rewired};
 use crate::parts::icon;
 
 /// Neighbours that a cell names; the rest are a count, else a barrier before a thousand noderoles would fill the page.
@@ -69,7 +69,7 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
             let looks = looks.collect_view();
             let [before, behind] = &near[at];
             let (before, behind) = (told(&view, before), told(&view, behind));
-            let path = marks().then(|| view! { <td data-label="On the path">{picture::on_trail(vertex)}</td> });
+            let path = marks().then(|| view! { <td data-label="On the path">{boxes::on_trail(vertex)}</td> });
             view! {
                 <tr data-key=vertex.key.clone()>
                     <td data-label="Wave" class="tight muted">{colours::wave(vertex)}</td>

@@ -146,13 +146,13 @@ fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
 
 #[component]
 fn Zoom(shown: Shown) -> impl IntoView {
-    let by = move |factor: f64| shown.zoom.update(|zoom| *zoom = (*zoom * factor).clamp(0.1, 2.0));
+    let by = move |factor: f64| picture::zoom_by(shown, factor, None);
     let fit = move || {
         let Some(room) = shown.room.get_untracked() else { return };
         let layout = shown.layout.read_untracked();
         let (across, down) =
             (f64::from(room.client_width()) / layout.width, f64::from(room.client_height()) / layout.height);
-        shown.zoom.set(across.min(down).clamp(0.1, 1.0));
+        shown.zoom.set(across.min(down).clamp(picture::ZOOMS.0, 1.0));
     };
     view! {
         <span class="buttons" role="group" aria-label="Size of the picture">

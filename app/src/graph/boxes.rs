@@ -1,0 +1,235 @@
+//! Boxes: a role or one noderole each, with its name, its states as a bar and as words.
+//!
+//! A box hears nothing itself: clicks and keys reach the picture, which asks the box under them for its place. Each cell of the picture
+//! watches what it shows, and puts right what is there when a state changes: elements stay, and with them the focus.
+//!
+//! Far out, where no word can be read, a cell is one shape for each colour. What a reader has in hand is a whole box even there, else
+//! the keyboard would have nothing to stand on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use api::console::GraphVertex;
+use leptos::prelude::*;
+
+use super::address::Address;
+use super::colours::Scale;
+use super::picture::{Detail, Sight};
+use super::{MEASURES, Shown, drawn_as, named, worst};
+
+/// Letters of a name that a box has room for.
+const LETTERS: usize = 22;
+
+/// What boxes show beside their own state.
+#[derive(Clone, Copy)]
+struct Marks {
+    /// The one that is looked at.
+    at: Memo<Option<usize>>,
+    /// The one that the tabulator reaches.
+    first: Memo<Option<usize>>,
+    /// Those that have the wanted text in a name.
+    found: Memo<Option<BTreeSet<usize>>>,
+    /// The address without the box that is looked at: that one has no part in any box's link.
+    base: Memo<Address>,
+}
+
+impl Marks {
+    fn of(shown: Shown) -> Self {
+        let at = Memo::new(move |_| shown.at());
+        let first = Memo::new(move |_| {
+            let layout = shown.layout.read();
+            let order = |at: &usize| (layout.layers[*at], layout.places[*at].1 as i64);
+            at.get().or_else(|| (0..layout.places.len()).min_by_key(order))
+        });
+        Self {
+            at,
+            first,
+            found: Memo::new(move |_| shown.found().map(|found| found.into_iter().collect())),
+            base: Memo::new(move |_| Address { at: None, ..shown.address.get() }),
+        }
+    }
+
+    /// How a box stands out, as a class.
+    fn class(self, place: usize, vertex: &GraphVertex) -> &'static str {
+        match &*self.found.read() {
+            Some(found) if found.contains(&place) => "found",
+            Some(_) => "dim",
+            None if vertex.on_trail > 0 => "trail",
+            None => "",
+        }
+    }
+}
+
+/// All boxes that are in sight.
+#[component]
+pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
+    let marks = Marks::of(shown);
+    let cell = move |key: (u32, usize)| {
+        move || {
+            let members = sight.boxes_of(key);
+            match sight.detail.get() {
+                Detail::Near => whole(shown, marks, &members),
+                Detail::Far => shapes(shown, marks, &members),
+            }
+        }
+    };
+    let in_hand = move || {
+        (sight.detail.get() == Detail::Far).then(|| {
+            let places = [marks.at.get(), marks.first.get(), shown.held.get()];
+            let places: BTreeSet<usize> = places.into_iter().flatten().collect();
+            whole(shown, marks, &places.into_iter().collect::<Vec<_>>())
+        })
+    };
+    view! {
+        <For each=move || sight.cells() key=|key| *key children=cell/>
+        {in_hand}
+    }
+    .into_any()
+}
+
+fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
+    let (view, layout, scale, base) = (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
+    let of = |place: &usize| {
+        let (vertex, at) = (view.vertices.get(*place)?, layout.places.get(*place)?);
+        Some(one(*place, vertex, *at, marks, &scale, &base))
+    };
+    places.iter().filter_map(of).collect_view().into_any()
+}
+
+/// The boxes as bare shapes: one path for each colour and mark.
+fn shapes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
+    let (view, layout, scale) = (shown.view.read(), shown.layout.read(), shown.scale.read());
+    let mut paths: BTreeMap<(&'static str, &'static str), String> = BTreeMap::new();
+    for place in places {
+        let (Some(vertex), Some((x, y))) = (view.vertices.get(*place), layout.places.get(*place)) else { continue };
+        let d = paths.entry((marks.class(*place, vertex), scale.tone(vertex))).or_default();
+        // Writing into a string can't fail.
+        let _ = write!(d, "M{x} {y}h{}v{}h-{}z", MEASURES.width, MEASURES.height, MEASURES.width);
+    }
+    let path = |((mark, tone), d): ((&'static str, &'static str), String)| {
+        let class = if mark.is_empty() { "part".to_owned() } else { format!("part {mark}") };
+        view! { <path class=class data-state=tone d=d></path> }
+    };
+    paths.into_iter().map(path).collect_view().into_any()
+}
+
+fn one(
+    place: usize,
+    vertex: &GraphVertex,
+    (x, y): (f64, f64),
+    marks: Marks,
+    scale: &Scale,
+    base: &Address,
+) -> impl IntoView + use<> {
+    let (colour, _, _) = worst(vertex).map_or(("", crate::parts::Icon::Dot, ""), drawn_as);
+    let class = match marks.class(place, vertex) {
+        "" => "box".to_owned(),
+        mark => format!("box {mark}"),
+    };
+    let said = short(&scale.said(vertex));
+    let label = spoken(vertex, &said);
+    view! {
+        <g transform=format!("translate({x} {y})")>
+        <a
+            class=class
+            href=base.at(&vertex.key).link()
+            aria-label=label
+            aria-current=(marks.at.get() == Some(place)).then_some("true")
+            tabindex=if marks.first.get() == Some(place) { "0" } else { "-1" }
+            data-key=vertex.key.clone()
+            data-vertex=place.to_string()
+            data-state=colour
+        >
+            <rect class="ground" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
+            <text class="name" x="12" y="23">{short(&in_box(vertex))}</text>
+            {members(vertex).map(|members| view! { " " <text class="members" x=(MEASURES.width - 12.0).to_string() y="23">{members}</text> })}
+            {bars(vertex, scale)}
+            " "
+            <text class="said" x="12" y="52">{said}</text>
+        </a>
+        </g>
+    }
+    .into_any()
+}
+
+/// A single noderole's box has its node first: its neighbours mostly are of the same role.
+pub(super) fn in_box(vertex: &GraphVertex) -> String {
+    match &vertex.one {
+        Some(one) => format!("{} · {}", one.short, vertex.role),
+        None => vertex.role.to_string(),
+    }
+}
+
+pub(super) fn members(vertex: &GraphVertex) -> Option<String> {
+    (vertex.members > 1).then(|| format!("×{}", vertex.members))
+}
+
+/// A box's name for who hears or speaks it: first what it shows, letter by letter, so that "click app 1 added" finds it
+/// (WCAG 2.5.3), then what it leaves out.
+fn spoken(vertex: &GraphVertex, said: &str) -> String {
+    let shown = [Some(short(&in_box(vertex))), members(vertex), Some(said.to_owned())];
+    let shown = shown.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let trail = on_trail(vertex).map(|words| format!(", {words}")).unwrap_or_default();
+    let whole = format!("{}, {}", named(vertex), super::said(vertex));
+    match shown.contains('…') {
+        true => format!("{shown}, in {}{trail}: {whole}", vertex.deployment),
+        false => format!("{shown}, in {}{trail}", vertex.deployment),
+    }
+}
+
+/// How much of a vertex is marked, in words.
+pub(super) fn on_trail(vertex: &GraphVertex) -> Option<String> {
+    match (vertex.on_trail, vertex.members) {
+        (0, _) => None,
+        (n, all) if n == all => Some("on the path".into()),
+        (n, all) => Some(format!("{n} of {all} on the path")),
+    }
+}
+
+pub(super) fn short(text: &str) -> String {
+    match text.chars().count() > LETTERS {
+        true => text.chars().take(LETTERS - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// A bar in parts, as long as there are noderoles of each colour: colour, left end, width.
+pub(super) fn bar(parts: &[(&'static str, usize)]) -> Vec<(&'static str, f64, f64)> {
+    let room = MEASURES.width - 24.0;
+    let all: usize = parts.iter().map(|(_, n)| *n).sum();
+    let mut x = 12.0;
+    let part = |(tone, n): &(&'static str, usize)| {
+        let (left, width) = (x, (room * *n as f64 / all.max(1) as f64).round());
+        x += width;
+        (*tone, left, (width - 1.0).max(1.0))
+    };
+    parts.iter().map(part).collect()
+}
+
+fn bars(vertex: &GraphVertex, scale: &Scale) -> impl IntoView + use<> {
+    let part = |(tone, x, width): (&'static str, f64, f64)| {
+        view! { <rect class="part" data-state=tone x=x.to_string() y="31" width=width.to_string() height="7" rx="2"></rect> }
+    };
+    bar(&scale.parts(vertex)).into_iter().map(part).collect_view()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_long_as_its_box_whatever_its_parts() {
+        for parts in [vec![("active", 1)], vec![("active", 3), ("error", 1)], vec![("a", 1_000), ("b", 1), ("c", 1)]] {
+            let bar = bar(&parts);
+            let (_, x, width) = bar[bar.len() - 1];
+            assert!(bar.iter().all(|(_, _, width)| *width >= 1.0));
+            assert!(x + width <= MEASURES.width - 10.0, "{bar:?}");
+        }
+    }
+
+    #[test]
+    fn names_fit_their_box() {
+        assert_eq!(short("app"), "app");
+        assert_eq!(short(&"x".repeat(40)).chars().count(), LETTERS);
+    }
+}

@@ -1,0 +1,179 @@
+//! Edges: a path for each kind of each strand, and over them those that are marked and those at the box that is looked at.
+//!
+//! The strands below change with the layout alone, so that looking at another box or a new state draws none of them again. Far out,
+//! where curves and arrows are below a pixel, edges are straight.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use api::console::GraphEdge;
+use engine::cluster::EdgeKind;
+use leptos::prelude::*;
+
+use super::layout::Layout;
+use super::picture::{Detail, Sight};
+use super::{Shown, rewired};
+
+/// A line with its arrows, as path data.
+#[derive(Default)]
+struct Drawn {
+    line: String,
+    heads: String,
+}
+
+impl Drawn {
+    fn add(&mut self, path: &[(f64, f64)], detail: Detail) {
+        let (Some(first), Some(last)) = (path.first(), path.last()) else { return };
+        // Writing into a string can't fail.
+        match detail {
+            Detail::Far => {
+                let _ = write!(self.line, "M{} {}L{} {}", first.0, first.1, last.0, last.1);
+            }
+            Detail::Near => {
+                curve_into(&mut self.line, path);
+                arrow_into(&mut self.heads, path);
+            }
+        }
+    }
+
+    fn view(self, class: &'static str) -> impl IntoView + use<> {
+        let heads = (!self.heads.is_empty()).then(|| view! { <path class="head" d=self.heads></path> });
+        view! { <g class=class><path class="line" d=self.line></path>{heads}</g> }
+    }
+}
+
+/// All edges that are in sight.
+#[component]
+pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
+    let marked = Memo::new(move |_| {
+        let marks: Vec<bool> = shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();
+        marks.contains(&true).then_some(marks)
+    });
+    let classes = Memo::new(move |_| shown.view.read().edges.iter().map(|edge| classes(edge).0).collect::<Vec<_>>());
+    let strand = move |name: (u32, usize)| {
+        move || {
+            let (classes, layout, detail) = (classes.read(), shown.layout.read_untracked(), sight.detail.get());
+            let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();
+            for edge in sight.wires_of(name) {
+                lines
+                    .entry(classes.get(edge).copied().unwrap_or("wire"))
+                    .or_default()
+                    .add(path_of(&layout, edge), detail);
+            }
+            lines.into_iter().map(|(class, drawn)| drawn.view(class)).collect_view()
+        }
+    };
+    let marked_strand = move |name: (u32, usize)| {
+        move || {
+            let (marked, layout, detail) = (marked.read(), shown.layout.read_untracked(), sight.detail.get());
+            let is_marked = |edge: &usize| marked.as_ref().and_then(|marks| marks.get(*edge)) == Some(&true);
+            let mut drawn = Drawn::default();
+            for edge in sight.wires_of(name).into_iter().filter(is_marked) {
+                drawn.add(path_of(&layout, edge), detail);
+            }
+            (!drawn.line.is_empty()).then(|| {
+                view! { <path class="line" d=drawn.line></path> <path class="head" d=drawn.heads></path> }
+            })
+        }
+    };
+    let is_marked = Memo::new(move |_| marked.read().is_some());
+    let trail = move || {
+        is_marked.get().then(|| {
+            view! {
+                <g class="wire trail">
+                    <For each=move || sight.strands() key=|key| *key children=marked_strand/>
+                </g>
+            }
+        })
+    };
+    view! {
+        <g aria-hidden="true">
+            <For each=move || sight.strands() key=|key| *key children=strand/>
+            {move || at_hand(shown, sight.detail.get())}
+            {trail}
+        </g>
+    }
+    .into_any()
+}
+
+fn path_of(layout: &Layout, edge: usize) -> &[(f64, f64)] {
+    layout.paths.get(edge).map_or(&[], Vec::as_slice)
+}
+
+/// The classes of an edge, and of one at the box that is looked at. What a change does to it comes before its kind.
+fn classes(edge: &GraphEdge) -> (&'static str, &'static str) {
+    match (rewired(edge).map(|(class, _)| class), edge.kind) {
+        (Some("gone"), _) => ("wire gone", "wire gone here"),
+        (Some("added"), _) => ("wire added", "wire added here"),
+        (Some(_), _) => ("wire changed", "wire changed here"),
+        (None, EdgeKind::Hard) => ("wire", "wire here"),
+        (None, EdgeKind::OrderOnly | EdgeKind::Soft) => ("wire soft", "wire here"),
+    }
+}
+
+/// The edges at the box that is looked at.
+fn at_hand(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
+    let at = shown.at()?;
+    let (view, layout) = (shown.view.read(), shown.layout.read());
+    let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();
+    let ends = |edge: &GraphEdge| edge.from == at || edge.to == at;
+    for (edge, path) in view.edges.iter().zip(&layout.paths).filter(|(edge, _)| ends(edge)) {
+        lines.entry(classes(edge).1).or_default().add(path, detail);
+    }
+    let lines = lines.into_iter().filter(|(_, drawn)| !drawn.line.is_empty());
+    Some(lines.map(|(class, drawn)| drawn.view(class)).collect_view())
+}
+
+/// A path that leaves and arrives level.
+pub(super) fn curve(path: &[(f64, f64)]) -> String {
+    let mut d = String::new();
+    curve_into(&mut d, path);
+    d
+}
+
+pub(super) fn arrow(path: &[(f64, f64)]) -> String {
+    let mut d = String::new();
+    arrow_into(&mut d, path);
+    d
+}
+
+fn curve_into(d: &mut String, path: &[(f64, f64)]) {
+    let _ = write!(d, "M{} {}", path[0].0, path[0].1);
+    for pair in path.windows(2) {
+        let ((ax, ay), (bx, by)) = (pair[0], pair[1]);
+        let _ = match ay == by {
+            true => write!(d, "L{bx} {by}"),
+            false => {
+                let middle = ((ax + bx) / 2.0).round();
+                write!(d, "C{middle} {ay} {middle} {by} {bx} {by}")
+            }
+        };
+    }
+}
+
+fn arrow_into(d: &mut String, path: &[(f64, f64)]) {
+    let (x, y) = path[path.len() - 1];
+    // An edge that was turned round arrives from the right.
+    let back = if path.len() > 1 && path[path.len() - 2].0 > x { 7 } else { -7 };
+    let _ = write!(d, "M{x} {y}l{back} -4v8z");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_point_where_the_edge_goes() {
+        assert_eq!(arrow(&[(0.0, 0.0), (10.0, 5.0)]), "M10 5l-7 -4v8z");
+        assert_eq!(arrow(&[(10.0, 0.0), (0.0, 5.0)]), "M0 5l7 -4v8z");
+        assert_eq!(curve(&[(0.0, 1.0), (10.0, 1.0), (20.0, 5.0)]), "M0 1L10 1C15 1 15 5 20 5");
+    }
+
+    #[test]
+    fn far_out_an_edge_is_straight_and_has_no_arrow() {
+        let mut drawn = Drawn::default();
+        drawn.add(&[(0.0, 1.0), (10.0, 1.0), (20.0, 5.0)], Detail::Far);
+        drawn.add(&[], Detail::Far);
+        assert_eq!((drawn.line.as_str(), drawn.heads.as_str()), ("M0 1L20 5", ""));
+    }
+}
