@@ -13,7 +13,7 @@ use api::console::NodeWish;
 use api::console::{
     BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
-    ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 #[cfg(feature = "ssr")]

@@ -8,7 +8,7 @@ use api::Problem;
 use api::console::{
     BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored,
-    ReviewSummary, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use async_trait::async_trait;

@@ -69,9 +69,9 @@ impl Draft {
             busy: self.busy.into(),
             put: Callback::new(move |put: Put| {
                 let (id, version) = untrack(open);
-                act(self.busy, put.problem, calls::edit(id, version, put.edits), move |_| {
+                act(self.busy, put.problem, calls::edit(id, version, put.edits.clone()), move |_| {
+                    put.tell();
                     self.said.try_set(put.done);
-                    put.taken.run(());
                     self.feed.now();
                 });
             }),

@@ -316,9 +316,9 @@ fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<Stri
     let open = move || noderole.read().may_edit.as_ref().ok().map(|draft| (draft.proposal, draft.version));
     let put = move |put: Put| {
         let Some((proposal, version)) = untrack(open).filter(|_| !busy.get_untracked()) else { return };
-        act(busy, put.problem, calls::edit(proposal, version, put.edits), move |_| {
+        act(busy, put.problem, calls::edit(proposal, version, put.edits.clone()), move |_| {
+            put.tell();
             said.try_set(put.done);
-            put.taken.run(());
             feed.now();
             edited.run(());
         });

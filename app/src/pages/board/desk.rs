@@ -102,7 +102,7 @@ struct Way {
     /// Where a refusal is shown.
     problem: RwSignal<Option<Problem>>,
     /// Called when it was done.
-    taken: Callback<()>,
+    taken: Option<Callback<()>>,
 }
 
 /// Dialogs that commands open.
@@ -499,7 +499,7 @@ impl Desk {
 
     /// Appends edits to the open proposal.
     pub(super) fn edit(self, edits: Vec<Edit>, done: String) {
-        self.put(Put { edits, done, problem: self.problem, taken: Callback::new(|()| ()) });
+        self.put(Put { edits, done, problem: self.problem, taken: None });
     }
 
     fn put(self, put: Put) {
@@ -536,7 +536,7 @@ impl Desk {
 
     /// Nothing is foretold, and the board shows a refusal.
     fn plainly(self) -> Way {
-        Way { foretold: None, problem: self.problem, taken: Callback::new(|()| ()) }
+        Way { foretold: None, problem: self.problem, taken: None }
     }
 
     fn command(self, command: impl Future<Output = Answer<i32>> + 'static, done: String, way: Way) {
@@ -551,7 +551,8 @@ impl Desk {
                     self.version.try_set_value(version);
                     self.foretold.try_set_value(foretold.map(|hash| (version, hash)));
                     self.said.try_set(done);
-                    taken.run(());
+                    // Whoever asked may be gone by now.
+                    taken.and_then(|taken| taken.try_run(()));
                 }
                 Err(failure) => {
                     problem.try_set(Some(failure.0));

@@ -30,7 +30,14 @@ pub struct Put {
     /// Where a refusal is shown.
     pub problem: RwSignal<Option<Problem>>,
     /// Called when they were taken.
-    pub taken: Callback<()>,
+    pub taken: Option<Callback<()>>,
+}
+
+impl Put {
+    /// Tells whoever asked, if they are still there.
+    pub fn tell(&self) {
+        self.taken.and_then(|taken| taken.try_run(()));
+    }
 }
 
 /// What a form needs of the page that it is on.
@@ -67,7 +74,7 @@ impl Wish {
     /// Puts its edits into the proposal, if they can take effect.
     pub fn put(self, done: impl Into<String>, taken: Callback<()>) {
         let Some(edits) = untrack(|| self.foresight.edits()) else { return };
-        self.pen.put.run(Put { edits, done: done.into(), problem: self.problem, taken });
+        self.pen.put.run(Put { edits, done: done.into(), problem: self.problem, taken: Some(taken) });
     }
 }
 
