@@ -250,7 +250,7 @@ impl Control {
         back: bool,
     ) -> Result<i32, Problem> {
         actor.require(Permission::Operator)?;
-        let (_, row, _) = self.at_version(proposal, version).await?;
+        let (present, row, rows) = self.at_version(proposal, version).await?;
         let mut transaction = self.begin().await?;
         let (action, moved) = if back {
             ("proposal.undo", intent::undo_edit(&mut transaction, proposal, version, actor.person).await)
@@ -258,12 +258,15 @@ impl Control {
             ("proposal.redo", intent::redo_edit(&mut transaction, proposal, version, actor.person).await)
         };
         let nothing = if back { "There is no edit to take back." } else { "There is no edit to bring back." };
-        let version = match moved.map_err(from_store)? {
-            Stepped::To(version) => version,
+        let (version, edit) = match moved.map_err(from_store)? {
+            Stepped::To { version, edit } => (version, edit),
             Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
             Stepped::MovedOn => return Err(moved_on()),
         };
-        intent::append_audit(&mut transaction, Some(actor.person), action, &proposal.to_string(), &json!({}))
+        // A deployment that the edit is about may be one that another edit makes.
+        let names = Names::of(&present, rows.iter().map(|row| &row.edit.edit));
+        let detail = json!({"edits": [names.edit(&edit.edit)], "number": edit.seq});
+        intent::append_audit(&mut transaction, Some(actor.person), action, &proposal.to_string(), &detail)
             .await
             .map_err(from_store)?;
         tell(&mut transaction, proposal, row.deployment, version).await?;

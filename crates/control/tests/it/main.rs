@@ -20,5 +20,6 @@ mod removal;
 mod replanning;
 mod restoring;
 mod scopes;
+mod undoing;
 mod weighing;
 mod wiring;

@@ -148,11 +148,8 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
     .fetch_all(on)
     .await?;
     let row = |(seq, actor, actor_name, at, body, undone, dropped, touched_by): Row| {
-        let corrupt = |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {id}"), reason);
-        let edit: Edit = serde_json::from_value(body).map_err(|e| corrupt(e.to_string()))?;
-        let seq = u32::try_from(seq).map_err(|e| corrupt(e.to_string()))?;
         Ok(EditRow {
-            edit: NumberedEdit { seq, edit },
+            edit: numbered(id, seq, body)?,
             actor: PersonId(actor),
             actor_name,
             at,
@@ -162,6 +159,13 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
         })
     };
     rows.into_iter().map(row).collect()
+}
+
+fn numbered(proposal: ProposalId, seq: i32, body: Value) -> Result<NumberedEdit, StoreError> {
+    let corrupt = |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {proposal}"), reason);
+    let edit: Edit = serde_json::from_value(body).map_err(|e| corrupt(e.to_string()))?;
+    let seq = u32::try_from(seq).map_err(|e| corrupt(e.to_string()))?;
+    Ok(NumberedEdit { seq, edit })
 }
 
 /// Raises the version if it is still the one that the caller saw; None: it is not, or the proposal is closed.
@@ -216,14 +220,24 @@ pub async fn set_title(on: &mut PgConnection, id: ProposalId, title: &str) -> Re
 }
 
 /// What undo or redo came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stepped {
-    /// Done; the new version.
-    To(i32),
+    /// Done.
+    To {
+        /// The new version.
+        version: i32,
+        /// The edit that was taken back, or brought again.
+        edit: NumberedEdit,
+    },
     /// There is no edit that way.
     Nothing,
     /// The proposal is not open at this version.
     MovedOn,
+}
+
+fn stepped(proposal: ProposalId, version: i32, edit: Option<(i32, Value)>) -> Result<Stepped, StoreError> {
+    let Some((seq, body)) = edit else { return Ok(Stepped::Nothing) };
+    Ok(Stepped::To { version, edit: numbered(proposal, seq, body)? })
 }
 
 /// Takes the last edit back. Whoever does that shapes the change, so it is noted with the edit.
@@ -234,15 +248,15 @@ pub async fn undo_edit(
     by: PersonId,
 ) -> Result<Stepped, StoreError> {
     let Some(version) = raise_version(on, id, version).await? else { return Ok(Stepped::MovedOn) };
-    let done = sqlx::query(
+    let edit = sqlx::query_as(
         "UPDATE edit SET undone = true, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 \
-         AND seq = (SELECT max(seq) FROM edit WHERE proposal_id = $1 AND NOT undone)",
+         AND seq = (SELECT max(seq) FROM edit WHERE proposal_id = $1 AND NOT undone) RETURNING seq, body",
     )
     .bind(id.0)
     .bind(by.0)
-    .execute(on)
+    .fetch_optional(on)
     .await?;
-    Ok(if done.rows_affected() == 1 { Stepped::To(version) } else { Stepped::Nothing })
+    stepped(id, version, edit)
 }
 
 /// Brings the first undone edit behind the last one that counts back; noted as above.
@@ -253,15 +267,16 @@ pub async fn redo_edit(
     by: PersonId,
 ) -> Result<Stepped, StoreError> {
     let Some(version) = raise_version(on, id, version).await? else { return Ok(Stepped::MovedOn) };
-    let done = sqlx::query(
+    let edit = sqlx::query_as(
         "UPDATE edit SET undone = false, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 AND seq = (SELECT min(seq) FROM edit \
-         WHERE proposal_id = $1 AND NOT dropped AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone))",
+         WHERE proposal_id = $1 AND NOT dropped AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone)) \
+         RETURNING seq, body",
     )
     .bind(id.0)
     .bind(by.0)
-    .execute(on)
+    .fetch_optional(on)
     .await?;
-    Ok(if done.rows_affected() == 1 { Stepped::To(version) } else { Stepped::Nothing })
+    stepped(id, version, edit)
 }
 
 /// Closes a proposal without effect; false: it is not open at this version.
