@@ -589,8 +589,18 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 CREATE TRIGGER guard_intent BEFORE INSERT ON target_deployment FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 CREATE TRIGGER guard_intent BEFORE TRUNCATE
-  OR UPDATE OF id, fqdn, deployment_id, phantom, doc, removed_in ON node
+  OR UPDATE OF id, fqdn, deployment_id, phantom, doc ON node
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+-- What is gone stays gone: an id that came back would mix up what was approved and what was run for two things.
+CREATE OR REPLACE FUNCTION guard_removed() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  RAISE EXCEPTION '% % was removed as of target %, and its id never comes back', TG_TABLE_NAME, OLD.id, OLD.removed_in
+    USING ERRCODE = 'GY016', HINT = 'Make it anew, with an id of its own.';
+END $$;
+CREATE TRIGGER guard_removed BEFORE UPDATE OF id, parent, name, system, phantom, doc, removed_in ON deployment FOR EACH ROW
+  WHEN (OLD.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removed();
+CREATE TRIGGER guard_removed BEFORE UPDATE OF id, fqdn, deployment_id, phantom, doc, removed_in, transport, connection ON node FOR EACH ROW
+  WHEN (OLD.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removed();
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
   OR UPDATE OF id, node_id, role, instance, deployment_id, disposition, role_hash, data, doc ON noderole
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
@@ -669,6 +679,41 @@ BEGIN
   RETURN n;
 END $$;
 CREATE TRIGGER guard_node BEFORE INSERT OR DELETE ON node FOR EACH ROW EXECUTE FUNCTION guard_node();
+
+-- A bare record is taken out without a commit, since no document changes with it. Its row stays, so that its id never comes back.
+CREATE OR REPLACE FUNCTION guard_node_removed() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT committing() AND (OLD.doc IS NOT NULL OR OLD.phantom OR NEW.removed_in IS DISTINCT FROM (SELECT number FROM head)) THEN
+    RAISE EXCEPTION 'node %: only bare records are taken out without a commit', OLD.fqdn
+      USING ERRCODE = 'GY002', HINT = 'Make a proposal that gives it up, have it reviewed, commit it.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_node_removed BEFORE UPDATE OF removed_in ON node FOR EACH ROW
+  WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION guard_node_removed();
+
+-- Local nodes whose folders lie in one another would share locks, ledgers and services. Whoever adds one waits for whoever adds another
+-- at the same time, because neither sees the other's row yet.
+CREATE OR REPLACE FUNCTION guard_node_root() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  above text[];
+  other record;
+BEGIN
+  PERFORM pg_advisory_xact_lock(5);
+  SELECT array_agg(array_to_string(path.parts[1:n], '/')) INTO above
+  FROM (SELECT string_to_array(NEW.root, '/') AS parts) path, generate_series(2, cardinality(path.parts)) n;
+  SELECT x.fqdn, x.root INTO other FROM node x
+  WHERE x.removed_in IS NULL AND x.root IS NOT NULL AND x.id <> NEW.id
+    AND (x.root = ANY (above) OR (x.root >= (NEW.root || '/') COLLATE "C" AND x.root < (NEW.root || '0') COLLATE "C"))
+  ORDER BY x.root LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION '% and the folder of %, %, lie in one another: give this node a folder of its own', NEW.root, other.fqdn, other.root
+      USING ERRCODE = 'GY020';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_node_root AFTER INSERT OR UPDATE OF transport, connection ON node FOR EACH ROW
+  WHEN (NEW.root IS NOT NULL AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_node_root();
 
 -- What a step needs of its node ---------------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@
 //! | GY017 | a thread of the discussion is open |
 //! | GY018 | somebody speaks in a discussion, or resolves a thread, who may not |
 //! | GY019 | somebody commits or switches who may not, or not any more |
+//! | GY020 | the folder of a local node and another's lie in one another |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -60,6 +61,7 @@ mod m0006_opened;
 mod m0007_dropped;
 mod m0008_catalog_objects;
 mod m0009_own_reviews;
+mod m0010_node_records;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -75,6 +77,8 @@ pub const APPLY_LOCK: i64 = 2;
 pub const SEAL_LOCK: i64 = 3;
 /// The transaction-level advisory lock of migrations.
 pub const MIGRATE_LOCK: i64 = 4;
+/// The transaction-level advisory lock of adding local nodes; taken by the guard of their folders.
+pub const ROOT_LOCK: i64 = 5;
 
 const GUARDS: &str = include_str!("guards.sql");
 
@@ -113,6 +117,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0007_dropped::Migration),
             Box::new(m0008_catalog_objects::Migration),
             Box::new(m0009_own_reviews::Migration),
+            Box::new(m0010_node_records::Migration),
         ]
     }
 }
@@ -200,6 +205,7 @@ pub fn content() -> String {
         m0007_dropped::SQL,
         m0008_catalog_objects::SQL,
         m0009_own_reviews::SQL,
+        m0010_node_records::SQL,
     ] {
         hash.update(tables);
     }

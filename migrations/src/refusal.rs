@@ -41,11 +41,13 @@ pub enum Refusal {
     NoVoice,
     /// GY019: somebody commits or switches who may not, or not any more.
     MayNotCommit,
+    /// GY020: the folder of a local node and another's lie in one another.
+    FolderTaken,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 19] = [
+    pub const ALL: [(&'static str, Self); 20] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -65,6 +67,7 @@ impl Refusal {
         ("GY017", Self::OpenThreads),
         ("GY018", Self::NoVoice),
         ("GY019", Self::MayNotCommit),
+        ("GY020", Self::FolderTaken),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments/{name}/proposals", post(propose))
         .route("/deployments/{name}/hold", post(hold))
         .route("/deployments/{name}/restore", post(restore))
+        .route("/nodes/{id}", delete(take_out_node))
         .route("/nodes/{id}/proposals", post(propose_on_node))
         .route("/proposals", get(proposals))
         .route("/proposals/{id}", get(proposal))
@@ -623,6 +624,11 @@ struct Added {
 async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> Made<Added> {
     let node = state.control.add_node(&actor, new).await?;
     Ok((StatusCode::CREATED, Json(Added { node })))
+}
+
+async fn take_out_node(state: State<AppState>, SignedIn(actor): SignedIn, Place(node): Place<NodeId>) -> Answer<Done> {
+    state.control.take_out_node(&actor, node).await?;
+    Ok(Json(Done {}))
 }
 
 #[derive(Debug, Deserialize)]

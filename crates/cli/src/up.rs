@@ -260,14 +260,11 @@ async fn listen(wanted: SocketAddr, any_port: bool) -> Result<TcpListener> {
 /// Nodes of the demo: those whose folders lie in our data.
 async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
     let mut connection = store.pool().acquire().await?;
-    let all = store::reading::local_nodes(&mut connection).await?;
-    let ours = all.into_iter().filter_map(|(fqdn, connection)| {
-        let root = connection.get("root")?.as_str()?;
-        if !Path::new(root).starts_with(data) {
-            return None;
-        }
-        LocalNode::of(Fqdn::parse(&fqdn).ok()?, &connection)
-    });
+    let (ours, more) = store::reading::local_nodes(&mut connection, &data.to_string_lossy()).await?;
+    if more {
+        tracing::warn!(looked_at = ours.len(), "more nodes than that have their folder below {}", data.display());
+    }
+    let ours = ours.into_iter().filter_map(|(fqdn, connection)| LocalNode::of(Fqdn::parse(&fqdn).ok()?, &connection));
     Ok(ours.collect())
 }
 

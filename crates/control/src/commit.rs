@@ -155,7 +155,8 @@ impl Control {
         if removed.is_empty() && nodes.is_empty() {
             return Ok(());
         }
-        let closed = intent::discard_proposals_on(on, &removed, &nodes, case.row.proposal).await.map_err(from_store)?;
+        let closed =
+            intent::discard_proposals_on(on, &removed, &nodes, Some(case.row.proposal)).await.map_err(from_store)?;
         for proposal in closed {
             let detail = json!({"removed_with": case.row.id});
             intent::append_audit(on, Some(actor.person), "proposal.discard", &proposal.id.to_string(), &detail)

@@ -62,11 +62,11 @@ impl Control {
         }
         let root = wish.root.trim();
         check_root(root)?;
+        let root = &plain_path(root);
         if let Some(data) = &self.data {
             check_apart(root, data)?;
         }
         let present = self.present().await?;
-        self.check_free(root).await?;
         let new = NewNode {
             id: NodeId(Uuid::new_v4()),
             fqdn,
@@ -96,24 +96,61 @@ impl Control {
         done(transaction).await?;
         Ok(new.id)
     }
-}
 
-impl Control {
-    /// Nodes that share a folder would share locks, ledgers and services.
-    async fn check_free(&self, root: &str) -> Result<(), Problem> {
-        let mut connection = self.connection().await?;
-        for (fqdn, known) in reading::local_nodes(&mut connection).await.map_err(from_store)? {
-            let known = known.get("root").and_then(|r| r.as_str()).unwrap_or_default();
-            if Path::new(root).starts_with(known) || Path::new(known).starts_with(root) {
-                return Err(Problem::conflict(
-                    "root_taken",
-                    format!(
-                        "{root:?} and the folder of {fqdn}, {known:?}, lie in one another: give this node a folder of its own."
-                    ),
-                ));
-            }
+    /// Takes the record of a node out that nothing was ever bound to. No document changes with it, so there is nothing to review; one
+    /// that a target speaks of is given up by a proposal.
+    pub async fn take_out_node(&self, actor: &Actor, node: NodeId) -> Result<(), Problem> {
+        actor.require(Permission::Operator)?;
+        let mut transaction = self.begin().await?;
+        let Some(fqdn) = intent::take_out_record(&mut transaction, node).await.map_err(from_store)? else {
+            drop(transaction);
+            return Err(self.not_taken_out(node).await?);
+        };
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "node.take_out",
+            &node.to_string(),
+            &json!({"fqdn": fqdn}),
+        )
+        .await
+        .map_err(from_store)?;
+        // What was proposed on it alone has nothing to be about any more.
+        for closed in intent::discard_proposals_on(&mut transaction, &[], &[node], None).await.map_err(from_store)? {
+            let detail = json!({"taken_out": fqdn});
+            intent::append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "proposal.discard",
+                &closed.id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(from_store)?;
+            let told = Live::Proposal { proposal: closed.id, version: closed.version };
+            intent::append_live(&mut transaction, &[Topic::Proposal(closed.id), Topic::Reviews], &told)
+                .await
+                .map_err(from_store)?;
         }
-        Ok(())
+        intent::append_live(&mut transaction, &[Topic::Nodes], &Live::Node { fqdn }).await.map_err(from_store)?;
+        done(transaction).await
+    }
+
+    async fn not_taken_out(&self, node: NodeId) -> Result<Problem, Problem> {
+        let present = self.present().await?;
+        let known = present.skeleton.nodes.get(&node);
+        Ok(known.map_or_else(
+            || Problem::not_found("There is no such node any more."),
+            |known| {
+                Problem::conflict(
+                    "node_meant",
+                    format!(
+                        "{} is part of the target, with all that is bound to it: propose to give it up, so that somebody reviews that.",
+                        known.fqdn
+                    ),
+                )
+            },
+        ))
     }
 }
 
@@ -147,6 +184,12 @@ fn check_root(root: &str) -> Result<(), Problem> {
         )));
     }
     Ok(())
+}
+
+/// A path in its one spelling, without double or trailing slashes, so that folders can be compared.
+fn plain_path(root: &str) -> String {
+    let folders = root.split('/').filter(|folder| !folder.is_empty());
+    folders.flat_map(|folder| ["/", folder]).collect()
 }
 
 /// Scripts run as root would own all of Gantry there: its database, and what proves who signed in. Only `nodes` below its data folder is
@@ -209,6 +252,7 @@ mod tests {
             assert!(check_root(bad).is_err(), "{bad:?}");
         }
         assert!(check_root("/srv/nodes/web-1").is_ok());
+        assert_eq!(plain_path("/srv//nodes/web-1/"), "/srv/nodes/web-1");
     }
 
     #[test]

@@ -56,6 +56,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::OpenThreads => "open_threads",
         Refusal::NoVoice => "not_yours",
         Refusal::MayNotCommit => "forbidden",
+        Refusal::FolderTaken => "root_taken",
         _ => "refused",
     };
     match refusal {

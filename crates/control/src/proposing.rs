@@ -20,7 +20,7 @@ use engine::ids::{
 use engine::plan::base::{base, beyond, in_scope, outside, written};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
-use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
+use engine::plan::{Edit, EditError, Effects, NumberedEdit, materialise, resolve};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::intent::{self, EditRow, NewSubmission, ProposalRow, Stepped};
@@ -36,6 +36,8 @@ use crate::{Control, done};
 pub const MAX_EDITS_PER_CALL: usize = 1_000;
 /// Most edits of one proposal.
 pub const MAX_EDITS: usize = 10_000;
+/// Most nodes that the edits of one proposal name in all, a list counting each of its own: that is what planning it costs.
+pub const MAX_SINGLES: usize = 50_000;
 /// Most reasons for steps to run again that a summary has.
 const REASONS: usize = 5;
 /// Most lines that a summary has.
@@ -195,6 +197,7 @@ impl Control {
         }
         edits.iter().try_for_each(words::plain_edit)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
+        self.check_minted(&edits).await?;
         self.check_edits(&present, &row, &rows, &edits)?;
         let mut transaction = self.begin().await?;
         let version = intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
@@ -211,6 +214,32 @@ impl Control {
         Ok(version)
     }
 
+    /// What an edit makes must be new. The skeleton has what is there; what was there once only the database knows.
+    async fn check_minted(&self, edits: &[Edit]) -> Result<(), Problem> {
+        let minted = |edit: &Edit| match edit {
+            Edit::CreateDeployment { id, phantom, .. } => Some((*id, *phantom)),
+            _ => None,
+        };
+        let ids: Vec<_> = edits.iter().filter_map(minted).flat_map(|(id, phantom)| [id.0, phantom.0]).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut connection = self.connection().await?;
+        let removed = intent::removed_ids(&mut connection, &ids).await.map_err(from_store)?;
+        for (at, (id, phantom)) in edits.iter().enumerate().filter_map(|(at, edit)| Some((at + 1, minted(edit)?))) {
+            let refused = match (removed.contains(&id.0), removed.contains(&phantom.0)) {
+                (true, _) => EditError::DeploymentIdUsed(id),
+                (false, true) => EditError::PhantomTaken(phantom),
+                (false, false) => continue,
+            };
+            let detail = refused.to_string();
+            let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", detail.clone());
+            problem.errors.push(Finding { at: format!("edit {at}"), detail });
+            return Err(problem);
+        }
+        Ok(())
+    }
+
     /// Every new edit must take effect and stay within what the proposal's review covers.
     pub(crate) fn check_edits(
         &self,
@@ -223,6 +252,15 @@ impl Control {
             return Err(Problem::conflict(
                 "too_many_edits",
                 format!("A proposal has at most {MAX_EDITS} edits: submit this one and open another."),
+            ));
+        }
+        let known = rows.iter().filter(|row| !row.undone).map(|row| &row.edit.edit);
+        if known.chain(edits).map(Edit::singles).sum::<usize>() > MAX_SINGLES {
+            return Err(Problem::conflict(
+                "too_many_nodes",
+                format!(
+                    "The lists of a proposal name at most {MAX_SINGLES} nodes in all: submit this one and open another."
+                ),
             ));
         }
         let findings = objections(present, row, rows, edits);

@@ -16,6 +16,7 @@ mod lint;
 mod listing;
 mod opening;
 mod races;
+mod records;
 mod removal;
 mod replanning;
 mod restoring;

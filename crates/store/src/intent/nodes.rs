@@ -1,4 +1,5 @@
-//! Node records. A node without a document has no intent: it comes and goes without a review.
+//! Node records. A node without a document has no intent: it comes and goes without a review. Rows of those that went stay, so that
+//! an id never comes back.
 
 use engine::ids::{DeploymentId, Fqdn, NodeId, PersonId};
 use serde_json::Value;
@@ -51,7 +52,7 @@ pub struct NewNode {
     pub by: Option<PersonId>,
 }
 
-/// Makes a node record; `false`: its name is taken.
+/// Makes a node record; `false`: its name is taken. A guard refuses a folder that lies in another node's, or has one in it.
 pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "INSERT INTO node (id, fqdn, deployment_id, transport, connection, alive, alive_since, joined, created_by) \
@@ -68,4 +69,28 @@ pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, 
     .execute(on)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// Takes the record of a node out that no document speaks of; its name, or None when there is no such record (any more).
+pub async fn take_out_record(on: &mut PgConnection, node: NodeId) -> Result<Option<String>, StoreError> {
+    let fqdn = sqlx::query_scalar(
+        "UPDATE node SET removed_in = (SELECT number FROM head), alive = false, joined = 'none' \
+         WHERE id = $1 AND doc IS NULL AND NOT phantom AND removed_in IS NULL RETURNING fqdn",
+    )
+    .bind(node.0)
+    .fetch_optional(on)
+    .await?;
+    Ok(fqdn)
+}
+
+/// Those of these ids that were a deployment or a node once, and are none any more.
+pub async fn removed_ids(on: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+    let removed = sqlx::query_scalar(
+        "SELECT id FROM deployment WHERE id = ANY($1) AND removed_in IS NOT NULL \
+         UNION SELECT id FROM node WHERE id = ANY($1) AND removed_in IS NOT NULL",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    Ok(removed)
 }

@@ -292,22 +292,22 @@ pub async fn discard_proposal(on: &mut PgConnection, id: ProposalId, version: i3
     Ok(done.rows_affected() == 1)
 }
 
-/// Closes every open proposal on these deployments and nodes but one, because they go; gives them.
+/// Closes every open proposal on these deployments and nodes, but the one that takes them away, because they go; gives them.
 pub async fn discard_proposals_on(
     on: &mut PgConnection,
     deployments: &[DeploymentId],
     nodes: &[NodeId],
-    except: ProposalId,
+    except: Option<ProposalId>,
 ) -> Result<Vec<ProposalRow>, StoreError> {
     let query = format!(
         "UPDATE proposal p SET state = 'discarded', closed_at = now(), updated_at = now() \
-         WHERE (p.kind <> 'node_scoped' AND p.deployment_id = ANY($1) OR p.node_id = ANY($2)) AND p.state = 'open' AND p.id <> $3 \
+         WHERE (p.kind <> 'node_scoped' AND p.deployment_id = ANY($1) OR p.node_id = ANY($2)) AND p.state = 'open' AND p.id IS DISTINCT FROM $3 \
          RETURNING {COLUMNS}"
     );
     let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
         .bind(deployments.iter().map(|d| d.0).collect::<Vec<_>>())
         .bind(nodes.iter().map(|n| n.0).collect::<Vec<_>>())
-        .bind(except.0)
+        .bind(except.map(|id| id.0))
         .fetch_all(on)
         .await?;
     Ok(rows.into_iter().map(to_proposal).collect())

@@ -182,12 +182,27 @@ pub async fn step_names(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<(
     Ok(rows.into_iter().map(|(id, name)| (StepId(id), name)).collect())
 }
 
-/// Nodes that are folders of a machine, with how to reach them.
-pub async fn local_nodes(on: &mut PgConnection) -> Result<Vec<(String, serde_json::Value)>, StoreError> {
-    Ok(sqlx::query_as(
+/// Most nodes of one folder.
+pub const MAX_LOCAL: i64 = 10_000;
+
+/// Nodes that are folders below this one, with how to reach them; at most [`MAX_LOCAL`], and whether there are more.
+pub async fn local_nodes(
+    on: &mut PgConnection,
+    below: &str,
+) -> Result<(Vec<(String, serde_json::Value)>, bool), StoreError> {
+    let below = below.trim_end_matches('/');
+    let mut rows: Vec<(String, serde_json::Value)> = sqlx::query_as(
         "SELECT fqdn, jsonb_build_object('transport', transport) || connection FROM node \
-         WHERE transport = 'local' AND removed_in IS NULL ORDER BY fqdn LIMIT 1000",
+         WHERE root >= $1 COLLATE \"C\" AND root < $2 COLLATE \"C\" AND removed_in IS NULL ORDER BY root LIMIT $3",
     )
+    .bind(format!("{below}/"))
+    // The sign behind the slash: what lies below the folder is a range.
+    .bind(format!("{below}0"))
+    .bind(MAX_LOCAL + 1)
     .fetch_all(on)
-    .await?)
+    .await?;
+    let most = usize::try_from(MAX_LOCAL).unwrap_or(usize::MAX);
+    let more = rows.len() > most;
+    rows.truncate(most);
+    Ok((rows, more))
 }

@@ -1,0 +1,150 @@
+//! Records of nodes, and ids that were used: what the database decides, whoever asks at the same time.
+
+use api::console::NodeWish;
+use engine::ids::{DeploymentId, DeploymentName, NodeId};
+use engine::plan::Edit;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::house::{House, role};
+
+fn wish(name: &str, root: &str) -> NodeWish {
+    NodeWish::named(&format!("{name}.records.example.com"), root)
+}
+
+async fn details(house: &House, action: &str) -> Vec<Value> {
+    sqlx::query_scalar("SELECT detail FROM audit WHERE action = $1 ORDER BY id")
+        .bind(action)
+        .fetch_all(house.database.owner())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn two_who_add_nodes_at_once_get_folders_of_their_own() {
+    let house = House::new().await;
+    let add = |name: &str, root: &str| house.control.add_node(&house.ada, wish(name, root));
+    // Both look before either has committed: the lock of whoever came first is what the second one waits for.
+    let mut held = house.database.app().begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::ROOT_LOCK).execute(&mut *held).await.unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        held.commit().await.unwrap();
+    };
+    let (one, two, ()) = tokio::join!(add("a", "/srv/records/x"), add("b", "/srv/records/x/y"), between);
+    assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
+    let refused = one.err().or(two.err()).unwrap();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "root_taken"));
+    assert!(refused.detail.contains("/srv/records/x") && refused.detail.contains("records.example.com"), "{refused:?}");
+    for (name, root, free) in [("c", "/srv/records", false), ("d", "/srv/records/xy", true)] {
+        assert_eq!(add(name, root).await.is_ok(), free, "{root}");
+    }
+}
+
+#[tokio::test]
+async fn the_last_of_many_folders_counts_like_the_first() {
+    let house = House::new().await;
+    sqlx::query(
+        "INSERT INTO node (fqdn, deployment_id, transport, connection) \
+         SELECT 'm' || n || '.many.example.com', d.id, 'local', jsonb_build_object('root', '/srv//many/' || n || '/') \
+         FROM generate_series(1, 1200) n, deployment d WHERE d.system",
+    )
+    .execute(house.database.app())
+    .await
+    .unwrap();
+    for root in ["/srv/many/1200", "/srv/many/999/below", "/srv/many"] {
+        let refused = house.control.add_node(&house.ada, wish("late", root)).await.unwrap_err();
+        assert_eq!(refused.code, "root_taken", "{root}");
+    }
+    house.control.add_node(&house.ada, wish("late", "/srv/many/12000")).await.unwrap();
+    let mut connection = house.database.app().acquire().await.unwrap();
+    let (below, more) = store::reading::local_nodes(&mut connection, "/srv/many/").await.unwrap();
+    assert_eq!((below.len(), more), (1201, false), "all of them, and none from beside");
+}
+
+#[tokio::test]
+async fn a_record_is_taken_out_and_what_is_meant_is_not() {
+    let house = House::new().await;
+    house.bound("web", 2, "app").await;
+    let (n1, n2) = (house.node(1).await, house.node(2).await);
+    let burnt = Edit::ExpungeNode { node: n1, reason: "burnt".into() };
+    let (proposal, version) = house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
+    let own = house.control.propose_on_node(&house.ada, n1).await.unwrap();
+    let refused = house.control.edit(&house.ada, own, 0, vec![burnt]).await.unwrap_err();
+    assert!(refused.detail.contains("only a record"), "{refused:?}");
+
+    house.control.take_out_node(&house.ada, n1).await.unwrap();
+    let listed = house.control.nodes(&house.ada, "n1".into(), None).await.unwrap();
+    assert!(listed.nodes.is_empty(), "{listed:?}");
+    assert_eq!(house.control.proposal(&house.ada, own).await.unwrap_err().code, "closed");
+    assert_eq!(details(&house, "node.take_out").await, [json!({"fqdn": "n1.house.example.com"})]);
+    let submitted = house.control.submit(&house.ada, proposal, version, "bind".into()).await.unwrap_err();
+    assert!(submitted.detail.contains("is not there"), "{submitted:?}");
+    assert_eq!(house.control.take_out_node(&house.ada, n1).await.unwrap_err().status, 404);
+    // Its name is free again; its id is not.
+    let again = NodeWish::named("n1.house.example.com", "/srv/nodes/n1");
+    assert_ne!(house.control.add_node(&house.ada, again).await.unwrap(), n1);
+    let back = "UPDATE node SET removed_in = NULL WHERE id = $1";
+    let refused = sqlx::query(back).bind(n1.0).execute(house.database.app()).await.unwrap_err();
+    assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::Spent), "{refused}");
+
+    let meant = house.control.take_out_node(&house.ada, n2).await.unwrap_err();
+    assert_eq!((meant.status, meant.code.as_str()), (409, "node_meant"));
+    let by_hand = "UPDATE node SET removed_in = (SELECT number FROM head) WHERE id = $1";
+    let refused = sqlx::query(by_hand).bind(n2.0).execute(house.database.app()).await.unwrap_err();
+    assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::IntentOutsideCommit), "{refused}");
+}
+
+#[tokio::test]
+async fn ids_of_what_was_removed_are_not_minted_again() {
+    let house = House::new().await;
+    let system = house.id("system").await;
+    let edge = house.id("edge").await;
+    let (blue, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
+    let create = |id, phantom, name: &str| Edit::CreateDeployment {
+        id,
+        phantom,
+        name: DeploymentName::parse(name).unwrap(),
+        parent: edge,
+    };
+    house.moved_by("edge", vec![create(blue, phantom, "blue")]).await;
+    house.moved_by("edge", vec![Edit::RemoveDeployment { deployment: blue }]).await;
+    let id = house.control.propose(&house.ada, edge).await.unwrap();
+    for (deployment, stands, said) in
+        [(blue, NodeId(Uuid::new_v4()), "another deployment"), (DeploymentId(Uuid::new_v4()), phantom, "another node")]
+    {
+        let edit = create(deployment, stands, "green");
+        let refused = house.control.edit(&house.ada, id, 0, vec![edit]).await.unwrap_err();
+        assert_eq!((refused.status, refused.code.as_str()), (422, "edit_refused"));
+        assert!(refused.detail.contains(said) && refused.errors[0].at == "edit 1", "{refused:?}");
+    }
+    let gone = Edit::AddRole { deployment: blue, role: role("app") };
+    assert_eq!(house.control.edit(&house.ada, id, 0, vec![gone]).await.unwrap_err().code, "edit_refused");
+    // And whoever gets round that is refused by the database, in a commit too.
+    let back = "UPDATE deployment SET parent = $2 WHERE id = $1";
+    let refused = sqlx::query(back).bind(blue.0).bind(system.0).execute(house.database.owner()).await.unwrap_err();
+    assert!(migrations::Refusal::of(&refused).is_some(), "{refused}");
+}
+
+#[tokio::test]
+async fn lists_are_edits_like_others_and_cost_what_they_name() {
+    let house = House::new().await;
+    let web = house.id("web").await;
+    let nodes = [house.node(1).await, house.node(2).await, house.node(3).await, house.node(4).await];
+    let all = Edit::BindNodes { deployment: web, role: role("app"), nodes: nodes.into() };
+    let (proposal, version) = house.propose(&house.ada, "web", vec![all]).await;
+    let said = details(&house, "proposal.edit").await;
+    let said = said[0]["edits"][0].as_str().unwrap();
+    assert!(said.starts_with("bind n") && said.ends_with("and 2 more to app in web"), "{said}");
+    let id = house.control.submit(&house.ada, proposal, version, "all of them".into()).await.unwrap();
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    let bound = house.steps().await.into_iter().filter(|(role, ..)| role == "app").count();
+    assert_eq!(bound, 4);
+
+    let many: std::collections::BTreeSet<NodeId> = (0..1_000).map(|n| NodeId(Uuid::from_u128(n))).collect();
+    let list = Edit::BindNodes { deployment: web, role: role("app"), nodes: many };
+    let id = house.control.propose(&house.ada, web).await.unwrap();
+    let refused = house.control.edit(&house.ada, id, 0, vec![list; 51]).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "too_many_nodes"));
+}
