@@ -62,6 +62,7 @@ mod m0007_dropped;
 mod m0008_catalog_objects;
 mod m0009_own_reviews;
 mod m0010_node_records;
+mod m0011_dropped_before;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -118,6 +119,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0008_catalog_objects::Migration),
             Box::new(m0009_own_reviews::Migration),
             Box::new(m0010_node_records::Migration),
+            Box::new(m0011_dropped_before::Migration),
         ]
     }
 }
@@ -206,6 +208,7 @@ pub fn content() -> String {
         m0008_catalog_objects::SQL,
         m0009_own_reviews::SQL,
         m0010_node_records::SQL,
+        m0011_dropped_before::SQL,
     ] {
         hash.update(tables);
     }

@@ -1,0 +1,200 @@
+//! `gantry catalog check` as a program: what it prints, where, and how it ends. 0: it can be imported, with warnings or without; 1: it
+//! can't, or there is nothing to read; 2: called wrongly.
+
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const GOOD: &str = "barclamp: {name: demo, version: 2, description: a demo}
+jigs:
+  - {name: mine, class: noop}
+roles:
+  - name: base
+    jig: mine
+    flags: [implicit]
+  - name: app
+    jig: noop
+    requires: [base]
+    attribs:
+      - {name: app-port, map: app/port, default: 80}
+";
+
+fn check(folder: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+    command.args(["catalog", "check"]).arg(folder).args(more).env("GANTRY_LOG", "error").output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn folder(files: &[(&str, &[u8])]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    folder
+}
+
+fn told(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", out(output)))
+}
+
+fn severities(told: &Value) -> Vec<&str> {
+    told["findings"].as_array().unwrap().iter().map(|finding| finding["severity"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn what_can_be_imported_passes_and_is_counted() {
+    let good = folder(&[("demo/demo.yml", GOOD.as_bytes()), ("demo/notes.txt", b"not ours")]);
+    let output = check(good.path(), &["--json"]);
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+    let told = told(&output);
+    assert_eq!(told["counts"], serde_json::json!({"barclamps": 1, "roles": 2, "jigs": 1, "attributes": 1}));
+    assert_eq!((severities(&told), &told["disappeared"]), (vec![], &serde_json::json!([])));
+    let output = check(good.path(), &[]);
+    assert!(output.status.success() && out(&output).starts_with("demo 2: 2 roles, "), "{}", out(&output));
+}
+
+#[test]
+fn warnings_are_told_and_pass() {
+    let odd = folder(&[("demo.yml", GOOD.replace("requires", "require").as_bytes())]);
+    let output = check(odd.path(), &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("demo.yml:10:5: warning: role \"app\" has the key \"require\""), "{}", out(&output));
+    let told = told(&check(odd.path(), &["--json"]));
+    assert_eq!((severities(&told), &told["counts"]["roles"]), (vec!["warning"], &Value::from(2)));
+    let finding = &told["findings"][0];
+    assert_eq!((finding["line"].as_u64(), finding["column"].as_u64()), (Some(10), Some(5)));
+}
+
+#[test]
+fn errors_are_told_with_their_place_and_do_not_pass() {
+    let bomb: String =
+        ('b'..='h').zip('a'..).fold("a: &a [x, x, x, x, x, x, x, x, x, x]\n".into(), |bomb, (name, of)| {
+            let tens = vec![format!("*{of}"); 10].join(", ");
+            format!("{bomb}{name}: &{name} [{tens}]\n")
+        });
+    let deep = format!("deep: {}{}", "[".repeat(5_000), "]".repeat(5_000));
+    let head = "barclamp: {name: demo, version: 1}\n";
+    let latin1 = [head.as_bytes(), b"roles:\n  - {name: app, jig: noop, description: f\xfcr}\n"].concat();
+    for (what, bytes, said) in [
+        ("broken", format!("{head}roles: [").into_bytes(), "not valid YAML"),
+        ("bomb", format!("{head}{bomb}").into_bytes(), "with its aliases written out"),
+        ("deep", format!("{head}{deep}").into_bytes(), "nested deeper"),
+        ("latin1", latin1, "is not UTF-8"),
+        ("binary", vec![0, 159, 146, 150], "is not UTF-8"),
+    ] {
+        let bad = folder(&[("demo.yml", &bytes), ("good/good.yml", GOOD.as_bytes())]);
+        let output = check(bad.path(), &[]);
+        assert_eq!(output.status.code(), Some(1), "{what}");
+        assert!(out(&output).contains("demo.yml:") && out(&output).contains(said), "{what}: {}", out(&output));
+        assert!(err(&output).contains("can't be imported"), "{what}: {}", err(&output));
+        let output = check(bad.path(), &["--json"]);
+        let told = told(&output);
+        assert_eq!(output.status.code(), Some(1), "{what}");
+        assert!(severities(&told).contains(&"error"), "{what}: {told}");
+        assert_eq!(told["counts"]["barclamps"], 0, "{what}: with errors nothing is imported, so nothing counts");
+    }
+}
+
+#[test]
+fn where_there_is_nothing_to_read_it_says_what_is_wrong() {
+    let empty = folder(&[("notes.txt", b"nothing")]);
+    let file = empty.path().join("notes.txt");
+    let nowhere = empty.path().join("nowhere");
+    for (path, said) in [(empty.path(), "no barclamp file"), (&file, "can't be read"), (&nowhere, "can't be read")] {
+        let output = check(path, &[]);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""), "{}", path.display());
+        assert!(err(&output).starts_with("gantry: ") && err(&output).contains(said), "{}", err(&output));
+    }
+}
+
+#[test]
+fn what_is_too_large_is_not_read() {
+    let huge = folder(&[("demo.yml", GOOD.as_bytes())]);
+    // A hole: it takes no room here, and would take all memory if it were read.
+    File::create(huge.path().join("huge.yml")).unwrap().set_len(1 << 42).unwrap();
+    let output = check(huge.path(), &[]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
+    assert!(err(&output).contains("bytes together") && err(&output).contains("huge.yml"), "{}", err(&output));
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_not_followed() {
+    let looped = folder(&[("demo/demo.yml", GOOD.as_bytes())]);
+    let outside = folder(&[("secret.yml", b"barclamp: [")]);
+    std::os::unix::fs::symlink(looped.path(), looped.path().join("demo/again")).unwrap();
+    std::os::unix::fs::symlink("itself", looped.path().join("demo/itself")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), looped.path().join("outside")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("secret.yml"), looped.path().join("linked.yml")).unwrap();
+    let output = check(looped.path(), &["--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(told(&output)["counts"]["barclamps"], 1);
+}
+
+#[test]
+fn what_disappeared_since_an_older_folder_is_told() {
+    let before = folder(&[("demo.yml", GOOD.replace("version: 2", "version: 1").as_bytes())]);
+    let without = GOOD[..GOOD.find("    attribs").unwrap()].replace("requires: [base]", "requires: []");
+    let now = folder(&[("demo.yml", without.as_bytes())]);
+    let since = before.path().to_str().unwrap();
+    let output = check(now.path(), &["--since", since, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let told = told(&output);
+    let lines: Vec<&str> = told["disappeared"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    assert!(lines.iter().any(|line| line.contains("app-port")), "{lines:?}");
+    let output = check(now.path(), &["--since", since]);
+    assert!(out(&output).contains("app-port"), "{}", out(&output));
+
+    let broken = folder(&[("demo.yml", b"barclamp: [")]);
+    let output = check(now.path(), &["--since", broken.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("check that folder first"), "{}", err(&output));
+}
+
+#[test]
+fn without_a_folder_it_was_called_wrongly() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+    let output = command.args(["catalog", "check"]).output().unwrap();
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+    assert!(err(&output).contains("<FOLDER>"), "{}", err(&output));
+}
+
+/// The other systems' files, which are no part of this repository.
+#[test]
+fn the_corpus_is_read_without_a_fall() {
+    let Some(corpus) = std::env::var_os("GANTRY_CORPUS").map(PathBuf::from) else {
+        eprintln!("skipped: GANTRY_CORPUS names no corpus");
+        return;
+    };
+    let entries = fs::read_dir(&corpus).unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
+    let folders = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let mut read = 0;
+    for folder in folders {
+        let output = check(&folder, &["--json"]);
+        if output.stdout.is_empty() {
+            assert_eq!(output.status.code(), Some(1), "{}", folder.display());
+            assert!(err(&output).starts_with("gantry: "), "{}", err(&output));
+            continue;
+        }
+        let told = told(&output);
+        let wrong = severities(&told).contains(&"error");
+        assert_eq!(output.status.code(), Some(i32::from(wrong)), "{}: {}", folder.display(), err(&output));
+        assert_eq!(told["counts"]["barclamps"] == 0, wrong, "{}", folder.display());
+        read += 1;
+    }
+    assert!(read > 0, "no folder of {} has a barclamp file", corpus.display());
+}

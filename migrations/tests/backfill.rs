@@ -1,0 +1,79 @@
+//! Migrations that fill in what older databases did not note, on data as of m0004.
+
+use sqlx::{AssertSqlSafe, Executor as _};
+use testdb::TestDatabase;
+
+const BEFORE: [(&str, &str); 4] = [
+    ("m0001_foundation", include_str!("../src/m0001_foundation.sql")),
+    ("m0002_discussion", include_str!("../src/m0002_discussion.sql")),
+    ("m0003_removal", include_str!("../src/m0003_removal.sql")),
+    ("m0004_scopes_and_replans", include_str!("../src/m0004_scopes_and_replans.sql")),
+];
+
+/// `system` (1) has `web` (2) and `edge` (3) below it, and had `old` (4). Target 2 came from a proposal on `web` that changed the
+/// document of `edge`, too; 3 is a switch; 4 removed `old`. Every deployment has a phantom, 10 more than its own number.
+const DATA: &str = "
+INSERT INTO object (hash, kind, body) VALUES (sha256('root'), 'root', 'root'), (sha256('doc'), 'deployment', 'doc'),
+  (sha256('policy'), 'policy', 'policy'), (sha256('new'), 'deployment', 'new');
+INSERT INTO person (id, name) VALUES (lpad('7', 32, '0')::uuid, 'ada');
+INSERT INTO policy (number, hash) VALUES (1, sha256('policy'));
+INSERT INTO target (number, parent, kind, root, enabled, epoch) VALUES (1, NULL, 'genesis', sha256('root'), true, 1);
+INSERT INTO deployment (id, parent, name, system, phantom, doc, head_no)
+SELECT lpad(n::text, 32, '0')::uuid, CASE WHEN n > 1 THEN lpad('1', 32, '0')::uuid END, name, n = 1,
+       lpad((n + 10)::text, 32, '0')::uuid, sha256('doc'), 1
+FROM (VALUES (1, 'system'), (2, 'web'), (3, 'edge'), (4, 'old')) d (n, name);
+INSERT INTO node (id, fqdn, deployment_id, phantom, doc, alive, transport)
+SELECT lpad((n + 10)::text, 32, '0')::uuid, 'd' || n || '.phantom.example', lpad(n::text, 32, '0')::uuid, true, sha256('doc'), true, 'none'
+FROM generate_series(1, 4) n;
+INSERT INTO proposal (deployment_id, state, version, created_by)
+SELECT lpad(n::text, 32, '0')::uuid, state, 1, lpad('7', 32, '0')::uuid
+FROM (VALUES (2, 'committed'), (1, 'committed'), (2, 'open'), (3, 'open')) p (n, state);
+INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed, epoch, root_hash, created_by)
+SELECT p.id, 1, sha256('c'), sha256('e'), 1, 1, 1, sha256('root'), p.created_by FROM proposal p WHERE p.id IN (1, 2) ORDER BY p.id;
+INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) VALUES
+  (1, 'deployment', lpad('3', 32, '0')::uuid, sha256('doc'), sha256('new')),
+  (2, 'deployment', lpad('4', 32, '0')::uuid, sha256('doc'), NULL);
+INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch) VALUES
+  (2, 1, 'change', sha256('root'), 1, true, 1), (3, 2, 'switch', sha256('root'), NULL, false, 1), (4, 3, 'change', sha256('root'), 2, false, 1);
+UPDATE deployment SET head_no = 2 WHERE name IN ('web', 'edge');
+UPDATE deployment SET head_no = 4, removed_in = 4 WHERE name = 'old';
+UPDATE head SET number = 4, enabled = false, policy_number = 1;
+INSERT INTO edit (proposal_id, seq, actor, body, undone)
+SELECT p, seq, lpad('7', 32, '0')::uuid, '{}', undone
+FROM (VALUES (1, 1, true), (1, 2, false),
+             (3, 1, false), (3, 2, true), (3, 3, false), (3, 4, true),
+             (4, 1, true), (4, 2, true)) e (p, seq, undone);
+";
+
+#[tokio::test]
+async fn what_older_databases_did_not_note_is_filled_in() {
+    let db = TestDatabase::new().await;
+    let owner = db.owner();
+    owner.execute("DROP SCHEMA public CASCADE").await.unwrap();
+    owner.execute("CREATE SCHEMA public").await.unwrap();
+    owner.execute("CREATE TABLE seaql_migrations (version varchar PRIMARY KEY, applied_at bigint NOT NULL)").await.unwrap();
+    for (name, sql) in BEFORE {
+        owner.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.unwrap();
+        sqlx::query("INSERT INTO seaql_migrations VALUES ($1, 0)").bind(name).execute(owner).await.unwrap();
+    }
+    owner.execute(sqlx::raw_sql(DATA)).await.unwrap();
+    migrations::migrate(owner, migrations::APP_ROLE).await.unwrap();
+    assert!(migrations::is_current(db.app()).await.unwrap());
+
+    let lines: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT d.name, t.number FROM target_deployment t JOIN deployment d ON d.id = t.deployment_id ORDER BY t.number, d.name",
+    )
+    .fetch_all(db.app())
+    .await
+    .unwrap();
+    let line = |name: &str, number: i64| (name.to_owned(), number);
+    // By what was proposed on, by what changed its document, and by what was its last; a switch is in nobody's line.
+    let expected = [line("system", 1), line("edge", 2), line("web", 2), line("old", 4), line("system", 4)];
+    assert_eq!(lines, expected);
+
+    let dropped: Vec<(i64, i32)> = sqlx::query_as("SELECT proposal_id, seq FROM edit WHERE dropped ORDER BY 1, 2")
+        .fetch_all(db.app())
+        .await
+        .unwrap();
+    assert_eq!(dropped, [(3, 2)], "open, undone, and one behind it counts");
+}
