@@ -56,9 +56,9 @@ fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
 type Read = Result<Import, Findings>;
 
 fn read(folder: &Path, base: &Catalog) -> Result<Read> {
-    let mut files = BTreeMap::new();
-    collect(folder, folder, &mut files)?;
-    control::find_and_read(&files, base).map_err(|problem| anyhow::anyhow!(problem.detail))
+    let mut found = Found::default();
+    collect(folder, folder, &mut found)?;
+    control::find_and_read(&found.files, base).map_err(|problem| anyhow::anyhow!(problem.detail))
 }
 
 /// The barclamps of a folder, which must be in order.
@@ -105,21 +105,37 @@ fn print(read: &Read) {
     }
 }
 
-/// Files below a folder by their path inside it; links are not followed.
-fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
+/// Files by their path inside the folder, and their bytes in all.
+#[derive(Default)]
+struct Found {
+    files: BTreeMap<String, Vec<u8>>,
+    bytes: u64,
+}
+
+/// Files below a folder; links are not followed. What is too large is not read.
+fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| format!("{} can't be read", folder.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("{} can't be read", folder.display()))?;
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
-            collect(root, &path, files)?;
+            collect(root, &path, found)?;
         } else if kind.is_file() {
-            if files.len() >= MAX_FILES {
+            if found.files.len() >= MAX_FILES {
                 bail!("{} has more than {MAX_FILES} files: name the folder of the barclamps", root.display());
+            }
+            found.bytes += entry.metadata().with_context(|| format!("{} can't be read", path.display()))?.len();
+            if found.bytes > u64::try_from(control::MAX_IMPORT)? {
+                bail!(
+                    "the files of {} have more than {} bytes together, the most that can be imported: {} goes beyond",
+                    root.display(),
+                    control::MAX_IMPORT,
+                    path.display()
+                );
             }
             let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
             let bytes = fs::read(&path).with_context(|| format!("{} can't be read", path.display()))?;
-            files.insert(name, bytes);
+            found.files.insert(name, bytes);
         }
     }
     Ok(())
