@@ -1,6 +1,7 @@
 //! The pages as the server renders them, with a console in memory behind them: what they say, in which states, with which status.
 
 mod differing;
+mod edits;
 mod fake;
 mod serve;
 

@@ -1,0 +1,63 @@
+//! The ways to the edits that are made by form, as the server renders them.
+
+use api::console::HoldView;
+
+use crate::fake::{self, Fake};
+use crate::serve::{get, post};
+
+#[tokio::test]
+async fn a_proposal_leads_to_every_edit() {
+    let board = get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web").await;
+    board.says(&["Add role", "More…", "Data of app", "Run app again", "Remove role cache", "aria-haspopup=\"dialog\""]);
+    let committed = get(&Fake::new(|_| {}), "/deployments/web").await;
+    committed.says(&["Hold…", "aria-haspopup=\"dialog\""]);
+    committed.says_not(&["More…", "Remove role"]);
+}
+
+#[tokio::test]
+async fn who_holds_a_deployment_and_why_is_read_there_and_below() {
+    let held = |by: &str| HoldView {
+        deployment: fake::deployment(by),
+        by: "cy".into(),
+        reason: "The switch is being replaced".into(),
+    };
+    let own = Fake::new(|world| {
+        world.board.held_by = Some("cy".into());
+        world.board.hold = Some(held("web"));
+    });
+    get(&own, "/deployments/web").await.says(&["HELD", "The switch is being replaced", "Release…", "value=\"false\""]);
+    let above = Fake::new(|world| world.board.hold = Some(held("system")));
+    let page = get(&above, "/deployments/web").await;
+    page.says(&["HELD", "href=\"/deployments/system\"", "above this is", "Hold…"]);
+    page.says_not(&["Release…"]);
+}
+
+#[tokio::test]
+async fn a_deployment_is_held_without_scripts_too() {
+    let fake = Fake::new(|_| {});
+    let form = format!("deployment={}&held=true&reason=Repair", fake::deployment_id(1));
+    assert_eq!(post(&fake, "/call/hold", &form).await.status, 302);
+    assert_eq!(fake.0.lock().expect("no test died here").told, ["hold true Repair"]);
+}
+
+#[tokio::test]
+async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown() {
+    let nodes = get(&Fake::new(|_| {}), "/nodes").await;
+    nodes.says(&[
+        "Move web-1.rack1.example.com to another deployment",
+        "Propose changes on web-1.rack1.example.com alone",
+    ]);
+    let panel = get(&Fake::new(|_| {}), &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
+    panel.says(&["Propose changes on web-4.rack1.example.com alone", "action=\"/call/propose_on_node\""]);
+    let sent = get(&Fake::new(|_| {}), "/deployments/web?bring=web-6.rack1.example.com").await;
+    sent.says(&["web-6.rack1.example.com", "waits to be moved here"]);
+}
+
+#[tokio::test]
+async fn a_proposal_on_a_node_says_all_that_it_can() {
+    let page = get(&Fake::new(|_| {}), "/proposals/9").await;
+    page.says(&["Data dns-client", "Run again dns-client", "Unbind dns-client", "Data discovery", "Give it up…"]);
+    page.says(&["Undo “bind web-6 to discovery”"]);
+    // What only the proposal has runs anyway.
+    page.says_not(&["Run again discovery"]);
+}
