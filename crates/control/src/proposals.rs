@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::Problem;
-use api::console::{
-    DraftedNoderole, NodeChoice, NodeProposal, NodeRole, ProposalSummary, ProposalView, ScopeNode, ScopeView,
-};
+use api::console::{DraftedNoderole, NodeChoice, NodeProposal, NodeRole, ProposalView, ScopeNode, ScopeView};
 use engine::catalog::JigClass;
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, layers, mask};
