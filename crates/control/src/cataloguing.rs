@@ -38,12 +38,17 @@ impl Control {
     /// Every imported version, by barclamp, each barclamp's newest first.
     pub async fn catalog(&self, actor: &Actor) -> Result<Vec<BarclampVersion>, Problem> {
         actor.require(Permission::Viewer)?;
-        let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
+        let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
+        rows.sort_by(|a, b| {
+            let newest_first = || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
+            a.name.cmp(&b.name).then_with(newest_first)
+        });
+        // What is imported stays, so what is there now has all of them.
+        let present = self.present().await?;
         let mut versions = Vec::new();
         for (place, row) in rows.iter().enumerate() {
-            let before = rows.iter().skip(place + 1).find(|older| older.name == row.name);
+            let before = rows.get(place + 1).filter(|older| older.name == row.name);
             let barclamp = present.catalog.barclamp(row.hash).map_err(|_| Problem::internal())?;
             let using = present.skeleton.deployments.values().filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));
             versions.push(BarclampVersion {
@@ -62,8 +67,6 @@ impl Control {
                 },
             });
         }
-        // Stable, so within a barclamp the newest stays first.
-        versions.sort_by(|a, b| a.barclamp.cmp(&b.barclamp));
         Ok(versions)
     }
 

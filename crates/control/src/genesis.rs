@@ -11,6 +11,7 @@ use engine::Hash;
 use engine::blueprint::{changes, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::Catalog;
+use engine::catalog::version::newest;
 use engine::cluster::{Blueprint, DeploymentDoc, DeploymentRoleDoc, NodeDoc, RootDoc};
 use engine::gate::Policy;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
@@ -43,8 +44,8 @@ pub struct DemoDeployment {
 }
 
 impl Control {
-    /// Makes the first target unless there is one; says whether it did. The barclamps that were imported until now are pinned by
-    /// *system*.
+    /// Makes the first target unless there is one; says whether it did. The newest versions of the barclamps that were imported
+    /// until now are pinned by *system*.
     ///
     /// # Errors
     /// A role that no imported barclamp has; whatever the database refuses.
@@ -56,10 +57,7 @@ impl Control {
             return Ok(false);
         }
         let catalog = self.kept.catalog(&mut transaction).await.map_err(from_store)?;
-        let mut pins = BTreeMap::new();
-        for row in intent::barclamps(&mut transaction).await.map_err(from_store)? {
-            pins.entry(row.name).or_insert(row.hash);
-        }
+        let pins = newest(&catalog).into_iter().map(|(name, (hash, _))| (name.clone(), hash)).collect();
         let (blueprint, mut objects) = first_blueprint(&catalog, pins, demo)?;
         let system = blueprint.deployments.values().find(|d| d.doc.parent.is_none()).map(|d| d.doc.id);
         let system = system.ok_or_else(Problem::internal)?;

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use api::Problem;
 use api::problem;
 use engine::Hash;
-use engine::catalog::Catalog;
-use engine::catalog::read::{Findings, Import, Source, import};
-use engine::catalog::version::compare;
+use engine::canonical::{Object, ObjectKind};
+use engine::catalog::read::{Findings, Import, ImportedBarclamp, Source, import};
+use engine::catalog::version::{before, compare, newest, same_but_for_jigs};
+use engine::catalog::{Barclamp, Catalog, CatalogError};
 use engine::ids::BarclampName;
 use serde::Serialize;
 use serde_json::json;
@@ -17,8 +18,8 @@ use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done};
 
-/// Most bytes of all files of one import.
-pub const MAX_IMPORT: usize = 32 * 1024 * 1024;
+/// Most bytes of all files of one import; a request may not be larger either.
+pub const MAX_IMPORT: usize = 16 * 1024 * 1024;
 
 /// What an import brought.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -27,7 +28,7 @@ pub struct Imported {
     pub barclamps: Vec<(BarclampName, String, Hash, bool)>,
     /// Warnings and notes, each with file, line and column.
     pub findings: Vec<String>,
-    /// What the newest version before had and the new one has not, one line each. Nothing that runs loses it: that takes an edit.
+    /// What the version before, by number, had and the new one has not, one line each. Nothing that runs loses it: that takes an edit.
     pub disappeared: Vec<String>,
 }
 
@@ -100,27 +101,65 @@ fn refused(findings: &Findings) -> Problem {
     problem
 }
 
-/// What newer versions lack, one line each, for barclamps that the catalog has already.
+/// What the barclamps of an import lack that the newest versions of `base` have, one line each.
 ///
 /// # Errors
 /// When the catalog lacks a role of its own.
 pub fn disappeared(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
-    let missing = |error: engine::catalog::CatalogError| {
-        tracing::error!(%error, "an imported barclamp is incomplete");
-        Problem::internal()
-    };
-    let mut both = base.clone();
-    for object in &read.objects {
-        both.add(object).map_err(missing)?;
-    }
+    let newest = newest(base);
+    lacking(base, read, |barclamp| newest.get(&barclamp.name).map(|(_, old)| &***old))
+}
+
+/// What the barclamps of an import lack that the versions before them have, one line each.
+fn lacking<'c>(
+    base: &Catalog,
+    read: &Import,
+    before: impl Fn(&Barclamp) -> Option<&'c Barclamp>,
+) -> Result<Vec<String>, Problem> {
+    let both = with(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
-        let Some((_, old)) = base.barclamps().find(|(_, old)| old.name == new.barclamp.name) else { continue };
-        let found = compare(old, &new.barclamp, &both).map_err(missing)?;
+        let Some(old) = before(&new.barclamp) else { continue };
+        let found = compare(old, &new.barclamp, &both).map_err(incomplete)?;
         let (name, version) = (&new.barclamp.name, &new.barclamp.version);
         lines.extend(found.disappeared().into_iter().map(|line| format!("{name} {version} has no longer: {line}")));
     }
     Ok(lines)
+}
+
+/// A catalog with what was read beside what it has.
+fn with(catalog: &Catalog, read: &Import) -> Result<Catalog, Problem> {
+    let mut both = catalog.clone();
+    for object in &read.objects {
+        both.add(object).map_err(incomplete)?;
+    }
+    Ok(both)
+}
+
+fn incomplete(error: CatalogError) -> Problem {
+    tracing::error!(%error, "an imported barclamp is incomplete");
+    Problem::internal()
+}
+
+/// What an import builds on: the newest version of every barclamp by its number, whenever it was imported.
+fn base(all: &Catalog) -> Result<Catalog, Problem> {
+    let mut base = Catalog::default();
+    for (hash, barclamp) in newest(all).into_values() {
+        for role in barclamp.roles.values() {
+            base.add_role(*role, all.role(*role).map_err(incomplete)?.clone());
+        }
+        base.add_barclamp(hash, barclamp.clone());
+    }
+    Ok(base)
+}
+
+/// The content that a version has already, where what was read now is the same: to the byte, or but for what contents once took from the
+/// catalog as it was. `both` has what was read, too.
+fn known(all: &Catalog, both: &Catalog, new: &ImportedBarclamp) -> Result<Option<Hash>, Problem> {
+    let is_it = |other: &Barclamp| (&other.name, &other.version) == (&new.barclamp.name, &new.barclamp.version);
+    let Some((hash, stored)) = all.barclamps().find(|(_, other)| is_it(other)) else { return Ok(None) };
+    let same = hash == new.hash || same_but_for_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
+    Ok(same.then_some(hash))
 }
 
 impl Control {
@@ -137,30 +176,35 @@ impl Control {
             actor.require(Permission::Operator)?;
         }
         let mut transaction = self.begin().await?;
-        let base = self.newest(&mut transaction).await?;
-        let read = read_files(files, &base)?;
-        let mut barclamps = Vec::new();
+        let all = self.kept.catalog(&mut transaction).await.map_err(from_store)?;
+        let read = read_files(files, &base(&all)?)?;
+        let (by, both) = (actor.map(|a| a.person), with(&all, &read)?);
+        let (mut barclamps, mut new) = (Vec::new(), Vec::new());
         for imported in &read.barclamps {
-            let (barclamp, hash) = (&imported.barclamp, imported.hash);
-            let by = actor.map(|a| a.person);
-            let outcome = intent::import_barclamp(&mut transaction, barclamp, hash, &read.objects, by)
-                .await
-                .map_err(from_store)?;
-            if let ImportOutcome::OtherContent(known) = outcome {
-                return Err(Problem::conflict(
-                    "other_content",
-                    format!(
-                        "{} {} is there already with other content ({}, this is {}). Give the new content a version of its own.",
-                        barclamp.name,
-                        barclamp.version,
-                        known.short(),
-                        hash.short()
-                    ),
-                ));
+            let known = known(&all, &both, imported)?;
+            let hash = known.unwrap_or(imported.hash);
+            barclamps.push((imported.barclamp.name.clone(), imported.barclamp.version.clone(), hash, known.is_none()));
+            if known.is_none() {
+                new.push(imported);
             }
-            barclamps.push((barclamp.name.clone(), barclamp.version.clone(), hash, outcome == ImportOutcome::Added));
         }
-        let disappeared = disappeared(&base, &read)?;
+        // A version that is there has its objects, and never gets a second content beside the first.
+        let fresh = |object: &&Object| object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash);
+        let objects: Vec<Object> = read.objects.iter().filter(fresh).cloned().collect();
+        for imported in &new {
+            let (barclamp, hash) = (&imported.barclamp, imported.hash);
+            let outcome =
+                intent::import_barclamp(&mut transaction, barclamp, hash, &objects, by).await.map_err(from_store)?;
+            match outcome {
+                ImportOutcome::Added | ImportOutcome::Known => {}
+                ImportOutcome::OtherContent(known) => return Err(other_content(barclamp, known, hash)),
+                ImportOutcome::Full => return Err(full()),
+            }
+        }
+        let disappeared = lacking(&all, &read, |barclamp| {
+            let is_new = new.iter().any(|new| new.barclamp.name == barclamp.name);
+            before(&all, &barclamp.name, &barclamp.version).filter(|_| is_new).map(|barclamp| &**barclamp)
+        })?;
         let detail = json!({"barclamps": barclamps});
         intent::append_audit(&mut transaction, actor.map(|a| a.person), "catalog.import", "", &detail)
             .await
@@ -168,28 +212,27 @@ impl Control {
         done(transaction).await?;
         Ok(Imported { barclamps, disappeared, findings: read.findings.0.iter().map(ToString::to_string).collect() })
     }
+}
 
-    /// The newest version of every barclamp: what an import builds on.
-    async fn newest(&self, on: &mut sqlx::PgConnection) -> Result<Catalog, Problem> {
-        let all = self.kept.catalog(on).await.map_err(from_store)?;
-        let mut newest = Catalog::default();
-        let mut seen = std::collections::BTreeSet::new();
-        for row in intent::barclamps(on).await.map_err(from_store)? {
-            if !seen.insert(row.name.clone()) {
-                continue;
-            }
-            let missing = |error: engine::catalog::CatalogError| {
-                tracing::error!(%error, "an imported barclamp is incomplete");
-                Problem::internal()
-            };
-            let barclamp = all.barclamp(row.hash).map_err(missing)?;
-            for hash in barclamp.roles.values() {
-                newest.add_role(*hash, all.role(*hash).map_err(missing)?.clone());
-            }
-            newest.add_barclamp(row.hash, barclamp.clone());
-        }
-        Ok(newest)
-    }
+fn other_content(barclamp: &Barclamp, known: Hash, new: Hash) -> Problem {
+    let (known, new) = (known.short(), new.short());
+    Problem::conflict(
+        "other_content",
+        format!(
+            "{} {} is there already with other content ({known}, this is {new}). Give the new content a version of its own.",
+            barclamp.name, barclamp.version,
+        ),
+    )
+}
+
+fn full() -> Problem {
+    Problem::conflict(
+        "catalog_full",
+        format!(
+            "The catalog has {} versions of barclamps, which is the most. What was imported is kept for ever, so start with a new database.",
+            intent::MAX_BARCLAMPS
+        ),
+    )
 }
 
 #[cfg(test)]

@@ -99,3 +99,72 @@ async fn foreseeing_takes_what_editing_takes() {
     let refused = house.control.foresee(&viewer, proposal.id, again(1)).await.unwrap_err();
     assert_eq!(refused.status, 403, "{refused:?}");
 }
+
+fn barclamp(name: &str, version: &str, more: &str) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let text = format!("barclamp: {{name: {name}, version: '{version}', parent: core}}\n{more}");
+    [(format!("{name}/{name}.yml"), text.into_bytes())].into()
+}
+
+/// The number says which version is the newest, and not the time at which it came.
+#[tokio::test]
+async fn an_older_version_that_is_imported_later_stays_the_older_one() {
+    let house = House::new().await;
+    let import = async |version: &str, roles: &str| {
+        let roles: String = roles.split(' ').map(|role| format!("  - {{name: {role}, jig: noop}}\n")).collect();
+        house
+            .control
+            .import_barclamps(Some(&house.ada), &barclamp("tool", version, &format!("roles:\n{roles}")))
+            .await
+            .unwrap()
+    };
+    import("1.8", "saw axe").await;
+    import("2.0", "saw plane").await;
+    assert_eq!(import("1.9", "saw").await.disappeared, ["tool 1.9 has no longer: role axe"], "since 1.8, not 2.0");
+    assert_eq!(import("1.9", "saw").await.disappeared, [""; 0], "it was there");
+
+    let catalog = house.control.catalog(&house.cy).await.unwrap();
+    let tools = catalog.iter().filter(|version| version.barclamp.as_str() == "tool");
+    let told: Vec<_> = tools.map(|version| (version.version.as_str(), version.before.as_deref())).collect();
+    assert_eq!(told, [("2.0", Some("1.9")), ("1.9", Some("1.8")), ("1.8", None)]);
+    // What 2.0 has can be built on, although 1.9 came last.
+    let builds = barclamp("work", "1", "roles:\n  - {name: bench, jig: noop, requires: [plane]}\n");
+    let done = house.control.import_barclamps(Some(&house.ada), &builds).await.unwrap();
+    assert_eq!(done.findings, [""; 0]);
+}
+
+/// The jig that the files don't declare comes into the catalog between two imports of the same files.
+#[tokio::test]
+async fn the_same_files_are_the_same_version_whatever_came_between() {
+    let house = House::new().await;
+    let work = barclamp("work", "1", "roles:\n  - {name: bench, jig: ansible}\n");
+    let first = house.control.import_barclamps(Some(&house.ada), &work).await.unwrap();
+    let jigs = "jigs: [{name: ansible, class: AnsibleJig, implementor: client}]\nroles:\n  - {name: client, jig: noop, flags: [implicit]}\n";
+    house.control.import_barclamps(Some(&house.ada), &barclamp("root", "1", jigs)).await.unwrap();
+    let again = house.control.import_barclamps(Some(&house.ada), &work).await.unwrap();
+    assert_eq!((again.barclamps[0].2, again.barclamps[0].3), (first.barclamps[0].2, false));
+}
+
+/// Binding takes a role from the version in sight, so nothing else is offered.
+#[tokio::test]
+async fn a_board_offers_what_the_version_in_sight_has() {
+    let house = House::new().await;
+    let lonely = crate::house::role("lonely");
+    let drop = Edit::RemoveRole { deployment: house.id("web").await, role: lonely.clone() };
+    let dropped = house.submit(&house.ada, "web", vec![drop]).await;
+    house.approve(&house.bo, dropped).await;
+    house.commit(&house.ada, dropped).await.unwrap();
+    let offers = async || house.board("web").await.choices.iter().any(|choice| choice.role == lonely);
+    assert!(offers().await, "the system's version has it");
+
+    let text = BARCLAMP.replace("version: '1'", "version: '2'");
+    let text: String =
+        text.lines().filter(|line| !line.contains("name: lonely")).map(|line| format!("{line}\n")).collect();
+    let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
+    let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+    let barclamp = BarclampName::parse("house").unwrap();
+    let using = Edit::UseBarclamp { deployment: house.id("web").await, barclamp, version };
+    let used = house.submit(&house.ada, "web", vec![using]).await;
+    house.approve(&house.bo, used).await;
+    house.commit(&house.ada, used).await.unwrap();
+    assert!(!offers().await, "and the version that web uses has not");
+}

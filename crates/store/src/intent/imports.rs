@@ -12,6 +12,12 @@ use time::OffsetDateTime;
 use super::{hash, put_objects};
 use crate::StoreError;
 
+/// Most versions of barclamps that a catalog has. Who would import one more is refused, so that those who read them all read them all.
+pub const MAX_BARCLAMPS: i64 = 10_000;
+
+/// How far imports at the same moment may get beyond that together, as each counts for itself.
+const OVERSHOOT: i64 = 1_000;
+
 /// An imported version of a barclamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BarclampRow {
@@ -36,6 +42,8 @@ pub enum ImportOutcome {
     Known,
     /// Other content has this name and version.
     OtherContent(Hash),
+    /// There are [`MAX_BARCLAMPS`] already.
+    Full,
 }
 
 /// Adds a version of a barclamp, its objects and its jigs.
@@ -57,6 +65,10 @@ pub async fn import_barclamp(
     .execute(&mut *on)
     .await?
     .rows_affected();
+    let (versions,): (i64,) = sqlx::query_as("SELECT count(*) FROM barclamp").fetch_one(&mut *on).await?;
+    if added > 0 && versions > MAX_BARCLAMPS {
+        return Ok(ImportOutcome::Full);
+    }
     if added == 0 {
         let (found,): (Vec<u8>,) = sqlx::query_as("SELECT hash FROM barclamp WHERE name = $1 AND version = $2")
             .bind(barclamp.name.as_str())
@@ -85,15 +97,20 @@ async fn ensure_jig(on: &mut PgConnection, name: &JigName, jig: &Jig) -> Result<
     Ok(())
 }
 
-/// All imported versions, newest first.
+/// All imported versions, by name. Which of two is the newer one their numbers say ([`engine::catalog::version`]), and neither a
+/// collation nor the time of their import does.
 pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreError> {
     type Row = (String, String, Vec<u8>, OffsetDateTime, Option<String>);
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT b.name, b.version, b.hash, b.imported_at, p.name FROM barclamp b LEFT JOIN person p ON p.id = b.imported_by \
-         ORDER BY b.imported_at DESC, b.name LIMIT 1000",
+         ORDER BY b.name, b.version LIMIT $1",
     )
+    .bind(MAX_BARCLAMPS + OVERSHOOT + 1)
     .fetch_all(on)
     .await?;
+    if i64::try_from(rows.len()).is_ok_and(|count| count > MAX_BARCLAMPS + OVERSHOOT) {
+        return Err(StoreError::corrupt("barclamp", format!("more than {MAX_BARCLAMPS} versions are there")));
+    }
     let row = |(name, version, h, imported_at, by): Row| {
         let name = BarclampName::parse(&name).map_err(|e| StoreError::corrupt("barclamp", e))?;
         Ok(BarclampRow { name, version, hash: hash("barclamp", &h)?, imported_at, by })
