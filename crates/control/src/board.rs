@@ -13,7 +13,7 @@ use api::console::{
     ProposalView, RoleChoice, StepState, TrayNode,
 };
 use engine::Hash;
-use engine::catalog::{JigClass, LaneMode, Role};
+use engine::catalog::{JigClass, LaneMode, Role, in_sight};
 use engine::cluster::NoderoleKey;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName};
 use engine::plan::clash::{Before, Signed};
@@ -460,24 +460,25 @@ impl Scene<'_> {
     /// Roles that the deployment sees and does not have.
     fn choices(&self) -> Result<Vec<RoleChoice>, Problem> {
         let have = self.roles();
-        let mut choices: BTreeMap<RoleName, RoleChoice> = BTreeMap::new();
-        for id in self.present.skeleton.chain(self.deployment) {
-            let Some(deployment) = self.present.skeleton.deployments.get(&id) else { continue };
-            for pin in deployment.barclamps.values() {
-                let Ok(barclamp) = self.present.catalog.barclamp(*pin) else { continue };
-                for (name, content) in &barclamp.roles {
-                    let role = self.role(*content)?;
-                    let bindable = !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_));
-                    if have.contains_key(name) || !bindable {
-                        continue;
-                    }
-                    choices.entry(name.clone()).or_insert_with(|| RoleChoice {
-                        role: name.clone(),
-                        barclamp: barclamp.name.clone(),
-                        description: role.description.clone(),
-                        milestone: role.flags.milestone,
-                    });
+        let skeleton = &self.present.skeleton;
+        let chain = skeleton.chain(self.deployment).into_iter().filter_map(|id| skeleton.deployments.get(&id));
+        let (mut named, mut choices) = (BTreeSet::new(), BTreeMap::new());
+        // Nearest first, as binding looks for them.
+        for pin in in_sight(chain.map(|deployment| &deployment.barclamps)) {
+            let Ok(barclamp) = self.present.catalog.barclamp(pin.version) else { continue };
+            for (name, content) in barclamp.roles.iter().filter(|(name, _)| named.insert(*name)) {
+                let role = self.role(*content)?;
+                let bindable = !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_));
+                if have.contains_key(name) || !bindable {
+                    continue;
                 }
+                let choice = RoleChoice {
+                    role: name.clone(),
+                    barclamp: barclamp.name.clone(),
+                    description: role.description.clone(),
+                    milestone: role.flags.milestone,
+                };
+                choices.insert(name, choice);
             }
         }
         let mut choices: Vec<RoleChoice> = choices.into_values().collect();
