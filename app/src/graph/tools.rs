@@ -98,7 +98,7 @@ fn legend(shown: Shown) -> impl IntoView + use<> {
         }
     };
     let lines = changes(&shown.view.read()).into_iter().map(line).collect_view();
-    view! { <ul class="legend" aria-label="What colours and lines mean">{entries} {lines}</ul> }
+    view! { <ul class="legend" aria-label="What colours mean">{entries} {lines}</ul> }
 }
 
 fn longest(address: &Address) -> impl IntoView + use<> {
