@@ -20,7 +20,7 @@ fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
     let content = |text: &str| Some(Hash::of_bytes(text.as_bytes()));
     NodeDifference {
         id: node(n),
-        fqdn: Fqdn::parse(&fqdn(n)).unwrap(),
+        fqdn: Fqdn::parse(&fqdn(n)).expect("a name"),
         mark: Mark::Changed,
         renamed: None,
         phantom: None,
@@ -45,7 +45,8 @@ fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
 }
 
 fn place(n: u128, name: &str) -> (engine::ids::NoderoleId, Place) {
-    let place = Place { noderole: NoderoleKey::first(role(name)), node: node(n), fqdn: Fqdn::parse(&fqdn(n)).unwrap() };
+    let place =
+        Place { noderole: NoderoleKey::first(role(name)), node: node(n), fqdn: Fqdn::parse(&fqdn(n)).expect("a name") };
     (noderole(n, name), place)
 }
 
