@@ -206,17 +206,15 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
     let line = move |deployment: DeploymentSummary| {
         let id = deployment.id;
         let is_home = home.with_value(|home| *home == deployment.name);
-        let about = match (is_home, deployment.depth, deployment.proposal.is_some()) {
-            (true, ..) => "it is there already",
-            (false, 0, _) => "nobody proposes there by hand",
-            (false, _, true) => "has an open proposal, which the move becomes a part of",
-            (false, _, false) => "",
+        let about = match (is_home, deployment.proposal.is_some()) {
+            (true, _) => "it is there already",
+            (false, true) => "has an open proposal, which the move becomes a part of",
+            (false, false) => "",
         };
-        let off = is_home || deployment.depth == 0;
         view! {
             <li>
                 <label class="choice">
-                    <input type="radio" name="move-to" disabled=off prop:checked=move || chosen.get() == Some(id) on:change=move |_| chosen.set(Some(id))/>
+                    <input type="radio" name="move-to" disabled=is_home prop:checked=move || chosen.get() == Some(id) on:change=move |_| chosen.set(Some(id))/>
                     <span><b>{deployment.name.to_string()}</b> <small>{about}</small></span>
                 </label>
             </li>

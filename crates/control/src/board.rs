@@ -122,7 +122,7 @@ impl Control {
                 Some(_) => Some(self.policy(&mut connection, &present).await?),
                 None => None,
             },
-            may_propose: may_propose(actor, found.parent.is_none()),
+            may_propose: actor.require(Permission::Operator).map_err(|problem| problem.detail),
             cursor,
         })
     }
@@ -151,13 +151,6 @@ fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem
     };
     let deployment = DeploymentName::parse(&row.name).map_err(|_| Problem::internal())?;
     Ok(Some(HoldView { deployment, by, reason }))
-}
-
-fn may_propose(actor: &Actor, system: bool) -> Result<(), String> {
-    if system {
-        return Err("system holds what all deployments share; changes are proposed on a deployment below it.".into());
-    }
-    actor.require(Permission::Operator).map_err(|problem| problem.detail)
 }
 
 /// An open proposal. Whether it was submitted or sent back is not looked up here.

@@ -129,18 +129,13 @@ impl Planned {
 }
 
 impl Control {
-    /// Opens a proposal on a deployment, or hands back the one that is open.
+    /// Opens a proposal on a deployment, or hands back the one that is open. One on *system* makes and removes the deployments at
+    /// the top, takes nodes back, and changes what all share; it rests on the whole tree, so every commit plans it anew.
     pub async fn propose(&self, actor: &Actor, deployment: DeploymentId) -> Result<ProposalId, Problem> {
         actor.require(Permission::Operator)?;
         let present = self.present().await?;
         let found = present.skeleton.deployments.get(&deployment);
         let found = found.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
-        if found.parent.is_none() {
-            return Err(Problem::conflict(
-                "system",
-                "system holds what is shared and is never proposed on by hand: propose on a deployment below it.",
-            ));
-        }
         let mut transaction = self.begin().await?;
         let (id, new) =
             intent::ensure_proposal(&mut transaction, deployment, actor.person).await.map_err(from_store)?;
@@ -676,6 +671,7 @@ fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, P
     for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
         named.remove(&noderole.id);
     }
+    named
 }
 
 /// What it does, what can't be undone first.

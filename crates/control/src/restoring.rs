@@ -37,7 +37,8 @@ impl Control {
         if id == present.system()? {
             return Err(Problem::conflict(
                 "system",
-                "system holds what is shared and is never proposed on by hand: restore a deployment below it.",
+                "system holds what all share, and what is below it would have to go back with it: restore the deployments \
+                 one by one.",
             ));
         }
         let mut transaction = self.begin().await?;

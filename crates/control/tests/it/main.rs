@@ -21,6 +21,7 @@ mod removal;
 mod replanning;
 mod restoring;
 mod scopes;
+mod top;
 mod undoing;
 mod weighing;
 mod wiring;
