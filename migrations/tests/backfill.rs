@@ -51,7 +51,10 @@ async fn what_older_databases_did_not_note_is_filled_in() {
     let owner = db.owner();
     owner.execute("DROP SCHEMA public CASCADE").await.unwrap();
     owner.execute("CREATE SCHEMA public").await.unwrap();
-    owner.execute("CREATE TABLE seaql_migrations (version varchar PRIMARY KEY, applied_at bigint NOT NULL)").await.unwrap();
+    owner
+        .execute("CREATE TABLE seaql_migrations (version varchar PRIMARY KEY, applied_at bigint NOT NULL)")
+        .await
+        .unwrap();
     for (name, sql) in BEFORE {
         owner.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.unwrap();
         sqlx::query("INSERT INTO seaql_migrations VALUES ($1, 0)").bind(name).execute(owner).await.unwrap();
