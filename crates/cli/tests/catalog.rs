@@ -86,13 +86,14 @@ fn errors_are_told_with_their_place_and_do_not_pass() {
             let tens = vec![format!("*{of}"); 10].join(", ");
             format!("{bomb}{name}: &{name} [{tens}]\n")
         });
-    let deep = format!("deep: {}{}", "[".repeat(5_000), "]".repeat(5_000));
+    let deep = |levels: usize| format!("deep: {}{}", "[".repeat(levels), "]".repeat(levels));
     let head = "barclamp: {name: demo, version: 1}\n";
     let latin1 = [head.as_bytes(), b"roles:\n  - {name: app, jig: noop, description: f\xfcr}\n"].concat();
     for (what, bytes, said) in [
         ("broken", format!("{head}roles: [").into_bytes(), "not valid YAML"),
         ("bomb", format!("{head}{bomb}").into_bytes(), "with its aliases written out"),
-        ("deep", format!("{head}{deep}").into_bytes(), "nested deeper"),
+        ("deep", format!("{head}{}", deep(100)).into_bytes(), "nested deeper"),
+        ("abyss", format!("{head}{}", deep(5_000)).into_bytes(), "not valid YAML: recursion limit"),
         ("latin1", latin1, "is not UTF-8"),
         ("binary", vec![0, 159, 146, 150], "is not UTF-8"),
     ] {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::house::{House, role};
 
 fn wish(name: &str, root: &str) -> NodeWish {
-    NodeWish::named(&format!("{name}.records.example.com"), root)
+    NodeWish::named(format!("{name}.records.example.com"), root)
 }
 
 async fn details(house: &House, action: &str) -> Vec<Value> {

@@ -382,10 +382,10 @@ impl EditError {
             | Self::Conflict { node, .. }
             | Self::ProvidedTwice { node, .. }
             | Self::ServedByOtherVersion { node, .. }
-            | Self::Sibling { node, .. } => {
-                if node == from {
-                    *node = to.clone();
-                }
+            | Self::Sibling { node, .. }
+                if node == from =>
+            {
+                *node = to.clone();
             }
             Self::Circle { child, parent } => {
                 for end in [child, parent] {

@@ -266,6 +266,9 @@ enum Along {
     Anything,
 }
 
+/// A kind of thing that is not as it was, and the edits that would bring it back.
+type Lacking<R> = fn(&R, Along) -> Vec<(Wanted, Edit)>;
+
 impl<'a> Restoring<'a> {
     fn of(now: Now<'a>, was: &'a State, then: &Blueprint, deployment: DeploymentId) -> Self {
         let mut ranks: BTreeMap<RoleName, u32> = BTreeMap::new();
@@ -296,7 +299,7 @@ impl<'a> Restoring<'a> {
 
     /// Tries an edit for each thing that is not as it was, in the order in which they mostly take effect. Says whether one did.
     fn pass(&mut self, along: Along) -> bool {
-        let kinds: [fn(&Self, Along) -> Vec<(Wanted, Edit)>; 6] =
+        let kinds: [Lacking<Self>; 6] =
             [Self::unbinds, Self::versions, Self::moves, Self::roles_back, Self::binds, Self::roles_out];
         let done = self.singles.len();
         for kind in kinds {
