@@ -106,14 +106,14 @@ test('a noderole that only the proposal has gets data of its own, by keyboard al
 
 test('a role without nodes goes and comes back', { timeout: 60_000 }, async () => {
   assert.ok(await page.getByRole('button', { name: 'Remove role app', exact: true }).isDisabled(), 'nodes carry it');
-  await page.getByRole('button', { name: 'Remove role proxy' }).click();
+  await page.getByRole('button', { name: 'Remove role proxy', exact: true }).click();
   await putAndUndo(dialog('Remove role proxy?'), 'Takes role proxy and its data out of web.', 'remove role proxy');
   await row(page, 'proxy').waitFor();
   assertQuiet(page);
 });
 
 test('what adding a role comes to is said before it is added', { timeout: 60_000 }, async () => {
-  await page.getByRole('button', { name: 'Remove role proxy' }).click();
+  await page.getByRole('button', { name: 'Remove role proxy', exact: true }).click();
   await put(dialog('Remove role proxy?')).click();
   await undo(/^Undo “remove role proxy/).waitFor();
   await page.getByRole('button', { name: 'Add role' }).click();

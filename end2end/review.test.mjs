@@ -87,7 +87,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
     for (const tab of ['changes', 'effects', 'graph', 'order', 'checks', 'discussion']) {
       await visit(bo, `/reviews/${review}?tab=${tab}`);
       await bo.locator('.tabs a[aria-current]').waitFor();
-      if (tab === 'graph') await bo.locator('.graph-svg').waitFor();
+      if (tab === 'graph') await bo.locator('.graph-svg[role=group]').waitFor();
       await screenshot(bo, `review-${tab}`);
       await eachLook(bo, () => assertFits(bo));
       await assertAccessible(bo);

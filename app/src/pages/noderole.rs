@@ -289,7 +289,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
                     <h3>"Unbind"</h3>
                     <label class="choice">
                         <input type="checkbox" prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
-                        <span><b>"With what can't be without it"</b> <small>"Else it stays as long as something needs it."</small></span>
+                        <span><b>"With what can't be without it"</b> " " <small>"Else it stays as long as something needs it."</small></span>
                     </label>
                     <Outcome of=unbind/>
                     <div class="buttons"><PutIn of=unbind grave=true/></div>

@@ -215,7 +215,7 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
             <li>
                 <label class="choice">
                     <input type="radio" name="move-to" disabled=is_home prop:checked=move || chosen.get() == Some(id) on:change=move |_| chosen.set(Some(id))/>
-                    <span><b>{deployment.name.to_string()}</b> <small>{about}</small></span>
+                    <span><b>{deployment.name.to_string()}</b> " " <small>{about}</small></span>
                 </label>
             </li>
         }

@@ -117,7 +117,7 @@ pub(super) fn line(shape: Icon, words: impl Into<String>, about: &'static str, r
         <li>
             <button class="choice-button" type="button" on:click=move |_| run()>
                 {icon(shape)}
-                <span><b>{words}</b> <small>{about}</small></span>
+                <span><b>{words}</b> " " <small>{about}</small></span>
             </button>
         </li>
     }

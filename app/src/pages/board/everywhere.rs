@@ -42,7 +42,7 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
                             });
                         }
                     />
-                    <span><b>{jig.jig.to_string()}</b> <small>{counted(jig.roles, "role")} " of barclamps in use"</small></span>
+                    <span><b>{jig.jig.to_string()}</b> " " <small>{counted(jig.roles, "role")} " of barclamps in use"</small></span>
                 </label>
             </li>
         }

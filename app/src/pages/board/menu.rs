@@ -123,7 +123,7 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
             <li>
                 <a class="choice-button" href=link data-noscroll on:click=move |_| desk.dialogs.act.close()>
                     {icon(Icon::Search)}
-                    <span><b>"Show everything about it"</b> <small>"State, why, data, attempts."</small></span>
+                    <span><b>"Show everything about it"</b> " " <small>"State, why, data, attempts."</small></span>
                 </a>
             </li>
         }

@@ -61,7 +61,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
             <li>
                 <label class="choice">
                     <input type="radio" name="move-to" disabled=is_there prop:checked=move || chosen.get() == Some(id) on:change=move |_| chosen.set(Some(id))/>
-                    <span><b>{move || place.read().name.to_string()}</b> <small>{about}</small></span>
+                    <span><b>{move || place.read().name.to_string()}</b> " " <small>{about}</small></span>
                 </label>
             </li>
         }
@@ -191,7 +191,7 @@ fn bring_line(desk: Desk, chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>, node:
                         });
                     }
                 />
-                <span><b>{move || node.read().fqdn.clone()}</b> <small>{about}</small></span>
+                <span><b>{move || node.read().fqdn.clone()}</b> " " <small>{about}</small></span>
             </label>
         </li>
     }

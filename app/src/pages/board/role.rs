@@ -96,7 +96,7 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
                 <Reason id="again-reason" reason hint="Shown in the review and with each run."/>
                 <label class="choice">
                     <input type="checkbox" prop:checked=move || behind.get() on:change=move |event| behind.set(event_target_checked(&event))/>
-                    <span><b>"And whatever waits for it here"</b> <small>"On every node, in the order of the graph."</small></span>
+                    <span><b>"And whatever waits for it here"</b> " " <small>"On every node, in the order of the graph."</small></span>
                 </label>
                 {move || behind.get().then(|| view! { <Beside desk name=name.get_value() beside/> })}
                 <Outcome of=wish/>

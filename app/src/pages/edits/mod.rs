@@ -193,13 +193,13 @@ pub fn Alone(
 ) -> impl IntoView {
     let propose = ServerAction::<ProposeOnNode>::new();
     let label = move || format!("Propose changes on {} alone", name.get());
-    let class = if in_full { "button small" } else { "button quiet small" };
+    let class = if in_full { "button small wraps" } else { "button quiet small" };
     view! {
         <ActionForm action=propose>
             <input type="hidden" name="node" value=move || node.get().to_string()/>
             <button class=class type="submit" aria-label=label title=label disabled=move || propose.pending().get()>
                 {icon(Icon::Proposed)}
-                {if in_full { "Propose on this node alone" } else { "Propose" }}
+                {move || if in_full { label() } else { "Propose".to_owned() }}
             </button>
         </ActionForm>
         <ProblemNotice problem=problem_of(propose)/>

@@ -30,7 +30,7 @@ pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVie
                 <p class="muted">"What it needed stays. What it wrote on the node is taken away only if its role knows how to."</p>
                 <label class="choice">
                     <input type="checkbox" autofocus prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
-                    <span><b>"With what can’t be without it"</b> <small>"Else it stays as long as something needs it."</small></span>
+                    <span><b>"With what can’t be without it"</b> " " <small>"Else it stays as long as something needs it."</small></span>
                 </label>
                 <Outcome of=wish/>
             </div>
