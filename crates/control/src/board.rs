@@ -450,9 +450,13 @@ impl Scene<'_> {
         Ok(jigs.into_iter().map(|(jig, roles)| JigView { active: !off.contains(&jig), jig, roles }).collect())
     }
 
-    /// Roles that the deployment sees and does not have.
+    /// Roles that the deployment sees and, with the proposal, does not have.
     fn choices(&self) -> Result<Vec<RoleChoice>, Problem> {
-        let have = self.roles();
+        let mut have = self.roles();
+        let gone = self.planned.into_iter().flat_map(|planned| &planned.effects.removed_roles);
+        for role in gone.filter(|gone| gone.deployment == self.deployment) {
+            have.remove(&role.role);
+        }
         let skeleton = &self.present.skeleton;
         let chain = skeleton.chain(self.deployment).into_iter().filter_map(|id| skeleton.deployments.get(&id));
         let (mut named, mut choices) = (BTreeSet::new(), BTreeMap::new());
