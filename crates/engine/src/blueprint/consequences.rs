@@ -354,6 +354,10 @@ pub fn risks(planned: &Planned<'_>) -> BTreeSet<Risk> {
     if asked.chain(seen).any(|(from, to)| !is_below(planned.new, to, from)) {
         risks.insert(Risk::Move);
     }
+    let switched = planned.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
+    if switched.into_iter().any(|jig| jig.mark == Mark::Added) {
+        risks.insert(Risk::Halt);
+    }
     risks
 }
 

@@ -7,7 +7,7 @@ use engine::blueprint::consequences::{self, Consequences, Loss, Planned, placed,
 use engine::blueprint::{consequences as of, difference};
 use engine::catalog::{JigClass, LaneMode, Role, RunPolicy};
 use engine::gate::Risk;
-use engine::ids::{ActionName, DeploymentId, DeploymentName, NodeId, StepId};
+use engine::ids::{ActionName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
 use engine::plan::Edit;
 use proptest::prelude::*;
 use serde_json::json;
@@ -183,6 +183,15 @@ fn instants_stand_apart_and_lanes_say_how_many_go_at_once() {
     let found = told(&World::of(roles).change(&edits));
     assert_eq!(order(&found), "0: first! 1; 1: base 1, gate! 1; 2: app 5 (2 at once, in chunks), few 1");
     assert_eq!(found.waves.iter().map(|w| (w.runs, w.instants)).collect::<Vec<_>>(), [(0, 1), (1, 1), (6, 0)]);
+}
+
+#[test]
+fn a_jig_that_is_switched_off_is_a_risk_and_one_that_is_switched_on_is_none() {
+    let mut world = chain();
+    let switch = |active| Edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active };
+    assert_eq!(told(&world.change(&[switch(false)])).risks, [Risk::Halt].into());
+    world.commit(&[switch(false)]);
+    assert_eq!(told(&world.change(&[switch(true)])).risks, [].into());
 }
 
 proptest! {
