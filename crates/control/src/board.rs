@@ -17,7 +17,9 @@ use engine::catalog::{JigClass, LaneMode, Role, in_sight};
 use engine::cluster::NoderoleKey;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName};
 use engine::plan::clash::{Before, Signed};
-use engine::plan::{Clash, Effects, clashes};
+use engine::plan::effects::Bound;
+use engine::plan::lift::brought;
+use engine::plan::{Along, Clash, Effects, clashes};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, ProposalRow};
@@ -190,16 +192,20 @@ pub(crate) fn proposal_view(
         removed: planned.projection.removed.len(),
         reruns,
         refused: planned.effects.refused.clone(),
-        clashes: clash_views(present, names, rows),
+        clashes: clash_views(present, names, rows, planned),
         submission: None,
         sent_back: None,
     }
 }
 
-/// What is meant now, for whoever looks where edits clash.
-struct Meant<'a>(&'a Present);
+/// What is meant now, and what edits take along, for whoever looks where edits clash.
+struct Meant<'a>(&'a Present, &'a Planned);
 
 impl Before for Meant<'_> {
+    fn along(&self, edit: u32) -> Option<&Along> {
+        self.1.along.get(&edit)
+    }
+
     fn role_data(&self, deployment: DeploymentId, role: &RoleName) -> Option<Value> {
         Some(self.0.blueprint.deployments.get(&deployment)?.doc.roles.get(role)?.data.clone())
     }
@@ -209,7 +215,7 @@ impl Before for Meant<'_> {
     }
 }
 
-fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow]) -> Vec<ClashView> {
+fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow], planned: &Planned) -> Vec<ClashView> {
     let counting = rows.iter().filter(|row| !row.undone);
     let signed: Vec<Signed<'_>> = counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
     let people: BTreeMap<u32, &str> = rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
@@ -222,10 +228,21 @@ fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow]) -> Vec<Cl
         about: names.over(&clash.over),
         over: clash.over,
     };
-    clashes(&signed, &Meant(present)).into_iter().map(view).collect()
+    clashes(&signed, &Meant(present, planned)).into_iter().map(view).collect()
 }
 
-impl Scene<'_> {
+impl<'a> Scene<'a> {
+    fn of(
+        present: &'a Present,
+        deployment: DeploymentId,
+        planned: Option<&'a Planned>,
+        alive: impl IntoIterator<Item = (NodeId, bool)>,
+        names: Names<'a>,
+    ) -> Self {
+        let drawn = planned.map(Drawn::of).unwrap_or_default();
+        Self { present, deployment, planned, alive: alive.into_iter().collect(), names, drawn }
+    }
+
     fn role(&self, content: Hash) -> Result<&Role, Problem> {
         let found = self.present.catalog.role(content);
         found.map(|role| &**role).map_err(|error| {

@@ -20,7 +20,7 @@ use engine::ids::{
 use engine::plan::base::{base, beyond, in_scope, outside, written};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
-use engine::plan::{Edit, EditError, Effects, NumberedEdit, materialise, resolve};
+use engine::plan::{Along, Edit, EditError, Effects, NumberedEdit, materialise, resolve, resolve_with};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::intent::{self, EditRow, NewSubmission, ProposalRow, Stepped};
@@ -46,6 +46,8 @@ pub const MAX_LIFTED: usize = 1_000;
 /// A proposal worked out on the present.
 pub(crate) struct Planned {
     pub effects: Effects,
+    /// What edits take along, by their numbers.
+    pub along: BTreeMap<u32, Along>,
     pub materialised: Materialised,
     pub projection: Projection,
     pub difference: Difference,
@@ -99,7 +101,7 @@ pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
 
 /// Works a proposal out on the present.
 pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned, Problem> {
-    let effects = resolve(&present.skeleton, &present.catalog, edits);
+    let (effects, along) = resolve_with(&present.skeleton, &present.catalog, edits);
     let materialised = materialise(&present.blueprint, &|id| present.bare(id), &effects)
         .map_err(|error| Problem::conflict("plan", error.to_string()))?;
     let projection = project(&present.blueprint, &materialised.blueprint, &materialised.changes, &present.catalog)
@@ -108,7 +110,7 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
         .map_err(|error| Problem::conflict("data", error.to_string()))?;
     let policy = effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
     let policy = policy.map_err(|error| Problem::conflict("policy", error.to_string()))?;
-    let mut planned = Planned { effects, materialised, projection, difference, risks: BTreeSet::new(), policy };
+    let mut planned = Planned { effects, along, materialised, projection, difference, risks: BTreeSet::new(), policy };
     planned.risks = consequences::risks(&planned.from(present));
     Ok(planned)
 }

@@ -17,7 +17,9 @@ use engine::plan::base::{Scope, base, beyond, in_scope, outside, written};
 use engine::plan::effects::Why;
 use engine::plan::report::{Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::{Edit, Effects, NumberedEdit, Rules, materialise, resolve, resolve_by};
+use engine::plan::{
+    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_by, resolve_with,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -139,6 +141,33 @@ fn bind(deployment: DeploymentId, n: u128, role: &str) -> Edit {
 
 fn bound(effects: &Effects) -> Vec<String> {
     effects.bound.iter().map(|b| format!("{}@{}", b.noderole, b.node.0.as_u128() - 100)).collect()
+}
+
+#[test]
+fn what_an_edit_takes_along_is_told_and_nothing_of_a_refused_one() {
+    let world = World::of(vec![role("base", &[]), role("app", &["base"]), role("web", &["app"])]);
+    let unbind = |role: &str, with_dependents| Edit::Unbind {
+        node: node(1),
+        noderole: NoderoleKey::first(name(role)),
+        with_dependents,
+    };
+    let edits = [
+        bind(WEB, 1, "web"),
+        bind(SYSTEM, 1, "base"),
+        bind(EDGE, 1, "app"),
+        unbind("app", false),
+        unbind("base", true),
+        bind(SYSTEM, 2, "base"),
+    ];
+    let (effects, along) = resolve_with(&world.skeleton(), &world.catalog, &numbered(&edits));
+    assert_eq!(effects, world.effects(&edits));
+    assert_eq!(effects.refused.iter().map(|refused| refused.edit).collect::<Vec<_>>(), [2, 3, 4]);
+    let key = |role: &str| (node(1), NoderoleKey::first(name(role)));
+    let expected = [
+        (1, Along { moved: [(node(1), WEB)].into(), ..Along::default() }),
+        (5, Along { gone: [key("app"), key("web")].into(), ..Along::default() }),
+    ];
+    assert_eq!(along, expected.into());
 }
 
 #[test]
