@@ -856,6 +856,64 @@ fn another_version_is_taken_on_by_what_is_bound() {
     assert_eq!(world.effects(&[]), Effects::default());
 }
 
+/// A version of any barclamp, imported.
+fn barclamp(world: &mut World, label: &str, number: &str, roles: &[&str]) -> (BarclampName, Hash) {
+    let label = BarclampName::parse(label).unwrap();
+    let mut content = BTreeMap::new();
+    for text in roles {
+        let role = Role { barclamp: label.clone(), description: number.into(), ..role(text, &[]) };
+        let hash = engine::canonical::hash(&role).unwrap();
+        content.insert(role.name.clone(), hash);
+        world.catalog.add_role(hash, Arc::new(role));
+    }
+    let stored: Barclamp = serde_json::from_value(json!({"name": label, "version": number, "roles": content})).unwrap();
+    let pin = Object::of(ObjectKind::Barclamp, &stored).unwrap();
+    world.catalog.add(&pin).unwrap();
+    (label, pin.hash)
+}
+
+#[test]
+fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
+    let mut world = World::of(Vec::new());
+    let use_in = |deployment, (barclamp, version): &(BarclampName, Hash)| Edit::UseBarclamp {
+        deployment,
+        barclamp: barclamp.clone(),
+        version: *version,
+    };
+    let first = barclamp(&mut world, "first", "1", &["app", "db"]);
+    let second = barclamp(&mut world, "second", "1", &["app", "other"]);
+    let mended = barclamp(&mut world, "second", "2", &["other"]);
+    let worse = barclamp(&mut world, "second", "3", &["other", "db"]);
+    world.commit(&[use_in(WEB, &first)]);
+    // Beside it, above it and below it.
+    let refused = |world: &World, edit: Edit| {
+        let (code, reason) = refusal(world, edit);
+        assert_eq!(code, "role_twice", "{reason}");
+        reason
+    };
+    let reason = refused(&world, use_in(WEB, &second));
+    assert!(reason.starts_with("barclamps second and first both have a role app, and web would see both"), "{reason}");
+    assert!(refused(&world, use_in(SYSTEM, &second)).contains("web would see both"));
+    let below = DeploymentId(Uuid::from_u128(90));
+    let make = Edit::CreateDeployment {
+        id: below,
+        phantom: NodeId(Uuid::from_u128(91)),
+        name: DeploymentName::parse("below").unwrap(),
+        parent: WEB,
+    };
+    let effects = world.effects(&[make, use_in(below, &second)]);
+    assert_eq!(effects.refused.iter().map(|r| (r.edit, r.code.as_str())).collect::<Vec<_>>(), [(2, "role_twice")]);
+    // A sibling does not see it; nor is there anything against a version without the role.
+    assert_eq!(world.effects(&[use_in(EDGE, &second), use_in(WEB, &mended)]).refused, []);
+    // Where both are seen from before, what they had in common may stay, and no more comes.
+    let mut doc = (*world.blueprint.deployments[&WEB].doc).clone();
+    doc.barclamps.insert(second.0.clone(), second.1);
+    world.blueprint.put_deployment(doc).unwrap();
+    let same = barclamp(&mut world, "second", "4", &["app"]);
+    assert_eq!(world.effects(&[use_in(WEB, &same)]).refused, []);
+    assert!(refused(&world, use_in(WEB, &worse)).contains("role db"));
+}
+
 #[test]
 fn a_version_that_is_pinned_below_hides_the_one_above_as_a_whole() {
     let attrib = |text: &str| AttribName::parse(text).unwrap();

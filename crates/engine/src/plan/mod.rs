@@ -41,3 +41,4 @@ pub use refusal::EditError;
 pub use report::{Report, report};
 pub use resolve::{resolve, resolve_by, resolve_with};
 pub use restore::restore;
+pub use sight::twice;

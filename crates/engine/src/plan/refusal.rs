@@ -326,6 +326,21 @@ pub enum EditError {
         /// What is wrong with the version.
         how: &'static str,
     },
+    /// Two barclamps that mean different things by one name.
+    #[error(
+        "barclamps {barclamp} and {other} both have a role {role}, and {deployment} would see both: use one of them elsewhere, or give \
+         the role another name in a new version of either"
+    )]
+    RoleTwice {
+        /// The barclamp that begins to be used.
+        barclamp: BarclampName,
+        /// The one that is in use.
+        other: BarclampName,
+        /// The role that both have.
+        role: RoleName,
+        /// A deployment that would see both.
+        deployment: String,
+    },
     /// The planner alone binds it.
     #[error("{0} is a barrier that the planner makes by itself: bind the role that it gathers")]
     BarrierByHand(RoleName),
@@ -444,6 +459,7 @@ impl EditError {
             Self::UnknownJig { .. } => "unknown_jig",
             Self::JigIsSo { .. } => "jig_is_so",
             Self::VersionUnfit { .. } => "version_unfit",
+            Self::RoleTwice { .. } => "role_twice",
             Self::BarrierByHand(_) => "barrier_by_hand",
             Self::Circle { .. } => "circle",
             Self::Policy(_) => "policy",

@@ -144,6 +144,7 @@ fn stage_of(code: &str) -> Stage {
         | "unknown_jig"
         | "jig_is_so"
         | "version_unfit"
+        | "role_twice"
         | "served_by_other_version" => Stage::Catalog,
         "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed" | "barrier"
         | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,

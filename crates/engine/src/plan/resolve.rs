@@ -142,7 +142,10 @@ impl Draft<'_> {
             return Err(EditError::OtherBarclamp { version, found: content.name.clone(), asked: barclamp.clone() });
         }
         let edit = why.edit();
+        let pinned = |id: &DeploymentId| self.deployment(*id).ok()?.barclamps.get(barclamp).copied();
+        let before = self.chain(deployment).iter().find_map(pinned);
         self.pin(deployment, barclamp, version, why)?;
+        self.check_names(deployment, barclamp, before)?;
         self.adopt(deployment, barclamp, version, edit)
     }
 
