@@ -14,10 +14,8 @@ use engine::blueprint::text::Place;
 use engine::blueprint::{Difference, Projection, change_hash, difference, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::gate::{Policy, Risk};
-use engine::ids::{
-    DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, SubmissionId, TargetNo,
-};
-use engine::plan::base::{base, beyond, in_scope, outside, written};
+use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, SubmissionId, TargetNo};
+use engine::plan::base::{Beyond, Within, base, beyond, outside, written};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
 use engine::plan::{Along, Edit, EditError, Effects, NumberedEdit, materialise, resolve, resolve_with};
@@ -511,11 +509,14 @@ pub(crate) fn objections(present: &Present, row: &ProposalRow, rows: &[EditRow],
     let first = rows.last().map_or(1, |e| e.edit.seq + 1);
     let mut all = counting(rows);
     let mut findings = Vec::new();
+    let mut within = Within::new(&present.skeleton, row.scope());
+    all.iter().for_each(|known| within.take_in(&known.edit));
     for (seq, edit) in (first..).zip(edits) {
-        if !in_scope(&present.skeleton, row.scope(), &all, edit) {
+        if !within.covers(edit) {
             let detail = out_of_scope(present, row);
             findings.push(Finding { at: format!("edit {}", seq - first + 1), detail });
         }
+        within.take_in(edit);
         all.push(NumberedEdit { seq, edit: edit.clone() });
     }
     let effects = resolve(&present.skeleton, &present.catalog, &all);
@@ -552,27 +553,33 @@ fn out_of_scope(present: &Present, row: &ProposalRow) -> String {
     }
 }
 
-fn reaches(present: &Present, row: &ProposalRow, other: &engine::ids::Fqdn) -> String {
+fn reaches(present: &Present, row: &ProposalRow, other: &Beyond) -> String {
     let node = row.node.map(|node| node_name(present, node)).unwrap_or_default();
-    format!(
-        "this proposal is on node {node} alone, and {other} would change with it; propose on its deployment for this"
-    )
+    match other {
+        Beyond::Machine(other) => format!(
+            "this proposal is on node {node} alone, and {other} would change with it; propose on its deployment for this"
+        ),
+        Beyond::Service { role, deployment } => {
+            let deployment = present.name_of(*deployment);
+            format!(
+                "this proposal is on node {node} alone, and {role} is a service that stands for {deployment} as a whole; propose on \
+                 {deployment} for this"
+            )
+        }
+    }
 }
 
 /// An edit was in scope when it was made. What it is about may have gone elsewhere since, out of what the review would cover: then
 /// the database refuses every commit of it, however many approve.
 fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Result<(), Problem> {
     let counting = counting(rows);
-    // Of those before it only what they make matters, and that is few even where edits are many.
-    let mut made = Vec::new();
+    let mut within = Within::new(&present.skeleton, row.scope());
     let mut strays = Vec::new();
     for edit in &counting {
-        if !in_scope(&present.skeleton, row.scope(), &made, &edit.edit) {
+        if !within.covers(&edit.edit) {
             strays.push(edit);
         }
-        if matches!(edit.edit, Edit::CreateDeployment { .. }) {
-            made.push(edit.clone());
-        }
+        within.take_in(&edit.edit);
     }
     let Some(first) = strays.first() else { return Ok(()) };
     let names = Names::of(present, counting.iter().map(|e| &e.edit));

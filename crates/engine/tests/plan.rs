@@ -13,7 +13,8 @@ use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
 use engine::gate::Policy;
 use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName};
-use engine::plan::base::{Scope, base, beyond, in_scope, outside, written};
+use engine::lint::{Check, Finding};
+use engine::plan::base::{Beyond, Scope, Within, base, beyond, outside, written};
 use engine::plan::effects::Why;
 use engine::plan::report::{Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
@@ -317,10 +318,46 @@ fn a_new_deployment_can_be_filled_at_once() {
     let effects = world.effects(&[create.clone(), bind(id, 1, "app"), again]);
     assert_eq!((bound(&effects), effects.refused[0].code.as_str()), (vec!["app@1".to_owned()], "deployment_exists"));
     let skeleton = world.skeleton();
-    let earlier = numbered(std::slice::from_ref(&create));
-    assert!(in_scope(&skeleton, WEB, &earlier, &bind(id, 1, "app")));
-    assert!(!in_scope(&skeleton, EDGE, &earlier, &bind(id, 1, "app")));
-    assert!(!in_scope(&skeleton, WEB, &[], &bind(SYSTEM, 1, "app")));
+    let covers = |scope: DeploymentId, earlier: Option<&Edit>, edit: Edit| {
+        let mut within = Within::new(&skeleton, scope);
+        earlier.into_iter().for_each(|earlier| within.take_in(earlier));
+        within.covers(&edit)
+    };
+    assert!(covers(WEB, Some(&create), bind(id, 1, "app")));
+    assert!(!covers(WEB, None, bind(id, 1, "app")));
+    assert!(!covers(EDGE, Some(&create), bind(id, 1, "app")));
+    assert!(!covers(WEB, None, bind(SYSTEM, 1, "app")));
+}
+
+#[test]
+fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
+    let world = World::of(Vec::new());
+    let id = |n: usize| DeploymentId(Uuid::from_u128(1_000 + n as u128));
+    // Below system, so the first is the second level.
+    let chain: Vec<Edit> = (2..=MAX_LEVELS + 1)
+        .map(|n| Edit::CreateDeployment {
+            id: id(n),
+            phantom: NodeId(Uuid::from_u128(2_000 + n as u128)),
+            name: DeploymentName::parse(&format!("level-{n}")).unwrap(),
+            parent: if n == 2 { SYSTEM } else { id(n - 1) },
+        })
+        .collect();
+    let effects = world.effects(&chain);
+    assert_eq!(effects.deployments.len(), MAX_LEVELS - 1);
+    let [refused] = effects.refused.as_slice() else { panic!("{:?}", effects.refused) };
+    assert_eq!(refused.code, "too_low");
+    assert!(refused.reason.starts_with("level-17 would stand below level-16, which has 16 deployments"), "{refused:?}");
+}
+
+#[test]
+fn a_node_of_its_own_binds_no_service_by_itself() {
+    let service = flagged(role("dns", &[]), |f| f.service = true);
+    let world = World::of(vec![service, role("app", &["dns"])]);
+    let skeleton = world.skeleton();
+    let beyond = |edits: &[Edit]| beyond(&skeleton, Scope::Node(node(1)), &world.effects(edits));
+    assert_eq!(beyond(&[bind(SYSTEM, 1, "app")]), None, "it comes along with what the node needs");
+    let dns = Beyond::Service { role: name("dns"), deployment: SYSTEM };
+    assert_eq!(beyond(&[bind(SYSTEM, 1, "dns")]), Some(dns));
 }
 
 #[test]

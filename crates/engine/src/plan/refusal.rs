@@ -8,7 +8,7 @@ use crate::gate::PolicyError;
 use crate::ids::{BarclampName, DeploymentId, Fqdn, JigName, NodeId, RoleName};
 
 use super::bind::MAX_DEPTH;
-use super::edit::{MAX_LISTED, MAX_REASON};
+use super::edit::{MAX_LEVELS, MAX_LISTED, MAX_REASON};
 
 /// Why an edit can't take effect. Each text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +77,17 @@ pub enum EditError {
     /// The name is taken.
     #[error("a deployment {0} exists already: choose another name")]
     DeploymentExists(String),
+    /// A deployment too far below *system*.
+    #[error(
+        "{name} would stand below {parent}, which has {MAX_LEVELS} deployments one above the other already, the most there may be: make it \
+         further up"
+    )]
+    TooLow {
+        /// The new one.
+        name: String,
+        /// The one above it.
+        parent: String,
+    },
     /// The id is another deployment's, or was.
     #[error("{0} is or was another deployment, and an id never comes back: mint another for the new one")]
     DeploymentIdUsed(DeploymentId),
@@ -426,6 +437,7 @@ impl EditError {
             Self::ServedByOtherVersion { .. } => "served_by_other_version",
             Self::NotARoleHere { .. } => "not_a_role_here",
             Self::DeploymentExists(_) => "deployment_exists",
+            Self::TooLow { .. } => "too_low",
             Self::DeploymentIdUsed(_) => "deployment_id_used",
             Self::PhantomTaken(_) => "phantom_taken",
             Self::OnlyARecord(_) => "only_a_record",

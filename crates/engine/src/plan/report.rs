@@ -149,7 +149,7 @@ fn stage_of(code: &str) -> Stage {
         "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed" | "barrier"
         | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
         "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed" | "not_empty"
-        | "root_deployment" => Stage::Place,
+        | "root_deployment" | "too_low" => Stage::Place,
         "cycle" | "circle" => Stage::Order,
         "policy" => Stage::Check,
         _ => Stage::Edits,

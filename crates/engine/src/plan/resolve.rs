@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::bind::Rules;
 use super::clash::Along;
 use super::draft::Draft;
-use super::edit::{Edit, NumberedEdit};
+use super::edit::{Edit, MAX_LEVELS, NumberedEdit};
 use super::effects::{Effects, JigSwitch, NewDeployment, NoderoleData, PolicySet, Refusal, Rerun, RoleData, Why};
 use super::refusal::EditError;
 use crate::canonical::Hash;
@@ -107,6 +107,9 @@ impl Draft<'_> {
         why: Why,
     ) -> Result<(), EditError> {
         self.deployment(parent)?;
+        if self.chain(parent).len() >= MAX_LEVELS {
+            return Err(EditError::TooLow { name: name.to_string(), parent: self.deployment_name(parent) });
+        }
         if self.deployments().any(|(_, taken)| taken.name == *name) {
             return Err(EditError::DeploymentExists(name.to_string()));
         }
