@@ -268,7 +268,15 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
         planned.risk = risk.iter().map(|risk| (*risk).to_owned()).collect();
         let submission = world.submit(&planned).await.unwrap();
         world.verdict(submission, world.bo, "approve").await.unwrap();
-        let commit = world.commit(&planned, submission).await;
+        let commit = async {
+            let root = world.root_with(&planned).await;
+            let mut tx = world.db.app().begin().await?;
+            let number = world.insert_target(&mut tx, submission, &root).await?;
+            sqlx::query("UPDATE deployment SET head_no = $1 WHERE system").bind(number).execute(&mut *tx).await?;
+            world.project(&mut tx, &planned, number).await?;
+            tx.commit().await
+        };
+        let commit = commit.await;
         if commit.is_err() {
             world
                 .app(&format!(
