@@ -16,7 +16,7 @@ use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, 
 use engine::lint::{Check, Finding};
 use engine::plan::base::{Beyond, Scope, Within, base, beyond, outside, written};
 use engine::plan::effects::Why;
-use engine::plan::report::{Report, Stage, Subject, report};
+use engine::plan::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
     Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_by, resolve_with,
@@ -776,11 +776,12 @@ fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
     let world = tiers();
     let about = |edits: &[Edit]| {
         let effects = world.effects(edits);
-        report(&world.skeleton(), &world.catalog, &numbered(edits), &effects)
+        report(&world.skeleton(), &world.catalog, &numbered(edits), &effects, Some(&[]))
     };
     let idle = about(&[]);
     let stages: Vec<Stage> = idle.stages.iter().map(|s| s.stage).collect();
-    assert_eq!(stages, [Stage::Catalog, Stage::Edits, Stage::Bind, Stage::Place, Stage::Order, Stage::Check]);
+    let all = [Stage::Catalog, Stage::Edits, Stage::Bind, Stage::Place, Stage::Order, Stage::Check, Stage::Lint];
+    assert_eq!(stages, all);
     for stage in &idle.stages {
         assert!(!stage.did.is_empty() && stage.did.iter().all(|line| !line.evidence.is_empty()), "{stage:?}");
         assert!(stage.will_do.is_empty() && stage.blocked_by.is_empty(), "{stage:?}");
@@ -841,6 +842,48 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
     );
     let done = world.effects(&[bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
     assert_eq!(foretold.hash().unwrap(), done.hash().unwrap());
+}
+
+#[test]
+fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name() {
+    let member = flagged(role("db", &[]), |f| f.cluster = true);
+    let world = World::of(vec![member, role("app", &["db"])]);
+    let edits = numbered(&[bind(WEB, 1, "db"), bind(WEB, 2, "app")]);
+    let effects = resolve(&world.skeleton(), &world.catalog, &edits);
+    let about = |findings: Option<&[Finding]>| report(&world.skeleton(), &world.catalog, &edits, &effects, findings);
+    let finding = |check: Check| Finding {
+        check,
+        level: check.level(),
+        at: "app on n2".into(),
+        noderole: Some(NoderoleKey::first(name("app")).id(node(2))),
+        what: "it is odd".into(),
+        remedy: "Mend it".into(),
+    };
+    let told = about(Some(&[finding(Check::AbstractRole), finding(Check::ClusterSize)]));
+    let lint = told.stages.last().unwrap();
+    assert_eq!((lint.stage, lint.did[0].what.as_str()), (Stage::Lint, "1 error and 1 warning"));
+    let words = |line: &Line| (line.what.clone(), line.evidence.clone(), line.about.len());
+    let said = |check: &str| ("app on n2: it is odd. Mend it".to_owned(), format!("check {check}"), 1);
+    assert_eq!(lint.blocked_by.iter().map(words).collect::<Vec<_>>(), [said("abstract-role")]);
+    assert_eq!(lint.did.iter().skip(1).map(words).collect::<Vec<_>>(), [said("cluster-size")]);
+    assert_eq!(about(None).stages.last().unwrap().waiting_on.len(), 1);
+    let bind = &told.stages[2];
+    let barrier = bind.will_do.iter().find(|line| line.what == "bind db.all: 1 noderole").unwrap();
+    assert_eq!(barrier.evidence, "db brings it along for web as a whole");
+}
+
+#[test]
+fn long_lists_of_the_report_are_counted() {
+    let world = World { nodes: 400, ..World::of(vec![role("app", &[])]) };
+    let edits: Vec<Edit> = (1..=300).map(|n| Edit::MoveNode { node: node(n), deployment: WEB }).collect();
+    let edits = numbered(&edits);
+    let effects = resolve(&world.skeleton(), &world.catalog, &edits);
+    let told = report(&world.skeleton(), &world.catalog, &edits, &effects, None);
+    let place = &told.stages[3].will_do;
+    assert_eq!((place.len(), place.last().unwrap().what.as_str()), (MAX_LINES + 1, "250 more like these"));
+    let taken = &told.stages[1].did[0];
+    assert_eq!((taken.edits.len(), taken.more_edits), (MAX_NAMED, 250));
+    assert_eq!(taken.edits.last(), Some(&50));
 }
 
 /// Another version of the world's barclamp, in which these roles are as given.
