@@ -691,6 +691,9 @@ fn waves(consequences: &Consequences) -> Vec<WaveView> {
             None if group.instant => ", at once".to_owned(),
             None => String::new(),
         };
+        if group.is_whole() {
+            return format!("{} for {} as a whole{together}", group.role, group.deployment);
+        }
         format!("{} on {}{together}", group.role, words::count(group.nodes, "node"))
     };
     let view = |wave: &Wave| WaveView {
