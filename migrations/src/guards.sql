@@ -666,6 +666,42 @@ CREATE TRIGGER guard_risk_again AFTER UPDATE OF generation, destructive ON step 
         AND (NEW.generation, NEW.destructive) IS DISTINCT FROM (OLD.generation, OLD.destructive))
   EXECUTE FUNCTION guard_risk();
 
+-- Nor is that a jig is switched off, which only the document of *system* says.
+CREATE OR REPLACE FUNCTION guard_halt() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF jigs_off(NEW.doc) <@ jigs_off(OLD.doc) OR EXISTS (
+    SELECT FROM target t JOIN head h ON h.epoch = t.epoch JOIN submission s ON s.id = t.submission_id
+    WHERE t.xid = pg_current_xact_id() AND 'halt' = ANY (s.risk)) THEN
+    RETURN NULL;
+  END IF;
+  RAISE EXCEPTION 'a jig is switched off, and the submission names no such risk'
+    USING ERRCODE = 'GY009', HINT = 'Submit it again.';
+END $$;
+CREATE OR REPLACE FUNCTION jigs_off(doc bytea) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT coalesce(convert_from(o.body, 'UTF8')::jsonb -> 'inactive_jigs', '[]'::jsonb) FROM object o WHERE o.hash = doc
+$$;
+CREATE TRIGGER guard_halt AFTER UPDATE OF doc ON deployment FOR EACH ROW
+  WHEN (NEW.system AND NEW.doc IS DISTINCT FROM OLD.doc) EXECUTE FUNCTION guard_halt();
+
+-- Deployments stand one below the other as far as the planner lets them (plan::MAX_LEVELS), *system* included.
+CREATE OR REPLACE FUNCTION guard_levels() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE above int;
+BEGIN
+  WITH RECURSIVE up (id, n) AS (
+    SELECT NEW.parent, 1
+    UNION ALL
+    SELECT d.parent, up.n + 1 FROM up JOIN deployment d ON d.id = up.id WHERE d.parent IS NOT NULL AND up.n < 16
+  ) SELECT max(n) INTO above FROM up;
+  IF above >= 16 THEN
+    RAISE EXCEPTION 'deployment % would be the 17th of those one below the other, and there may be 16', NEW.name
+      USING ERRCODE = 'GY021', HINT = 'Make it further up.';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_levels AFTER INSERT OR UPDATE OF parent ON deployment FOR EACH ROW
+  WHEN (NEW.parent IS NOT NULL) EXECUTE FUNCTION guard_levels();
+
 -- Bare records of nodes come and go freely: without a document, no phantom, in the system deployment.
 CREATE OR REPLACE FUNCTION guard_node() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE

@@ -42,6 +42,7 @@
 //! | GY018 | somebody speaks in a discussion, or resolves a thread, who may not |
 //! | GY019 | somebody commits or switches who may not, or not any more |
 //! | GY020 | the folder of a local node and another's lie in one another |
+//! | GY021 | a deployment lies too far below the first |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{

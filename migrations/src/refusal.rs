@@ -43,11 +43,13 @@ pub enum Refusal {
     MayNotCommit,
     /// GY020: the folder of a local node and another's lie in one another.
     FolderTaken,
+    /// GY021: a deployment lies too far below the first.
+    TooLow,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 20] = [
+    pub const ALL: [(&'static str, Self); 21] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -68,6 +70,7 @@ impl Refusal {
         ("GY018", Self::NoVoice),
         ("GY019", Self::MayNotCommit),
         ("GY020", Self::FolderTaken),
+        ("GY021", Self::TooLow),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

@@ -8,7 +8,8 @@ mod world;
 use migrations::Refusal;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Executor as _};
-use world::{Submission, Tx, World, assert_refused, hex, node_doc, state};
+use uuid::Uuid;
+use world::{Submission, Tx, World, assert_refused, deployment_doc, hex, node_doc, state};
 
 /// A planned, submitted and approved change of `web`.
 async fn approved(world: &World) -> (Submission, i64) {
@@ -247,6 +248,53 @@ async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
     sqlx::query(sql).bind(world.n1).bind(number).execute(&mut *tx).await.unwrap();
     world.project(&mut tx, &planned, number).await.unwrap();
     tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
+    let world = World::new().await;
+    let phantom: Uuid =
+        sqlx::query_scalar("SELECT phantom FROM deployment WHERE system").fetch_one(world.db.app()).await.unwrap();
+    let doc = async |note: &str, off: &[&str]| {
+        let mut doc = deployment_doc(world.system, "system", None, phantom, note);
+        doc["inactive_jigs"] = json!(off);
+        world.put("deployment", doc).await
+    };
+    let commit = async |new: world::Hash, risk: &[&str]| {
+        let mut planned = world.plan(world.web, world.ada).await;
+        let old = world.root().await.deployments.remove(&world.system);
+        planned.documents.push(("deployment", world.system, old, Some(new)));
+        planned.root = world.root_with(&planned).await;
+        planned.risk = risk.iter().map(|risk| (*risk).to_owned()).collect();
+        let submission = world.submit(&planned).await.unwrap();
+        world.verdict(submission, world.bo, "approve").await.unwrap();
+        let commit = async {
+            let root = world.root_with(&planned).await;
+            let mut tx = world.db.app().begin().await?;
+            let number = world.insert_target(&mut tx, submission, &root).await?;
+            sqlx::query("UPDATE deployment SET head_no = $1 WHERE system").bind(number).execute(&mut *tx).await?;
+            world.project(&mut tx, &planned, number).await?;
+            tx.commit().await
+        };
+        let commit = commit.await;
+        if commit.is_err() {
+            world
+                .app(&format!(
+                    "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}",
+                    planned.proposal
+                ))
+                .await
+                .unwrap();
+        }
+        commit
+    };
+    let off = doc("", &["script"]).await;
+    assert_refused("unnamed", commit(off.clone(), &["removal"]).await, Refusal::Incomplete);
+    commit(off, &["halt"]).await.unwrap();
+    // It stays off while something else of that document changes, and comes on again.
+    commit(doc("another", &["script"]).await, &[]).await.unwrap();
+    assert_refused("one more", commit(doc("", &["script", "noop"]).await, &[]).await, Refusal::Incomplete);
+    commit(doc("", &[]).await, &[]).await.unwrap();
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod world;
 
 use migrations::Refusal;
 use sqlx::Executor as _;
+use uuid::Uuid;
 use world::{World, assert_refused, state};
 
 const APPEND_ONLY: [&str; 12] = [
@@ -293,4 +294,26 @@ async fn older_guards_are_seen() {
     let world = World::new().await;
     world.owner("UPDATE guard_version SET hash = sha256('older')").await.unwrap();
     assert!(!migrations::is_current(world.db.app()).await.unwrap());
+}
+
+#[tokio::test]
+async fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
+    let world = World::new().await;
+    // Whether they come by a commit is not what is asked here.
+    let mut tx = world.db.owner().begin().await.unwrap();
+    sqlx::query("ALTER TABLE deployment DISABLE TRIGGER guard_document").execute(&mut *tx).await.unwrap();
+    sqlx::query("ALTER TABLE deployment DISABLE TRIGGER guard_intent").execute(&mut *tx).await.unwrap();
+    let insert = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
+                  SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system";
+    let mut parent = world.web;
+    // system and web are two of them.
+    for level in 3..=17 {
+        let id = Uuid::new_v4();
+        let made = sqlx::query(insert).bind(id).bind(parent).bind(format!("level-{level}")).execute(&mut *tx).await;
+        match level {
+            17 => assert_refused("the 17th", made, Refusal::TooLow),
+            _ => drop(made.unwrap()),
+        }
+        parent = id;
+    }
 }

@@ -32,11 +32,10 @@ impl SecretSource for SecretFolder {
             let folder = self.0.as_ref().ok_or_else(|| {
                 format!("{wanted} is needed, and this worker has no folder of secrets: set GANTRY_SECRETS")
             })?;
-            let plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains('\\');
-            if !secret.name.split('/').all(plain) {
-                return Err(format!("{wanted} has a name that is no path"));
-            }
-            let path = folder.join(&secret.name).join(secret.version.to_string());
+            let parts = secret.parts().ok_or_else(|| format!("{wanted} has a name that is no path"))?;
+            let mut path = folder.clone();
+            path.extend(parts);
+            path.push(secret.version.to_string());
             let text = tokio::fs::read_to_string(&path).await;
             let text = text.map_err(|error| format!("{wanted} can't be read from {}: {error}", path.display()))?;
             Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())

@@ -738,7 +738,7 @@ fn report() -> engine::plan::Report {
     let skeleton = engine::cluster::Skeleton::default();
     let catalog = engine::catalog::Catalog::default();
     let effects = engine::plan::resolve(&skeleton, &catalog, &[]);
-    engine::plan::report(&skeleton, &catalog, &[], &effects)
+    engine::plan::report(&skeleton, &catalog, &[], &effects, Some(&[]))
 }
 
 fn catalog() -> Vec<BarclampVersion> {

@@ -13,11 +13,14 @@ use api::console::{
     ProposalView, RoleChoice, StepState, TrayNode,
 };
 use engine::Hash;
+use engine::blueprint::projection::StepChange;
 use engine::catalog::{JigClass, LaneMode, Role, in_sight};
 use engine::cluster::NoderoleKey;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName};
 use engine::plan::clash::{Before, Signed};
-use engine::plan::{Clash, Effects, clashes};
+use engine::plan::effects::Bound;
+use engine::plan::lift::brought;
+use engine::plan::{Along, Clash, Effects, clashes};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, ProposalRow};
@@ -45,6 +48,36 @@ struct Scene<'a> {
     planned: Option<&'a Planned>,
     alive: BTreeMap<NodeId, bool>,
     names: Names<'a>,
+    drawn: Drawn<'a>,
+}
+
+/// What a plan means for chips, looked through once: a board has many rows, and a plan many steps.
+#[derive(Default)]
+struct Drawn<'a> {
+    /// What it binds.
+    bound: BTreeMap<(DeploymentId, &'a RoleName), Vec<&'a Bound>>,
+    /// By what each of those is brought along.
+    brought: BTreeMap<NoderoleId, String>,
+    /// Noderoles that are there and that it changes.
+    touched: BTreeSet<NoderoleId>,
+    /// Noderoles that it removes.
+    going: BTreeSet<NoderoleId>,
+}
+
+impl<'a> Drawn<'a> {
+    fn of(planned: &'a Planned) -> Self {
+        let mut bound: BTreeMap<_, Vec<&Bound>> = BTreeMap::new();
+        for new in &planned.effects.bound {
+            bound.entry((new.deployment, &new.noderole.role)).or_default().push(new);
+        }
+        let touched = planned.projection.steps.iter().filter(|step| step.change != StepChange::New);
+        Self {
+            bound,
+            brought: brought(&planned.effects),
+            touched: touched.map(|step| step.noderole).collect(),
+            going: planned.projection.removed.iter().copied().collect(),
+        }
+    }
 }
 
 /// A noderole that a board shows.
@@ -78,13 +111,8 @@ impl Control {
         };
         let planned = open.as_ref().map(|_| plan(&present, &counting(&rows))).transpose()?;
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
-        let scene = Scene {
-            present: &present,
-            deployment: id,
-            planned: planned.as_ref(),
-            alive: alive.into_iter().collect(),
-            names: Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id),
-        };
+        let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
+        let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
         let mut groups = scene.groups()?;
         let chips = groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
         tell_states(&mut connection, chips.collect()).await?;
@@ -165,12 +193,7 @@ pub(crate) fn proposal_view(
     let last = rows.iter().rev().find(|r| !r.undone);
     let first_undone = rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
     let authors: BTreeSet<&str> = rows.iter().map(|r| r.actor_name.as_str()).collect();
-    let reruns = planned
-        .projection
-        .steps
-        .iter()
-        .filter(|s| matches!(s.change, engine::blueprint::projection::StepChange::Rerun(_)))
-        .count();
+    let reruns = planned.projection.steps.iter().filter(|s| matches!(s.change, StepChange::Rerun(_))).count();
     let view = |row: &EditRow| EditView {
         seq: row.edit.seq,
         text: text(row),
@@ -190,16 +213,20 @@ pub(crate) fn proposal_view(
         removed: planned.projection.removed.len(),
         reruns,
         refused: planned.effects.refused.clone(),
-        clashes: clash_views(present, names, rows),
+        clashes: clash_views(present, names, rows, planned),
         submission: None,
         sent_back: None,
     }
 }
 
-/// What is meant now, for whoever looks where edits clash.
-struct Meant<'a>(&'a Present);
+/// What is meant now, and what edits take along, for whoever looks where edits clash.
+struct Meant<'a>(&'a Present, &'a Planned);
 
 impl Before for Meant<'_> {
+    fn along(&self, edit: u32) -> Option<&Along> {
+        self.1.along.get(&edit)
+    }
+
     fn role_data(&self, deployment: DeploymentId, role: &RoleName) -> Option<Value> {
         Some(self.0.blueprint.deployments.get(&deployment)?.doc.roles.get(role)?.data.clone())
     }
@@ -209,7 +236,7 @@ impl Before for Meant<'_> {
     }
 }
 
-fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow]) -> Vec<ClashView> {
+fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow], planned: &Planned) -> Vec<ClashView> {
     let counting = rows.iter().filter(|row| !row.undone);
     let signed: Vec<Signed<'_>> = counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
     let people: BTreeMap<u32, &str> = rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
@@ -222,10 +249,21 @@ fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow]) -> Vec<Cl
         about: names.over(&clash.over),
         over: clash.over,
     };
-    clashes(&signed, &Meant(present)).into_iter().map(view).collect()
+    clashes(&signed, &Meant(present, planned)).into_iter().map(view).collect()
 }
 
-impl Scene<'_> {
+impl<'a> Scene<'a> {
+    fn of(
+        present: &'a Present,
+        deployment: DeploymentId,
+        planned: Option<&'a Planned>,
+        alive: impl IntoIterator<Item = (NodeId, bool)>,
+        names: Names<'a>,
+    ) -> Self {
+        let drawn = planned.map(Drawn::of).unwrap_or_default();
+        Self { present, deployment, planned, alive: alive.into_iter().collect(), names, drawn }
+    }
+
     fn role(&self, content: Hash) -> Result<&Role, Problem> {
         let found = self.present.catalog.role(content);
         found.map(|role| &**role).map_err(|error| {
@@ -234,7 +272,8 @@ impl Scene<'_> {
         })
     }
 
-    /// Roles that can be bound here, the draft's included, by content; `true`: the draft adds it.
+    /// Roles that can be bound here, the draft's included, by content; `true`: the draft adds it. Those that it takes out stand there
+    /// until that is committed.
     fn roles(&self) -> BTreeMap<RoleName, (Hash, bool)> {
         let known = self.present.skeleton.deployments.get(&self.deployment);
         let known = known.into_iter().flat_map(|d| d.roles.iter().map(|(name, hash)| (name.clone(), (*hash, false))));
@@ -292,15 +331,13 @@ impl Scene<'_> {
         };
         let known = skeleton.answering(deployment, role).filter(|a| a.key.role == *role && here(a.node));
         let known = known.map(|a| Shown { node: a.node, fqdn: a.fqdn.to_string(), key: a.key.clone(), proposed: None });
-        let brought = self.planned.map(|p| engine::plan::lift::brought(&p.effects)).unwrap_or_default();
-        let new = self.planned.into_iter().flat_map(|p| &p.effects.bound);
-        let new =
-            new.filter(|b| b.deployment == deployment && b.noderole.role == *role && here(b.node)).map(|b| Shown {
-                node: b.node,
-                fqdn: skeleton.nodes.get(&b.node).map(|n| n.fqdn.to_string()).unwrap_or_default(),
-                key: b.noderole.clone(),
-                proposed: Some(brought.get(&b.id).cloned()),
-            });
+        let new = self.drawn.bound.get(&(deployment, role)).into_iter().flatten();
+        let new = new.filter(|b| here(b.node)).map(|b| Shown {
+            node: b.node,
+            fqdn: skeleton.nodes.get(&b.node).map(|n| n.fqdn.to_string()).unwrap_or_default(),
+            key: b.noderole.clone(),
+            proposed: Some(self.drawn.brought.get(&b.id).cloned()),
+        });
         let mut all: Vec<Shown> = known.chain(new).collect();
         all.sort_by(|a, b| (&a.fqdn, &a.key).cmp(&(&b.fqdn, &b.key)));
         all
@@ -310,7 +347,6 @@ impl Scene<'_> {
     /// known which are shown: see [`tell_states`].
     fn chips(&self, shown: Vec<Shown>, room: usize) -> (Vec<Chip>, usize) {
         let more = shown.len().saturating_sub(room);
-        let (touched, going) = (self.touched(), self.going());
         let chip = |shown: Shown| {
             let id = shown.key.id(shown.node);
             let short = self.names.node(shown.node);
@@ -322,24 +358,13 @@ impl Scene<'_> {
                 short,
                 state: if shown.proposed.is_some() { StepState::Proposed } else { StepState::Blocked },
                 brought_by: shown.proposed.flatten(),
-                touched: touched.contains(&id),
-                going: going.contains(&id),
+                touched: self.drawn.touched.contains(&id),
+                going: self.drawn.going.contains(&id),
                 alive: self.alive.get(&shown.node).copied().unwrap_or(false),
                 error: None,
             }
         };
         (shown.into_iter().take(room).map(chip).collect(), more)
-    }
-
-    /// Noderoles that are there and that the draft changes.
-    fn touched(&self) -> BTreeSet<NoderoleId> {
-        let steps = self.planned.into_iter().flat_map(|p| &p.projection.steps);
-        steps.filter(|s| s.change != engine::blueprint::projection::StepChange::New).map(|s| s.noderole).collect()
-    }
-
-    /// Noderoles that the draft removes.
-    fn going(&self) -> BTreeSet<NoderoleId> {
-        self.planned.into_iter().flat_map(|p| &p.projection.removed).copied().collect()
     }
 
     fn role_data(&self, role: &RoleName) -> Value {
@@ -450,18 +475,30 @@ impl Scene<'_> {
         Ok(jigs.into_iter().map(|(jig, roles)| JigView { active: !off.contains(&jig), jig, roles }).collect())
     }
 
-    /// Roles that the deployment sees and, with the proposal, does not have.
+    /// What a deployment uses, what the proposal begins to use included.
+    fn pins(&self, id: DeploymentId) -> BTreeMap<BarclampName, Hash> {
+        let known = self.present.skeleton.deployments.get(&id).map(|found| found.barclamps.clone());
+        let mut pins = known.unwrap_or_default();
+        let new = self.planned.into_iter().flat_map(|planned| &planned.effects.barclamps);
+        pins.extend(new.filter(|pin| pin.deployment == id).map(|pin| (pin.barclamp.clone(), pin.version)));
+        pins
+    }
+
+    /// Roles that the deployment would see with the proposal and would not have.
     fn choices(&self) -> Result<Vec<RoleChoice>, Problem> {
         let mut have = self.roles();
         let gone = self.planned.into_iter().flat_map(|planned| &planned.effects.removed_roles);
         for role in gone.filter(|gone| gone.deployment == self.deployment) {
-            have.remove(&role.role);
+            // It may have come back.
+            if have.get(&role.role).is_some_and(|(_, proposed)| !proposed) {
+                have.remove(&role.role);
+            }
         }
         let skeleton = &self.present.skeleton;
-        let chain = skeleton.chain(self.deployment).into_iter().filter_map(|id| skeleton.deployments.get(&id));
+        let chain: Vec<_> = skeleton.chain(self.deployment).into_iter().map(|id| self.pins(id)).collect();
         let (mut named, mut choices) = (BTreeSet::new(), BTreeMap::new());
         // Nearest first, as binding looks for them.
-        for pin in in_sight(chain.map(|deployment| &deployment.barclamps)) {
+        for pin in in_sight(&chain) {
             let Ok(barclamp) = self.present.catalog.barclamp(pin.version) else { continue };
             for (name, content) in barclamp.roles.iter().filter(|(name, _)| named.insert(*name)) {
                 let role = self.role(*content)?;

@@ -18,7 +18,8 @@ use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{counting, lines_of, moved_on, objections, plan};
+use crate::proposing::{counting, moved_on, objections, plan};
+use crate::saying;
 use crate::words::{self, at};
 
 /// Versions of a barclamp that a board offers: the newest, and the one in use.
@@ -90,7 +91,7 @@ impl Control {
         let planned = plan(&present, &all)?;
         Ok(Foreseen {
             refused: refused.into_iter().map(|finding| finding.detail).collect(),
-            lines: lines_of(&present, &all, &planned),
+            lines: saying::lines_of(&present, &all, &planned),
         })
     }
 }

@@ -10,13 +10,13 @@ use api::Problem;
 use engine::Hash;
 use engine::blueprint::{changes, project};
 use engine::canonical::{Object, ObjectKind};
-use engine::catalog::Catalog;
 use engine::catalog::version::newest;
+use engine::catalog::{Catalog, in_sight};
 use engine::cluster::{Blueprint, DeploymentDoc, DeploymentRoleDoc, NodeDoc, RootDoc};
 use engine::gate::Policy;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
-use engine::plan::Edit;
 use engine::plan::resolve::phantom_fqdn;
+use engine::plan::{Edit, twice};
 use serde_json::json;
 use store::intent::{self, NewNode, NewTarget};
 use uuid::Uuid;
@@ -58,6 +58,7 @@ impl Control {
         }
         let catalog = self.kept.catalog(&mut transaction).await.map_err(from_store)?;
         let pins = newest(&catalog).into_iter().map(|(name, (hash, _))| (name.clone(), hash)).collect();
+        check_names(&catalog, &pins)?;
         let (blueprint, mut objects) = first_blueprint(&catalog, pins, demo)?;
         let system = blueprint.deployments.values().find(|d| d.doc.parent.is_none()).map(|d| d.doc.id);
         let system = system.ok_or_else(Problem::internal)?;
@@ -125,6 +126,22 @@ impl Control {
         self.submit(actor, proposal, version, title.to_owned()).await?;
         Ok(())
     }
+}
+
+/// What *system* begins with is held to the rule that edits are held to.
+fn check_names(catalog: &Catalog, pins: &BTreeMap<BarclampName, Hash>) -> Result<(), Problem> {
+    let invalid = |error: engine::catalog::CatalogError| Problem::invalid(error.to_string());
+    for pin in pins.values() {
+        let barclamp = catalog.barclamp(*pin).map_err(invalid)?;
+        if let Some((other, role)) = twice(catalog, barclamp, &in_sight([pins])).map_err(invalid)? {
+            return Err(Problem::invalid(format!(
+                "Barclamps {} and {other} both have a role {role}, so it would not be said which is meant: give it another name in \
+                 one of them, or leave that barclamp out.",
+                barclamp.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn first_blueprint(

@@ -33,6 +33,7 @@ mod replanning;
 mod restoring;
 mod reviewing;
 mod running;
+mod saying;
 mod showing;
 mod verifying;
 mod weighing;

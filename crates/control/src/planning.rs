@@ -13,11 +13,15 @@ use engine::ids::{DeploymentId, Fqdn, NodeId, ProposalId, SubmissionId};
 use engine::plan::{Report, report, resolve};
 use store::intent;
 
-use crate::Control;
+use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::counting;
+use crate::proposing::{counting, plan};
+use crate::{Control, aside};
+
+/// Most parts (nodes, noderoles, edges and roles) that a browser is sent to plan on: some ten megabytes.
+const LARGEST: usize = 100_000;
 
 impl Control {
     /// How an open proposal was planned, stage by stage.
@@ -31,9 +35,20 @@ impl Control {
             return Err(Problem::conflict("not_planned", "This proposal is closed, so it is planned no more."));
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
-        let edits = counting(&rows);
-        let effects = resolve(&present.skeleton, &present.catalog, &edits);
-        Ok(report(&present.skeleton, &present.catalog, &edits, &effects))
+        let ground = self.ground(&mut connection, &present).await?;
+        drop(connection);
+        aside(move || {
+            let edits = counting(&rows);
+            let (skeleton, catalog) = (&present.skeleton, &present.catalog);
+            match plan(&present, &edits) {
+                Ok(planned) => {
+                    let findings = linting::all(&present, &planned, &ground.jigs, &ground.policy);
+                    report(skeleton, catalog, &edits, &planned.effects, Some(&findings))
+                }
+                Err(_) => report(skeleton, catalog, &edits, &resolve(skeleton, catalog, &edits), None),
+            }
+        })
+        .await
     }
 
     /// How a submission was planned, as long as it is its open proposal's newest version: on what is there afterwards it would come

@@ -57,6 +57,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::NoVoice => "not_yours",
         Refusal::MayNotCommit => "forbidden",
         Refusal::FolderTaken => "root_taken",
+        Refusal::TooLow => "too_low",
         _ => "refused",
     };
     match refusal {

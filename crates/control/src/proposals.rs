@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use api::Problem;
 use api::console::{DraftedNoderole, NodeChoice, NodeProposal, NodeRole, ProposalView, ScopeNode, ScopeView};
-use engine::catalog::JigClass;
+use engine::catalog::{JigClass, in_sight};
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, layers, mask};
 use engine::ids::{ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, StepId};
@@ -150,7 +150,8 @@ fn carries(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
     Ok(all)
 }
 
-/// Roles that the node's deployment and those above it see, that can be bound by hand, and that it does not carry.
+/// Roles that the node's deployment and those above it see, that can be bound by hand, and that it does not carry. A service would
+/// stand elsewhere.
 fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<NodeChoice>, Problem> {
     let Some(found) = present.skeleton.nodes.get(&node) else { return Ok(Vec::new()) };
     let carried: BTreeSet<NoderoleKey> = carries(present, node, planned)?.into_iter().map(|r| r.noderole).collect();
@@ -159,11 +160,13 @@ fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
     for (up, id) in chain.iter().enumerate() {
         let mut roles: BTreeSet<RoleName> = BTreeSet::new();
         let sees = chain.iter().skip(up).filter_map(|id| present.skeleton.deployments.get(id));
-        for pin in sees.flat_map(|deployment| deployment.barclamps.values()) {
-            let Ok(barclamp) = present.catalog.barclamp(*pin) else { continue };
+        for pin in in_sight(sees.map(|deployment| &deployment.barclamps)) {
+            let Ok(barclamp) = present.catalog.barclamp(pin.version) else { continue };
             let bindable = |content| {
-                let role = present.catalog.role(content);
-                role.is_ok_and(|role| !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_)))
+                present.catalog.role(content).is_ok_and(|role| {
+                    let elsewhere = role.flags.is_abstract || role.flags.service;
+                    !elsewhere && !matches!(role.jig_class, JigClass::Other(_))
+                })
             };
             roles
                 .extend(barclamp.roles.iter().filter(|(_, content)| bindable(**content)).map(|(name, _)| name.clone()));

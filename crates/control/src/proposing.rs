@@ -9,18 +9,16 @@ use api::Problem;
 use api::console::{Lift, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use engine::blueprint::consequences::{self, Consequences, Touched, Wave, WaveGroup};
+use engine::blueprint::consequences::{self, Consequences, Wave, WaveGroup};
 use engine::blueprint::text::Place;
 use engine::blueprint::{Difference, Projection, change_hash, difference, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::gate::{Policy, Risk};
-use engine::ids::{
-    DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, RoleName, SubmissionId, TargetNo,
-};
-use engine::plan::base::{base, beyond, in_scope, outside, written};
+use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, SubmissionId, TargetNo};
+use engine::plan::base::{Beyond, Within, base, beyond, outside, written};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
-use engine::plan::{Edit, EditError, Effects, NumberedEdit, materialise, resolve};
+use engine::plan::{Along, Edit, EditError, Effects, NumberedEdit, materialise, resolve, resolve_with};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::intent::{self, EditRow, NewSubmission, ProposalRow, Stepped};
@@ -29,6 +27,8 @@ use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
+use crate::reviewing::risks_of;
+use crate::saying;
 use crate::words::{self, Names};
 use crate::{Control, done};
 
@@ -38,16 +38,14 @@ pub const MAX_EDITS_PER_CALL: usize = 1_000;
 pub const MAX_EDITS: usize = 10_000;
 /// Most nodes that the edits of one proposal name in all, a list counting each of its own: that is what planning it costs.
 pub const MAX_SINGLES: usize = 50_000;
-/// Most reasons for steps to run again that a summary has.
-const REASONS: usize = 5;
-/// Most lines that a summary has.
-const LINES: usize = 40;
 /// Most nodes that are lifted at once.
 pub const MAX_LIFTED: usize = 1_000;
 
 /// A proposal worked out on the present.
 pub(crate) struct Planned {
     pub effects: Effects,
+    /// What edits take along, by their numbers.
+    pub along: BTreeMap<u32, Along>,
     pub materialised: Materialised,
     pub projection: Projection,
     pub difference: Difference,
@@ -101,7 +99,7 @@ pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
 
 /// Works a proposal out on the present.
 pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned, Problem> {
-    let effects = resolve(&present.skeleton, &present.catalog, edits);
+    let (effects, along) = resolve_with(&present.skeleton, &present.catalog, edits);
     let materialised = materialise(&present.blueprint, &|id| present.bare(id), &effects)
         .map_err(|error| Problem::conflict("plan", error.to_string()))?;
     let projection = project(&present.blueprint, &materialised.blueprint, &materialised.changes, &present.catalog)
@@ -110,7 +108,7 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
         .map_err(|error| Problem::conflict("data", error.to_string()))?;
     let policy = effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
     let policy = policy.map_err(|error| Problem::conflict("policy", error.to_string()))?;
-    let mut planned = Planned { effects, materialised, projection, difference, risks: BTreeSet::new(), policy };
+    let mut planned = Planned { effects, along, materialised, projection, difference, risks: BTreeSet::new(), policy };
     planned.risks = consequences::risks(&planned.from(present));
     Ok(planned)
 }
@@ -448,8 +446,9 @@ impl Control {
     ) -> Result<i32, Problem> {
         let before = intent::submission(on, known).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
         let base = intent::base(on, known).await.map_err(from_store)?;
-        let same =
-            (before.policy, before.epoch, before.change, base) == (new.policy, new.epoch, new.change, new.base.clone());
+        // What counts as a risk may be more than it was when this version was submitted: by an older build.
+        let same = (before.policy, before.epoch, before.change, base, risks_of(&before))
+            == (new.policy, new.epoch, new.change, new.base.clone(), new.risks.clone());
         if same {
             return Err(Problem::conflict(
                 "submitted_already",
@@ -510,11 +509,14 @@ pub(crate) fn objections(present: &Present, row: &ProposalRow, rows: &[EditRow],
     let first = rows.last().map_or(1, |e| e.edit.seq + 1);
     let mut all = counting(rows);
     let mut findings = Vec::new();
+    let mut within = Within::new(&present.skeleton, row.scope());
+    all.iter().for_each(|known| within.take_in(&known.edit));
     for (seq, edit) in (first..).zip(edits) {
-        if !in_scope(&present.skeleton, row.scope(), &all, edit) {
+        if !within.covers(edit) {
             let detail = out_of_scope(present, row);
             findings.push(Finding { at: format!("edit {}", seq - first + 1), detail });
         }
+        within.take_in(edit);
         all.push(NumberedEdit { seq, edit: edit.clone() });
     }
     let effects = resolve(&present.skeleton, &present.catalog, &all);
@@ -551,27 +553,33 @@ fn out_of_scope(present: &Present, row: &ProposalRow) -> String {
     }
 }
 
-fn reaches(present: &Present, row: &ProposalRow, other: &engine::ids::Fqdn) -> String {
+fn reaches(present: &Present, row: &ProposalRow, other: &Beyond) -> String {
     let node = row.node.map(|node| node_name(present, node)).unwrap_or_default();
-    format!(
-        "this proposal is on node {node} alone, and {other} would change with it; propose on its deployment for this"
-    )
+    match other {
+        Beyond::Machine(other) => format!(
+            "this proposal is on node {node} alone, and {other} would change with it; propose on its deployment for this"
+        ),
+        Beyond::Service { role, deployment } => {
+            let deployment = present.name_of(*deployment);
+            format!(
+                "this proposal is on node {node} alone, and {role} is a service that stands for {deployment} as a whole; propose on \
+                 {deployment} for this"
+            )
+        }
+    }
 }
 
 /// An edit was in scope when it was made. What it is about may have gone elsewhere since, out of what the review would cover: then
 /// the database refuses every commit of it, however many approve.
 fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Result<(), Problem> {
     let counting = counting(rows);
-    // Of those before it only what they make matters, and that is few even where edits are many.
-    let mut made = Vec::new();
+    let mut within = Within::new(&present.skeleton, row.scope());
     let mut strays = Vec::new();
     for edit in &counting {
-        if !in_scope(&present.skeleton, row.scope(), &made, &edit.edit) {
+        if !within.covers(&edit.edit) {
             strays.push(edit);
         }
-        if matches!(edit.edit, Edit::CreateDeployment { .. }) {
-            made.push(edit.clone());
-        }
+        within.take_in(&edit.edit);
     }
     let Some(first) = strays.first() else { return Ok(()) };
     let names = Names::of(present, counting.iter().map(|e| &e.edit));
@@ -654,8 +662,8 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
     let consequences = consequences::consequences(&planned.from(present), None);
     Summary {
-        lines: bounded(lines(&names, planned, &consequences)),
-        asked: bounded(asked(&names, planned)),
+        lines: saying::all(&names, &planned.effects, &consequences).bounded(),
+        asked: saying::asked(&names, &planned.effects).bounded(),
         waves: waves(&consequences),
         consequences,
         findings: Vec::new(),
@@ -674,163 +682,6 @@ fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, P
     named
 }
 
-/// What it does, what can't be undone first.
-/// The same in lines alone.
-pub(crate) fn lines_of(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Vec<String> {
-    let names = Names::of(present, edits.iter().map(|e| &e.edit));
-    lines(&names, planned, &consequences::consequences(&planned.from(present), None))
-}
-
-fn lines(names: &Names<'_>, planned: &Planned, consequences: &Consequences) -> Vec<String> {
-    let mut lines = Vec::new();
-    let named = |touched: &Touched| touched.to_string();
-    let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
-    if !destructive.is_empty() {
-        let named = words::first_of(&destructive, consequences.irreversible.count);
-        lines.push(format!("Can’t be undone: {named}."));
-    }
-    lines.extend(comes(names, &planned.effects));
-    let reruns: Vec<String> = consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
-    if !reruns.is_empty() {
-        lines.push(format!("Runs again: {}.", words::first_of(&reruns, consequences.restarts.count)));
-    }
-    let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
-    if downstream > 0 {
-        lines.push(format!("Downstream of that: {}.", words::count(downstream, "noderole")));
-    }
-    lines.extend(switches(&planned.effects));
-    lines.extend(removals(names, &planned.effects));
-    if !removes(&planned.effects) {
-        lines.push("Nothing is removed.".into());
-    }
-    lines
-}
-
-/// The same without what follows from it: that depends on what is up at the moment.
-fn asked(names: &Names<'_>, planned: &Planned) -> Vec<String> {
-    let effects = &planned.effects;
-    let reasons = effects.reruns.iter().map(|rerun| (&rerun.reason, ())).collect::<BTreeMap<_, ()>>();
-    let reasons = reasons.into_keys().filter(|reason| !reason.is_empty());
-    let mut lines = comes(names, effects);
-    lines.extend(reasons.take(REASONS).map(|reason| format!("Runs steps again: {}", words::sentence(reason))));
-    lines.extend(switches(effects));
-    lines.extend(removals(names, effects));
-    lines
-}
-
-/// What comes, and where it moves.
-fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
-    let mut lines = Vec::new();
-    for deployment in &effects.deployments {
-        lines.push(format!("Creates {} below {}.", deployment.name, names.deployment(deployment.parent)));
-    }
-    for pin in &effects.barclamps {
-        let (barclamp, version) = (&pin.barclamp, names.version(pin.version));
-        lines.push(format!("Uses {barclamp} {version} in {}.", names.deployment(pin.deployment)));
-    }
-    let mut bindable: BTreeMap<DeploymentId, Vec<String>> = BTreeMap::new();
-    for new in effects.roles.iter().filter(|new| matches!(new.why, engine::plan::effects::Why::Asked { .. })) {
-        bindable.entry(new.deployment).or_default().push(new.role.to_string());
-    }
-    for (deployment, roles) in &bindable {
-        lines.push(format!("Lets {} be bound in {}.", words::some_of(roles), names.deployment(*deployment)));
-    }
-    let mut asked: BTreeMap<&RoleName, Vec<String>> = BTreeMap::new();
-    let mut brought: BTreeSet<&RoleName> = BTreeSet::new();
-    for bound in &effects.bound {
-        match &bound.why {
-            engine::plan::effects::Why::Asked { .. } => {
-                asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node));
-            }
-            engine::plan::effects::Why::Brought { .. } => drop(brought.insert(&bound.noderole.role)),
-        }
-    }
-    for (role, nodes) in &asked {
-        lines.push(format!("Adds {role} on {}.", words::some_of(nodes)));
-    }
-    if !brought.is_empty() {
-        let came = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
-        let roles: Vec<String> = brought.iter().map(|r| r.to_string()).collect();
-        lines.push(format!("Brings {} along: {}.", words::count(came, "noderole"), words::some_of(&roles)));
-    }
-    let mut moves: BTreeMap<(DeploymentId, DeploymentId), Vec<String>> = BTreeMap::new();
-    for moved in &effects.moved {
-        moves.entry((moved.from, moved.to)).or_default().push(names.node(moved.node));
-    }
-    for ((from, to), nodes) in &moves {
-        let (from, to) = (names.deployment(*from), names.deployment(*to));
-        let verb = if nodes.len() == 1 { "moves" } else { "move" };
-        lines.push(format!("{} {verb} from {from} to {to}.", words::some_of(nodes)));
-    }
-    for set in &effects.role_data {
-        lines.push(format!("Sets the data of {} in {}.", set.role, names.deployment(set.deployment)));
-    }
-    let mut own: BTreeMap<&RoleName, Vec<String>> = BTreeMap::new();
-    for set in &effects.noderole_data {
-        own.entry(&set.noderole.role).or_default().push(names.node(set.node));
-    }
-    for (role, nodes) in &own {
-        lines.push(format!("Sets the own data of {role} on {}.", words::some_of(nodes)));
-    }
-    lines
-}
-
-/// A review is read: of a great many lines the first stand there, and the changes have the rest.
-fn bounded(mut lines: Vec<String>) -> Vec<String> {
-    let more = lines.len().saturating_sub(LINES);
-    if more > 0 {
-        lines.truncate(LINES);
-        lines.push(format!("And {more} more; the changes have them all."));
-    }
-    lines
-}
-
-/// What is switched or waits for others than before.
-fn switches(effects: &Effects) -> Vec<String> {
-    let mut lines = Vec::new();
-    if !effects.rewired.is_empty() {
-        lines.push(format!("{} for others than before.", words::wait(effects.rewired.len())));
-    }
-    lines.extend(effects.jigs.iter().map(|switch| match switch.active {
-        true => format!("Switches jig {} on: what waits for it may start.", switch.jig),
-        false => format!("Switches jig {} off: nothing that needs it starts, in any deployment.", switch.jig),
-    }));
-    lines.extend(effects.policy.as_ref().map(|set| words::policy(&set.policy)));
-    lines
-}
-
-/// What goes, the gravest first.
-fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
-    let mut lines = Vec::new();
-    for gone in &effects.expunged {
-        lines.push(format!(
-            "Gives up {}: all on it counts as gone at once. Reason: {}.",
-            gone.fqdn.short(),
-            gone.reason
-        ));
-    }
-    for gone in &effects.removed_deployments {
-        lines.push(format!("Removes deployment {}.", gone.name));
-    }
-    for gone in &effects.removed_roles {
-        lines.push(format!("Takes role {} and its data out of {}.", gone.role, names.deployment(gone.deployment)));
-    }
-    let mut unbound: BTreeMap<&RoleName, Vec<String>> = BTreeMap::new();
-    for gone in &effects.unbound {
-        unbound.entry(&gone.noderole.role).or_default().push(names.node(gone.node));
-    }
-    for (role, nodes) in &unbound {
-        lines.push(format!("Removes {role} from {}.", words::some_of(nodes)));
-    }
-    lines
-}
-
-fn removes(effects: &Effects) -> bool {
-    let gone =
-        [effects.expunged.len(), effects.removed_deployments.len(), effects.removed_roles.len(), effects.unbound.len()];
-    gone.iter().any(|n| *n > 0)
-}
-
 /// The order in words.
 fn waves(consequences: &Consequences) -> Vec<WaveView> {
     let item = |group: &WaveGroup| {
@@ -840,6 +691,9 @@ fn waves(consequences: &Consequences) -> Vec<WaveView> {
             None if group.instant => ", at once".to_owned(),
             None => String::new(),
         };
+        if group.is_whole() {
+            return format!("{} for {} as a whole{together}", group.role, group.deployment);
+        }
         format!("{} on {}{together}", group.role, words::count(group.nodes, "node"))
     };
     let view = |wave: &Wave| WaveView {

@@ -274,8 +274,7 @@ pub(crate) fn risks_of(row: &SubmissionRow) -> BTreeSet<Risk> {
 }
 
 pub(crate) fn risks_by_word(words: &[String]) -> BTreeSet<Risk> {
-    let all = [Risk::Destructive, Risk::Rerun, Risk::Removal, Risk::Move];
-    all.into_iter().filter(|risk| words.iter().any(|word| word == risk.as_str())).collect()
+    Risk::ALL.into_iter().filter(|risk| words.iter().any(|word| word == risk.as_str())).collect()
 }
 
 pub(crate) async fn moved_base(

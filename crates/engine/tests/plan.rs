@@ -13,11 +13,14 @@ use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
 use engine::gate::Policy;
 use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName};
-use engine::plan::base::{Scope, base, beyond, in_scope, outside, written};
+use engine::lint::{Check, Finding};
+use engine::plan::base::{Beyond, Scope, Within, base, beyond, outside, written};
 use engine::plan::effects::Why;
-use engine::plan::report::{Report, Stage, Subject, report};
+use engine::plan::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::{Edit, Effects, NumberedEdit, Rules, materialise, resolve, resolve_by};
+use engine::plan::{
+    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_by, resolve_with,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -139,6 +142,33 @@ fn bind(deployment: DeploymentId, n: u128, role: &str) -> Edit {
 
 fn bound(effects: &Effects) -> Vec<String> {
     effects.bound.iter().map(|b| format!("{}@{}", b.noderole, b.node.0.as_u128() - 100)).collect()
+}
+
+#[test]
+fn what_an_edit_takes_along_is_told_and_nothing_of_a_refused_one() {
+    let world = World::of(vec![role("base", &[]), role("app", &["base"]), role("web", &["app"])]);
+    let unbind = |role: &str, with_dependents| Edit::Unbind {
+        node: node(1),
+        noderole: NoderoleKey::first(name(role)),
+        with_dependents,
+    };
+    let edits = [
+        bind(WEB, 1, "web"),
+        bind(SYSTEM, 1, "base"),
+        bind(EDGE, 1, "app"),
+        unbind("app", false),
+        unbind("base", true),
+        bind(SYSTEM, 2, "base"),
+    ];
+    let (effects, along) = resolve_with(&world.skeleton(), &world.catalog, &numbered(&edits));
+    assert_eq!(effects, world.effects(&edits));
+    assert_eq!(effects.refused.iter().map(|refused| refused.edit).collect::<Vec<_>>(), [2, 3, 4]);
+    let key = |role: &str| (node(1), NoderoleKey::first(name(role)));
+    let expected = [
+        (1, Along { moved: [(node(1), WEB)].into(), ..Along::default() }),
+        (5, Along { gone: [key("app"), key("web")].into(), ..Along::default() }),
+    ];
+    assert_eq!(along, expected.into());
 }
 
 #[test]
@@ -288,10 +318,46 @@ fn a_new_deployment_can_be_filled_at_once() {
     let effects = world.effects(&[create.clone(), bind(id, 1, "app"), again]);
     assert_eq!((bound(&effects), effects.refused[0].code.as_str()), (vec!["app@1".to_owned()], "deployment_exists"));
     let skeleton = world.skeleton();
-    let earlier = numbered(std::slice::from_ref(&create));
-    assert!(in_scope(&skeleton, WEB, &earlier, &bind(id, 1, "app")));
-    assert!(!in_scope(&skeleton, EDGE, &earlier, &bind(id, 1, "app")));
-    assert!(!in_scope(&skeleton, WEB, &[], &bind(SYSTEM, 1, "app")));
+    let covers = |scope: DeploymentId, earlier: Option<&Edit>, edit: Edit| {
+        let mut within = Within::new(&skeleton, scope);
+        earlier.into_iter().for_each(|earlier| within.take_in(earlier));
+        within.covers(&edit)
+    };
+    assert!(covers(WEB, Some(&create), bind(id, 1, "app")));
+    assert!(!covers(WEB, None, bind(id, 1, "app")));
+    assert!(!covers(EDGE, Some(&create), bind(id, 1, "app")));
+    assert!(!covers(WEB, None, bind(SYSTEM, 1, "app")));
+}
+
+#[test]
+fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
+    let world = World::of(Vec::new());
+    let id = |n: usize| DeploymentId(Uuid::from_u128(1_000 + n as u128));
+    // Below system, so the first is the second level.
+    let chain: Vec<Edit> = (2..=MAX_LEVELS + 1)
+        .map(|n| Edit::CreateDeployment {
+            id: id(n),
+            phantom: NodeId(Uuid::from_u128(2_000 + n as u128)),
+            name: DeploymentName::parse(&format!("level-{n}")).unwrap(),
+            parent: if n == 2 { SYSTEM } else { id(n - 1) },
+        })
+        .collect();
+    let effects = world.effects(&chain);
+    assert_eq!(effects.deployments.len(), MAX_LEVELS - 1);
+    let [refused] = effects.refused.as_slice() else { panic!("{:?}", effects.refused) };
+    assert_eq!(refused.code, "too_low");
+    assert!(refused.reason.starts_with("level-17 would stand below level-16, which has 16 deployments"), "{refused:?}");
+}
+
+#[test]
+fn a_node_of_its_own_binds_no_service_by_itself() {
+    let service = flagged(role("dns", &[]), |f| f.service = true);
+    let world = World::of(vec![service, role("app", &["dns"])]);
+    let skeleton = world.skeleton();
+    let beyond = |edits: &[Edit]| beyond(&skeleton, Scope::Node(node(1)), &world.effects(edits));
+    assert_eq!(beyond(&[bind(SYSTEM, 1, "app")]), None, "it comes along with what the node needs");
+    let dns = Beyond::Service { role: name("dns"), deployment: SYSTEM };
+    assert_eq!(beyond(&[bind(SYSTEM, 1, "dns")]), Some(dns));
 }
 
 #[test]
@@ -710,11 +776,12 @@ fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
     let world = tiers();
     let about = |edits: &[Edit]| {
         let effects = world.effects(edits);
-        report(&world.skeleton(), &world.catalog, &numbered(edits), &effects)
+        report(&world.skeleton(), &world.catalog, &numbered(edits), &effects, Some(&[]))
     };
     let idle = about(&[]);
     let stages: Vec<Stage> = idle.stages.iter().map(|s| s.stage).collect();
-    assert_eq!(stages, [Stage::Catalog, Stage::Edits, Stage::Bind, Stage::Place, Stage::Order, Stage::Check]);
+    let all = [Stage::Catalog, Stage::Edits, Stage::Bind, Stage::Place, Stage::Order, Stage::Check, Stage::Lint];
+    assert_eq!(stages, all);
     for stage in &idle.stages {
         assert!(!stage.did.is_empty() && stage.did.iter().all(|line| !line.evidence.is_empty()), "{stage:?}");
         assert!(stage.will_do.is_empty() && stage.blocked_by.is_empty(), "{stage:?}");
@@ -777,6 +844,48 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
     assert_eq!(foretold.hash().unwrap(), done.hash().unwrap());
 }
 
+#[test]
+fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name() {
+    let member = flagged(role("db", &[]), |f| f.cluster = true);
+    let world = World::of(vec![member, role("app", &["db"])]);
+    let edits = numbered(&[bind(WEB, 1, "db"), bind(WEB, 2, "app")]);
+    let effects = resolve(&world.skeleton(), &world.catalog, &edits);
+    let about = |findings: Option<&[Finding]>| report(&world.skeleton(), &world.catalog, &edits, &effects, findings);
+    let finding = |check: Check| Finding {
+        check,
+        level: check.level(),
+        at: "app on n2".into(),
+        noderole: Some(NoderoleKey::first(name("app")).id(node(2))),
+        what: "it is odd".into(),
+        remedy: "Mend it".into(),
+    };
+    let told = about(Some(&[finding(Check::AbstractRole), finding(Check::ClusterSize)]));
+    let lint = told.stages.last().unwrap();
+    assert_eq!((lint.stage, lint.did[0].what.as_str()), (Stage::Lint, "1 error and 1 warning"));
+    let words = |line: &Line| (line.what.clone(), line.evidence.clone(), line.about.len());
+    let said = |check: &str| ("app on n2: it is odd. Mend it".to_owned(), format!("check {check}"), 1);
+    assert_eq!(lint.blocked_by.iter().map(words).collect::<Vec<_>>(), [said("abstract-role")]);
+    assert_eq!(lint.did.iter().skip(1).map(words).collect::<Vec<_>>(), [said("cluster-size")]);
+    assert_eq!(about(None).stages.last().unwrap().waiting_on.len(), 1);
+    let bind = &told.stages[2];
+    let barrier = bind.will_do.iter().find(|line| line.what == "bind db.all: 1 noderole").unwrap();
+    assert_eq!(barrier.evidence, "db brings it along for web as a whole");
+}
+
+#[test]
+fn long_lists_of_the_report_are_counted() {
+    let world = World { nodes: 400, ..World::of(vec![role("app", &[])]) };
+    let edits: Vec<Edit> = (1..=300).map(|n| Edit::MoveNode { node: node(n), deployment: WEB }).collect();
+    let edits = numbered(&edits);
+    let effects = resolve(&world.skeleton(), &world.catalog, &edits);
+    let told = report(&world.skeleton(), &world.catalog, &edits, &effects, None);
+    let place = &told.stages[3].will_do;
+    assert_eq!((place.len(), place.last().unwrap().what.as_str()), (MAX_LINES + 1, "250 more like these"));
+    let taken = &told.stages[1].did[0];
+    assert_eq!((taken.edits.len(), taken.more_edits), (MAX_NAMED, 250));
+    assert_eq!(taken.edits.last(), Some(&50));
+}
+
 /// Another version of the world's barclamp, in which these roles are as given.
 fn other_version(world: &mut World, roles: Vec<Role>) -> Edit {
     Edit::UseBarclamp {
@@ -825,6 +934,64 @@ fn another_version_is_taken_on_by_what_is_bound() {
     let again = work.steps.iter().filter(|s| matches!(s.change, StepChange::Rerun(_))).count();
     assert_eq!((again, work.steps.len()), (2, 3));
     assert_eq!(world.effects(&[]), Effects::default());
+}
+
+/// A version of any barclamp, imported.
+fn barclamp(world: &mut World, label: &str, number: &str, roles: &[&str]) -> (BarclampName, Hash) {
+    let label = BarclampName::parse(label).unwrap();
+    let mut content = BTreeMap::new();
+    for text in roles {
+        let role = Role { barclamp: label.clone(), description: number.into(), ..role(text, &[]) };
+        let hash = engine::canonical::hash(&role).unwrap();
+        content.insert(role.name.clone(), hash);
+        world.catalog.add_role(hash, Arc::new(role));
+    }
+    let stored: Barclamp = serde_json::from_value(json!({"name": label, "version": number, "roles": content})).unwrap();
+    let pin = Object::of(ObjectKind::Barclamp, &stored).unwrap();
+    world.catalog.add(&pin).unwrap();
+    (label, pin.hash)
+}
+
+#[test]
+fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
+    let mut world = World::of(Vec::new());
+    let use_in = |deployment, (barclamp, version): &(BarclampName, Hash)| Edit::UseBarclamp {
+        deployment,
+        barclamp: barclamp.clone(),
+        version: *version,
+    };
+    let first = barclamp(&mut world, "first", "1", &["app", "db"]);
+    let second = barclamp(&mut world, "second", "1", &["app", "other"]);
+    let mended = barclamp(&mut world, "second", "2", &["other"]);
+    let worse = barclamp(&mut world, "second", "3", &["other", "db"]);
+    world.commit(&[use_in(WEB, &first)]);
+    // Beside it, above it and below it.
+    let refused = |world: &World, edit: Edit| {
+        let (code, reason) = refusal(world, edit);
+        assert_eq!(code, "role_twice", "{reason}");
+        reason
+    };
+    let reason = refused(&world, use_in(WEB, &second));
+    assert!(reason.starts_with("barclamps second and first both have a role app, and web would see both"), "{reason}");
+    assert!(refused(&world, use_in(SYSTEM, &second)).contains("web would see both"));
+    let below = DeploymentId(Uuid::from_u128(90));
+    let make = Edit::CreateDeployment {
+        id: below,
+        phantom: NodeId(Uuid::from_u128(91)),
+        name: DeploymentName::parse("below").unwrap(),
+        parent: WEB,
+    };
+    let effects = world.effects(&[make, use_in(below, &second)]);
+    assert_eq!(effects.refused.iter().map(|r| (r.edit, r.code.as_str())).collect::<Vec<_>>(), [(2, "role_twice")]);
+    // A sibling does not see it; nor is there anything against a version without the role.
+    assert_eq!(world.effects(&[use_in(EDGE, &second), use_in(WEB, &mended)]).refused, []);
+    // Where both are seen from before, what they had in common may stay, and no more comes.
+    let mut doc = (*world.blueprint.deployments[&WEB].doc).clone();
+    doc.barclamps.insert(second.0.clone(), second.1);
+    world.blueprint.put_deployment(doc).unwrap();
+    let same = barclamp(&mut world, "second", "4", &["app"]);
+    assert_eq!(world.effects(&[use_in(WEB, &same)]).refused, []);
+    assert!(refused(&world, use_in(WEB, &worse)).contains("role db"));
 }
 
 #[test]

@@ -29,7 +29,7 @@ use engine::gate::Policy;
 use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
 };
-use engine::plan::base::{Scope, base, beyond, in_scope, outside, written};
+use engine::plan::base::{Scope, Within, base, beyond, outside, written};
 use engine::plan::effects::{Bound, Why};
 use engine::plan::lift::{LiftRole, lift};
 use engine::plan::resolve::phantom_fqdn;
@@ -659,7 +659,7 @@ proptest! {
             other => other,
         };
         let edits: Vec<Edit> =
-            world.edits(&drawn).into_iter().map(here).filter(|edit| in_scope(&skeleton, scope, &[], edit)).collect();
+            world.edits(&drawn).into_iter().map(here).filter(|edit| Within::new(&skeleton, scope).covers(edit)).collect();
         let effects = world.resolve(&edits);
         if beyond(&skeleton, scope, &effects).is_some() {
             return Ok(());
@@ -820,9 +820,10 @@ fn what_a_deployment_was_comes_back_or_is_named() {
         let effects = now.resolve(&edits);
         prop_assert_eq!(&effects.refused, &vec![], "every edit takes effect");
         let skeleton = now.skeleton();
-        let all = numbered(&edits);
-        for (at, edit) in edits.iter().enumerate() {
-            prop_assert!(in_scope(&skeleton, deployment(d), &all[..at], edit), "{:?}", edit);
+        let mut within = Within::new(&skeleton, deployment(d));
+        for edit in &edits {
+            prop_assert!(within.covers(edit), "{:?}", edit);
+            within.take_in(edit);
         }
         let mut back = now.clone();
         back.take(&effects);

@@ -330,6 +330,7 @@ fn risk_pill(risk: Risk) -> impl IntoView {
         Risk::Rerun => "runs again",
         Risk::Removal => "removes",
         Risk::Move => "moves nodes",
+        Risk::Halt => "switches off",
     };
     let colour = if risk == Risk::Rerun { "todo" } else { "warn" };
     view! { <span class="pill" data-state=colour>{icon(if risk == Risk::Rerun { Icon::Again } else { Icon::Warn })} {word}</span> }.into_any()

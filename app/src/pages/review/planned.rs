@@ -46,6 +46,7 @@ fn stage(found: StageReport) -> impl IntoView {
         Stage::Place => "Place",
         Stage::Order => "Order",
         Stage::Check => "Check",
+        Stage::Lint => "Lint",
     };
     let parts = [
         ("did", "blocked", Icon::Check, found.did),
@@ -66,7 +67,8 @@ fn stage(found: StageReport) -> impl IntoView {
 
 fn line(line: Line) -> impl IntoView {
     let edits: Vec<String> = line.edits.iter().map(ToString::to_string).collect();
-    let edits = (!edits.is_empty()).then(|| format!(" · edit {}", edits.join(", ")));
+    let more = if line.more_edits > 0 { format!(" and {} more", line.more_edits) } else { String::new() };
+    let edits = (!edits.is_empty()).then(|| format!(" · edit {}{more}", edits.join(", ")));
     let about = line.about.len() + line.more;
     let about = (about > 0).then(|| format!(" · about {about}"));
     view! { <li>{line.what} " " <span class="muted">{line.evidence} {edits} {about}</span></li> }.into_any()

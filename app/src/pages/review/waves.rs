@@ -78,12 +78,16 @@ fn group_line(group: &WaveGroup) -> AnyView {
         0 => names,
         more => format!("{names} and {more} more"),
     };
+    let place = match group.is_whole() {
+        true => format!(" for {} as a whole", group.deployment),
+        false => format!(" in {} on {}", group.deployment, counted(group.nodes, "node")),
+    };
     view! {
         <li>
             <details>
                 <summary>
                     <b>{group.role.to_string()}</b>
-                    <span class="muted">" in " {group.deployment.to_string()} " on " {counted(group.nodes, "node")}</span>
+                    <span class="muted">{place}</span>
                     {pace.map(|pace| view! { <span class="pill flat">{pace}</span> })}
                     {group.destructive.then(|| view! { <span class="pill" data-state="error">{icon(Icon::Bin)} "destroys data"</span> })}
                 </summary>

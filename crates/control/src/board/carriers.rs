@@ -36,13 +36,8 @@ impl Control {
         };
         let planned = rows.as_ref().map(|rows| plan(&present, &counting(rows))).transpose()?;
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
-        let scene = Scene {
-            present: &present,
-            deployment: id,
-            planned: planned.as_ref(),
-            alive: alive.into_iter().collect(),
-            names: Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit)),
-        };
+        let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
+        let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
         let (mut chips, more) = scene.chips(scene.shown(of.unwrap_or(id), role, of.is_some()), CARRIERS);
         tell_states(&mut connection, chips.iter_mut().collect()).await?;
         Ok(Carriers { chips, more })

@@ -163,8 +163,19 @@ async fn a_board_offers_what_the_version_in_sight_has() {
     let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
     let barclamp = BarclampName::parse("house").unwrap();
     let using = Edit::UseBarclamp { deployment: house.id("web").await, barclamp, version };
-    let used = house.submit(&house.ada, "web", vec![using]).await;
-    house.approve(&house.bo, used).await;
-    house.commit(&house.ada, used).await.unwrap();
-    assert!(!offers().await, "and the version that web uses has not");
+    let (proposal, number) = house.propose(&house.ada, "web", vec![using]).await;
+    assert!(!offers().await, "and the version that web would use has not");
+    let number = house.control.undo(&house.ada, proposal, number).await.unwrap();
+    assert!(offers().await);
+    house.control.redo(&house.ada, proposal, number).await.unwrap();
+
+    // A barclamp that is used from the draft on, as anything else of it.
+    let files = barclamp("tool", "1", "roles:\n  - {name: saw, jig: noop}\n");
+    let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+    let saw = async || house.board("web").await.choices.into_iter().find(|choice| choice.role.as_str() == "saw");
+    assert_eq!(saw().await, None, "it is there, and nobody uses it");
+    let tool = BarclampName::parse("tool").unwrap();
+    let using = Edit::UseBarclamp { deployment: house.id("web").await, barclamp: tool.clone(), version };
+    house.propose(&house.ada, "web", vec![using]).await;
+    assert_eq!(saw().await.map(|choice| choice.barclamp), Some(tool));
 }

@@ -8,7 +8,7 @@ use engine::blueprint::difference::Sides;
 use engine::blueprint::text::Names;
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk};
-use engine::ids::{DeploymentId, DeploymentName, NodeId, SubmissionId};
+use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, SubmissionId};
 use engine::lint::Check;
 use engine::plan::Edit;
 use uuid::Uuid;
@@ -148,4 +148,43 @@ async fn an_edit_says_where_it_takes_effect_unless_that_is_where_the_reader_is()
     let edits = house.board("web").await.proposal.unwrap().edits;
     let texts: Vec<&str> = edits.iter().map(|edit| edit.text.as_str()).collect();
     assert_eq!(texts, ["create web-canary below web", "add role app in web-canary", "bind n1 to app"]);
+}
+
+#[tokio::test]
+async fn what_is_grave_stands_first_however_much_else_a_change_does() {
+    let by_risk = [(Risk::Halt, 2)].into();
+    let house = House::under(Policy { approvals: 1, by_risk }).await;
+    house.bound("web", 1, "app").await;
+    let web = house.id("web").await;
+    let mut edits: Vec<Edit> = (100..150_u128)
+        .map(|n| Edit::CreateDeployment {
+            id: DeploymentId(Uuid::from_u128(n)),
+            phantom: NodeId(Uuid::from_u128(1000 + n)),
+            name: DeploymentName::parse(&format!("web-{n}")).unwrap(),
+            parent: web,
+        })
+        .collect();
+    edits.extend([
+        Edit::Unbind { node: house.node(1).await, noderole: NoderoleKey::first(role("app")), with_dependents: false },
+        Edit::RemoveRole { deployment: web, role: role("still") },
+        Edit::MoveNode { node: house.node(2).await, deployment: web },
+        Edit::SetPolicy { policy: Policy { approvals: 1, by_risk: BTreeMap::new() } },
+        Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active: false },
+    ]);
+    let (proposal, version) = house.propose(&house.ada, "web", edits).await;
+    let id = house.control.submit(&house.ada, proposal, version, "a lot".into()).await.unwrap();
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    let grave = [
+        "Takes role still and its data out of web.",
+        "Removes app from n1.",
+        "Switches jig script off: nothing that needs it starts, in any deployment.",
+        "Sets the policy for all changes after this one: one approval for every change.",
+        "n2 moves from system to web.",
+        "Creates web-100 below web.",
+    ];
+    assert_eq!(review.summary[..6], grave);
+    assert_eq!(review.asked[..6], grave);
+    assert_eq!(review.summary.len(), 41, "{:?}", review.summary);
+    assert!(review.risks.contains(&Risk::Halt), "{:?}", review.risks);
+    assert_eq!(review.gate.needed, 2, "the policy in force asks for two where a jig is switched off");
 }

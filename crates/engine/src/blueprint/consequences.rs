@@ -160,7 +160,7 @@ pub struct WaveGroup {
     pub role: RoleName,
     /// Where it is bound.
     pub deployment: DeploymentName,
-    /// On how many nodes.
+    /// On how many nodes; 1 where it stands for its deployment ([`WaveGroup::is_whole`]).
     pub nodes: usize,
     /// How many of them go at once; None: all.
     pub at_once: Option<u32>,
@@ -179,6 +179,13 @@ pub struct WaveGroup {
     /// How many of them wait for nothing but their node, which runs one at a time.
     #[serde(default)]
     pub queued: usize,
+}
+
+impl WaveGroup {
+    /// Whether it stands for its deployment as a whole, and is on no node that anybody has.
+    pub fn is_whole(&self) -> bool {
+        self.first.first().is_some_and(|fqdn| phantom::stands_for(fqdn).is_some())
+    }
 }
 
 /// A role's steps that others wait for.
@@ -229,7 +236,7 @@ impl<T> Counted<T> {
 /// What a change leads to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consequences {
-    /// How many nodes something happens on: a step runs there, or a noderole goes.
+    /// How many nodes something happens on: a step runs there, or a noderole goes. What stands for a deployment is none.
     #[serde(default)]
     pub nodes: usize,
     /// What runs for the first time, by name.
@@ -354,6 +361,10 @@ pub fn risks(planned: &Planned<'_>) -> BTreeSet<Risk> {
     if asked.chain(seen).any(|(from, to)| !is_below(planned.new, to, from)) {
         risks.insert(Risk::Move);
     }
+    let switched = planned.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
+    if switched.into_iter().any(|jig| jig.mark == Mark::Added) {
+        risks.insert(Risk::Halt);
+    }
     risks
 }
 
@@ -396,7 +407,8 @@ fn lost(difference: &Difference, names: &Named<'_>) -> Vec<Loss> {
         }
     }
     for node in &difference.nodes {
-        if node.mark == Mark::Removed {
+        // What stands for a deployment is no node that anybody has: what it carries goes, if anything.
+        if node.mark == Mark::Removed && phantom::stands_for(&node.fqdn).is_none() {
             lost.push(Loss::Node { fqdn: node.fqdn.clone(), noderoles: node.noderoles.len() });
             continue;
         }
@@ -424,8 +436,13 @@ fn nodes(planned: &Planned<'_>) -> usize {
     let goes = planned.difference.nodes.iter().filter(|node| {
         node.mark == Mark::Removed || node.noderoles.iter().any(|noderole| noderole.mark == Mark::Removed)
     });
-    let all: BTreeSet<NodeId> =
+    let mut all: BTreeSet<NodeId> =
         running(planned.projection).map(|step| step.node).chain(goes.map(|node| node.id)).collect();
+    let is_phantom = |id: &NodeId| {
+        let stored = planned.new.nodes.get(id).or_else(|| planned.old.nodes.get(id));
+        stored.is_some_and(|stored| stored.doc.phantom)
+    };
+    all.retain(|id| !is_phantom(id));
     all.len()
 }
 

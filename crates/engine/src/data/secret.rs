@@ -26,6 +26,16 @@ pub struct SecretRef {
     pub version: i64,
 }
 
+impl SecretRef {
+    /// The parts of its name, which is a path; None: there can't be a secret of that name. Workers have secrets as files, so no part
+    /// may lead elsewhere.
+    pub fn parts(&self) -> Option<Vec<&str>> {
+        let plain = |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0']);
+        let parts: Vec<&str> = self.name.split('/').collect();
+        parts.iter().all(plain).then_some(parts)
+    }
+}
+
 /// Whether a value stands for a secret, well formed or not.
 pub fn is_reference(value: &Value) -> bool {
     value.as_object().is_some_and(|map| map.contains_key(KEY))

@@ -44,9 +44,14 @@ pub enum Risk {
     Removal,
     /// A node changes hands between deployments that stand side by side.
     Move,
+    /// A jig is switched off: nothing that needs it starts any more, in any deployment.
+    Halt,
 }
 
 impl Risk {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Destructive, Self::Rerun, Self::Removal, Self::Move, Self::Halt];
+
     /// The word in the database.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -54,6 +59,7 @@ impl Risk {
             Self::Rerun => "rerun",
             Self::Removal => "removal",
             Self::Move => "move",
+            Self::Halt => "halt",
         }
     }
 }

@@ -133,6 +133,11 @@ pub(super) fn broken_reference(look: &Look<'_>, found: &mut Found) {
         (secret::is_reference(value) && secret::reference(value).is_none())
             .then_some("is no complete reference to a secret")
     });
+    let remedy = "Give it the name under which workers have it: parts with a slash between, none of them empty or with a dot in front";
+    told(look, found, remedy, |_, value| {
+        let secret = secret::reference(value)?;
+        secret.parts().is_none().then_some("refers to a secret that there can't be: no worker finds one of that name")
+    });
 }
 
 pub(super) fn secret_by_name(look: &Look<'_>, found: &mut Found) {
@@ -169,11 +174,12 @@ pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
                 }
             });
         }
+        let mut above = BTreeMap::new();
         for (path, setters) in setters {
             for (n, (first, one)) in setters.iter().enumerate() {
                 for (second, other) in setters.iter().skip(n + 1) {
                     let new = touched.contains(first) || touched.contains(second);
-                    if one != other && new && !related(node, first, second) {
+                    if one != other && new && !related(&mut above, node, first, second) {
                         let what = format!("{first} and {second} both set {path}, and neither comes after the other");
                         found.add(look.fqdn(node.id), what, "Set it in one of them, or let one require the other");
                     }
@@ -183,6 +189,14 @@ pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-fn related(node: &NodeDoc, a: &NoderoleKey, b: &NoderoleKey) -> bool {
-    ancestors(node, a).contains(b) || ancestors(node, b).contains(a)
+/// Whether one of two noderoles of a node comes after the other. `above`: what is known of who comes after whom there, since many paths
+/// may have the same two.
+fn related<'n>(
+    above: &mut BTreeMap<&'n NoderoleKey, BTreeSet<&'n NoderoleKey>>,
+    node: &'n NodeDoc,
+    a: &'n NoderoleKey,
+    b: &'n NoderoleKey,
+) -> bool {
+    let mut after = |later, earlier| above.entry(later).or_insert_with(|| ancestors(node, later)).contains(earlier);
+    after(a, b) || after(b, a)
 }

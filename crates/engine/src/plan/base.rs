@@ -12,11 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::edit::{Edit, NumberedEdit};
-use super::effects::Effects;
+use super::edit::Edit;
+use super::effects::{Bound, Effects, Why};
 use crate::blueprint::DocumentChange;
 use crate::cluster::{Blueprint, Skeleton};
-use crate::ids::{DeploymentId, Fqdn, NodeId};
+use crate::ids::{DeploymentId, Fqdn, NodeId, RoleName};
 
 /// What a proposal may touch.
 ///
@@ -132,17 +132,35 @@ pub(crate) fn is_below(blueprint: &Blueprint, deployment: DeploymentId, above: D
     false
 }
 
-/// The first machine beyond a node's scope that effects touch, by name: what is wired anew or goes there because of the node. A
-/// deployment's scope has no such bound.
-pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> Option<Fqdn> {
+/// What a plan in a node's scope may not do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Beyond {
+    /// It touches another machine.
+    Machine(Fqdn),
+    /// It was asked to bind a service, which stands on a deployment's phantom and not on the node.
+    Service {
+        /// Which.
+        role: RoleName,
+        /// The deployment that it stands for.
+        deployment: DeploymentId,
+    },
+}
+
+/// What of these effects is beyond a node's scope: another machine that is wired anew or goes because of the node, or a service that
+/// does not come along with what the node needs but was asked for by itself. A deployment's scope has no such bound.
+pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> Option<Beyond> {
     let Scope::Node(only) = scope.into() else { return None };
+    let asked = effects.bound.iter().find(|e| e.node != only && matches!(e.why, Why::Asked { .. }));
+    if let Some(Bound { noderole, deployment, .. }) = asked {
+        return Some(Beyond::Service { role: noderole.role.clone(), deployment: *deployment });
+    }
     let bound = effects.bound.iter().map(|e| e.node);
     let unbound = effects.unbound.iter().map(|e| e.node);
     let rewired = effects.rewired.iter().map(|e| e.node);
     let moved = effects.moved.iter().map(|e| e.node);
     let touched = bound.chain(unbound).chain(rewired).chain(moved).filter(|node| *node != only);
     let machine = touched.filter_map(|node| skeleton.nodes.get(&node)).find(|node| !node.phantom);
-    machine.map(|node| node.fqdn.clone())
+    machine.map(|node| Beyond::Machine(node.fqdn.clone()))
 }
 
 /// Whether a single edit may be part of a proposal on a node: it is about that node, and about what the node's deployments have there.
@@ -168,65 +186,76 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
     }
 }
 
-/// Whether an edit may be part of a proposal in this scope. On a deployment: it writes that one, or one below it (those that
-/// earlier edits make included). One that reaches further than the proposal's base would not be covered by its review.
-pub fn in_scope(skeleton: &Skeleton, scope: impl Into<Scope>, earlier: &[NumberedEdit], edit: &Edit) -> bool {
-    let scope = scope.into();
-    // Looked through once, however many nodes an edit lists.
-    let made = earlier.iter().filter_map(|e| match &e.edit {
-        Edit::CreateDeployment { id, parent, .. } => Some((*id, *parent)),
-        _ => None,
-    });
-    let made: BTreeMap<DeploymentId, DeploymentId> = made.collect();
-    edit.each().iter().all(|single| single_in_scope(skeleton, scope, &made, single))
+/// What a proposal in a scope may say, asked edit by edit. On a deployment: what writes that one, or one below it (those that earlier
+/// edits make included). An edit that reaches further than the proposal's base would not be covered by its review.
+///
+/// It is asked for each of thousands of edits, so what those before it make is noted once ([`Within::take_in`]) and not looked for
+/// again.
+#[derive(Debug)]
+pub struct Within<'a> {
+    skeleton: &'a Skeleton,
+    scope: Scope,
+    /// The deployments that earlier edits make, each with the one above it.
+    made: BTreeMap<DeploymentId, DeploymentId>,
 }
 
-/// `made`: the deployments that earlier edits make, each with the one above it.
-fn single_in_scope(
-    skeleton: &Skeleton,
-    scope: Scope,
-    made: &BTreeMap<DeploymentId, DeploymentId>,
-    edit: &Edit,
-) -> bool {
-    let deployment = match scope {
-        Scope::Deployment(deployment) => deployment,
-        Scope::Node(node) => return on_node(skeleton, node, edit),
-    };
-    let mut written = match edit {
-        Edit::CreateDeployment { parent, .. } => Some(*parent),
-        // These concern all deployments. Every submission is void once the policy changes; who switches a jig writes the root, which
-        // is in every base.
-        Edit::SetPolicy { .. } | Edit::ActivateJig { .. } => Some(deployment),
-        Edit::ExpungeNode { node, .. } => skeleton.nodes.get(node).map(|n| n.deployment),
-        Edit::RemoveDeployment { deployment }
-        | Edit::UseBarclamp { deployment, .. }
-        | Edit::AddRole { deployment, .. }
-        | Edit::RemoveRole { deployment, .. }
-        | Edit::RerunSlice { deployment, .. }
-        | Edit::SetRoleData { deployment, .. }
-        | Edit::Bind { deployment, .. }
-        | Edit::BindNodes { deployment, .. }
-        | Edit::MoveNode { deployment, .. } => Some(*deployment),
-        // Asked in its single edits.
-        Edit::UnbindNodes { .. } => Some(deployment),
-        Edit::SetNoderoleData { node, noderole, .. }
-        | Edit::Unbind { node, noderole, .. }
-        | Edit::Rerun { node, noderole, .. } => {
-            let bound = skeleton.nodes.get(node).and_then(|n| n.noderoles.get(noderole)).map(|n| n.deployment);
-            // A noderole that an earlier edit binds is bound in scope, or that edit would not be there.
-            bound.or(Some(deployment))
-        }
-    };
-    let mut left = skeleton.deployments.len() + made.len() + 1;
-    while let Some(id) = written {
-        if id == deployment {
-            return true;
-        }
-        if left == 0 {
-            return false;
-        }
-        left -= 1;
-        written = made.get(&id).copied().or_else(|| skeleton.deployments.get(&id).and_then(|d| d.parent));
+impl<'a> Within<'a> {
+    /// Before the first edit.
+    pub fn new(skeleton: &'a Skeleton, scope: impl Into<Scope>) -> Self {
+        Self { skeleton, scope: scope.into(), made: BTreeMap::new() }
     }
-    false
+
+    /// Notes an edit that those to come stand behind.
+    pub fn take_in(&mut self, edit: &Edit) {
+        if let Edit::CreateDeployment { id, parent, .. } = edit {
+            self.made.insert(*id, *parent);
+        }
+    }
+
+    /// Whether an edit may come next.
+    pub fn covers(&self, edit: &Edit) -> bool {
+        edit.each().iter().all(|single| self.covers_single(single))
+    }
+
+    fn covers_single(&self, edit: &Edit) -> bool {
+        let deployment = match self.scope {
+            Scope::Deployment(deployment) => deployment,
+            Scope::Node(node) => return on_node(self.skeleton, node, edit),
+        };
+        let mut written = match edit {
+            Edit::CreateDeployment { parent, .. } => Some(*parent),
+            // These concern all deployments. Every submission is void once the policy changes; who switches a jig writes the root,
+            // which is in every base.
+            Edit::SetPolicy { .. } | Edit::ActivateJig { .. } => Some(deployment),
+            Edit::ExpungeNode { node, .. } => self.skeleton.nodes.get(node).map(|n| n.deployment),
+            Edit::RemoveDeployment { deployment }
+            | Edit::UseBarclamp { deployment, .. }
+            | Edit::AddRole { deployment, .. }
+            | Edit::RemoveRole { deployment, .. }
+            | Edit::RerunSlice { deployment, .. }
+            | Edit::SetRoleData { deployment, .. }
+            | Edit::Bind { deployment, .. }
+            | Edit::BindNodes { deployment, .. }
+            | Edit::MoveNode { deployment, .. } => Some(*deployment),
+            // Asked in its single edits.
+            Edit::UnbindNodes { .. } => Some(deployment),
+            Edit::SetNoderoleData { node, noderole, .. }
+            | Edit::Unbind { node, noderole, .. }
+            | Edit::Rerun { node, noderole, .. } => {
+                let bound = self.skeleton.nodes.get(node).and_then(|n| n.noderoles.get(noderole)).map(|n| n.deployment);
+                // A noderole that an earlier edit binds is bound in scope, or that edit would not be there.
+                bound.or(Some(deployment))
+            }
+        };
+        // One that made deployments stand in a circle would be refused; here it must not be walked for ever.
+        for _ in 0..=self.skeleton.deployments.len() + self.made.len() {
+            let Some(id) = written else { return false };
+            if id == deployment {
+                return true;
+            }
+            let above = self.made.get(&id).copied();
+            written = above.or_else(|| self.skeleton.deployments.get(&id).and_then(|d| d.parent));
+        }
+        false
+    }
 }

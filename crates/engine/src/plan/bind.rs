@@ -147,6 +147,7 @@ impl Draft<'_> {
         }
         // Asked for a service the node itself carries nothing, so it stays where it is.
         if moves && stands_on == node {
+            self.along.moved.insert(node, deployment);
             self.move_node(node, deployment, Why::Brought { edit: seq, by: role.clone(), implicit: false })?;
         }
         let mut way = Way { deployment, edit: seq, path: Vec::new() };

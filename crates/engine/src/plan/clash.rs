@@ -5,8 +5,13 @@
 //! about. Nobody clashes with themselves, and saying the same again is none.
 //!
 //! Setting data replaces the whole of it, and whoever sets it has the other's data before them; so two such edits clash only at the
-//! places that both changed, each compared with what stood there before it. What a deployment or noderole has before the first edit
-//! is asked for ([`Before`]), because the edits don't say it.
+//! places that both changed, each compared with what stood there before it. Whoever put an object there said every value in it, so
+//! what was last said of a value may be a word on something around it. What a deployment or noderole has before the first edit is
+//! asked for ([`Before`]), because the edits don't say it.
+//!
+//! Nor do they say what they take along: unbinding takes dependents along where it says so, and binding a node that still belongs
+//! further up. That only the planner knows ([`Along`]), and it is a word like any other. Binding in a deployment *above* the node's
+//! leaves the node where it is, so that is no word on its place.
 //!
 //! Every view of an open proposal asks, so it has to be cheap where a proposal sets thousands of values: what is looked for lies
 //! side by side ([`Words`]), and nothing is looked for while a proposal has one author.
@@ -18,7 +23,7 @@ use serde_json::Value;
 
 use super::edit::{Edit, NumberedEdit};
 use crate::cluster::NoderoleKey;
-use crate::data::{Change, diff};
+use crate::data::{Change, ChangeKind, diff};
 use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, PersonId, RoleName};
 
 /// An edit that counts, and whose it is.
@@ -115,11 +120,28 @@ pub struct Clash {
     pub over: Over,
 }
 
-/// What is meant now, where an edit sets data; None: nothing is.
+/// What an edit takes along besides what it names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Along {
+    /// Noderoles that can't be without the one that it unbinds.
+    pub gone: BTreeSet<(NodeId, NoderoleKey)>,
+    /// Nodes that come to the deployment in which it binds.
+    pub moved: BTreeMap<NodeId, DeploymentId>,
+}
+
+impl Along {
+    pub(super) fn is_empty(&self) -> bool {
+        self.gone.is_empty() && self.moved.is_empty()
+    }
+}
+
+/// What the edits don't say themselves.
 pub trait Before {
-    /// A deployment's data for a role.
+    /// What an edit takes along, as [`resolve_with`](super::resolve::resolve_with) has it.
+    fn along(&self, edit: u32) -> Option<&Along>;
+    /// A deployment's data for a role, as it is meant now; None: there is none.
     fn role_data(&self, deployment: DeploymentId, role: &RoleName) -> Option<Value>;
-    /// A noderole's own data.
+    /// A noderole's own data, as it is meant now; None: there is none.
     fn noderole_data(&self, node: NodeId, noderole: &NoderoleKey) -> Option<Value>;
 }
 
@@ -188,6 +210,18 @@ impl Words {
 
     fn get(&self, over: &Over) -> Option<&Word> {
         self.0.get(&subject(over))?.get(over)
+    }
+
+    /// The word on the nearest thing around a value.
+    fn around(&self, owner: &Owner, path: &str) -> Option<&Word> {
+        let mut path = path;
+        while let Some((around, _)) = path.rsplit_once('/') {
+            path = around;
+            if let Some(word) = self.get(&owner.value(path)) {
+                return Some(word);
+            }
+        }
+        None
     }
 
     fn remove(&mut self, over: &Over) -> Option<Word> {
@@ -299,7 +333,7 @@ impl<B: Before> Said<'_, B> {
             Edit::RemoveRole { deployment, role } => {
                 let over = Over::Role { deployment: *deployment, role: role.clone() };
                 self.take_away(signed, over, &Reach::Role(*deployment, role));
-                self.data.remove(&Owner::Role(*deployment, role.clone()));
+                self.data.insert(Owner::Role(*deployment, role.clone()), nothing());
             }
             Edit::SetRoleData { deployment, role, data } => {
                 self.set(signed, Owner::Role(*deployment, role.clone()), data);
@@ -307,16 +341,19 @@ impl<B: Before> Said<'_, B> {
             Edit::Bind { deployment, node, role } => {
                 let noderole = NoderoleKey::first(role.clone());
                 self.say(signed, Over::Noderole { node: *node, noderole }, THERE);
-                // It may bring the node along, which is no word against whoever put it there.
+                // That it brings the node along is no word of its own; but it is one against whoever put the node elsewhere.
                 let place = Over::Place { node: *node };
-                if self.words.get(&place).is_some_and(|word| word.meaning != deployment.to_string()) {
+                let moves = self.before.along(signed.edit.seq).is_some_and(|along| along.moved.contains_key(node));
+                if moves && self.words.get(&place).is_some() {
                     self.say(signed, place, &deployment.to_string());
                 }
             }
             Edit::Unbind { node, noderole, .. } => {
-                let over = Over::Noderole { node: *node, noderole: noderole.clone() };
-                self.take_away(signed, over, &Reach::Noderole(*node, noderole));
-                self.data.remove(&Owner::Noderole(*node, noderole.clone()));
+                self.unbind(signed, *node, noderole);
+                let before = self.before;
+                for (node, noderole) in before.along(signed.edit.seq).into_iter().flat_map(|along| &along.gone) {
+                    self.unbind(signed, *node, noderole);
+                }
             }
             Edit::SetNoderoleData { node, noderole, data } => {
                 self.set(signed, Owner::Noderole(*node, noderole.clone()), data);
@@ -339,6 +376,12 @@ impl<B: Before> Said<'_, B> {
                 self.say(signed, Over::Policy, &serde_json::to_string(policy).unwrap_or_default());
             }
         }
+    }
+
+    fn unbind(&mut self, signed: &Signed<'_>, node: NodeId, noderole: &NoderoleKey) {
+        let over = Over::Noderole { node, noderole: noderole.clone() };
+        self.take_away(signed, over, &Reach::Noderole(node, noderole));
+        self.data.insert(Owner::Noderole(node, noderole.clone()), nothing());
     }
 
     /// The last word on something; a clash if another person's was different.
@@ -371,7 +414,7 @@ impl<B: Before> Said<'_, B> {
             (None, Owner::Role(deployment, role)) => self.before.role_data(*deployment, role),
             (None, Owner::Noderole(node, noderole)) => self.before.noderole_data(*node, noderole),
         };
-        let was = was.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+        let was = was.unwrap_or_else(nothing);
         // Data that is nested too deep is refused where it is set.
         for change in diff(&was, data).unwrap_or_default() {
             self.set_value(signed, &owner, &change, data);
@@ -388,8 +431,20 @@ impl<B: Before> Said<'_, B> {
                 self.found.insert(Clash { earlier: word.edit, later: signed.edit.seq, over: known });
             }
         }
-        self.say(signed, owner.value(&change.path), &now);
+        let over = owner.value(&change.path);
+        // Of what comes into an object nobody said anything there.
+        if change.kind != ChangeKind::Added
+            && self.words.get(&over).is_none()
+            && let Some(around) = self.words.around(owner, &change.path).filter(|word| word.by != signed.by)
+        {
+            self.found.insert(Clash { earlier: around.edit, later: signed.edit.seq, over: over.clone() });
+        }
+        self.say(signed, over, &now);
     }
+}
+
+fn nothing() -> Value {
+    Value::Object(serde_json::Map::new())
 }
 
 #[cfg(test)]
@@ -402,6 +457,9 @@ mod tests {
     struct Nothing;
 
     impl Before for Nothing {
+        fn along(&self, _: u32) -> Option<&Along> {
+            None
+        }
         fn role_data(&self, _: DeploymentId, _: &RoleName) -> Option<Value> {
             None
         }
@@ -413,6 +471,9 @@ mod tests {
     struct Set(Value);
 
     impl Before for Set {
+        fn along(&self, _: u32) -> Option<&Along> {
+            None
+        }
         fn role_data(&self, _: DeploymentId, _: &RoleName) -> Option<Value> {
             Some(self.0.clone())
         }
@@ -489,6 +550,59 @@ mod tests {
         ];
         let clashes = found(&Set(json!({"a": {"x": {"y": 0}}})), &edits);
         assert_eq!(clashes, [Clash { earlier: 2, later: 3, over: value("/a/x/y") }]);
+    }
+
+    #[test]
+    fn who_made_the_object_around_a_value_said_the_value() {
+        let made = (ADA, data(json!({"a": {"x": {"y": 1}, "z": 1}})));
+        let inside = (BO, data(json!({"a": {"x": {"y": 2}, "z": 1}})));
+        let clash = |earlier, later, path: &str| Clash { earlier, later, over: value(path) };
+        assert_eq!(found(&Nothing, &[made.clone(), inside.clone()]), [clash(1, 2, "/a/x/y")]);
+        let dropped = (BO, data(json!({"a": {"x": {}, "z": 1}})));
+        assert_eq!(found(&Nothing, &[made.clone(), dropped]), [clash(1, 2, "/a/x/y")]);
+        let beside = (BO, data(json!({"a": {"x": {"y": 1, "new": 1}, "z": 1}})));
+        assert_eq!(found(&Nothing, &[made.clone(), beside]), [], "nobody said that it is not there");
+        // The nearest word is the last one: from then on the value is bo's.
+        let third = (PersonId(Uuid::from_u128(3)), data(json!({"a": {"x": {"y": 3}, "z": 2}})));
+        let clashes = found(&Nothing, &[made.clone(), inside.clone(), inside.clone(), third]);
+        assert_eq!(clashes, [clash(1, 2, "/a/x/y"), clash(1, 4, "/a/z"), clash(2, 4, "/a/x/y")]);
+        assert_eq!(found(&Set(json!({"a": {"x": {"y": 1}, "z": 1}})), &[made, inside]), [], "it was there before");
+    }
+
+    struct Takes(u32, Along);
+
+    impl Before for Takes {
+        fn along(&self, edit: u32) -> Option<&Along> {
+            (edit == self.0).then_some(&self.1)
+        }
+        fn role_data(&self, _: DeploymentId, _: &RoleName) -> Option<Value> {
+            None
+        }
+        fn noderole_data(&self, _: NodeId, _: &NoderoleKey) -> Option<Value> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_goes_along_is_taken_away_like_what_is_named() {
+        let below = NoderoleKey::first(RoleName::parse("below").unwrap());
+        let away = Edit::Unbind { node: N1, noderole: below.clone(), with_dependents: true };
+        let takes = |edit| Takes(edit, Along { gone: [(N1, key())].into(), ..Along::default() });
+        let app = Over::Noderole { node: N1, noderole: key() };
+        let clash = [Clash { earlier: 1, later: 2, over: app }];
+        assert_eq!(found(&takes(2), &[(ADA, bind()), (BO, away.clone())]), clash);
+        assert_eq!(found(&takes(1), &[(ADA, away.clone()), (BO, bind())]), clash);
+        let own = found(&takes(2), &[(ADA, own(json!({"a": 1}))), (BO, away.clone())]);
+        assert!(matches!(own.as_slice(), [Clash { over: Over::NoderoleValue { .. }, .. }]), "{own:?}");
+        assert_eq!(found(&Nothing, &[(ADA, bind()), (BO, away)]), []);
+    }
+
+    #[test]
+    fn only_a_binding_that_brings_the_node_along_is_a_word_on_its_place() {
+        let edits = [(ADA, Edit::MoveNode { node: N1, deployment: DB }), (BO, bind())];
+        assert_eq!(found(&Nothing, &edits), [], "in a deployment above: the node stays where ada put it");
+        let moves = Takes(2, Along { moved: [(N1, WEB)].into(), ..Along::default() });
+        assert_eq!(found(&moves, &edits), [Clash { earlier: 1, later: 2, over: Over::Place { node: N1 } }]);
     }
 
     #[test]
@@ -598,6 +712,9 @@ mod tests {
     fn one_author_is_not_asked_what_was_there() {
         struct Unasked;
         impl Before for Unasked {
+            fn along(&self, _: u32) -> Option<&Along> {
+                panic!("nothing to compare")
+            }
             fn role_data(&self, _: DeploymentId, _: &RoleName) -> Option<Value> {
                 panic!("nothing to compare")
             }

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::bind::Rules;
+use super::clash::Along;
 use super::effects::{
     BarclampUse, Bound, Effects, Expunged, JigSwitch, Moved, NewDeployment, NewRole, NoderoleData, PolicySet, Refusal,
     RemovedDeployment, RemovedRole, Repinned, Rerun, Rewired, RoleData, Unbound, Why,
@@ -53,6 +54,8 @@ pub(super) struct Draft<'a> {
     reasons: Reasons,
     /// What edits set without changing the shape of anything.
     pub set: Set,
+    /// What the edit at hand takes along.
+    pub along: Along,
 }
 
 /// What edits set: the last word counts.
@@ -149,6 +152,7 @@ impl<'a> Draft<'a> {
             sights: RefCell::default(),
             reasons: Reasons::default(),
             set: Set::default(),
+            along: Along::default(),
         }
     }
 

@@ -22,6 +22,10 @@ pub const MAX_REASON: usize = 1_000;
 /// Most nodes that one edit lists.
 pub const MAX_LISTED: usize = 1_000;
 
+/// Most deployments one above the other, *system* included. Whatever is asked of a deployment is asked of those above it, too: what is
+/// seen, what serves, what a review rests upon.
+pub const MAX_LEVELS: usize = 16;
+
 /// One step of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "edit", rename_all = "snake_case", deny_unknown_fields)]

@@ -32,12 +32,13 @@ mod sight;
 
 pub use base::Scope;
 pub use bind::Rules;
-pub use clash::{Clash, clashes};
-pub use edit::{Edit, MAX_LISTED, MAX_REASON, NumberedEdit};
+pub use clash::{Along, Clash, clashes};
+pub use edit::{Edit, MAX_LEVELS, MAX_LISTED, MAX_REASON, NumberedEdit};
 pub use effects::{Effects, Refusal};
 pub use lift::lift;
 pub use materialise::materialise;
 pub use refusal::EditError;
 pub use report::{Report, report};
-pub use resolve::{resolve, resolve_by};
+pub use resolve::{resolve, resolve_by, resolve_with};
 pub use restore::restore;
+pub use sight::twice;

@@ -8,7 +8,7 @@ use crate::gate::PolicyError;
 use crate::ids::{BarclampName, DeploymentId, Fqdn, JigName, NodeId, RoleName};
 
 use super::bind::MAX_DEPTH;
-use super::edit::{MAX_LISTED, MAX_REASON};
+use super::edit::{MAX_LEVELS, MAX_LISTED, MAX_REASON};
 
 /// Why an edit can't take effect. Each text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +77,17 @@ pub enum EditError {
     /// The name is taken.
     #[error("a deployment {0} exists already: choose another name")]
     DeploymentExists(String),
+    /// A deployment too far below *system*.
+    #[error(
+        "{name} would stand below {parent}, which has {MAX_LEVELS} deployments one above the other already, the most there may be: make it \
+         further up"
+    )]
+    TooLow {
+        /// The new one.
+        name: String,
+        /// The one above it.
+        parent: String,
+    },
     /// The id is another deployment's, or was.
     #[error("{0} is or was another deployment, and an id never comes back: mint another for the new one")]
     DeploymentIdUsed(DeploymentId),
@@ -326,6 +337,21 @@ pub enum EditError {
         /// What is wrong with the version.
         how: &'static str,
     },
+    /// Two barclamps that mean different things by one name.
+    #[error(
+        "barclamps {barclamp} and {other} both have a role {role}, and {deployment} would see both: use one of them elsewhere, or give \
+         the role another name in a new version of either"
+    )]
+    RoleTwice {
+        /// The barclamp that begins to be used.
+        barclamp: BarclampName,
+        /// The one that is in use.
+        other: BarclampName,
+        /// The role that both have.
+        role: RoleName,
+        /// A deployment that would see both.
+        deployment: String,
+    },
     /// The planner alone binds it.
     #[error("{0} is a barrier that the planner makes by itself: bind the role that it gathers")]
     BarrierByHand(RoleName),
@@ -411,6 +437,7 @@ impl EditError {
             Self::ServedByOtherVersion { .. } => "served_by_other_version",
             Self::NotARoleHere { .. } => "not_a_role_here",
             Self::DeploymentExists(_) => "deployment_exists",
+            Self::TooLow { .. } => "too_low",
             Self::DeploymentIdUsed(_) => "deployment_id_used",
             Self::PhantomTaken(_) => "phantom_taken",
             Self::OnlyARecord(_) => "only_a_record",
@@ -444,6 +471,7 @@ impl EditError {
             Self::UnknownJig { .. } => "unknown_jig",
             Self::JigIsSo { .. } => "jig_is_so",
             Self::VersionUnfit { .. } => "version_unfit",
+            Self::RoleTwice { .. } => "role_twice",
             Self::BarrierByHand(_) => "barrier_by_hand",
             Self::Circle { .. } => "circle",
             Self::Policy(_) => "policy",

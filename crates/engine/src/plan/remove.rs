@@ -158,6 +158,9 @@ impl Draft<'_> {
             let parents = self.parents_without(child, going)?;
             self.rewire(child, parents)?;
         }
+        let dependents = going.dependents.iter().filter_map(|id| self.noderole(*id));
+        let dependents: Vec<_> = dependents.map(|(node, key, _)| (node, key.clone())).collect();
+        self.along.gone.extend(dependents);
         let names: BTreeMap<NoderoleId, RoleName> =
             going.gone.keys().filter_map(|id| Some((*id, self.role_of(*id)?.name.clone()))).collect();
         for (id, with) in &going.gone {

@@ -2,10 +2,12 @@
 //!
 //! Somebody who asks "why is nothing happening?" must get an answer from the planner itself, also when it changes nothing; so every
 //! stage always says something, each time with the ids that it is about and the evidence that it went by. Of long lists the first
-//! are shown and the rest are counted.
+//! are shown and the rest are counted: of lines, of edits and of what a line is about.
 //!
-//! The report follows from skeleton, catalog, edits and effects and from nothing else, so it is the same wherever it is made. It is
-//! no part of the effects: words may change without a review being void.
+//! Planning ends with [lint](crate::lint): what takes effect may yet not work. So its findings are the last stage.
+//!
+//! The report follows from skeleton, catalog, edits, effects and findings and from nothing else, so it is the same wherever it is
+//! made. It is no part of the effects: words may change without a review being void.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +17,14 @@ use super::edit::NumberedEdit;
 use super::effects::{Bound, Effects, Refusal, Why};
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
-use crate::cluster::{Skeleton, phantom};
+use crate::cluster::{NoderoleKey, Skeleton, phantom};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
+use crate::lint::{Check, Finding, Level};
 
-/// Most ids that one line names.
+/// Most ids that one line names, and edits.
 pub const MAX_NAMED: usize = 50;
+/// Most lines of a list; one more counts the rest.
+pub const MAX_LINES: usize = 50;
 
 /// What planning came to, stage by stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +49,8 @@ pub enum Stage {
     Order,
     /// Whether the whole may be submitted.
     Check,
+    /// What is wrong with it although every edit takes effect.
+    Lint,
 }
 
 /// What one stage has to say.
@@ -68,8 +75,11 @@ pub struct Line {
     pub what: String,
     /// What it goes by, in words.
     pub evidence: String,
-    /// The edits that are the reason.
+    /// The edits that are the reason; [`MAX_NAMED`] at most.
     pub edits: BTreeSet<u32>,
+    /// How many more are.
+    #[serde(default)]
+    pub more_edits: usize,
     /// What it is about; [`MAX_NAMED`] at most.
     pub about: Vec<Subject>,
     /// How many more it is about.
@@ -93,7 +103,7 @@ pub enum Subject {
 impl Line {
     fn new(what: impl Into<String>, evidence: impl Into<String>) -> Self {
         let (edits, about) = (BTreeSet::new(), Vec::new());
-        Self { what: what.into(), evidence: evidence.into(), edits, about, more: 0 }
+        Self { what: what.into(), evidence: evidence.into(), edits, more_edits: 0, about, more: 0 }
     }
 
     fn about(mut self, subjects: impl IntoIterator<Item = Subject>) -> Self {
@@ -104,7 +114,12 @@ impl Line {
     }
 
     fn by(mut self, edits: impl IntoIterator<Item = u32>) -> Self {
-        self.edits = edits.into_iter().collect();
+        let mut all: BTreeSet<u32> = edits.into_iter().collect();
+        self.more_edits = all.len().saturating_sub(MAX_NAMED);
+        if let Some(first_left_out) = all.iter().nth(MAX_NAMED).copied() {
+            all.split_off(&first_left_out);
+        }
+        self.edits = all;
         self
     }
 }
@@ -113,19 +128,58 @@ impl StageReport {
     fn new(stage: Stage) -> Self {
         Self { stage, did: Vec::new(), will_do: Vec::new(), waiting_on: Vec::new(), blocked_by: Vec::new() }
     }
+
+    fn bounded(mut self) -> Self {
+        for lines in [&mut self.did, &mut self.will_do, &mut self.waiting_on, &mut self.blocked_by] {
+            let more = lines.len().saturating_sub(MAX_LINES);
+            if more > 0 {
+                lines.truncate(MAX_LINES);
+                lines.push(Line::new(format!("{more} more like these"), format!("the first {MAX_LINES} are told")));
+            }
+        }
+        self
+    }
 }
 
-/// The report on what these edits come to.
-pub fn report(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit], effects: &Effects) -> Report {
+/// The report on what these edits come to. `findings`: what lint found in it; None: it can't be written down, so lint had nothing to
+/// look at.
+pub fn report(
+    skeleton: &Skeleton,
+    catalog: &Catalog,
+    edits: &[NumberedEdit],
+    effects: &Effects,
+    findings: Option<&[Finding]>,
+) -> Report {
     let asked = Asked { skeleton, catalog, edits, effects };
-    let mut stages = vec![asked.catalog(), asked.edits(), asked.bind(), asked.place(), asked.order(), asked.check()];
+    let mut stages =
+        vec![asked.catalog(), asked.edits(), asked.bind(), asked.place(), asked.order(), asked.check(), lint(findings)];
     for refusal in &effects.refused {
         let stage = stage_of(&refusal.code);
         if let Some(report) = stages.iter_mut().find(|report| report.stage == stage) {
             report.blocked_by.push(refused(refusal));
         }
     }
-    Report { stages }
+    Report { stages: stages.into_iter().map(StageReport::bounded).collect() }
+}
+
+fn lint(findings: Option<&[Finding]>) -> StageReport {
+    let mut report = StageReport::new(Stage::Lint);
+    let Some(findings) = findings else {
+        report.did.push(Line::new("lint looked at nothing", "the plan can't be written down"));
+        report.waiting_on.push(Line::new("a plan that can be written down", "lint looks at documents"));
+        return report;
+    };
+    let is = |level: Level| findings.iter().filter(move |finding| finding.level == level);
+    let (errors, warnings) = (is(Level::Error).count(), is(Level::Warning).count());
+    let what = format!("{} and {}", count(errors, "error"), count(warnings, "warning"));
+    report.did.push(Line::new(what, format!("{} of what would be written down", count(Check::ALL.len(), "check"))));
+    let line = |finding: &Finding| {
+        let about = finding.noderole.map(Subject::Noderole);
+        Line::new(finding.to_string(), format!("check {}", finding.check.id())).about(about)
+    };
+    report.blocked_by.extend(is(Level::Error).map(line));
+    report.did.extend(is(Level::Warning).map(line));
+    report
 }
 
 fn refused(refusal: &Refusal) -> Line {
@@ -144,11 +198,12 @@ fn stage_of(code: &str) -> Stage {
         | "unknown_jig"
         | "jig_is_so"
         | "version_unfit"
+        | "role_twice"
         | "served_by_other_version" => Stage::Catalog,
         "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed" | "barrier"
         | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
         "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed" | "not_empty"
-        | "root_deployment" => Stage::Place,
+        | "root_deployment" | "too_low" => Stage::Place,
         "cycle" | "circle" => Stage::Order,
         "policy" => Stage::Check,
         _ => Stage::Edits,
@@ -225,18 +280,36 @@ impl Asked<'_> {
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     }
 
+    /// Why something happens on a node. What stands for a deployment is on no node of its own.
+    fn evidence(&self, node: NodeId, why: &Why) -> String {
+        let known = self.skeleton.nodes.get(&node).map(|found| found.phantom);
+        let phantom = known.unwrap_or_else(|| self.effects.deployments.iter().any(|new| new.phantom == node));
+        match why {
+            Why::Brought { by, implicit: true, .. } if phantom => {
+                format!("{by} brings it along for {}", self.node(node))
+            }
+            _ => asked(why),
+        }
+    }
+
     fn bind(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Bind);
         let there: usize = self.skeleton.nodes.values().map(|node| node.noderoles.len()).sum();
-        let carriers = self.skeleton.nodes.values().filter(|node| !node.noderoles.is_empty()).count();
+        let machines = self.skeleton.nodes.values().filter(|node| !node.phantom);
+        let carriers = machines.filter(|node| !node.noderoles.is_empty()).count();
         let what = format!("{} on {} are bound", count(there, "noderole"), count(carriers, "node"));
         report.did.push(Line::new(what, "the blueprint that the plan stands on"));
-        let bound = self.effects.bound.iter().map(|b| (b.noderole.role.clone(), b.id, b.why.clone()));
+        let thing = |noderole: &NoderoleKey, node: NodeId, why: &Why| Thing {
+            role: noderole.role.clone(),
+            id: noderole.id(node),
+            evidence: self.evidence(node, why),
+            edit: why.edit(),
+        };
+        let bound = self.effects.bound.iter().map(|b| thing(&b.noderole, b.node, &b.why));
         report.will_do.extend(by_role("bind", bound));
-        let unbound = self.effects.unbound.iter().map(|u| (u.noderole.role.clone(), u.id, u.why.clone()));
+        let unbound = self.effects.unbound.iter().map(|u| thing(&u.noderole, u.node, &u.why));
         report.will_do.extend(by_role("unbind", unbound));
-        let reruns =
-            self.effects.reruns.iter().map(|r| (r.noderole.role.clone(), r.noderole.id(r.node), r.why.clone()));
+        let reruns = self.effects.reruns.iter().map(|r| thing(&r.noderole, r.node, &r.why));
         report.will_do.extend(by_role("run again", reruns));
         let repinned: Vec<Subject> = self
             .effects
@@ -337,16 +410,21 @@ impl Asked<'_> {
     }
 }
 
+/// A noderole that the plan does something about.
+struct Thing {
+    role: RoleName,
+    id: NoderoleId,
+    evidence: String,
+    edit: u32,
+}
+
 /// One line for each role and way in which it came to be part of the plan.
-fn by_role<'a>(
-    verb: &'a str,
-    things: impl Iterator<Item = (RoleName, NoderoleId, Why)>,
-) -> impl Iterator<Item = Line> + 'a {
+fn by_role<'a>(verb: &'a str, things: impl Iterator<Item = Thing>) -> impl Iterator<Item = Line> + 'a {
     let mut grouped: BTreeMap<(RoleName, String), (Vec<Subject>, BTreeSet<u32>)> = BTreeMap::new();
-    for (role, id, why) in things {
-        let (ids, edits) = grouped.entry((role, asked(&why))).or_default();
+    for Thing { role, id, evidence, edit } in things {
+        let (ids, edits) = grouped.entry((role, evidence)).or_default();
         ids.push(Subject::Noderole(id));
-        edits.insert(why.edit());
+        edits.insert(edit);
     }
     grouped.into_iter().map(move |((role, evidence), (ids, edits))| {
         Line::new(format!("{verb} {role}: {}", count(ids.len(), "noderole")), evidence).by(edits).about(ids)

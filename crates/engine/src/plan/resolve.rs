@@ -9,13 +9,14 @@
 //! A cycle among *roles* shows as a role that requires itself while it is being bound; among noderoles none can arise, since a new
 //! one waits only for those that are there, and an edge to one that is there already is refused if it would close a circle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::bind::Rules;
+use super::clash::Along;
 use super::draft::Draft;
-use super::edit::{Edit, NumberedEdit};
+use super::edit::{Edit, MAX_LEVELS, NumberedEdit};
 use super::effects::{Effects, JigSwitch, NewDeployment, NoderoleData, PolicySet, Refusal, Rerun, RoleData, Why};
 use super::refusal::EditError;
 use crate::canonical::Hash;
@@ -33,11 +34,37 @@ pub fn resolve(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -
 
 /// What the edits come to by the rules of one of OpenCrowbar's versions.
 pub fn resolve_by(rules: Rules, skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -> Effects {
+    applied(rules, skeleton, catalog, edits, |_, _| {})
+}
+
+/// What the edits come to, and what each takes along besides what it names, by its number.
+pub fn resolve_with(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -> (Effects, BTreeMap<u32, Along>) {
+    let mut along = BTreeMap::new();
+    let effects = applied(Rules::default(), skeleton, catalog, edits, |seq, takes| {
+        if !takes.is_empty() {
+            along.insert(seq, takes);
+        }
+    });
+    (effects, along)
+}
+
+fn applied(
+    rules: Rules,
+    skeleton: &Skeleton,
+    catalog: &Catalog,
+    edits: &[NumberedEdit],
+    mut took: impl FnMut(u32, Along),
+) -> Effects {
     let mut draft = Draft::new(skeleton, catalog, rules);
     let mut refused = Vec::new();
     for NumberedEdit { seq, edit } in edits {
-        if let Err(error) = draft.whole(|draft| draft.apply(*seq, edit)) {
-            refused.push(Refusal { edit: *seq, code: error.code().into(), reason: error.to_string() });
+        let taken = draft.whole(|draft| draft.apply(*seq, edit));
+        let along = std::mem::take(&mut draft.along);
+        match taken {
+            Ok(()) => took(*seq, along),
+            Err(error) => {
+                refused.push(Refusal { edit: *seq, code: error.code().into(), reason: error.to_string() });
+            }
         }
     }
     draft.effects(refused)
@@ -80,6 +107,9 @@ impl Draft<'_> {
         why: Why,
     ) -> Result<(), EditError> {
         self.deployment(parent)?;
+        if self.chain(parent).len() >= MAX_LEVELS {
+            return Err(EditError::TooLow { name: name.to_string(), parent: self.deployment_name(parent) });
+        }
         if self.deployments().any(|(_, taken)| taken.name == *name) {
             return Err(EditError::DeploymentExists(name.to_string()));
         }
@@ -115,7 +145,10 @@ impl Draft<'_> {
             return Err(EditError::OtherBarclamp { version, found: content.name.clone(), asked: barclamp.clone() });
         }
         let edit = why.edit();
+        let pinned = |id: &DeploymentId| self.deployment(*id).ok()?.barclamps.get(barclamp).copied();
+        let before = self.chain(deployment).iter().find_map(pinned);
         self.pin(deployment, barclamp, version, why)?;
+        self.check_names(deployment, barclamp, before)?;
         self.adopt(deployment, barclamp, version, edit)
     }
 

@@ -6,16 +6,81 @@
 //!
 //! Binding asks over and over which role a name means, who provides it, who owns an attribute and which role a jig needs; one pass
 //! over the barclamps in sight answers all of it.
+//!
+//! Two barclamps that have a role of one name would make that name mean one thing today and another when a third pin comes or goes.
+//! So no edit brings two such barclamps into one sight ([`Draft::check_names`]), and what is there from the beginning is checked by
+//! the same rule ([`twice`]).
 
 use std::collections::BTreeMap;
 
 use super::draft::Draft;
 use super::refusal::EditError;
 use crate::canonical::Hash;
-use crate::catalog::in_sight;
+use crate::catalog::{Barclamp, Catalog, CatalogError, InSight, in_sight};
 use crate::ids::{AttribName, BarclampName, DeploymentId, JigName, RoleName};
 
-/// What a deployment sees. Where several barclamps have a name the nearest counts, and among equals the first by the barclamp's name.
+/// A role name that a barclamp has and another one in sight has too: the other barclamp, and the role.
+///
+/// # Errors
+/// When the catalog lacks a version in sight.
+pub fn twice<'c>(
+    catalog: &'c Catalog,
+    barclamp: &'c Barclamp,
+    sight: &[InSight<'_>],
+) -> Result<Option<(&'c BarclampName, &'c RoleName)>, CatalogError> {
+    for pin in sight.iter().filter(|pin| *pin.barclamp != barclamp.name) {
+        let other = catalog.barclamp(pin.version)?;
+        if let Some(role) = barclamp.roles.keys().find(|role| other.roles.contains_key(*role)) {
+            return Ok(Some((&other.name, role)));
+        }
+    }
+    Ok(None)
+}
+
+impl Draft<'_> {
+    /// Refuses a pin by which a role name begins to mean two things somewhere. What the version that was seen there `before` had twice
+    /// already is no reason: else nobody could use a version that mends it by halves.
+    pub fn check_names(
+        &self,
+        at: DeploymentId,
+        barclamp: &BarclampName,
+        before: Option<Hash>,
+    ) -> Result<(), EditError> {
+        let pinned = self.deployment(at)?.barclamps.get(barclamp);
+        let Some(version) = pinned else { return Ok(()) };
+        let mut new = (**self.catalog.barclamp(*version)?).clone();
+        if let Some(before) = before {
+            let known = self.catalog.barclamp(before)?;
+            new.roles.retain(|role, _| !known.roles.contains_key(role));
+        }
+        // Who pins nothing sees what the deployment above sees.
+        let pinning = self.deployments().filter(|(id, d)| *id == at || !d.barclamps.is_empty()).map(|(id, _)| id);
+        for deployment in pinning {
+            let chain = self.chain(deployment);
+            let hidden = chain
+                .iter()
+                .take_while(|id| **id != at)
+                .any(|id| self.deployment(*id).is_ok_and(|found| found.barclamps.contains_key(barclamp)));
+            if hidden || !chain.contains(&at) {
+                continue;
+            }
+            let pins: Result<Vec<_>, EditError> =
+                chain.iter().map(|id| self.deployment(*id).map(|found| &found.barclamps)).collect();
+            if let Some((other, role)) = twice(self.catalog, &new, &in_sight(pins?))? {
+                return Err(EditError::RoleTwice {
+                    barclamp: barclamp.clone(),
+                    other: other.clone(),
+                    role: role.clone(),
+                    deployment: self.deployment_name(deployment),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a deployment sees. No two barclamps in sight have a role of one name; where several provide a name, own an attribute or have a
+/// jig of one name the nearest counts, and among equals the first by the barclamp's name.
 #[derive(Default)]
 pub(super) struct Sight {
     /// The deployment and its ancestors, nearest first.

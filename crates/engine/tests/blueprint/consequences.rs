@@ -7,7 +7,7 @@ use engine::blueprint::consequences::{self, Consequences, Loss, Planned, placed,
 use engine::blueprint::{consequences as of, difference};
 use engine::catalog::{JigClass, LaneMode, Role, RunPolicy};
 use engine::gate::Risk;
-use engine::ids::{ActionName, DeploymentId, DeploymentName, NodeId, StepId};
+use engine::ids::{ActionName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
 use engine::plan::Edit;
 use proptest::prelude::*;
 use serde_json::json;
@@ -183,6 +183,40 @@ fn instants_stand_apart_and_lanes_say_how_many_go_at_once() {
     let found = told(&World::of(roles).change(&edits));
     assert_eq!(order(&found), "0: first! 1; 1: base 1, gate! 1; 2: app 5 (2 at once, in chunks), few 1");
     assert_eq!(found.waves.iter().map(|w| (w.runs, w.instants)).collect::<Vec<_>>(), [(0, 1), (1, 1), (6, 0)]);
+}
+
+#[test]
+fn what_stands_for_a_deployment_counts_as_no_node() {
+    let member = flagged(role("member", &[]), |f| f.cluster = true);
+    let mut world = World::of(vec![member, role("app", &["member"])]);
+    let made = DeploymentId(Uuid::from_u128(60));
+    let create = Edit::CreateDeployment {
+        id: made,
+        phantom: NodeId(Uuid::from_u128(61)),
+        name: DeploymentName::parse("made").unwrap(),
+        parent: WEB,
+    };
+    let edits = [create, bind(made, 1, "member"), bind(made, 2, "app")];
+    let found = told(&world.change(&edits));
+    assert_eq!((found.starts.count, found.nodes), (3, 2), "the cluster's barrier is on none");
+    let groups = found.waves.iter().flat_map(|wave| &wave.groups);
+    let whole: Vec<_> = groups.filter(|group| group.is_whole()).map(|group| group.role.as_str()).collect();
+    assert_eq!(whole, ["member.all"]);
+
+    // What goes with a deployment is told as the deployment, and not once more as a node.
+    world.commit(&edits[..1]);
+    let gone = told(&world.change(&[Edit::RemoveDeployment { deployment: made }]));
+    assert!(matches!(gone.lost.first.as_slice(), [Loss::Deployment { .. }]), "{:?}", gone.lost);
+    assert_eq!(gone.nodes, 0);
+}
+
+#[test]
+fn a_jig_that_is_switched_off_is_a_risk_and_one_that_is_switched_on_is_none() {
+    let mut world = chain();
+    let switch = |active| Edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active };
+    assert_eq!(told(&world.change(&[switch(false)])).risks, [Risk::Halt].into());
+    world.commit(&[switch(false)]);
+    assert_eq!(told(&world.change(&[switch(true)])).risks, [].into());
 }
 
 proptest! {

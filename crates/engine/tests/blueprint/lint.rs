@@ -254,7 +254,16 @@ fn secrets_in_plain_sight() {
     // No edit writes half a reference, so it takes somebody who writes documents.
     let half = |doc: &mut engine::cluster::NoderoleDoc| doc.data = json!({"key": {"$secret": "db"}});
     trips(&world, &world.to(world.with_noderole(1, "app", half)), Check::BrokenReference, "no complete reference");
-    passes(&world, &own(json!({"key": secret})), Check::BrokenReference);
+    passes(&world, &own(json!({"key": secret, "path": {"$secret": "db/admin", "version": 3}})), Check::BrokenReference);
+    for name in ["../db", "/etc/passwd", "db/", "db//admin", ".hidden", "db\\admin"] {
+        let refers = own(json!({"tls": {"key": {"$secret": name, "version": 1}}}));
+        trips(
+            &world,
+            &refers,
+            Check::BrokenReference,
+            "app on n1.house.example.com: /tls/key refers to a secret that there can",
+        );
+    }
 }
 
 #[test]
@@ -267,6 +276,20 @@ fn one_key_from_two_sides() {
     passes(&world, &own("other", json!({"net": {"mtu": 1500}})), Check::SharedKey);
     passes(&world, &own("other", json!({"net": {"name": "x"}})), Check::SharedKey);
     passes(&world, &own("base", json!({"net": {"mtu": 9000}})), Check::SharedKey);
+}
+
+#[test]
+fn many_keys_of_many_noderoles_take_no_time() {
+    let names: Vec<String> = (0..40).map(|n| format!("r{n}")).collect();
+    let mut world = World::of(names.iter().map(|name| role(name, &[])).collect());
+    world.commit(&names.iter().map(|name| bind(WEB, 1, name)).collect::<Vec<_>>());
+    let keys = |to: usize| Value::Object((0..300).map(|n| (format!("k{n}"), json!(to))).collect());
+    let all: Vec<Edit> = names.iter().enumerate().map(|(n, name)| data(1, name, keys(n))).collect();
+    let changed = world.change(&all);
+    let began = std::time::Instant::now();
+    let found = findings(&world, &changed);
+    assert_eq!(found.iter().filter(|f| f.check == Check::SharedKey).count(), MAX_EACH);
+    assert!(began.elapsed().as_secs() < 8, "{:?}", began.elapsed());
 }
 
 #[test]

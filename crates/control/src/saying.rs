@@ -1,0 +1,286 @@
+//! A change in lines: what a review says first.
+//!
+//! A review is read by people, and people read the beginning. So what is grave stands first: what can't be undone, what goes, what
+//! is switched off, the gate's policy, and nodes that change hands. These lines are never cut away, however much else a change does;
+//! instead, each kind of them is told in a few lines that name the first and count the rest. Everything else may be cut, because the
+//! changes below have it all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::blueprint::consequences::{self, Consequences, Touched};
+use engine::ids::{DeploymentId, RoleName};
+use engine::plan::effects::Why;
+use engine::plan::{Effects, NumberedEdit};
+
+use crate::present::Present;
+use crate::proposing::Planned;
+use crate::words::{self, Names, some_of};
+
+/// Most reasons for steps to run again that a summary has.
+const REASONS: usize = 5;
+/// Most lines that a summary has.
+const LINES: usize = 40;
+/// Most lines of one kind of what is grave: one more has the rest of its kind.
+const GROUPS: usize = 4;
+
+/// Lines on a change.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// What must not be overlooked; few, whatever the change.
+    grave: Vec<String>,
+    rest: Vec<String>,
+}
+
+impl Said {
+    /// What is grave, and as much of the rest as there is room for.
+    pub fn bounded(self) -> Vec<String> {
+        let Self { grave: mut lines, mut rest } = self;
+        let room = LINES.saturating_sub(lines.len());
+        let more = rest.len().saturating_sub(room);
+        rest.truncate(room);
+        lines.extend(rest);
+        if more > 0 {
+            lines.push(format!("And {more} more; the changes have them all."));
+        }
+        lines
+    }
+}
+
+/// What further edits would come to, in lines.
+pub(crate) fn lines_of(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Vec<String> {
+    let names = Names::of(present, edits.iter().map(|e| &e.edit));
+    all(&names, &planned.effects, &consequences::consequences(&planned.from(present), None)).bounded()
+}
+
+/// What was asked for, and what it leads to.
+pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequences) -> Said {
+    let named = |touched: &Touched| touched.to_string();
+    let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
+    let mut grave_lines = Vec::new();
+    if !destructive.is_empty() {
+        let named = words::first_of(&destructive, consequences.irreversible.count);
+        grave_lines.push(format!("Can’t be undone: {named}."));
+    }
+    grave_lines.extend(grave(names, effects));
+    let mut rest = comes(names, effects);
+    let reruns: Vec<String> = consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
+    if !reruns.is_empty() {
+        rest.push(format!("Runs again: {}.", words::first_of(&reruns, consequences.restarts.count)));
+    }
+    let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
+    if downstream > 0 {
+        rest.push(format!("Downstream of that: {}.", words::count(downstream, "noderole")));
+    }
+    rest.extend(waits(effects));
+    if !removes(effects) {
+        rest.push("Nothing is removed.".into());
+    }
+    Said { grave: grave_lines, rest }
+}
+
+/// The same without what follows from it: that depends on what is up at the moment.
+pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> Said {
+    let reasons: BTreeSet<&String> = effects.reruns.iter().map(|rerun| &rerun.reason).collect();
+    let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
+    let mut rest = comes(names, effects);
+    rest.extend(reasons.take(REASONS).map(|reason| format!("Runs steps again: {}", words::sentence(reason))));
+    rest.extend(waits(effects));
+    Said { grave: grave(names, effects), rest }
+}
+
+/// What must not be overlooked among what was asked for, the gravest first.
+fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+    let mut lines = removals(names, effects);
+    let off: Vec<String> = effects.jigs.iter().filter(|switch| !switch.active).map(|s| s.jig.to_string()).collect();
+    match off.as_slice() {
+        [] => {}
+        [jig] => lines.push(format!("Switches jig {jig} off: nothing that needs it starts, in any deployment.")),
+        jigs => lines.push(format!(
+            "Switches jigs {} off: nothing that needs one of them starts, in any deployment.",
+            some_of(jigs)
+        )),
+    }
+    lines.extend(effects.policy.as_ref().map(|set| words::policy(&set.policy)));
+    lines.extend(moves(names, effects));
+    lines
+}
+
+/// What belongs together in one line, by what it has in common.
+type Grouped<K> = BTreeMap<K, Vec<String>>;
+
+/// A line for each of the first groups, and one for the rest.
+fn told<K: Ord>(
+    groups: Grouped<K>,
+    line: impl Fn(&K, &[String]) -> String,
+    rest: impl Fn(&[K], &[String]) -> String,
+) -> Vec<String> {
+    let all = groups.len();
+    // A last line that has the rest must have more than one group of it.
+    let alone = if all > GROUPS + 1 { GROUPS } else { all };
+    let mut groups = groups.into_iter();
+    let mut lines: Vec<String> = groups.by_ref().take(alone).map(|(key, named)| line(&key, &named)).collect();
+    let (keys, named): (Vec<K>, Vec<Vec<String>>) = groups.unzip();
+    if !keys.is_empty() {
+        let named: BTreeSet<String> = named.into_iter().flatten().collect();
+        lines.push(rest(&keys, &named.into_iter().collect::<Vec<_>>()));
+    }
+    lines
+}
+
+/// What goes, the gravest first.
+fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+    let mut expunged: Grouped<&str> = BTreeMap::new();
+    for gone in &effects.expunged {
+        expunged.entry(gone.reason.as_str()).or_default().push(gone.fqdn.short().to_owned());
+    }
+    let on = |nodes: &[String]| if nodes.len() == 1 { "it" } else { "them" };
+    let mut lines = told(
+        expunged,
+        |reason, nodes| {
+            let reason = words::sentence(reason);
+            format!("Gives up {}: all on {} counts as gone at once. Reason: {reason}", some_of(nodes), on(nodes))
+        },
+        |_, nodes| {
+            format!("Gives up {} for other reasons: all on {} counts as gone at once.", some_of(nodes), on(nodes))
+        },
+    );
+    let removed: Vec<String> = effects.removed_deployments.iter().map(|gone| gone.name.to_string()).collect();
+    match removed.as_slice() {
+        [] => {}
+        [one] => lines.push(format!("Removes deployment {one}.")),
+        several => lines.push(format!("Removes deployments {}.", some_of(several))),
+    }
+    let mut roles: Grouped<DeploymentId> = BTreeMap::new();
+    for gone in &effects.removed_roles {
+        roles.entry(gone.deployment).or_default().push(gone.role.to_string());
+    }
+    let deployments = |ids: &[DeploymentId]| ids.iter().map(|id| names.deployment(*id)).collect::<Vec<_>>();
+    lines.extend(told(
+        roles,
+        |deployment, roles| {
+            let (word, whose) = if roles.len() == 1 { ("role", "its") } else { ("roles", "their") };
+            format!("Takes {word} {} and {whose} data out of {}.", some_of(roles), names.deployment(*deployment))
+        },
+        |ids, roles| format!("Takes roles {} and their data out of {}.", some_of(roles), some_of(&deployments(ids))),
+    ));
+    let mut unbound: Grouped<&RoleName> = BTreeMap::new();
+    for gone in &effects.unbound {
+        unbound.entry(&gone.noderole.role).or_default().push(names.node(gone.node));
+    }
+    lines.extend(told(
+        unbound,
+        |role, nodes| format!("Removes {role} from {}.", some_of(nodes)),
+        |roles, nodes| {
+            let roles: Vec<String> = roles.iter().map(ToString::to_string).collect();
+            format!("Removes {} from {}.", some_of(&roles), some_of(nodes))
+        },
+    ));
+    lines
+}
+
+fn moves(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+    let mut moves: Grouped<(DeploymentId, DeploymentId)> = BTreeMap::new();
+    for moved in &effects.moved {
+        moves.entry((moved.from, moved.to)).or_default().push(names.node(moved.node));
+    }
+    told(
+        moves,
+        |(from, to), nodes| {
+            let verb = if nodes.len() == 1 { "moves" } else { "move" };
+            format!("{} {verb} from {} to {}.", some_of(nodes), names.deployment(*from), names.deployment(*to))
+        },
+        |_, nodes| format!("{} move between other deployments.", some_of(nodes)),
+    )
+}
+
+fn removes(effects: &Effects) -> bool {
+    let gone =
+        [effects.expunged.len(), effects.removed_deployments.len(), effects.removed_roles.len(), effects.unbound.len()];
+    gone.iter().any(|n| *n > 0)
+}
+
+/// What comes.
+fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+    let mut lines = Vec::new();
+    for deployment in &effects.deployments {
+        lines.push(format!("Creates {} below {}.", deployment.name, names.deployment(deployment.parent)));
+    }
+    for pin in &effects.barclamps {
+        let (barclamp, version) = (&pin.barclamp, names.version(pin.version));
+        lines.push(format!("Uses {barclamp} {version} in {}.", names.deployment(pin.deployment)));
+    }
+    let mut bindable: Grouped<DeploymentId> = BTreeMap::new();
+    for new in effects.roles.iter().filter(|new| matches!(new.why, Why::Asked { .. })) {
+        bindable.entry(new.deployment).or_default().push(new.role.to_string());
+    }
+    for (deployment, roles) in &bindable {
+        lines.push(format!("Lets {} be bound in {}.", some_of(roles), names.deployment(*deployment)));
+    }
+    let mut asked: Grouped<&RoleName> = BTreeMap::new();
+    let mut brought: BTreeSet<&RoleName> = BTreeSet::new();
+    for bound in &effects.bound {
+        match &bound.why {
+            Why::Asked { .. } => asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node)),
+            Why::Brought { .. } => drop(brought.insert(&bound.noderole.role)),
+        }
+    }
+    for (role, nodes) in &asked {
+        lines.push(format!("Adds {role} on {}.", some_of(nodes)));
+    }
+    if !brought.is_empty() {
+        let came = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
+        let roles: Vec<String> = brought.iter().map(|r| r.to_string()).collect();
+        lines.push(format!("Brings {} along: {}.", words::count(came, "noderole"), some_of(&roles)));
+    }
+    for set in &effects.role_data {
+        lines.push(format!("Sets the data of {} in {}.", set.role, names.deployment(set.deployment)));
+    }
+    let mut own: Grouped<&RoleName> = BTreeMap::new();
+    for set in &effects.noderole_data {
+        own.entry(&set.noderole.role).or_default().push(names.node(set.node));
+    }
+    for (role, nodes) in &own {
+        lines.push(format!("Sets the own data of {role} on {}.", some_of(nodes)));
+    }
+    lines
+}
+
+/// What waits for others than before, or no longer for a jig.
+fn waits(effects: &Effects) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !effects.rewired.is_empty() {
+        lines.push(format!("{} for others than before.", words::wait(effects.rewired.len())));
+    }
+    let on = effects.jigs.iter().filter(|switch| switch.active);
+    lines.extend(on.map(|switch| format!("Switches jig {} on: what waits for it may start.", switch.jig)));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(n: usize) -> Vec<String> {
+        (1..=n).map(|n| format!("line {n}")).collect()
+    }
+
+    #[test]
+    fn what_is_grave_is_never_cut() {
+        let said = Said { grave: lines(3), rest: lines(100) }.bounded();
+        assert_eq!((said.len(), said[LINES].as_str()), (LINES + 1, "And 63 more; the changes have them all."));
+        assert_eq!(said[..3], lines(3));
+        let said = Said { grave: lines(60), rest: lines(2) }.bounded();
+        assert_eq!((&said[..60], said[60].as_str()), (&lines(60)[..], "And 2 more; the changes have them all."));
+        assert_eq!(Said { grave: lines(1), rest: lines(1) }.bounded(), ["line 1", "line 1"]);
+    }
+
+    #[test]
+    fn a_kind_has_few_lines_and_leaves_nothing_out() {
+        let groups = |n: usize| (1..=n).map(|n| (n, vec![format!("a{n}"), "b".to_owned()])).collect::<Grouped<usize>>();
+        let line = |key: &usize, named: &[String]| format!("{key}: {}", named.len());
+        let rest = |keys: &[usize], named: &[String]| format!("{} more: {}", keys.len(), named.len());
+        assert_eq!(told(groups(0), line, rest), Vec::<String>::new());
+        assert_eq!(told(groups(5), line, rest), ["1: 2", "2: 2", "3: 2", "4: 2", "5: 2"]);
+        assert_eq!(told(groups(40), line, rest), ["1: 2", "2: 2", "3: 2", "4: 2", "36 more: 37"], "b is there once");
+    }
+}
