@@ -166,7 +166,7 @@ async fn a_policy_passes_under_the_old_one_and_under_itself() {
     assert_refused("one is too few for it", world.submit(&brings(&stricter, 1)).await, Refusal::Incomplete);
     let risky = Submission { risk: vec!["destructive".into()], ..brings(&weaker, 1) };
     assert_refused("one is too few before it", world.submit(&risky).await, Refusal::Incomplete);
-    for broken in [json!({}), json!({"approvals": null}), json!([])] {
+    for broken in [json!({}), json!({"approvals": null}), json!([]), json!(null)] {
         let hash = policy(&world, broken.clone()).await;
         assert_refused(&broken.to_string(), world.submit(&brings(&hash, 20)).await, Refusal::Incomplete);
     }
@@ -295,6 +295,138 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
     commit(doc("another", &["script"]).await, &[]).await.unwrap();
     assert_refused("one more", commit(doc("", &["script", "noop"]).await, &[]).await, Refusal::Incomplete);
     commit(doc("", &[]).await, &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_destructive_step_in_a_crowd_is_found() {
+    let world = World::new().await;
+    let (planned, submission) = approved(&world).await;
+    let root = world.root_with(&planned).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let crowd = |destructive: &str| {
+        format!(
+            "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, generation, content_hash, state, destructive)
+             SELECT gen_random_uuid(), noderole_id, node_id, 'a' || n, lane_id, n, 'script', 2, content_hash, 'todo', {destructive}
+             FROM step, generate_series(1, 1000) n WHERE node_id = '{}'",
+            world.n1
+        )
+    };
+    tx.execute("SAVEPOINT before").await.unwrap();
+    tx.execute(AssertSqlSafe(crowd("false"))).await.unwrap();
+    tx.execute("ROLLBACK TO before").await.unwrap();
+    assert_refused("one of a thousand", tx.execute(AssertSqlSafe(crowd("n = 777"))).await, Refusal::Incomplete);
+}
+
+#[tokio::test]
+async fn a_proposal_made_again_takes_no_approval_along() {
+    let world = World::new().await;
+    let (old, approved) = approved(&world).await;
+    world.app(&format!("UPDATE proposal SET state = 'discarded' WHERE id = {}", old.proposal)).await.unwrap();
+    let proposal = world.propose(world.web, world.ada).await;
+    let again = Submission { proposal, ..old.clone() };
+    let submission = world.submit(&again).await.unwrap();
+    assert_refused("the same to the byte", world.commit(&again, submission).await, Refusal::NotApproved);
+    assert_refused("by the old one's approval", world.commit(&again, approved).await, Refusal::ProposalMovedOn);
+    for sql in [
+        format!("UPDATE verdict SET submission_id = {submission}"),
+        format!("UPDATE submission SET proposal_id = {proposal} WHERE id = {approved}"),
+        format!("UPDATE edit SET proposal_id = {proposal}"),
+        format!("UPDATE submission_author SET submission_id = {submission}"),
+    ] {
+        assert_eq!(state(world.app(&sql).await), "42501", "{sql}");
+    }
+    assert_eq!(world.head().await, 1);
+}
+
+/// A deployment below `web`, and the node that stands for it, with their documents as they are made.
+struct Shop {
+    id: Uuid,
+    phantom: Uuid,
+    docs: [world::Hash; 2],
+}
+
+impl Shop {
+    /// A new one under the same name, planned and committed.
+    async fn made(world: &World) -> Self {
+        let (id, phantom) = (Uuid::new_v4(), Uuid::new_v4());
+        let doc = world.put("deployment", deployment_doc(id, "shop", Some(world.web), phantom, "")).await;
+        let phantom_doc = world.put("node", node_doc(phantom, "phantom.shop.gantry", id, json!({}))).await;
+        let shop = Self { id, phantom, docs: [doc, phantom_doc] };
+        let [doc, phantom_doc] = shop.docs.clone().map(Some);
+        shop.changed(world, [None, None], [doc, phantom_doc]).await;
+        shop
+    }
+
+    /// Takes it away, as a commit does, but leaves what was proposed on it as it is.
+    async fn removed(&self, world: &World) {
+        let [doc, phantom_doc] = self.docs.clone().map(Some);
+        self.changed(world, [doc, phantom_doc], [None, None]).await;
+    }
+
+    async fn changed(&self, world: &World, old: [Option<world::Hash>; 2], new: [Option<world::Hash>; 2]) {
+        let mut planned = world.plan(world.web, world.ada).await;
+        let ([old_doc, old_phantom], [new_doc, new_phantom]) = (old, new);
+        if old_doc.is_some() {
+            planned.base.push((self.id, world.head_no(self.id).await));
+        }
+        let is_new = new_doc.is_some();
+        planned.documents =
+            vec![("deployment", self.id, old_doc, new_doc), ("node", self.phantom, old_phantom, new_phantom)];
+        let submission = world.submit(&planned).await.unwrap();
+        world.verdict(submission, world.bo, "approve").await.unwrap();
+        let root = world.root_with(&planned).await;
+        let mut tx = world.db.app().begin().await.unwrap();
+        let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+        match is_new {
+            true => self.rows_added(world, &mut tx, number).await,
+            false => self.rows_removed(&mut tx, number).await,
+        }
+        let sql = "UPDATE deployment SET head_no = $2 WHERE id = $1";
+        sqlx::query(sql).bind(world.web).bind(number).execute(&mut *tx).await.unwrap();
+        sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
+        let sql = "UPDATE proposal SET state = 'committed' WHERE id = $1";
+        sqlx::query(sql).bind(planned.proposal).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    async fn rows_added(&self, world: &World, tx: &mut Tx<'_>, number: i64) {
+        let sql =
+            "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
+        let row = sqlx::query(sql).bind(self.id).bind(world.web).bind(self.phantom).bind(&self.docs[0]).bind(number);
+        row.execute(&mut **tx).await.unwrap();
+        let sql = "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, alive, transport)
+                   VALUES ($1, 'phantom.shop.gantry', $2, true, $3, true, 'none')";
+        sqlx::query(sql).bind(self.phantom).bind(self.id).bind(&self.docs[1]).execute(&mut **tx).await.unwrap();
+    }
+
+    async fn rows_removed(&self, tx: &mut Tx<'_>, number: i64) {
+        let sql = "UPDATE node SET removed_in = $2 WHERE id = $1";
+        sqlx::query(sql).bind(self.phantom).bind(number).execute(&mut **tx).await.unwrap();
+        let sql = "UPDATE deployment SET removed_in = $2, head_no = $2 WHERE id = $1";
+        sqlx::query(sql).bind(self.id).bind(number).execute(&mut **tx).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_deployment_made_again_takes_no_approval_along() {
+    let world = World::new().await;
+    let first = Shop::made(&world).await;
+    let mut planned = world.plan(first.id, world.ada).await;
+    let doc = deployment_doc(first.id, "shop", Some(world.web), first.phantom, "other");
+    let doc = world.put("deployment", doc).await;
+    planned.documents = vec![("deployment", first.id, Some(first.docs[0].clone()), Some(doc))];
+    planned.base.push((world.web, world.head_no(world.web).await));
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    first.removed(&world).await;
+    assert_refused("it is gone", world.commit(&planned, submission).await, Refusal::BaseMoved);
+    let second = Shop::made(&world).await;
+    assert_refused("another of its name", world.commit(&planned, submission).await, Refusal::BaseMoved);
+    let renamed = format!("UPDATE deployment SET removed_in = NULL WHERE id = '{}'", first.id);
+    assert_refused("it never comes back", world.app(&renamed).await, Refusal::IntentOutsideCommit);
+    assert_ne!(first.id, second.id);
+    assert_eq!(world.head().await, 4);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    BarclampVersion, Board, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage,
+    Board, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage,
     NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook,
     TargetPage,
 };
@@ -653,8 +653,18 @@ struct Files {
     files: BTreeMap<String, String>,
 }
 
-async fn catalog(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<BarclampVersion>> {
-    Ok(Json(state.control.catalog(&actor).await?))
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VersionsWanted {
+    after: Option<engine::Hash>,
+}
+
+async fn catalog(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<VersionsWanted>,
+) -> Answer<CatalogPage> {
+    Ok(Json(state.control.catalog_page(&actor, wanted.after).await?))
 }
 
 async fn import(state: State<AppState>, SignedIn(actor): SignedIn, Given(given): Given<Files>) -> Made<Imported> {

@@ -336,6 +336,15 @@ pub struct VersionChoice {
     pub lacks: Vec<String>,
 }
 
+/// A page of the catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CatalogPage {
+    /// By barclamp, each barclamp's newest first.
+    pub versions: Vec<BarclampVersion>,
+    /// Give this to get the next page.
+    pub next: Option<String>,
+}
+
 /// A version of a barclamp in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BarclampVersion {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use engine::catalog::Catalog;
-use engine::catalog::read::{Findings, Import, ImportedBarclamp};
+use engine::catalog::read::{At, Finding, Findings, Import, ImportedBarclamp, Severity};
 
 /// Most files of one folder.
 const MAX_FILES: usize = 10_000;
@@ -20,7 +20,7 @@ pub enum Command {
         /// A folder with the versions before: what they have and these have not is told
         #[arg(long, value_name = "FOLDER")]
         since: Option<PathBuf>,
-        /// Print JSON
+        /// Print JSON, also when the folder can't be read: then that is its one finding
         #[arg(long)]
         json: bool,
     },
@@ -33,16 +33,18 @@ pub fn run(command: &Command) -> Result<()> {
 }
 
 fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
-    let read = read(folder, &Catalog::default())?;
-    let before = since.map(known).transpose()?;
-    let disappeared = match (&before, &read) {
-        (Some(before), Ok(import)) => {
-            control::disappeared(before, import).map_err(|problem| anyhow::anyhow!(problem.detail))?
+    let (read, disappeared) = match examine(folder, since) {
+        Ok(examined) => examined,
+        // Whoever asked for JSON reads standard output, whatever went wrong.
+        Err(Unread { place, error }) => {
+            if json {
+                tell(&Err(Findings(vec![as_finding(place, &error)])), &[])?;
+            }
+            return Err(error);
         }
-        _ => Vec::new(),
     };
     if json {
-        println!("{}", serde_json::to_string_pretty(&report(&read, &disappeared))?);
+        tell(&read, &disappeared)?;
     } else {
         print(&read);
         disappeared.iter().for_each(|line| println!("{line}"));
@@ -54,6 +56,41 @@ fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
 }
 
 type Read = Result<Import, Findings>;
+
+/// A folder of which nothing can be said.
+struct Unread<'f> {
+    place: &'f Path,
+    error: anyhow::Error,
+}
+
+/// What a folder has, and what it lacks that the one before had.
+fn examine<'f>(folder: &'f Path, since: Option<&'f Path>) -> Result<(Read, Vec<String>), Unread<'f>> {
+    let unread = |place| move |error| Unread { place, error };
+    let read = read(folder, &Catalog::default()).map_err(unread(folder))?;
+    let Some(since) = since else { return Ok((read, Vec::new())) };
+    let before = known(since).map_err(unread(since))?;
+    let disappeared = match &read {
+        Ok(import) => control::disappeared(&before, import).map_err(|problem| anyhow::anyhow!(problem.detail)),
+        Err(_) => Ok(Vec::new()),
+    };
+    Ok((read, disappeared.map_err(unread(folder))?))
+}
+
+fn as_finding(place: &Path, error: &anyhow::Error) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        file: place.display().to_string(),
+        line: At::START.line,
+        column: At::START.column,
+        what: format!("{error:#}"),
+        suggestion: None,
+    }
+}
+
+fn tell(read: &Read, disappeared: &[String]) -> Result<()> {
+    println!("{}", serde_json::to_string_pretty(&report(read, disappeared))?);
+    Ok(())
+}
 
 fn read(folder: &Path, base: &Catalog) -> Result<Read> {
     let mut found = Found::default();

@@ -27,7 +27,8 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use worker::boot::{LocalNode, boot, halt};
 
-use crate::{home, migrate, serve, shipped, signals};
+use crate::signals::Stopping;
+use crate::{home, migrate, serve, shipped};
 
 /// How long the worker may take to stop: its grace for running jobs, and some.
 const WORKER_STOPS: Duration = Duration::from_secs(20);
@@ -68,8 +69,8 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
-    // Heard from the first moment on, so that Ctrl-C during a long start stops cleanly too.
-    let stop = tokio::spawn(signals::stopped());
+    // Heard from the first moment on, and asked between the parts of a start: each of them is left whole.
+    let stop = Stopping::at_signals();
     let data = home::data_folder(arguments.data.clone())?;
     let mut database = Database::start(&arguments, &data).await?;
     let result = run_on(&arguments, &data, &mut database, stop).await;
@@ -77,13 +78,14 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     result
 }
 
-async fn run_on(
-    arguments: &Arguments,
-    data: &Path,
-    database: &mut Database,
-    stop: tokio::task::JoinHandle<()>,
-) -> Result<()> {
+async fn run_on(arguments: &Arguments, data: &Path, database: &mut Database, mut stop: Stopping) -> Result<()> {
+    if stop.is_told() {
+        return Ok(());
+    }
     migrate::migrate(&database.owner_url, &database.app_role).await?;
+    if stop.is_told() {
+        return Ok(());
+    }
     let store = Store::open(&Connecting::to(&database.app_url)).context("DATABASE_URL can't be used")?;
     let control = Control::new(store.clone()).keeping(data);
     let people = People::over(store.clone());
@@ -91,11 +93,20 @@ async fn run_on(
     let listener = listen(arguments.listen, arguments.any_port).await?;
     let address = serve::public_address(arguments.public_address.clone(), &listener)?;
     let nodes = demo_nodes(&store, data).await?;
-    for trouble in boot(&nodes).await {
-        tracing::warn!(%trouble, "a demo node did not start all of its services");
-    }
-    // From here on something runs on the nodes: however this goes on, it ends with them.
-    let ended = serve_and_work(arguments, data, database, (listener, address), &control, &people, stop).await;
+    let booted = tokio::select! {
+        () = stop.told() => None,
+        troubles = boot(&nodes) => Some(troubles),
+    };
+    // From here on something may run on the nodes: however this goes on, it ends with them.
+    let ended = match booted {
+        None => Ok(()),
+        Some(troubles) => {
+            for trouble in troubles {
+                tracing::warn!(%trouble, "a demo node did not start all of its services");
+            }
+            serve_and_work(arguments, data, database, (listener, address), &control, &people, stop).await
+        }
+    };
     for trouble in halt(&nodes).await {
         tracing::warn!(%trouble, "a demo node did not stop all of its services");
     }
@@ -109,7 +120,7 @@ async fn serve_and_work(
     (listener, address): (TcpListener, server::PublicAddress),
     control: &Control,
     people: &People,
-    stop: tokio::task::JoinHandle<()>,
+    stop: Stopping,
 ) -> Result<()> {
     let mut worker = Worker::start(&database.app_url, data)?;
     let site = arguments.site.canonicalize().unwrap_or_else(|_| arguments.site.clone());
@@ -134,7 +145,7 @@ async fn serve_and_work(
 async fn look_after(
     database: &mut Database,
     worker: &mut Worker,
-    mut stop: tokio::task::JoinHandle<()>,
+    mut stop: Stopping,
     server: &tokio::task::JoinHandle<Result<()>>,
 ) -> Result<()> {
     let mut look = tokio::time::interval(LOOK);
@@ -145,7 +156,7 @@ async fn look_after(
             database.look_after().await;
         };
         tokio::select! {
-            _ = &mut stop => return Ok(()),
+            () = stop.told() => return Ok(()),
             () = looked => {}
         }
         if server.is_finished() {

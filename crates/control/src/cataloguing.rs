@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::console::{BarclampVersion, Foreseen, VersionChoice};
+use api::console::{BarclampVersion, CatalogPage, Foreseen, VersionChoice};
 use engine::Hash;
 use engine::catalog::Catalog;
 use engine::catalog::version::{compare, order};
@@ -25,6 +25,13 @@ use crate::words::{self, at};
 /// Versions of a barclamp that a board offers: the newest, and the one in use.
 const OFFERED: usize = 10;
 
+/// Versions in one page of the catalog.
+const PAGE: usize = 100;
+
+fn not_a_version(hash: Hash) -> Problem {
+    Problem::invalid(format!("No version has the content {hash}: begin again without after."))
+}
+
 /// What a version lacks that another has, one line each; nothing when they are the same.
 fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem> {
     let missing = |error: engine::catalog::CatalogError| {
@@ -38,6 +45,15 @@ fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem
 impl Control {
     /// Every imported version, by barclamp, each barclamp's newest first.
     pub async fn catalog(&self, actor: &Actor) -> Result<Vec<BarclampVersion>, Problem> {
+        Ok(self.versions(actor, None, usize::MAX).await?.versions)
+    }
+
+    /// The same, page by page: behind the version with this hash, or from the first.
+    pub async fn catalog_page(&self, actor: &Actor, after: Option<Hash>) -> Result<CatalogPage, Problem> {
+        self.versions(actor, after, PAGE).await
+    }
+
+    async fn versions(&self, actor: &Actor, after: Option<Hash>, most: usize) -> Result<CatalogPage, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
@@ -45,10 +61,14 @@ impl Control {
             let newest_first = || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
             a.name.cmp(&b.name).then_with(newest_first)
         });
+        let first = match after {
+            None => 0,
+            Some(hash) => 1 + rows.iter().position(|row| row.hash == hash).ok_or_else(|| not_a_version(hash))?,
+        };
         // What is imported stays, so what is there now has all of them.
         let present = self.present().await?;
         let mut versions = Vec::new();
-        for (place, row) in rows.iter().enumerate() {
+        for (place, row) in rows.iter().enumerate().skip(first).take(most) {
             let before = rows.get(place + 1).filter(|older| older.name == row.name);
             let barclamp = present.catalog.barclamp(row.hash).map_err(|_| Problem::internal())?;
             let using = present.skeleton.deployments.values().filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));
@@ -68,7 +88,9 @@ impl Control {
                 },
             });
         }
-        Ok(versions)
+        let more = rows.len() > first.saturating_add(versions.len());
+        let next = versions.last().filter(|_| more).map(|version| version.hash.clone());
+        Ok(CatalogPage { versions, next })
     }
 
     /// What a proposal would come to with further edits, which are not made by this. It costs what making them costs, so it takes

@@ -6,7 +6,7 @@ use api::Problem;
 use api::problem;
 use engine::Hash;
 use engine::canonical::{Object, ObjectKind};
-use engine::catalog::read::{Findings, Import, ImportedBarclamp, Source, import};
+use engine::catalog::read::{Findings, Import, ImportedBarclamp, Severity, Source, import};
 use engine::catalog::version::{before, compare, newest, same_but_for_jigs};
 use engine::catalog::{Barclamp, Catalog, CatalogError};
 use engine::ids::BarclampName;
@@ -16,6 +16,7 @@ use store::intent::{self, ImportOutcome};
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
+use crate::words::{capital, sentence, some_of};
 use crate::{Control, done};
 
 /// Most bytes of all files of one import; a request may not be larger either.
@@ -89,15 +90,22 @@ fn folder_of(path: &str) -> &str {
     path.rfind('/').map_or("", |end| &path[..=end])
 }
 
+/// What forbids the import comes first, and then what was found beside it. The detail says what is wrong, each finding where: a place is
+/// said once.
 fn refused(findings: &Findings) -> Problem {
-    let errors = findings.0.iter().map(|finding| problem::Finding {
-        at: format!("{}:{}:{}", finding.file, finding.line, finding.column),
-        detail: finding.to_string(),
+    let ordered = [Severity::Error, Severity::Warning, Severity::Note].map(|severity| findings.of(severity));
+    let errors = ordered.into_iter().flatten().map(|finding| problem::Finding {
+        at: finding.place(),
+        detail: format!("{}: {}", finding.severity, finding.said()),
     });
-    let errors: Vec<problem::Finding> = errors.collect();
-    let first = errors.first().map(|e| e.detail.clone()).unwrap_or_default();
-    let mut problem = Problem::new(422, "barclamp", "The barclamps can't be imported", first);
-    problem.errors = errors;
+    let first = findings.of(Severity::Error).next().map(engine::catalog::read::Finding::said).unwrap_or_default();
+    let more = match findings.of(Severity::Error).count() {
+        0 | 1 => String::new(),
+        n => format!(" It is the first of {n} errors."),
+    };
+    let detail = format!("{}{more}", sentence(&capital(&first)));
+    let mut problem = Problem::new(422, "barclamp", "The barclamps can't be imported", detail);
+    problem.errors = errors.collect();
     problem
 }
 
@@ -153,13 +161,22 @@ fn base(all: &Catalog) -> Result<Catalog, Problem> {
     Ok(base)
 }
 
-/// The content that a version has already, where what was read now is the same: to the byte, or but for what contents once took from the
-/// catalog as it was. `both` has what was read, too.
-fn known(all: &Catalog, both: &Catalog, new: &ImportedBarclamp) -> Result<Option<Hash>, Problem> {
+/// What the catalog has of a version that was read.
+enum There {
+    /// Nothing.
+    New,
+    /// The same: to the byte, or but for what contents once took from the catalog as it was.
+    Same(Hash),
+    /// Something else.
+    Other(Hash),
+}
+
+/// `both` has what was read, too.
+fn there(all: &Catalog, both: &Catalog, new: &ImportedBarclamp) -> Result<There, Problem> {
     let is_it = |other: &Barclamp| (&other.name, &other.version) == (&new.barclamp.name, &new.barclamp.version);
-    let Some((hash, stored)) = all.barclamps().find(|(_, other)| is_it(other)) else { return Ok(None) };
+    let Some((hash, stored)) = all.barclamps().find(|(_, other)| is_it(other)) else { return Ok(There::New) };
     let same = hash == new.hash || same_but_for_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
-    Ok(same.then_some(hash))
+    Ok(if same { There::Same(hash) } else { There::Other(hash) })
 }
 
 impl Control {
@@ -179,14 +196,24 @@ impl Control {
         let all = self.kept.catalog(&mut transaction).await.map_err(from_store)?;
         let read = read_files(files, &base(&all)?)?;
         let (by, both) = (actor.map(|a| a.person), with(&all, &read)?);
-        let (mut barclamps, mut new) = (Vec::new(), Vec::new());
+        let (mut barclamps, mut new, mut clashes) = (Vec::new(), Vec::new(), Vec::new());
         for imported in &read.barclamps {
-            let known = known(&all, &both, imported)?;
-            let hash = known.unwrap_or(imported.hash);
-            barclamps.push((imported.barclamp.name.clone(), imported.barclamp.version.clone(), hash, known.is_none()));
-            if known.is_none() {
+            let barclamp = &imported.barclamp;
+            let (hash, is_new) = match there(&all, &both, imported)? {
+                There::New => (imported.hash, true),
+                There::Same(hash) => (hash, false),
+                There::Other(known) => {
+                    clashes.push(clash(barclamp, known, imported.hash));
+                    continue;
+                }
+            };
+            barclamps.push((barclamp.name.clone(), barclamp.version.clone(), hash, is_new));
+            if is_new {
                 new.push(imported);
             }
+        }
+        if !clashes.is_empty() {
+            return Err(other_content(clashes));
         }
         // A version that is there has its objects, and never gets a second content beside the first.
         let fresh = |object: &&Object| object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash);
@@ -197,7 +224,8 @@ impl Control {
                 intent::import_barclamp(&mut transaction, barclamp, hash, &objects, by).await.map_err(from_store)?;
             match outcome {
                 ImportOutcome::Added | ImportOutcome::Known => {}
-                ImportOutcome::OtherContent(known) => return Err(other_content(barclamp, known, hash)),
+                // Somebody imported it meanwhile.
+                ImportOutcome::OtherContent(known) => return Err(other_content(vec![clash(barclamp, known, hash)])),
                 ImportOutcome::Full => return Err(full()),
             }
         }
@@ -214,15 +242,31 @@ impl Control {
     }
 }
 
-fn other_content(barclamp: &Barclamp, known: Hash, new: Hash) -> Problem {
-    let (known, new) = (known.short(), new.short());
-    Problem::conflict(
+/// A version that is there with other content.
+fn clash(barclamp: &Barclamp, known: Hash, new: Hash) -> problem::Finding {
+    problem::Finding {
+        at: format!("{} {}", barclamp.name, barclamp.version),
+        detail: format!("there with content {}, and this is {}", known.short(), new.short()),
+    }
+}
+
+/// All of them at once: whoever mends one would only meet the next.
+fn other_content(clashes: Vec<problem::Finding>) -> Problem {
+    let names: Vec<String> = clashes.iter().map(|clash| clash.at.clone()).collect();
+    let (are, contents, versions, files) = match clashes.len() {
+        1 => ("is", "the new content", "a version", "its file"),
+        _ => ("are", "the new contents", "versions", "their files"),
+    };
+    let mut problem = Problem::conflict(
         "other_content",
         format!(
-            "{} {} is there already with other content ({known}, this is {new}). Give the new content a version of its own.",
-            barclamp.name, barclamp.version,
+            "{} {are} there already with other content, and what is there stays as it is. Give {contents} {versions} of their own \
+             (version: in the file), or leave {files} out to go on with what is there. Nothing was imported.",
+            some_of(&names),
         ),
-    )
+    );
+    problem.errors = clashes;
+    problem
 }
 
 fn full() -> Problem {
@@ -254,12 +298,27 @@ mod tests {
     }
 
     #[test]
+    fn errors_come_before_warnings_and_a_place_is_said_once() {
+        let text = "barclamp: {name: demo, version: '1', odd: 1}\nroles:\n  - {name: app, jig: noop, flags: [odd]}\n  - {name: a, jig: noop, retries: x}\n  - {name: b}\n";
+        let problem = read_files(&files(&[("demo.yml", text)]), &Catalog::default()).unwrap_err();
+        let severities: Vec<&str> = problem.errors.iter().filter_map(|e| e.detail.split(':').next()).collect();
+        assert_eq!(severities, ["error", "error", "warning", "warning"], "{problem:?}");
+        assert!(problem.errors[0].at.starts_with("demo.yml:4:"), "before what stands above it: {problem:?}");
+        let all = format!("{} {:?}", problem.detail, problem.errors);
+        for error in &problem.errors {
+            assert_eq!(all.matches(error.at.as_str()).count(), 1, "{all}");
+        }
+        assert!(problem.detail.starts_with("Retries of role \"a\" must be"), "{problem:?}");
+        assert!(problem.detail.ends_with("It is the first of 2 errors."), "{problem:?}");
+    }
+
+    #[test]
     fn too_many_files_are_refused_before_one_is_read() {
         let broken: BTreeMap<String, Vec<u8>> =
             (0..=MAX_FILES).map(|n| (format!("{n:04}.yml"), b"barclamp: [".to_vec())).collect();
         let problem = read_files(&broken, &Catalog::default()).unwrap_err();
         assert_eq!(problem.errors.len(), 1);
-        assert!(problem.detail.contains("the set has 1001 files; it may have 1000"), "{problem:?}");
+        assert!(problem.detail.contains("set has 1001 files; it may have 1000"), "{problem:?}");
     }
 
     /// A copy for each file would take 16 GB.

@@ -28,5 +28,6 @@ pub mod gate;
 pub mod ids;
 pub mod lint;
 pub mod plan;
+pub mod text;
 
 pub use canonical::Hash;

@@ -94,6 +94,41 @@ fn flaws_are_told_with_file_line_and_column() {
 }
 
 #[test]
+fn scripts_with_characters_that_cannot_be_seen_are_pointed_at() {
+    let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
+    let told = |script: &str| {
+        let files = files(&[("scripts/app/10-run", script)]);
+        let import = import_one("demo.yml", text.as_bytes(), &files).expect("a warning is no error");
+        import.findings.to_string()
+    };
+    assert_eq!(told("#!/bin/sh\n# größer: 漢\n\tprintf '😀'\r\n"), "");
+    let advice = "; read it where such characters are shown, as cat -A does, before it is approved";
+    let which = "the script has the character U+202E, which can't be seen or makes it read as another";
+    assert_eq!(
+        told("#!/bin/sh\n# nothing \u{202e}\nrm -r /\n"),
+        format!("scripts/app/10-run:2:11: warning: {which}{advice}")
+    );
+    let lines: String = (0..8).map(|_| "echo \u{202e}\u{1b}\n").collect();
+    assert_eq!(
+        told(&format!("#!/bin/sh\n{lines}")),
+        format!(
+            "scripts/app/10-run:2:6: warning: {which}; it has 16 of that kind, in the lines 2, 3, 4, 5, 6 and further ones{advice}"
+        )
+    );
+}
+
+#[test]
+fn paths_that_read_as_others_are_refused_and_shown_as_they_are() {
+    let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
+    let said =
+        complaint(import_one("ym\u{202e}l.yml", text.as_bytes(), &files(&[("scripts/app/10-run", "#!/bin/sh\n")])));
+    assert!(said.contains("ym<U+202E>l.yml:1:1: error: the path of the file has the character U+202E"), "{said}");
+    let hidden = files(&[("scripts/app/10-run", "#!/bin/sh\n"), ("scripts/ap\u{200b}p/10-run", "#!/bin/sh\n")]);
+    let said = complaint(import_one("demo.yml", text.as_bytes(), &hidden));
+    assert!(said.contains("scripts/ap<U+200B>p/10-run:1:1: error: the path of the file has"), "{said}");
+}
+
+#[test]
 fn everything_that_a_role_may_say_arrives() {
     let text = r#"
 barclamp: {name: demo, version: 2.0, display: Demo, description: All of it, license: Apache-2.0}

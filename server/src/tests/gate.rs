@@ -1,6 +1,10 @@
 //! Abuse of the gate over the web, by every way that it has: REST and the pages' own calls, which are forms for browsers without
 //! scripts. `docs/gate.md` says which known case each test is.
 
+mod cases;
+mod rules;
+
+use control::people::PersonKind;
 use serde_json::json;
 
 use super::streaming::Tab;
@@ -89,6 +93,19 @@ impl House {
 
     async fn sql(&self, statement: &'static str) {
         sqlx::query(statement).execute(self.db.owner()).await.expect("the owner may");
+    }
+
+    /// Waits until some statement waits for another's lock.
+    async fn somebody_waits(&self) {
+        let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                   WHERE NOT l.granted AND a.datname = current_database())";
+        for _ in 0..1000 {
+            if sqlx::query_scalar(sql).fetch_one(self.db.owner()).await.expect("a row") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("nobody waits for a lock");
     }
 
     /// Every way to commit is refused like this, and leaves nothing behind.

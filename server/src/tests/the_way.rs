@@ -140,7 +140,9 @@ async fn a_change_goes_its_way_by_rest() {
     assert_eq!(restored.status, StatusCode::CREATED, "{}", restored.text());
     assert_eq!(restored.json()["missing"], json!([]));
     let catalog = house.ask_get("/api/v1/barclamps", &bo).await.json();
-    assert_eq!((&catalog[0]["barclamp"], &catalog[0]["disappeared"]), (&json!("house"), &json!([])));
+    let version = &catalog["versions"][0];
+    assert_eq!((&version["barclamp"], &version["disappeared"]), (&json!("house"), &json!([])));
+    assert_eq!(catalog["next"], Value::Null);
     let added = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
     assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
     let by_mac = |root: &str| json!({"macs": ["00-25-90-AA-00-01"], "domain": "house.example.com", "root": root});
@@ -263,6 +265,31 @@ async fn a_graph_is_taken_along_as_a_picture_that_asks_for_nothing() {
     assert!(picture.contains("web: 0 noderoles, 0 edges · The longest way: 0 noderoles"), "{picture}");
     assert_eq!(house.ask_get("/graph/nowhere/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
     assert_eq!(house.ask_get("/reviews/77/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_catalog_is_read_page_by_page() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let file = |n: usize| (format!("b{n}/b{n}.yml"), format!("barclamp: {{name: b{n:03}, version: '1'}}\nroles: []\n"));
+    let files: std::collections::BTreeMap<String, String> = (0..230).map(file).collect();
+    house.tell("/api/v1/barclamps", &ada, json!({"files": files})).await.json();
+    let (mut names, mut sizes, mut path) = (Vec::new(), Vec::new(), "/api/v1/barclamps".to_owned());
+    loop {
+        let page = house.ask_get(&path, &ada).await.json();
+        let versions = page["versions"].as_array().expect("a list");
+        sizes.push(versions.len());
+        names.extend(versions.iter().map(|version| version["barclamp"].as_str().expect("a name").to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/api/v1/barclamps?after={next}");
+    }
+    let mut wanted: Vec<String> = (0..230).map(|n| format!("b{n:03}")).chain(["house".to_owned()]).collect();
+    wanted.sort();
+    assert_eq!((sizes, names), (vec![100, 100, 31], wanted));
+    let unknown = format!("/api/v1/barclamps?after={}", "0".repeat(64));
+    assert_eq!(house.ask_get(&unknown, &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(house.ask_get("/api/v1/barclamps?after=1", &ada).await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]

@@ -296,15 +296,55 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
     assert_eq!(scripts_of(&house, claimed.runs[0]).await, [right.as_bytes()]);
 }
 
+fn table_of_cases() -> (std::path::PathBuf, String) {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let table = std::fs::read_to_string(root.join("docs/gate.md")).unwrap();
+    (root, table)
+}
+
 /// The table of `docs/gate.md` names tests that are there.
 #[test]
 fn the_table_of_cases_names_tests() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let table = std::fs::read_to_string(root.join("docs/gate.md")).unwrap();
+    let (root, table) = table_of_cases();
     let named: Vec<(&str, &str)> = table.split('`').filter_map(|word| word.split_once("::")).collect();
     assert!(named.len() > 50, "{named:?}");
     for (path, test) in named {
         let text = std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-        assert!(text.contains(&format!("fn {test}()")), "{path} has no test {test}");
+        let place = text.find(&format!("fn {test}()")).unwrap_or_else(|| panic!("{path} has no test {test}"));
+        let above = &text[..place];
+        let attributes = &above[above.rfind("\n\n").unwrap_or(0)..];
+        assert!(attributes.contains("#[test]") || attributes.contains("#[tokio::test"), "{path}: {test} is no test");
+    }
+}
+
+/// Each known case is tried by every way in, or `docs/gate.md` says why it can't be.
+#[test]
+fn each_case_is_tried_by_every_way_or_said_not_to_be() {
+    let (_, table) = table_of_cases();
+    let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows = |heading: &str| {
+        let section = table.split("\n## ").find(|part| part.starts_with(heading)).unwrap();
+        section.lines().filter(|line| line.starts_with('|')).skip(2).map(cells).collect::<Vec<_>>()
+    };
+    let mut ways: BTreeMap<u32, String> = BTreeMap::new();
+    let mut case = 0;
+    for row in rows("The cases") {
+        assert_eq!(row.len(), 4, "{row:?}");
+        case = if row[0].is_empty() { case } else { row[0].parse().unwrap_or(0) };
+        ways.entry(case).or_default().push_str(&row[3]);
+    }
+    let unreachable = rows("Not reachable yet");
+    for case in 1..=20 {
+        let tried = ways.get(&case).map_or("", String::as_str);
+        let why_not = unreachable.iter().filter(|row| row[0] == case.to_string());
+        let why_not: Vec<&str> = why_not.map(|row| row[1].as_str()).collect();
+        if tried.is_empty() {
+            assert!(!why_not.is_empty(), "case {case} is neither tried nor said to be unreachable");
+            continue;
+        }
+        for (way, excuse) in [('P', "by a page"), ('R', "by REST"), ('S', "by SQL")] {
+            let excused = why_not.iter().any(|what| what.ends_with(excuse));
+            assert!(tried.contains(way) || excused, "case {case} is not tried by {way}");
+        }
     }
 }

@@ -56,6 +56,29 @@ async fn one_version_never_gets_other_content() {
 }
 
 #[tokio::test]
+async fn all_versions_that_are_there_otherwise_are_named_at_once() {
+    let house = House::new().await;
+    let files = |port: &str| {
+        let text = |name: &str, port: &str| {
+            let roles = format!("roles: [{{name: {name}, jig: noop, template: {{port: {port}}}}}]");
+            format!("barclamp: {{name: {name}, version: '2.E'}}\n{roles}\n").into_bytes()
+        };
+        ["one", "same", "two"]
+            .map(|name| (format!("{name}.yml"), text(name, if name == "same" { "1" } else { port })))
+            .into()
+    };
+    house.control.import_barclamps(Some(&house.ada), &files("1")).await.unwrap();
+    let before = house.traces().await;
+    let problem = house.control.import_barclamps(Some(&house.ada), &files("2")).await.unwrap_err();
+    assert_eq!((problem.status, problem.code.as_str()), (409, "other_content"));
+    assert!(problem.detail.starts_with("one 2.E and two 2.E are there already with other content"), "{problem:?}");
+    assert!(problem.detail.contains("Give the new contents versions of their own"), "{problem:?}");
+    let named: Vec<&str> = problem.errors.iter().map(|error| error.at.as_str()).collect();
+    assert_eq!(named, ["one 2.E", "two 2.E"]);
+    assert_eq!(house.traces().await, before);
+}
+
+#[tokio::test]
 async fn edits_say_what_is_wrong_and_leave_nothing() {
     let house = House::new().await;
     house.bound("edge", 3, "app").await;

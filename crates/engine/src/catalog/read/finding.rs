@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MAX_FINDINGS;
 use crate::ids::MAX_NAME;
+use crate::text::{number, shown};
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,14 +70,24 @@ pub struct Finding {
     pub suggestion: Option<String>,
 }
 
+impl Finding {
+    /// Where it is, as editors understand it.
+    pub fn place(&self) -> String {
+        format!("{}:{}:{}", self.file, self.line, self.column)
+    }
+
+    /// What was found and what to do about it, for those who are told the place beside it.
+    pub fn said(&self) -> String {
+        match &self.suggestion {
+            Some(suggestion) => format!("{}; {suggestion}", self.what),
+            None => self.what.clone(),
+        }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { severity, file, line, column, what, suggestion } = self;
-        write!(f, "{file}:{line}:{column}: {severity}: {what}")?;
-        match suggestion {
-            Some(suggestion) => write!(f, "; {suggestion}"),
-            None => Ok(()),
-        }
+        write!(f, "{}: {}: {}", self.place(), self.severity, self.said())
     }
 }
 
@@ -126,6 +137,7 @@ impl Report {
         if *count > MAX_FINDINGS {
             return;
         }
+        finding.file = shown(&finding.file).into_owned();
         if *count == MAX_FINDINGS {
             finding.what = format!("{}; this is number {MAX_FINDINGS}, further ones are left out", finding.what);
         }
@@ -188,6 +200,11 @@ fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
 /// The suggestion of a name.
 pub(super) fn did_you_mean(name: String) -> String {
     format!("did you mean {name:?}?")
+}
+
+/// A character that has no place in a text, with why.
+pub(super) fn unseen(c: char) -> String {
+    format!("the character {}, which can't be seen or makes it read as another: leave it out", number(c))
 }
 
 /// A text from a file as a message may quote it: short, and on one line.

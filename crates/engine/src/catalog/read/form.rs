@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean, quoted};
+use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean, quoted, unseen};
 use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
 use super::{MAX_BACKOFF, MAX_LANE, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
 use crate::canonical::{Hash, Object};
@@ -20,6 +20,7 @@ use crate::catalog::{
     RunPolicy, Script,
 };
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
+use crate::text::deceiving;
 
 /// One file, understood by itself. [`link`](super::link) makes barclamps of a set of them.
 #[derive(Debug, Clone)]
@@ -231,8 +232,12 @@ const FLAGS: &[&str] = &[
 
 pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
     let mut reader = Reader { path: source.path, foreign: false, report: Report::default() };
+    reader.plain_path();
     let draft = match yaml::parse(source.bytes) {
-        Ok(Some(root)) if !root.is_null() => reader.file(&root, source),
+        Ok(Some(root)) if !root.is_null() => {
+            reader.plain_texts(&root, &mut BTreeSet::new());
+            reader.file(&root, source)
+        }
         Ok(_) => {
             reader.error(At::START, "the file is empty; a barclamp file has at least the keys barclamp and roles");
             None
@@ -298,19 +303,59 @@ impl Reader<'_> {
 
     /// A finding in another file of the folder, which is wrong as a whole.
     pub(super) fn in_file(&mut self, severity: Severity, file: &str, what: impl Into<String>, near: Option<String>) {
+        self.at_place(severity, file, At::START, what, near.map(did_you_mean));
+    }
+
+    /// A finding at a place in another file of the folder, with what to do about it.
+    pub(super) fn at_place(
+        &mut self,
+        severity: Severity,
+        file: &str,
+        at: At,
+        what: impl Into<String>,
+        suggestion: Option<String>,
+    ) {
         let folder = self.path.rfind(['/', '\\']).map_or("", |end| &self.path[..=end]);
         self.report.add(Finding {
             severity,
             file: format!("{folder}{file}"),
-            line: At::START.line,
-            column: At::START.column,
+            line: at.line,
+            column: at.column,
             what: what.into(),
-            suggestion: near.map(did_you_mean),
+            suggestion,
         });
     }
 
     fn broken(&mut self, broken: Broken) {
         self.error(broken.at, broken.what);
+    }
+
+    fn plain_path(&mut self) {
+        if let Some(c) = deceiving(self.path) {
+            self.error(At::START, format!("the path of the file has {}", unseen(c)));
+        }
+    }
+
+    /// No text of a file reads as another, whatever the text is for: people read it in lists, in reviews and beside choices. What aliases
+    /// repeat is told once.
+    fn plain_texts(&mut self, node: &Node, told: &mut BTreeSet<At>) {
+        let mut check = |text: &str, at: At| {
+            if let Some(c) = deceiving(text)
+                && told.insert(at)
+            {
+                self.error(at, format!("this text has {}", unseen(c)));
+            }
+        };
+        match &node.kind {
+            Kind::Scalar { text, .. } => check(text, node.at),
+            Kind::List(items) => items.iter().for_each(|item| self.plain_texts(item, told)),
+            Kind::Map(entries) => {
+                for entry in entries {
+                    check(&entry.key, entry.at);
+                }
+                entries.iter().for_each(|entry| self.plain_texts(&entry.value, told));
+            }
+        }
     }
 
     /// What Gantry's own form forbids and the others live with.
@@ -444,7 +489,7 @@ impl Reader<'_> {
                 let class = jig_class(self.text(node, &owner, "class")?);
                 if let JigClass::Other(word) = &class {
                     let what = format!(
-                        "{owner} is of class {}, which no worker here has; steps that need it will wait",
+                        "{owner} is of class {}, which no worker here has; roles that run by it can't be bound",
                         quoted(word)
                     );
                     let near = self.nearest(Severity::Warning, word, ["script", "noop", "test"]);

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::{At, Severity, quoted};
+use super::finding::{At, Severity, quoted, unseen};
 use super::form::Reader;
 use super::{MAX_SCRIPTS, Source};
 use crate::canonical::{Hash, Object, ObjectKind};
 use crate::catalog::{MAX_SCRIPT, Script};
 use crate::ids::{MAX_NAME, RoleName};
+use crate::text::{deceives, deceiving, number};
 
 const ROOT: &str = "scripts/";
 
@@ -31,6 +32,11 @@ impl<'a> Folder<'a> {
                 At::START,
                 format!("the scripts have {bytes} bytes; those of one barclamp may have {MAX_SCRIPTS}"),
             );
+        }
+        for (path, _) in folder.below(ROOT) {
+            if let Some(c) = deceiving(path) {
+                reader.in_file(Severity::Error, path, format!("the path of the file has {}", unseen(c)), None);
+            }
         }
         folder
     }
@@ -141,7 +147,39 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
             );
         return None;
     }
+    point_at_unseen(path, body, reader);
     Some(Hash::of_bytes(body))
+}
+
+/// A script may need characters that can't be seen, so they are no error; but who reads it before it runs has to know where they are.
+fn point_at_unseen(path: &str, body: &[u8], reader: &mut Reader<'_>) {
+    const LINES_NAMED: usize = 5;
+    if body.iter().all(|byte| byte.is_ascii() && !deceives(char::from(*byte))) {
+        return;
+    }
+    let text = String::from_utf8_lossy(body);
+    let found = text.split('\n').zip(1..).flat_map(|(line, number)| {
+        let at = move |column| At { line: number, column };
+        line.chars().zip(1..).filter(|(c, _)| deceives(*c)).map(move |(c, column)| (c, at(column)))
+    });
+    let mut found = found.peekable();
+    let Some((c, first)) = found.peek().copied() else { return };
+    let (mut count, mut lines) = (0_usize, BTreeSet::new());
+    for (_, at) in found {
+        count += 1;
+        if lines.len() <= LINES_NAMED {
+            lines.insert(at.line);
+        }
+    }
+    let mut what =
+        format!("the script has the character {}, which can't be seen or makes it read as another", number(c));
+    if count > 1 {
+        let named: Vec<String> = lines.iter().take(LINES_NAMED).map(ToString::to_string).collect();
+        let more = if lines.len() > LINES_NAMED { " and further ones" } else { "" };
+        what = format!("{what}; it has {count} of that kind, in the lines {}{more}", named.join(", "));
+    }
+    let advice = "read it where such characters are shown, as cat -A does, before it is approved".to_owned();
+    reader.at_place(Severity::Warning, path, first, what, Some(advice));
 }
 
 fn file_name(path: &str) -> &str {

@@ -1,0 +1,60 @@
+//! `gantry up` as a program: how it stops.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Ended with the test, however that ends.
+struct Started(Child);
+
+impl Started {
+    fn up(data: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+        command.args(["up", "--json", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+        command.env("GANTRY_LOG", "info").env_remove("DATABASE_URL").env_remove("GANTRY_OWNER_URL");
+        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id().try_into().unwrap()), signal).unwrap();
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < time, "it takes longer than {time:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_start_that_is_interrupted_stops_before_it_is_there() {
+    let data = tempfile::tempdir().unwrap();
+    let mut gantry = Started::up(data.path());
+    within(Duration::from_secs(60), || data.path().join("postgres").exists().then_some(()));
+    gantry.signal(Signal::SIGINT);
+    let status = within(Duration::from_secs(120), || gantry.0.try_wait().unwrap());
+    let said = std::io::read_to_string(gantry.0.stdout.take().unwrap()).unwrap();
+    let logged = std::io::read_to_string(gantry.0.stderr.take().unwrap()).unwrap();
+    assert!(status.success() && said.is_empty(), "{status} {said} {logged}");
+    assert!(!data.path().join("worker").exists() && !data.path().join("nodes").exists(), "{logged}");
+    let postmaster = data.path().join("postgres/data/postmaster.pid");
+    assert!(!postmaster.exists(), "PostgreSQL went with it");
+}

@@ -1,0 +1,357 @@
+//! Known ways round other systems' gates, one after the other, by REST and by a page's own calls.
+
+use super::*;
+
+impl House {
+    /// What came of opening nothing new: an edit appended by this way.
+    async fn append_by(&self, way: Way, cookie: &str, (proposal, version): (i64, i64), edits: &Value) -> Outcome {
+        outcome(&match way {
+            Way::Rest => {
+                let given = json!({"version": version, "edits": edits});
+                self.tell(&format!("/api/v1/proposals/{proposal}/edits"), cookie, given).await
+            }
+            Way::Page => {
+                let given = json!({"proposal": proposal, "version": version, "edits": edits});
+                self.tell("/call/edit", cookie, given).await
+            }
+        })
+    }
+
+    async fn submit_by(&self, way: Way, cookie: &str, (proposal, version): (i64, i64), title: &str) -> Outcome {
+        outcome(&match way {
+            Way::Rest => {
+                let given = json!({"version": version, "title": title});
+                self.tell(&format!("/api/v1/proposals/{proposal}/submit"), cookie, given).await
+            }
+            Way::Page => {
+                let form = format!("proposal={proposal}&version={version}&title={title}");
+                self.post_form("/call/submit", cookie, &form).await
+            }
+        })
+    }
+
+    async fn discard_by(&self, way: Way, cookie: &str, (proposal, version): (i64, i64)) -> Outcome {
+        outcome(&match way {
+            Way::Rest => {
+                let given = json!({"version": version});
+                self.tell(&format!("/api/v1/proposals/{proposal}/discard"), cookie, given).await
+            }
+            Way::Page => {
+                self.post_form("/call/discard", cookie, &format!("proposal={proposal}&version={version}")).await
+            }
+        })
+    }
+
+    async fn id_of(&self, deployment: &str, cookie: &str) -> Value {
+        self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json()["id"].clone()
+    }
+
+    async fn n1(&self, cookie: &str) -> Value {
+        self.ask_get("/api/v1/nodes?filter=n1", cookie).await.json()["nodes"][0]["id"].clone()
+    }
+
+    async fn person(&self, name: &str, permissions: impl IntoIterator<Item = Permission>) -> String {
+        let new = NewPerson::human(name, permissions);
+        let id = self.people.create_person(None, &new).await.expect("a person");
+        self.cookie_of(id).await
+    }
+
+    /// From the edits to the target; everybody who is named approves it.
+    async fn passes(&self, ada: &str, deployment: &str, edits: Value, approve: &[&str]) {
+        let draft = self.draft(ada, deployment, edits).await;
+        let id = self.submit(ada, draft).await;
+        for who in approve {
+            self.judge_by(Way::Rest, who, id, "approve").await;
+        }
+        let name = json!({"name": deployment});
+        self.tell(&format!("/api/v1/submissions/{id}/commit"), ada, name).await.json();
+    }
+}
+
+/// Case 3.
+#[tokio::test]
+async fn a_change_that_changes_nothing_reaches_no_review() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let web = house.id_of("web", &ada).await;
+    let bind = json!([{"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "app"}]);
+    let (proposal, version) = house.draft(&ada, "web", bind).await;
+    let undo = json!({"version": version});
+    house.tell(&format!("/api/v1/proposals/{proposal}/undo"), &ada, undo).await.json();
+    let version = version + 1;
+    for way in WAYS {
+        let edits = house.append_by(way, &ada, (proposal, version), &json!([])).await;
+        assert_eq!(edits.0, 400, "{way:?}: no edits are none");
+        let empty = house.submit_by(way, &ada, (proposal, version), "nothing").await;
+        assert_eq!(empty.1, "empty", "{way:?}");
+    }
+    assert_eq!((house.count("submission").await, house.count("target").await), (0, 1));
+}
+
+/// Case 6: whoever had a hand in it, and programs.
+#[tokio::test]
+async fn whoever_had_a_hand_in_it_approves_by_no_way() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let both = [Permission::Operator, Permission::Reviewer];
+    let edits_it = house.person("cy", both).await;
+    let takes_it_back = house.person("dan", both).await;
+    let asks = house.person("eve", both).await;
+    let robot = NewPerson { kind: PersonKind::Service, ..NewPerson::human("robot", both) };
+    let robot = house.people.create_person(None, &robot).await.expect("a person");
+    let robot = house.cookie_of(robot).await;
+    let edits = house.data(&ada, "web", 1).await;
+    let (proposal, version) = house.draft(&ada, "web", edits).await;
+    for n in [2, 3] {
+        let edits = house.data(&ada, "web", n).await;
+        let appended = house.append_by(Way::Page, &edits_it, (proposal, version + n - 2), &edits).await;
+        assert_eq!(appended.0, 200, "{appended:?}");
+    }
+    let undo = json!({"version": version + 2});
+    house.tell(&format!("/api/v1/proposals/{proposal}/undo"), &takes_it_back, undo).await.json();
+    let id = house.submit(&asks, (proposal, version + 3)).await;
+    for way in WAYS {
+        for (who, cookie) in [("co-author", &edits_it), ("who undid", &takes_it_back), ("who asks", &asks)] {
+            assert_eq!(house.judge_by(way, cookie, id, "approve").await, no(403, "author"), "{way:?}: {who}");
+        }
+        assert_eq!(house.judge_by(way, &robot, id, "approve").await, no(403, "not_a_reviewer"), "{way:?}");
+    }
+    for cookie in [&ada, &edits_it, &robot] {
+        house.refuses(cookie, id, &no(409, "not_approved"), "nobody else approved").await;
+    }
+    house.judge_by(Way::Page, &bo, id, "approve").await;
+    assert_eq!(house.commit_by(Way::Page, &asks, id).await.0, 200);
+}
+
+/// Case 7.
+#[tokio::test]
+async fn two_ways_at_once_make_one_target() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let edits = house.data(&ada, "web", 1).await;
+    let draft = house.draft(&ada, "web", edits).await;
+    let id = house.submit(&ada, draft).await;
+    house.judge_by(Way::Rest, &bo, id, "approve").await;
+    let (rest, page) = tokio::join!(house.commit_by(Way::Rest, &ada, id), house.commit_by(Way::Page, &bo, id));
+    let lost = match (rest.0, page.0) {
+        (201, _) => page,
+        (_, 200) => rest,
+        neither => panic!("{neither:?}"),
+    };
+    assert_eq!(lost, no(409, "not_newest"));
+    assert_eq!(house.count("target").await, 2);
+}
+
+/// Case 9.
+#[tokio::test]
+async fn what_is_made_again_takes_no_approval_along() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    for way in WAYS {
+        let edits = house.data(&ada, "web", 1).await;
+        let draft = house.draft(&ada, "web", edits.clone()).await;
+        let old = house.submit(&ada, draft).await;
+        house.judge_by(way, &bo, old, "approve").await;
+        assert_eq!(house.discard_by(way, &ada, draft).await.0, 200, "{way:?}");
+        let draft = house.draft(&ada, "web", edits).await;
+        let again = house.submit(&ada, draft).await;
+        house.refuses(&ada, old, &no(409, "not_newest"), "its proposal was discarded").await;
+        house.refuses(&ada, again, &no(409, "not_approved"), "the same edits, in another proposal").await;
+        house.discard_by(way, &ada, draft).await;
+    }
+
+    let web = house.id_of("web", &ada).await;
+    let make = || {
+        json!([{"edit": "create_deployment", "id": uuid::Uuid::new_v4(), "phantom": uuid::Uuid::new_v4(), "name": "below",
+                "parent": web}])
+    };
+    let role = |deployment: &Value| json!([{"edit": "add_role", "deployment": deployment, "role": "app"}]);
+    house.passes(&ada, "web", make(), &[&bo]).await;
+    let first = house.id_of("below", &ada).await;
+    let draft = house.draft(&ada, "below", role(&first)).await;
+    let old = house.submit(&ada, draft).await;
+    house.judge_by(Way::Rest, &bo, old, "approve").await;
+    house.passes(&ada, "web", json!([{"edit": "remove_deployment", "deployment": first}]), &[&bo]).await;
+    house.passes(&ada, "web", make(), &[&bo]).await;
+    let second = house.id_of("below", &ada).await;
+    assert_ne!(first, second);
+    house.refuses(&ada, old, &no(409, "not_newest"), "its deployment went").await;
+    let draft = house.draft(&ada, "below", role(&second)).await;
+    let new = house.submit(&ada, draft).await;
+    house.refuses(&ada, new, &no(409, "not_approved"), "only the name is the same").await;
+}
+
+/// Case 10: no policy lets anything pass unreviewed.
+#[tokio::test]
+async fn a_policy_that_asks_for_too_little_is_not_even_proposed() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let edits = house.data(&ada, "web", 1).await;
+    let draft = house.draft(&ada, "web", edits).await;
+    for (policy, status) in [
+        (json!({"approvals": 0}), 422),
+        (json!({"approvals": 1, "by_risk": {"destructive": 0}}), 422),
+        (json!({"approvals": 21}), 422),
+        (json!({}), 400),
+        (json!({"approvals": -1}), 400),
+        (json!({"approvals": null}), 400),
+        (json!({"approvals": 1, "by_risk": {"anything": 1}}), 400),
+        (json!({"approvals": 1, "except": ["ada"]}), 400),
+    ] {
+        for way in WAYS {
+            let set = json!([{"edit": "set_policy", "policy": policy}]);
+            assert_eq!(house.append_by(way, &ada, draft, &set).await.0, status, "{way:?} {policy}");
+        }
+    }
+    assert_eq!(house.count("edit").await, 1);
+}
+
+/// Case 14.
+#[tokio::test]
+async fn a_policy_passes_under_the_old_and_the_new_one_by_every_way() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let cy = house.person("cy", [Permission::Reviewer]).await;
+    let edits = house.data(&ada, "edge", 1).await;
+    let draft = house.draft(&ada, "edge", edits).await;
+    let waiting = house.submit(&ada, draft).await;
+    house.judge_by(Way::Page, &bo, waiting, "approve").await;
+
+    let set = |approvals: u32| json!([{"edit": "set_policy", "policy": {"approvals": approvals}}]);
+    let draft = house.draft(&ada, "web", set(2)).await;
+    let stricter = house.submit(&ada, draft).await;
+    house.judge_by(Way::Page, &bo, stricter, "approve").await;
+    house.refuses(&ada, stricter, &no(409, "not_approved"), "enough before it, too few under itself").await;
+    house.judge_by(Way::Page, &cy, stricter, "approve").await;
+    assert_eq!(house.commit_by(Way::Page, &ada, stricter).await.0, 200);
+    house.refuses(&ada, waiting, &no(409, "policy_moved"), "approved under the old one").await;
+
+    let draft = house.draft(&ada, "web", set(1)).await;
+    let weaker = house.submit(&ada, draft).await;
+    house.judge_by(Way::Rest, &bo, weaker, "approve").await;
+    house.refuses(&ada, weaker, &no(409, "not_approved"), "enough under itself, too few before it").await;
+}
+
+/// Case 16.
+#[tokio::test]
+async fn a_database_that_goes_away_during_a_commit_is_no_commit() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let edits = house.data(&ada, "web", 1).await;
+    let draft = house.draft(&ada, "web", edits).await;
+    let id = house.submit(&ada, draft).await;
+    house.judge_by(Way::Rest, &bo, id, "approve").await;
+    let written = "object o WHERE o.kind <> 'barclamp'";
+    let before = (house.count(written).await, house.count("audit").await);
+    for way in WAYS {
+        let mut held = house.db.owner().begin().await.expect("a transaction");
+        // Its last statement waits: everything else of the commit is written by then.
+        sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.expect("the owner may");
+        let cut = async {
+            house.somebody_waits().await;
+            house.db.cut_connections().await.expect("to cut");
+        };
+        let (committed, ()) = tokio::join!(house.commit_by(way, &ada, id), cut);
+        drop(held);
+        assert_eq!(committed.0, 503, "{way:?}: {committed:?}");
+        assert_eq!(house.count("target").await, 1, "{way:?}");
+        assert_eq!((house.count(written).await, house.count("audit").await), before, "{way:?}");
+    }
+    assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200, "and then it passes");
+}
+
+/// Case 20: what can't be undone comes first, however much comes along and however little of it fits into the answer.
+#[tokio::test]
+async fn a_destructive_line_stands_before_an_oversized_difference() {
+    const TOOL: &str = "
+barclamp: {name: tool, version: '1', description: For tests}
+roles:
+  - {name: wipe, jig: noop, flags: [destructive]}
+";
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let imported = house.tell("/api/v1/barclamps", &ada, json!({"files": {"tool/tool.yml": TOOL}})).await.json();
+    let web = house.id_of("web", &ada).await;
+    let crowd = api::console::DOCUMENTS_SHOWN;
+    let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
+               SELECT 'm' || n || '.house.example.com', d.id, 'local', jsonb_build_object('root', '/srv/m' || n)
+               FROM deployment d, generate_series(1, $1) n WHERE d.system RETURNING id";
+    let crowd: Vec<uuid::Uuid> = sqlx::query_scalar(add)
+        .bind(i32::try_from(crowd).expect("a number"))
+        .fetch_all(house.db.app())
+        .await
+        .expect("nodes");
+    let mut edits: Vec<Value> = vec![json!({"edit": "bind_nodes", "deployment": web, "nodes": crowd, "role": "app"})];
+    edits.push(
+        json!({"edit": "use_barclamp", "deployment": web, "barclamp": "tool", "version": imported["barclamps"][0][2]}),
+    );
+    edits.push(json!({"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "wipe"}));
+    let draft = house.draft(&ada, "web", Value::from(edits)).await;
+    let id = house.submit(&ada, draft).await;
+    for way in WAYS {
+        let review = match way {
+            Way::Rest => house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await,
+            Way::Page => house.tell("/call/review", &bo, json!({"id": id})).await,
+        };
+        let review = review.json();
+        assert_eq!(review["risks"], json!(["destructive"]), "{way:?}");
+        let first = review["summary"][0].as_str().expect("a line");
+        assert!(first.contains("be undone") && first.contains("n1"), "{way:?}: {first}");
+        assert_eq!(review["type_to_commit"], "web", "{way:?}");
+    }
+    let page = house.visit(&format!("/reviews/{id}"), &bo).await;
+    let text = page.text();
+    let (undone, crowd) = (text.find("be undone"), text.find("m1.house.example.com"));
+    assert!(undone.is_some() && crowd.is_none_or(|crowd| undone < Some(crowd)), "{undone:?} {crowd:?}");
+}
+
+/// Case 20: no text that reads as another is taken.
+#[tokio::test]
+async fn texts_that_read_as_others_are_taken_by_no_way() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let web = house.id_of("web", &ada).await;
+    let edits = house.data(&ada, "web", 1).await;
+    let draft = house.draft(&ada, "web", edits).await;
+    for way in WAYS {
+        for hidden in ["\u{202e}", "\u{200b}", "\u{2066}", "\u{0}"] {
+            let data = json!({"app": {format!("{hidden}trop"): 1}});
+            let set = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
+            assert_eq!(house.append_by(way, &ada, draft, &set).await.0, 400, "{way:?} {hidden:?}");
+            let title = match way {
+                Way::Rest => format!("safe{hidden}"),
+                Way::Page => format!("safe{}", escaped(hidden)),
+            };
+            assert_eq!(house.submit_by(way, &ada, draft, &title).await.0, 400, "{way:?} {hidden:?}");
+        }
+    }
+    let id = house.submit(&ada, draft).await;
+    for way in WAYS {
+        let said = match way {
+            Way::Rest => {
+                let said = json!({"kind": "approve", "reason": "fine\u{202e}"});
+                house.tell(&format!("/api/v1/submissions/{id}/verdicts"), &bo, said).await
+            }
+            Way::Page => {
+                let said = format!("submission={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
+                house.post_form("/call/judge", &bo, &said).await
+            }
+        };
+        assert_eq!(outcome(&said).0, 400, "{way:?}");
+    }
+    assert_eq!((house.count("edit").await, house.count("verdict").await), (1, 0));
+}
+
+/// As a form writes it.
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}

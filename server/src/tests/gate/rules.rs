@@ -1,0 +1,161 @@
+//! Every rule of the gate, each broken alone, tried by every way: REST, a page's form, and the application's own connection.
+//!
+//! The rules are those of the engine's enum. [`after`] and [`break_alone`] name them all without a rest, so that a rule that is added
+//! doesn't compile here before it has a case; and what the gate shows is compared with them, so that none goes unasked.
+
+use engine::gate::{GateState, Rule};
+
+use super::*;
+
+/// The rules in the gate's order.
+fn after(rule: Rule) -> Option<Rule> {
+    match rule {
+        Rule::Newest => Some(Rule::Resolved),
+        Rule::Resolved => Some(Rule::Lint),
+        Rule::Lint => Some(Rule::Base),
+        Rule::Base => Some(Rule::Epoch),
+        Rule::Epoch => Some(Rule::Policy),
+        Rule::Policy => Some(Rule::Objections),
+        Rule::Objections => Some(Rule::Approvals),
+        Rule::Approvals => Some(Rule::Threads),
+        Rule::Threads => None,
+    }
+}
+
+/// What a commit is refused with, and what the database says to whoever inserts the target by hand. What only planning finds out it
+/// doesn't know: a trigger has no planner.
+fn refusal_of(rule: Rule) -> (&'static str, Option<&'static str>) {
+    match rule {
+        Rule::Newest => ("not_newest", Some("GY005")),
+        Rule::Resolved => ("edit_refused", None),
+        Rule::Lint => ("lint", None),
+        Rule::Base => ("base_moved", Some("GY004")),
+        Rule::Epoch => ("other_epoch", Some("GY008")),
+        Rule::Policy => ("policy_moved", Some("GY006")),
+        Rule::Objections | Rule::Approvals => ("not_approved", Some("GY007")),
+        Rule::Threads => ("open_threads", Some("GY017")),
+    }
+}
+
+/// A change, of what was committed before, that ada proposed and bo approved.
+struct Approved {
+    house: House,
+    ada: String,
+    bo: String,
+    proposal: i64,
+    version: i64,
+    id: i64,
+}
+
+impl Approved {
+    async fn new() -> Self {
+        let house = House::new().await;
+        let bo = house.furnish().await;
+        let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+        let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+        let node = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        let edits = json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
+        let first = house.draft(&ada, "web", edits).await;
+        let first = house.submit(&ada, first).await;
+        house.judge_by(Way::Rest, &bo, first, "approve").await;
+        assert_eq!(house.commit_by(Way::Rest, &ada, first).await.0, 201);
+        let edits = house.data(&ada, "web", 1).await;
+        let (proposal, version) = house.draft(&ada, "web", edits).await;
+        let id = house.submit(&ada, (proposal, version)).await;
+        house.judge_by(Way::Rest, &bo, id, "approve").await;
+        Self { house, ada, bo, proposal, version, id }
+    }
+
+    async fn gate(&self) -> GateState {
+        let review = self.house.ask_get(&format!("/api/v1/submissions/{}", self.id), &self.ada).await.json();
+        serde_json::from_value(review["gate"].clone()).expect("a gate")
+    }
+
+    async fn broken(&self) -> Vec<Rule> {
+        self.gate().await.broken().map(|state| state.rule).collect()
+    }
+
+    /// What the database says to the target alone, by the application's role. It is rolled back.
+    async fn by_hand(&self) -> Option<String> {
+        let sql = "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
+                   SELECT h.number + 1, h.number, 'change', s.root_hash, s.id, h.enabled, h.epoch, $2 FROM head h, submission s
+                   WHERE s.id = $1";
+        let mut transaction = self.house.db.app().begin().await.expect("a transaction");
+        let done = sqlx::query(sql).bind(self.id).bind(self.house.ada.0).execute(&mut *transaction).await;
+        let refused = done.err()?;
+        let state = refused.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned());
+        Some(state.unwrap_or_else(|| panic!("not a refusal of the database: {refused}")))
+    }
+
+    /// What no surface can do, so that nothing else moves with it.
+    async fn past_the_guards(&self, table: &str, statement: &str) {
+        let mut transaction = self.house.db.owner().begin().await.expect("a transaction");
+        let switch = |on| sqlx::AssertSqlSafe(format!("ALTER TABLE {table} {on} TRIGGER USER"));
+        sqlx::query(switch("DISABLE")).execute(&mut *transaction).await.expect("the owner may");
+        let done = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&mut *transaction).await.expect("the owner may");
+        assert_eq!(done.rows_affected(), 1, "{statement}");
+        sqlx::query(switch("ENABLE")).execute(&mut *transaction).await.expect("the owner may");
+        transaction.commit().await.expect("to commit");
+    }
+}
+
+/// Breaks this rule and no other.
+async fn break_alone(rule: Rule, case: &Approved) {
+    let house = &case.house;
+    match rule {
+        Rule::Newest => {
+            let path = format!("/api/v1/proposals/{}/discard", case.proposal);
+            house.tell(&path, &case.ada, json!({"version": case.version})).await.json();
+        }
+        Rule::Resolved => {
+            let slipped = sqlx::query("UPDATE edit SET undone = true WHERE proposal_id = $1").bind(case.proposal);
+            let slipped = slipped.execute(house.db.app()).await.expect("the application may");
+            assert_eq!(slipped.rows_affected(), 1);
+        }
+        Rule::Lint => case.past_the_guards("jig", "UPDATE jig SET active = false WHERE name = 'noop'").await,
+        Rule::Base => {
+            house.tell("/api/v1/execution", &case.ada, json!({"enabled": false, "reason": "a target"})).await.json();
+            case.past_the_guards("deployment", "UPDATE deployment SET head_no = 3 WHERE name = 'web'").await;
+        }
+        Rule::Epoch => house.sql("UPDATE head SET epoch = epoch + 1").await,
+        Rule::Policy => {
+            let second = "INSERT INTO policy (number, hash) SELECT 2, hash FROM policy";
+            case.past_the_guards("policy", second).await;
+            case.past_the_guards("head", "UPDATE head SET policy_number = 2").await;
+        }
+        Rule::Objections => {
+            let cy = NewPerson::human("cy", [Permission::Reviewer]);
+            let cy = house.people.create_person(None, &cy).await.expect("a person");
+            let cy = house.cookie_of(cy).await;
+            house.judge_by(Way::Page, &cy, case.id, "request_changes").await;
+        }
+        Rule::Approvals => house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await,
+        Rule::Threads => {
+            let path = format!("/api/v1/submissions/{}/threads", case.id);
+            house.tell(&path, &case.bo, json!({"body": "On a Friday?"})).await.json();
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_rule_alone_keeps_every_way_shut() {
+    let every: Vec<Rule> = std::iter::successors(Some(Rule::Newest), |rule| after(*rule)).collect();
+    let sound = Approved::new().await;
+    let gate = sound.gate().await;
+    assert_eq!(gate.rules.iter().map(|state| state.rule).collect::<Vec<_>>(), every, "what the gate asks");
+    assert!(gate.is_open() && sound.by_hand().await.is_none(), "nothing is in the way");
+    assert_eq!(sound.house.commit_by(Way::Page, &sound.ada, sound.id).await.0, 200);
+    for rule in every {
+        // Nobody looks before it is broken: what is kept of a plan is right for what was submitted.
+        let case = Approved::new().await;
+        break_alone(rule, &case).await;
+        assert_eq!(case.broken().await, [rule], "it alone");
+        let (code, by_hand) = refusal_of(rule);
+        case.house.refuses(&case.ada, case.id, &no(409, code), &format!("{rule:?}")).await;
+        let path = format!("/api/v1/submissions/{}/commit", case.id);
+        let said = case.house.tell(&path, &case.ada, json!({})).await.problem();
+        let said: Vec<&Value> = said["errors"].as_array().expect("a list").iter().map(|error| &error["at"]).collect();
+        assert_eq!(said, [code], "{rule:?}");
+        assert_eq!(case.by_hand().await.as_deref(), by_hand, "{rule:?}");
+    }
+}
