@@ -541,7 +541,7 @@ pub struct EditView {
 pub struct PlannerView {
     /// Names the ground; changes when that does.
     pub stamp: String,
-    /// None for who knows the ground of this stamp.
+    /// None for who knows the ground of this stamp; and where it is too large to be sent: then the server has to be asked.
     pub ground: Option<Ground>,
     /// The proposal.
     pub proposal: ProposalId,
@@ -560,9 +560,9 @@ pub struct PlannerView {
 pub struct Ground {
     /// Who is bound where. Its index has to be built by whoever receives it.
     pub skeleton: Skeleton,
-    /// Every imported barclamp, by content.
+    /// The barclamps that are in use, or would be with the edits, by content.
     pub barclamps: Vec<(Hash, Barclamp)>,
-    /// Every imported role, by content.
+    /// Their roles, and all others that something has, by content.
     pub roles: Vec<(Hash, Role)>,
 }
 
