@@ -32,7 +32,8 @@ use crate::proposing::{Asked, Planned, counting, plan, tell};
 use crate::reviewing::{moved_base, moved_documents, policies, shown};
 use crate::{Control, done};
 
-/// How long a commit's caller waits for others' changes to be planned anew; the sweep does the rest.
+/// How long behind a commit another change begins to be planned anew. Its caller waits for the last one to end, however long that takes;
+/// the sweep does the rest.
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// Most submissions that one look finds.
 const FOUND: i64 = 100;
@@ -215,6 +216,7 @@ async fn told(on: &mut PgConnection, row: Option<ReplanRow>) -> Result<Option<Re
         dropped: dropped.into_iter().map(|(name, kind)| format!("{name} ({})", word(kind))).collect(),
         same_effect,
         shift,
+        more: 0,
         refused: serde_json::from_value(row.refused).unwrap_or_default(),
     }))
 }
