@@ -126,7 +126,7 @@ impl Console for Bound {
     }
 
     async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem> {
-        asked!(self.since_look(id))
+        asked!(self.since_look(id))?.page(None, DOCUMENTS_SHOWN)
     }
 
     async fn opened(&self, id: SubmissionId) -> Result<Opened, Problem> {

@@ -442,12 +442,20 @@ async fn reopen(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Pl
     Ok(Json(Done {}))
 }
 
+/// Where a list of documents goes on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Behind {
+    after: Option<Anchor>,
+}
+
 async fn since_look(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<SubmissionId>,
+    Asked(asked): Asked<Behind>,
 ) -> Answer<SinceLook> {
-    Ok(Json(state.control.since_look(&actor, id).await?))
+    Ok(Json(state.control.since_look(&actor, id).await?.page(asked.after.as_ref(), DOCUMENTS_SHOWN)?))
 }
 
 async fn look(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Answer<Done> {

@@ -640,6 +640,8 @@ impl Default for World {
                 same_effect: false,
                 difference: Difference::default(),
                 noderoles: Default::default(),
+                more: 0,
+                next: None,
             },
             deployments: vec![
                 summary(0, "system", 0, all_active),

@@ -619,6 +619,7 @@ fn replanned(after: Option<i64>) -> Replanned {
         dropped: vec!["bo (approved)".into()],
         same_effect: true,
         shift: Default::default(),
+        more: 0,
         refused: Vec::new(),
     }
 }

@@ -541,7 +541,7 @@ pub struct EditView {
 pub struct PlannerView {
     /// Names the ground; changes when that does.
     pub stamp: String,
-    /// None for who knows the ground of this stamp.
+    /// None for who knows the ground of this stamp; and where it is too large to be sent: then the server has to be asked.
     pub ground: Option<Ground>,
     /// The proposal.
     pub proposal: ProposalId,
@@ -560,9 +560,9 @@ pub struct PlannerView {
 pub struct Ground {
     /// Who is bound where. Its index has to be built by whoever receives it.
     pub skeleton: Skeleton,
-    /// Every imported barclamp, by content.
+    /// The barclamps that are in use, or would be with the edits, by content.
     pub barclamps: Vec<(Hash, Barclamp)>,
-    /// Every imported role, by content.
+    /// Their roles, and all others that something has, by content.
     pub roles: Vec<(Hash, Role)>,
 }
 
@@ -899,6 +899,32 @@ impl std::fmt::Display for Side {
 /// Documents of a comparison that a page shows.
 pub const DOCUMENTS_SHOWN: usize = 400;
 
+/// Some documents of a difference, how many are left out, and the last one if others follow it.
+struct Part {
+    difference: Difference,
+    more: usize,
+    next: Option<Anchor>,
+}
+
+impl Part {
+    fn of(difference: Difference, skip: usize, most: usize) -> Self {
+        let all = difference.documents().count();
+        let difference = difference.part(skip, most);
+        let here = difference.documents().count();
+        let next = difference.documents().last().filter(|_| skip + here < all);
+        Self { difference, more: all - here, next }
+    }
+}
+
+/// How many documents of a difference come up to this one.
+fn behind(difference: &Difference, after: Option<&Anchor>) -> Result<usize, crate::Problem> {
+    let Some(after) = after else { return Ok(0) };
+    let found = difference.documents().position(|document| document == *after);
+    found.map(|at| at + 1).ok_or_else(|| {
+        crate::Problem::invalid(format!("{after} is none of the documents that differ: give what `next` says."))
+    })
+}
+
 impl Comparison {
     /// Only the first documents, for a page; the others are counted.
     #[must_use]
@@ -911,20 +937,14 @@ impl Comparison {
     /// # Errors
     /// When `after` is none of the documents that differ.
     pub fn page(self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
-        let Some(after) = after else { return Ok(self.part(0, most)) };
-        let found = self.difference.documents().position(|document| document == *after);
-        let found = found.ok_or_else(|| {
-            crate::Problem::invalid(format!("{after} is none of the documents that differ: give what `next` says."))
-        })?;
-        Ok(self.part(found + 1, most))
+        let skip = behind(&self.difference, after)?;
+        Ok(self.part(skip, most))
     }
 
     fn part(mut self, skip: usize, most: usize) -> Self {
-        let all = self.difference.documents().count();
-        self.difference = self.difference.part(skip, most);
-        let here = self.difference.documents().count();
-        self.more += all - here;
-        self.next = self.difference.documents().last().filter(|_| skip + here < all);
+        let Part { difference, more, next } = Part::of(self.difference, skip, most);
+        (self.difference, self.next) = (difference, next);
+        self.more += more;
         self.names = self.names.only(&self.difference);
         self
     }
@@ -1117,15 +1137,17 @@ impl ReviewView {
     /// Only the first documents that differ, and what is said of those; the others are counted.
     #[must_use]
     pub fn cut(mut self, most: usize) -> Self {
-        let all = self.difference.documents().count();
-        self.difference = self.difference.part(0, most);
-        self.more += all - self.difference.documents().count();
-        self.next = self.difference.documents().last().filter(|_| self.more > 0);
+        let Part { difference, more, next } = Part::of(self.difference, 0, most);
+        (self.difference, self.next) = (difference, next);
+        self.more += more;
         let noderoles = self.difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
         let noderoles: std::collections::BTreeSet<NoderoleId> = noderoles.collect();
         self.brought.retain(|id, _| noderoles.contains(id));
         let names = Names { deployments: self.deployments, noderoles: self.noderoles }.only(&self.difference);
         (self.deployments, self.noderoles) = (names.deployments, names.noderoles);
+        for replanned in self.came_from.iter_mut().chain(&mut self.became) {
+            replanned.cut(most);
+        }
         self
     }
 }
@@ -1147,9 +1169,23 @@ pub struct Replanned {
     pub same_effect: bool,
     /// In what they don't.
     pub shift: Shift,
+    /// Documents of that which are left out.
+    #[serde(default)]
+    pub more: usize,
     /// Why it can't be planned any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<problem::Finding>,
+}
+
+impl Replanned {
+    /// Only the first documents of what shifted; the others are counted.
+    fn cut(&mut self, most: usize) {
+        for side in [&mut self.shift.before, &mut self.shift.after] {
+            let part = Part::of(std::mem::take(side), 0, most);
+            self.more += part.more;
+            *side = part.difference;
+        }
+    }
 }
 
 /// What runs together, as far as lanes and nodes allow.
@@ -1239,6 +1275,27 @@ pub struct SinceLook {
     /// Names of noderoles that others wait for in one of them.
     #[serde(default)]
     pub noderoles: std::collections::BTreeMap<NoderoleId, text::Place>,
+    /// Documents that differ beside those.
+    #[serde(default)]
+    pub more: usize,
+    /// The last of them, if others follow: `?after=` it has those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Anchor>,
+}
+
+impl SinceLook {
+    /// Only so many documents, those behind `after`; the others are counted.
+    ///
+    /// # Errors
+    /// When `after` is none of the documents that differ.
+    pub fn page(mut self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
+        let skip = behind(&self.difference, after)?;
+        let Part { difference, more, next } = Part::of(self.difference, skip, most);
+        let names = Names { deployments: Default::default(), noderoles: self.noderoles }.only(&difference);
+        (self.difference, self.next, self.noderoles) = (difference, next, names.noderoles);
+        self.more += more;
+        Ok(self)
+    }
 }
 
 /// Two contents of a role, and in what they differ.
@@ -1570,5 +1627,40 @@ mod tests {
         assert_eq!((end.difference.is_empty(), end.next, end.more), (true, None, 8));
         let strange = comparison().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
         assert_eq!(strange.status, 400);
+    }
+
+    #[test]
+    fn what_is_new_since_a_look_is_read_page_by_page_and_a_shift_is_bounded() {
+        let whole = comparison().difference;
+        let since = || SinceLook {
+            submission: SubmissionId(2),
+            before: Some(SubmissionId(1)),
+            same_effect: false,
+            difference: whole.clone(),
+            noderoles: Default::default(),
+            more: 0,
+            next: None,
+        };
+        let first = since().page(None, 5).unwrap();
+        assert_eq!((first.difference.documents().count(), first.more), (5, 3));
+        let rest = since().page(first.next.as_ref(), 5).unwrap();
+        assert_eq!((rest.difference.documents().count(), rest.more, rest.next), (3, 5, None));
+        let strange = since().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
+        assert_eq!(strange.status, 400);
+
+        let mut replanned = Replanned {
+            before: SubmissionId(1),
+            after: None,
+            target: TargetNo(2),
+            moved: Vec::new(),
+            dropped: Vec::new(),
+            same_effect: false,
+            shift: Shift { before: whole.clone(), after: whole.clone() },
+            more: 0,
+            refused: Vec::new(),
+        };
+        replanned.cut(6);
+        let Shift { before, after } = &replanned.shift;
+        assert_eq!((before.documents().count(), after.documents().count(), replanned.more), (6, 6, 4));
     }
 }

@@ -18,7 +18,7 @@ use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{counting, moved_on, objections, plan};
+use crate::proposing::{counting, objections, plan};
 use crate::saying;
 use crate::words::{self, at};
 
@@ -104,7 +104,12 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
-        let row = row.filter(|row| row.state == "open").ok_or_else(moved_on)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {proposal}.")))?;
+        if row.state != "open" {
+            // Who asks looks at a page from before that. It is an answer like any other: the edits would be refused.
+            let closed = format!("this proposal was {}, so nothing is added to it any more", row.state);
+            return Ok(Foreseen { refused: vec![closed], lines: Vec::new() });
+        }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
         let refused = objections(&present, &row, &rows, &edits);
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);

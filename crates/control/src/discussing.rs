@@ -174,6 +174,8 @@ impl Control {
                 same_effect: false,
                 difference: Difference::default(),
                 noderoles: BTreeMap::new(),
+                more: 0,
+                next: None,
             });
         };
         let old = found(&mut connection, before).await?;
@@ -187,6 +189,8 @@ impl Control {
             same_effect: old.effects == row.effects && difference.policy.is_none(),
             noderoles: present.parents([&difference]),
             difference,
+            more: 0,
+            next: None,
         })
     }
 

@@ -5,7 +5,8 @@
 //! without verdicts, and the review says whether the effect is the same. If they don't, it says which edit and why, and the
 //! proposal is back with its authors.
 //!
-//! Where it runs: behind a commit, by whoever's call committed, for as long as [`AT_ONCE`]; and in every server's sweep, which finds
+//! Where it runs: behind a commit, by whoever's call committed, which begins none after [`AT_ONCE`] and waits for the one that it began
+//! before; and in every server's sweep, which finds
 //! what is left of that, or of a process that died in between. Not in the commit's own transaction: planning takes as long as it
 //! takes, and all commits wait for that one. Nothing is lost in between, because what has to be done is found by what is void, not by
 //! a note of it; and nothing is done twice, because it is done under the proposal's lock and raises its version.
@@ -31,7 +32,8 @@ use crate::proposing::{Asked, Planned, counting, plan, tell};
 use crate::reviewing::{moved_base, moved_documents, policies, shown};
 use crate::{Control, done};
 
-/// How long a commit's caller waits for others' changes to be planned anew; the sweep does the rest.
+/// How long behind a commit another change begins to be planned anew. Its caller waits for the last one to end, however long that takes;
+/// the sweep does the rest.
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// Most submissions that one look finds.
 const FOUND: i64 = 100;
@@ -214,6 +216,7 @@ async fn told(on: &mut PgConnection, row: Option<ReplanRow>) -> Result<Option<Re
         dropped: dropped.into_iter().map(|(name, kind)| format!("{name} ({})", word(kind))).collect(),
         same_effect,
         shift,
+        more: 0,
         refused: serde_json::from_value(row.refused).unwrap_or_default(),
     }))
 }

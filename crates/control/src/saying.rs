@@ -1,15 +1,15 @@
 //! A change in lines: what a review says first.
 //!
 //! A review is read by people, and people read the beginning. So what is grave stands first: what can't be undone, what goes, what
-//! is switched off, the gate's policy, and nodes that change hands. These lines are never cut away, however much else a change does;
+//! is switched off, the gate's policy, and nodes that somebody moves. These lines are never cut away, however much else a change does;
 //! instead, each kind of them is told in a few lines that name the first and count the rest. Everything else may be cut, because the
-//! changes below have it all.
+//! changes below have it all. That a node comes down with what is bound to it is not grave: every new node does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::blueprint::consequences::{self, Consequences, Touched};
 use engine::ids::{DeploymentId, RoleName};
-use engine::plan::effects::Why;
+use engine::plan::effects::{Moved, Why};
 use engine::plan::{Effects, NumberedEdit};
 
 use crate::present::Present;
@@ -101,7 +101,7 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         )),
     }
     lines.extend(effects.policy.as_ref().map(|set| words::policy(&set.policy)));
-    lines.extend(moves(names, effects));
+    lines.extend(moves(names, effects.moved.iter().filter(|moved| matches!(moved.why, Why::Asked { .. }))));
     lines
 }
 
@@ -178,9 +178,9 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines
 }
 
-fn moves(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+fn moves<'e>(names: &Names<'_>, all: impl Iterator<Item = &'e Moved>) -> Vec<String> {
     let mut moves: Grouped<(DeploymentId, DeploymentId)> = BTreeMap::new();
-    for moved in &effects.moved {
+    for moved in all {
         moves.entry((moved.from, moved.to)).or_default().push(names.node(moved.node));
     }
     told(
@@ -232,6 +232,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         let roles: Vec<String> = brought.iter().map(|r| r.to_string()).collect();
         lines.push(format!("Brings {} along: {}.", words::count(came, "noderole"), some_of(&roles)));
     }
+    lines.extend(moves(names, effects.moved.iter().filter(|moved| matches!(moved.why, Why::Brought { .. }))));
     for set in &effects.role_data {
         lines.push(format!("Sets the data of {} in {}.", set.role, names.deployment(set.deployment)));
     }

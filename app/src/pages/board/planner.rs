@@ -102,8 +102,16 @@ impl Planner {
         })
     }
 
-    /// The hash of what the proposal comes to with further edits.
+    /// The hash of what the proposal comes to with further edits. None where one of them uses a version that is not in use yet: the
+    /// ground has no more than what is.
     pub(super) fn effects_with(&self, edits: &[Edit]) -> Option<Hash> {
+        let is_known = |edit: &Edit| match edit {
+            Edit::UseBarclamp { version, .. } => self.ground.catalog.barclamp(*version).is_ok(),
+            _ => true,
+        };
+        if !edits.iter().all(is_known) {
+            return None;
+        }
         let new = (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
         let all: Vec<NumberedEdit> = self.edits.iter().cloned().chain(new).collect();
         timed("gantry: plan", || resolve(&self.ground.skeleton, &self.ground.catalog, &all).hash().ok())

@@ -195,7 +195,7 @@ fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
     let before = since.before?;
     let said = match since.same_effect {
         true => "It was planned anew since, and comes to exactly the same effect.".to_owned(),
-        false => match count(&since.difference) {
+        false => match count(&since.difference) + since.more {
             1 => "One thing is different since.".to_owned(),
             n => format!("{n} things are different since."),
         },
@@ -217,7 +217,11 @@ fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
     if since.difference.is_empty() {
         return view! { <p class="card inside muted">"What it would bring about is the same as when you looked before."</p> }.into_any();
     }
-    view! { <changes::Changes review difference=since.difference noderoles=since.noderoles talks=None/> }.into_any()
+    let more = (since.more > 0).then(|| {
+        view! { <p class="card inside muted">{facts::counted(since.more, "document")} " more: " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> " has them."</p> }
+    });
+    view! { <changes::Changes review difference=since.difference noderoles=since.noderoles talks=None/> {more} }
+        .into_any()
 }
 
 type OfGraph = Answer<Option<GraphView>>;

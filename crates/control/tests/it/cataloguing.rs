@@ -161,8 +161,8 @@ async fn a_board_offers_what_the_version_in_sight_has() {
         text.lines().filter(|line| !line.contains("name: lonely")).map(|line| format!("{line}\n")).collect();
     let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
     let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
-    let barclamp = BarclampName::parse("house").unwrap();
-    let using = Edit::UseBarclamp { deployment: house.id("web").await, barclamp, version };
+    let name = BarclampName::parse("house").unwrap();
+    let using = Edit::UseBarclamp { deployment: house.id("web").await, barclamp: name, version };
     let (proposal, number) = house.propose(&house.ada, "web", vec![using]).await;
     assert!(!offers().await, "and the version that web would use has not");
     let number = house.control.undo(&house.ada, proposal, number).await.unwrap();
@@ -178,4 +178,52 @@ async fn a_board_offers_what_the_version_in_sight_has() {
     let using = Edit::UseBarclamp { deployment: house.id("web").await, barclamp: tool.clone(), version };
     house.propose(&house.ada, "web", vec![using]).await;
     assert_eq!(saw().await.map(|choice| choice.barclamp), Some(tool));
+}
+
+#[tokio::test]
+async fn of_a_proposal_that_is_closed_it_is_foreseen_that_nothing_is_added() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let (proposal, version) = house.propose(&house.ada, "web", vec![edit.clone()]).await;
+    house.control.discard(&house.ada, proposal, version).await.unwrap();
+    let foreseen = house.control.foresee(&house.ada, proposal, vec![edit.clone()]).await.unwrap();
+    assert_eq!(foreseen.refused, ["this proposal was discarded, so nothing is added to it any more"]);
+    assert!(foreseen.lines.is_empty());
+    let unknown = engine::ids::ProposalId(4711);
+    assert_eq!(house.control.foresee(&house.ada, unknown, vec![edit]).await.unwrap_err().status, 404);
+}
+
+#[tokio::test]
+async fn a_browser_gets_what_is_in_use_and_what_the_proposal_begins_to_use() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let web = house.id("web").await;
+    let text = BARCLAMP
+        .replace("version: '1'", "version: '2'")
+        .replace("template: {app: {port: 8080}}", "template: {app: {port: 1}}");
+    let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
+    let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+    let proposal = house.control.propose(&house.ada, web).await.unwrap();
+    let planner = async |known: Option<&str>| house.control.planner(&house.ada, web, known).await.unwrap();
+    let before = planner(None).await;
+    let versions = |view: &api::console::PlannerView| {
+        view.ground.as_ref().map(|ground| (ground.barclamps.len(), ground.roles.len()))
+    };
+    assert_eq!(versions(&before), Some((1, 6)), "the other version is imported, and nobody uses it");
+    assert_eq!(versions(&planner(Some(&before.stamp)).await), None, "whoever has it is not sent it again");
+
+    let barclamp = BarclampName::parse("house").unwrap();
+    let using = Edit::UseBarclamp { deployment: web, barclamp, version };
+    house.control.edit(&house.ada, proposal, 0, vec![using]).await.unwrap();
+    let after = planner(Some(&before.stamp)).await;
+    assert_eq!(versions(&after), Some((2, 7)), "the one role that differs comes along");
+    // It plans to the same as the server.
+    let ground = after.ground.unwrap();
+    let mut catalog = engine::catalog::Catalog::default();
+    ground.barclamps.into_iter().for_each(|(hash, barclamp)| catalog.add_barclamp(hash, barclamp.into()));
+    ground.roles.into_iter().for_each(|(hash, role)| catalog.add_role(hash, role.into()));
+    let mut skeleton = ground.skeleton;
+    skeleton.index(&catalog).unwrap();
+    let effects = engine::plan::resolve(&skeleton, &catalog, &after.edits);
+    assert_eq!((effects.refused.len(), effects.hash().unwrap()), (0, after.effects));
 }

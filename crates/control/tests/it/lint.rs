@@ -2,6 +2,7 @@
 
 use engine::lint::{Check, Level};
 use engine::plan::Edit;
+use engine::plan::report::Stage;
 use serde_json::{Value, json};
 
 use crate::house::{House, role};
@@ -54,6 +55,11 @@ async fn an_error_is_not_submitted() {
     assert!(refused.errors[0].detail.starts_with("plain-secret: /tls holds a private key"), "{refused:?}");
     assert!(!format!("{refused:?}").contains("MIIE"), "what lint says is no second place where it stands");
     assert_eq!(house.traces().await, before);
+    // The planner's own report ends with it.
+    let report = house.control.report(&house.ada, id).await.unwrap();
+    let last = report.stages.last().unwrap();
+    assert_eq!((last.stage, last.did[0].what.as_str()), (Stage::Lint, "1 error and 0 warnings"));
+    assert!(last.blocked_by[0].what.starts_with("app in web: /tls holds a private key"), "{last:?}");
 }
 
 #[tokio::test]

@@ -147,3 +147,42 @@ async fn a_proposal_on_a_node_outlives_the_deployment_that_it_was_opened_in() {
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!((review.state, review.deployment.as_str()), (api::console::ReviewState::Committed, "web"));
 }
+
+#[tokio::test]
+async fn a_service_is_not_bound_by_a_proposal_on_a_node() {
+    let house = House::new().await;
+    let text = "barclamp: {name: names, version: '1'}\nroles:\n  - {name: dns, jig: noop, flags: [service]}\n  - {name: client, jig: noop, requires: [dns]}\n";
+    let files = [("names/names.yml".to_owned(), text.as_bytes().to_vec())].into();
+    let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+    let (web, n1) = (house.id("web").await, house.node(1).await);
+    let barclamp = engine::ids::BarclampName::parse("names").unwrap();
+    let using = Edit::UseBarclamp { deployment: web, barclamp, version };
+    house.moved_by("web", vec![using, Edit::MoveNode { node: n1, deployment: web }]).await;
+
+    let (proposal, node) = on_node(&house, 1).await;
+    let bind = |name: &str| vec![Edit::Bind { deployment: web, node, role: role(name) }];
+    let refused = house.control.edit(&house.ada, proposal, 0, bind("dns")).await.unwrap_err();
+    assert_eq!(refused.status, 422);
+    assert!(refused.detail.contains("dns is a service that stands for web as a whole"), "{refused:?}");
+    let offered = house.control.node_proposal(&house.ada, proposal).await.unwrap().choices;
+    assert!(offered.iter().any(|choice| choice.role == role("client")));
+    assert!(!offered.iter().any(|choice| choice.role == role("dns")), "it is not offered either");
+    // With what the node needs it comes along.
+    house.control.edit(&house.ada, proposal, 0, bind("client")).await.unwrap();
+    let view = house.control.node_proposal(&house.ada, proposal).await.unwrap();
+    assert_eq!(view.proposal.added, 2);
+}
+
+#[tokio::test]
+async fn a_node_that_others_moved_meanwhile_gets_the_same_from_its_proposal() {
+    let house = House::new().await;
+    let (web, n1) = (house.id("web").await, house.node(1).await);
+    let (proposal, node) = on_node(&house, 1).await;
+    let bind = Edit::Bind { deployment: house.id("system").await, node, role: role("runtime") };
+    let version = house.control.edit(&house.ada, proposal, 0, vec![bind]).await.unwrap();
+    let id = house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
+    house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
+    let became = house.control.review(&house.bo, id).await.unwrap().became.unwrap();
+    assert!(became.same_effect, "{:?}", became.shift);
+    assert_eq!(became.moved, ["n1.house.example.com"]);
+}

@@ -152,8 +152,7 @@ async fn an_edit_says_where_it_takes_effect_unless_that_is_where_the_reader_is()
 
 #[tokio::test]
 async fn what_is_grave_stands_first_however_much_else_a_change_does() {
-    let by_risk = [(Risk::Halt, 2)].into();
-    let house = House::under(Policy { approvals: 1, by_risk }).await;
+    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Halt, 3)].into() }).await;
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
     let mut edits: Vec<Edit> = (100..150_u128)
@@ -168,7 +167,7 @@ async fn what_is_grave_stands_first_however_much_else_a_change_does() {
         Edit::Unbind { node: house.node(1).await, noderole: NoderoleKey::first(role("app")), with_dependents: false },
         Edit::RemoveRole { deployment: web, role: role("still") },
         Edit::MoveNode { node: house.node(2).await, deployment: web },
-        Edit::SetPolicy { policy: Policy { approvals: 1, by_risk: BTreeMap::new() } },
+        Edit::SetPolicy { policy: Policy { approvals: 1, by_risk: [(Risk::Halt, 3), (Risk::Rerun, 1)].into() } },
         Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active: false },
     ]);
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
@@ -178,7 +177,7 @@ async fn what_is_grave_stands_first_however_much_else_a_change_does() {
         "Takes role still and its data out of web.",
         "Removes app from n1.",
         "Switches jig script off: nothing that needs it starts, in any deployment.",
-        "Sets the policy for all changes after this one: one approval for every change.",
+        "Sets the policy for all changes after this one: one approval for every change, 1 when it is rerun, 3 when it is halt.",
         "n2 moves from system to web.",
         "Creates web-100 below web.",
     ];
@@ -186,5 +185,5 @@ async fn what_is_grave_stands_first_however_much_else_a_change_does() {
     assert_eq!(review.asked[..6], grave);
     assert_eq!(review.summary.len(), 41, "{:?}", review.summary);
     assert!(review.risks.contains(&Risk::Halt), "{:?}", review.risks);
-    assert_eq!(review.gate.needed, 2, "the policy in force asks for two where a jig is switched off");
+    assert_eq!(review.gate.needed, 3, "the policy asks for so many where a jig is switched off");
 }

@@ -4,8 +4,10 @@
 //! meanwhile is in neither, and a reviewer whose base moved reads only what became of the change itself; mostly nothing, and that is
 //! then said as *effect unchanged*.
 //!
-//! Two things are no effect of the change and are not compared: how much around it stays as it is, and how often something was asked
-//! to run again before (that it runs again is compared).
+//! Three things are no effect of the change and are not compared: how much around it stays as it is, how often something was asked to
+//! run again before (that it runs again is compared), and whether a node has a document yet. A new node has none until something is
+//! first meant of it; where another change came first with that, this one writes no document any more and moves no record into one,
+//! and does the same as before.
 //!
 //! A base may move under a change of a whole cluster, so both plans are compared document by document, each looked up by its id.
 
@@ -13,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::difference::{DeploymentDifference, Difference, NodeDifference, NoderoleDifference, RoleDifference};
+use super::difference::{DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference};
 use crate::cluster::NoderoleKey;
 use crate::ids::{DeploymentId, NodeId, RoleName};
 
@@ -78,8 +80,22 @@ fn node_beyond(one: &NodeDifference, other: &NodeDifference) -> Option<NodeDiffe
     let (mut left, twin) = (plain(one), plain(other));
     let known: BTreeMap<&NoderoleKey, &NoderoleDifference> = twin.noderoles.iter().map(|n| (&n.noderole, n)).collect();
     left.noderoles.retain(|noderole| known.get(&noderole.noderole) != Some(&noderole));
+    (!left.noderoles.is_empty() || !are_alike(&left, &twin)).then_some(left)
+}
+
+/// Whether two differences say the same of a node itself.
+fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
     let itself = |n: &NodeDifference| NodeDifference { noderoles: Vec::new(), ..n.clone() };
-    (!left.noderoles.is_empty() || itself(&left) != itself(&twin)).then_some(left)
+    let (new, known) = match (one.mark, other.mark) {
+        (Mark::Added, Mark::Changed) => (one, other),
+        (Mark::Changed, Mark::Added) => (other, one),
+        _ => return itself(one) == itself(other),
+    };
+    // Where a node goes is said of one with a document only when it goes elsewhere.
+    let to = |n: &NodeDifference| n.moved.and_then(|(_, to)| to);
+    let goes_elsewhere = known.moved.is_some() && to(known) != to(new);
+    let shown = |n: &NodeDifference| NodeDifference { mark: Mark::Changed, moved: None, ..itself(n) };
+    !goes_elsewhere && shown(new) == shown(known)
 }
 
 /// A node's difference without what is no effect.
@@ -91,7 +107,7 @@ fn plain(node: &NodeDifference) -> NodeDifference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blueprint::difference::{Mark, Sides};
+    use crate::blueprint::difference::Sides;
     use crate::data::diff;
     use crate::gate::Policy;
     use crate::ids::{Fqdn, NoderoleId};
@@ -133,6 +149,20 @@ mod tests {
 
     fn of(nodes: Vec<NodeDifference>) -> Difference {
         Difference { nodes, ..Difference::default() }
+    }
+
+    #[test]
+    fn that_a_node_has_a_document_by_now_is_no_effect_and_where_it_goes_is_one() {
+        let (web, edge) = (DeploymentId(Uuid::from_u128(2)), DeploymentId(Uuid::from_u128(3)));
+        let with = |mark, moved| of(vec![NodeDifference { mark, moved, ..node(1, vec![noderole("app", 1, 0)], 0) }]);
+        let first = with(Mark::Added, Some((None, Some(web))));
+        assert!(Shift::between(&first, &with(Mark::Changed, None)).is_empty(), "somebody else moved it before");
+        assert!(Shift::between(&first, &with(Mark::Changed, Some((Some(edge), Some(web))))).is_empty());
+        assert!(!Shift::between(&first, &with(Mark::Changed, Some((Some(web), Some(edge))))).is_empty());
+        assert!(!Shift::between(&first, &with(Mark::Removed, Some((Some(web), None)))).is_empty());
+        let mut other = with(Mark::Changed, None);
+        other.nodes[0].noderoles = vec![noderole("app", 2, 0)];
+        assert_eq!(Shift::between(&first, &other).after, other, "what it carries is compared as before");
     }
 
     #[test]

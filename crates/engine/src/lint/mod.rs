@@ -9,8 +9,9 @@
 //!
 //! ## Invariants
 //!
-//! * Only what a change touches is looked at. What was wrong before does not hold up a change elsewhere; and looking for errors
-//!   costs what the change costs, since a commit does it under a lock.
+//! * Only what a change touches is found fault with: what was wrong before does not hold up a change elsewhere. A commit looks for
+//!   errors under a lock, so they are looked for among what the change writes; only where noderoles go is all that stays looked
+//!   through, once, for who waits for them. Warnings may look through all of it, once each.
 //! * Pure, in one order, and bounded: [`MAX_EACH`] findings of a check are told, the rest is counted.
 //! * A finding says what, where and what to do. It never has a value that might be a secret.
 //! * Each check is one entry in [`Check::ALL`] and one function; each has a test that trips it and one that does not.

@@ -1,8 +1,9 @@
 //! The draft: the skeleton with the edits so far laid over it.
 //!
-//! An edit costs what it touches, never the cluster: the overlay holds what differs, and lookups ask it first. Before something is
-//! touched its former self goes into a journal, so an edit that turns out not to hold is taken back as a whole. So is a trial: what
-//! somebody only asks about is run like an edit, looked at, and taken back.
+//! The overlay holds what differs, and lookups ask it first. So binding and unbinding cost what they touch, not the cluster: each node
+//! that an edit touches is copied once, with all that it carries. What concerns all (another version of a barclamp, a new deployment's
+//! name) looks at all. Before something is touched its former self goes into a journal, so an edit that turns out not to hold is
+//! taken back as a whole. So is a trial: what somebody only asks about is run like an edit, looked at, and taken back.
 //!
 //! Three indexes (who answers to a name, where a noderole is, who waits for it) only ever grow within a draft. What they name may be
 //! gone again, so whoever asks them looks whether it is still there. That keeps taking back cheap.
@@ -542,7 +543,7 @@ impl<'a> Draft<'a> {
         if self.waits_for(parent, child) {
             return Err(EditError::Circle { child: self.in_words(child), parent: self.in_words(parent) });
         }
-        // A barrier may have thousands of parents, so one more costs what it adds: a new edge can only raise the rank.
+        // A barrier may have thousands of parents: none of them is asked for its rank, as a new edge can only raise the child's.
         let raises = self.noderole(parent).is_some_and(|(_, _, above)| above.rank >= noderole.rank);
         self.children.entry(parent).or_default().insert(child);
         self.change(child, |noderole| {
