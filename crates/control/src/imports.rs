@@ -254,13 +254,13 @@ fn clash(barclamp: &Barclamp, known: Hash, new: Hash) -> problem::Finding {
 fn other_content(clashes: Vec<problem::Finding>) -> Problem {
     let names: Vec<String> = clashes.iter().map(|clash| clash.at.clone()).collect();
     let (are, contents, versions, files) = match clashes.len() {
-        1 => ("is", "the new content", "a version", "its file"),
-        _ => ("are", "the new contents", "versions", "their files"),
+        1 => ("is", "the new content", "a version of its own", "its file"),
+        _ => ("are", "the new contents", "versions of their own", "their files"),
     };
     let mut problem = Problem::conflict(
         "other_content",
         format!(
-            "{} {are} there already with other content, and what is there stays as it is. Give {contents} {versions} of their own \
+            "{} {are} there already with other content, and what is there stays as it is. Give {contents} {versions} \
              (version: in the file), or leave {files} out to go on with what is there. Nothing was imported.",
             some_of(&names),
         ),
