@@ -130,7 +130,7 @@ fn UndoButton(desk: Desk) -> impl IntoView {
                 class="button quiet undo"
                 type="submit"
                 title=title
-                disabled=move || what.read().is_none() || desk.busy().get()
+                disabled=move || what.read().is_none()
                 on:click=move |event| {
                     event.prevent_default();
                     desk.undo();
@@ -158,7 +158,6 @@ fn RedoButton(desk: Desk) -> impl IntoView {
                         class="button quiet undo"
                         type="submit"
                         title=format!("Bring back: {what} (Ctrl Shift Z)")
-                        disabled=move || desk.busy().get()
                         on:click=move |event| {
                             event.prevent_default();
                             desk.redo();
