@@ -21,12 +21,12 @@ use engine::catalog::{Barclamp, Catalog, Role};
 use engine::cluster::Blueprint;
 use engine::cluster::document::DeploymentDoc;
 use engine::ids::{BarclampName, DeploymentId, RoleName};
+use engine::text;
 use similar::{ChangeTag, TextDiff};
 use sqlx::PgConnection;
 use store::intent::{self, ScriptHead};
 
 use crate::problems::from_store;
-use crate::words::visible;
 
 /// Files whose text is compared.
 const FILES: usize = 64;
@@ -144,7 +144,7 @@ pub(crate) async fn changes(
             seen += 1;
             let text = match seen > FILES {
                 true => FileText::Left,
-                false => text(file.head(file.old, &heads), file.head(file.new, &heads)),
+                false => difference_of(file.head(file.old, &heads), file.head(file.new, &heads)),
             };
             FileChange { name: file.name, mark: mark(file.old, file.new), text }
         });
@@ -186,7 +186,7 @@ fn files(was: &Role, is: &Role) -> Vec<File> {
 }
 
 /// How the text of a file differs.
-fn text(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText {
+fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText {
     let sides = [old, new].map(|side| side.map_or(Some((Vec::new(), false)), lines));
     let [Some((was, was_cut)), Some((is, is_cut))] = sides else {
         return FileText::Binary { old: old.map(|head| head.bytes), new: new.map(|head| head.bytes) };
@@ -238,7 +238,8 @@ fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
 
 /// A line as it may be read: what can't be seen, or turns the direction of reading, is spelled out.
 fn shown(line: &str) -> String {
-    let mut shown = visible(&line.chars().take(LINE).collect::<String>());
+    let line_start: String = line.chars().take(LINE).collect();
+    let mut shown = text::shown(&line_start).replace('\r', "<U+000D>");
     let more = line.chars().count().saturating_sub(LINE);
     if more > 0 {
         shown.push_str(&format!(" … and {more} more characters"));
@@ -256,7 +257,7 @@ mod tests {
 
     fn told(old: Option<&str>, new: Option<&str>) -> String {
         let (old, new) = (old.map(head), new.map(head));
-        let FileText::Lines { lines, cut } = text(old.as_ref(), new.as_ref()) else { return "no text".into() };
+        let FileText::Lines { lines, cut } = difference_of(old.as_ref(), new.as_ref()) else { return "no text".into() };
         let line = |line: &FileLine| {
             let sign = match line.mark {
                 LineMark::Kept => ' ',
@@ -281,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_deceives_is_spelled_out_and_what_is_no_text_is_not_shown() {
-        assert_eq!(told(None, Some("rm \u{202e}x\r")), "+1rm \\u{202e}x\\u{d}\n");
+        assert_eq!(told(None, Some("rm \u{202e}x\r")), "+1rm <U+202E>x<U+000D>\n");
         assert_eq!(told(Some("a\0b"), Some("a")), "no text");
         let long = "y".repeat(LINE + 7);
         assert!(told(None, Some(&long)).ends_with("y … and 7 more characters\n"));
