@@ -69,6 +69,8 @@ pub(super) struct Desk {
     feed: Feed<Arc<Board>>,
     board: Memo<Arc<Board>>,
     proposal: Memo<Option<ProposalView>>,
+    /// Whether a proposal is open that the reader may edit.
+    editable: Memo<bool>,
     /// The version that the last command led to, which may be newer than the board's.
     version: StoredValue<i32>,
     states: StoredValue<HashMap<NoderoleId, ArcRwSignal<StepState>>>,
@@ -145,6 +147,7 @@ impl Desk {
             feed,
             board,
             proposal: Memo::new(move |_| board.read().proposal.clone()),
+            editable: Memo::new(move |_| board.with(|board| board.proposal.is_some() && board.may_propose.is_ok())),
             version: StoredValue::new(0),
             states: StoredValue::new(HashMap::new()),
             heard,
@@ -189,6 +192,9 @@ impl Desk {
     }
     pub(super) fn proposal(self) -> Memo<Option<ProposalView>> {
         self.proposal
+    }
+    pub(super) fn editable(self) -> Memo<bool> {
+        self.editable
     }
     pub(super) fn problem(self) -> RwSignal<Option<Problem>> {
         self.problem
@@ -302,7 +308,7 @@ impl Desk {
 
     /// Gets what planning on the open proposal takes, and compares what the last command was said to come to.
     fn learn_to_plan(self, board: &Board) {
-        let Some(proposal) = board.proposal.as_ref() else {
+        let Some(proposal) = board.proposal.as_ref().filter(|_| board.may_propose.is_ok()) else {
             self.planner.set_value(None);
             self.plans.set(Plans::Elsewhere);
             return;
@@ -527,6 +533,9 @@ impl Desk {
 
     /// Gives a command, or keeps it until those before it are done: a hand is faster than the way to the server.
     fn give(self, next: Next) {
+        if !self.editable.get_untracked() && !matches!(next, Next::Put(_)) {
+            return;
+        }
         if self.busy.get_untracked() && matches!(next, Next::Put(_)) {
             self.say("The proposal is still being written: this comes next.");
         }
