@@ -104,6 +104,24 @@ test('a noderole that only the proposal has gets data of its own, by keyboard al
   assertQuiet(page);
 });
 
+test('what the server would refuse is refused while one types', { timeout: 60_000 }, async () => {
+  await page.getByRole('button', { name: 'Data of app', exact: true }).click();
+  const data = dialog('Data of app');
+  const json = data.getByLabel('As JSON');
+  for (const [typed, said] of [
+    ['{"app": {"port": 9007199254740993}}', /too large to be exact/],
+    ['{"app": {"port": 1,\n"port": 2}}', /^line 2.*stands twice/],
+    ['{"app": {"note": "\u202e"}}', /U\+202E/],
+    ['{"app": {"key": {"$secret": "db"}}}', /no reference to a secret/],
+  ]) {
+    await json.fill(typed);
+    await data.locator('.fault').filter({ hasText: said }).waitFor();
+    assert.ok(await put(data).isDisabled());
+  }
+  await page.keyboard.press('Escape');
+  assertQuiet(page);
+});
+
 test('a role without nodes goes and comes back', { timeout: 60_000 }, async () => {
   assert.ok(await page.getByRole('button', { name: 'Remove role app', exact: true }).isDisabled(), 'nodes carry it');
   await page.getByRole('button', { name: 'Remove role proxy', exact: true }).click();
@@ -262,6 +280,17 @@ test('a refusal is the server’s, and what was typed stays', { timeout: 60_000 
   await again.waitFor({ state: 'hidden' });
   await undo(/^Undo “run metrics on n6 again/).click();
   await undo(/^Redo “run metrics on n6 again/).waitFor();
+
+  await more(page, 'Child deployment');
+  const child = dialog('Child deployment');
+  await child.getByLabel('Name').fill('web-spare');
+  await put(child).and(page.locator(':enabled')).waitFor();
+  await page.route('**/call/edit', (route) => route.fulfill({ status: 409, contentType: 'application/json', body: JSON.stringify(problem) }), { times: 1 });
+  await put(child).click();
+  await child.getByRole('alert').waitFor();
+  assert.equal(await child.getByLabel('Name').inputValue(), 'web-spare');
+  await page.keyboard.press('Escape');
+  await child.waitFor({ state: 'hidden' });
   assertQuiet(page, /409/);
   page.problems.length = 0;
 });

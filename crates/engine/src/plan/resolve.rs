@@ -319,23 +319,7 @@ fn check_object(data: &Value) -> Result<(), DataError> {
         };
         return Err(DataError::NotAnObject { what: "data of a role".into(), found });
     }
-    data::check_written(data)?;
-    match has_nul(data) {
-        true => Err(DataError::NotCanonical {
-            reason: "a text in it has the character U+0000, which PostgreSQL can't keep".into(),
-        }),
-        false => Ok(()),
-    }
-}
-
-/// To be asked behind the check of depth only.
-fn has_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(list) => list.iter().any(has_nul),
-        Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
-        _ => false,
-    }
+    data::check_written(data)
 }
 
 /// The most similar of several names, if at most a third of it is written otherwise: what is further away was hardly meant.
