@@ -58,6 +58,29 @@ test('the tray is narrowed, and its address says how', { timeout: 60_000 }, asyn
   await assertAccessible(page);
 });
 
+test('what is asked for while a command is under way is done after it', { timeout: 90_000 }, async () => {
+  const chips = () => row(page, ROLE).locator('.chip').filter({ hasText: /many-2[01]/ });
+  const count = (n) => page.waitForFunction(
+    ([role, n]) => [...document.querySelectorAll(`[data-bindable][data-role="${role}"] .chip`)].filter((chip) => /many-2[01]/.test(chip.textContent)).length === n,
+    [ROLE, n],
+  );
+  await page.route('**/call/edit', async (route) => {
+    await new Promise((done) => setTimeout(done, 2_000));
+    await route.continue();
+  }, { times: 1 });
+  await inTray(20).dragTo(row(page, ROLE).locator('.cell'));
+  await inTray(21).dragTo(row(page, ROLE).locator('.cell'));
+  assert.equal(await chips().count(), 0, 'the first is still under way');
+  await count(2);
+  // As fast as hands are: each takes back, or brings back, one.
+  for (const [keys, left] of [['Control+z', 0], ['Control+Shift+Z', 2], ['Control+z', 0]]) {
+    await page.keyboard.press(keys);
+    await page.keyboard.press(keys);
+    await count(left);
+  }
+  assertQuiet(page);
+});
+
 test('the valid of a selection are bound, by keyboard, and nobody changes places', { timeout: 90_000 }, async () => {
   const before = await tray();
   // Three first, by the menu.

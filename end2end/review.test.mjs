@@ -102,7 +102,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
     await visit(bo, `/reviews/${review}`);
     const cards = await bo.locator('details.fold').count();
     for (const details of await bo.locator('details.fold:not([open])').all()) await details.locator('summary').click();
-    await bo.getByText(`You have opened ${cards} of ${cards}`).waitFor();
+    await bo.getByText(`You have opened all ${cards} card`).waitFor();
     const before = await ask(bo, `/submissions/${review}/opened`);
     assert.equal(before.opened.length, before.all);
     const { proposal: { id: proposal, version } } = await ask(ada, '/deployments/web/board');
@@ -128,7 +128,7 @@ test('without scripts the page says the same, and a button marks', { timeout: 12
   await plain.getByText(/^Restarts .* up now:$/).waitFor();
   await plain.getByText(/opened 0 of 1/).waitFor();
   await plain.getByRole('button', { name: 'Mark as opened' }).click();
-  await plain.getByText(/opened 1 of 1/).waitFor();
+  await plain.getByText(/opened all 1 card/).waitFor();
   await plain.context().close();
   await ask(ada, `/proposals/${proposal}/discard`, { version });
 });

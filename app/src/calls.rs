@@ -340,6 +340,12 @@ pub async fn add_node(
     answer(console()?.add_node(wish).await)
 }
 
+/// Takes the record of a node out that no target speaks of.
+#[server(name = TakeOutNode, prefix = "/call", endpoint = "take-out-node", output = AsJson)]
+pub async fn take_out_node(node: NodeId) -> Answer<()> {
+    answer(console()?.take_out_node(node).await)
+}
+
 /// How a submission was planned.
 #[server(name = ReadReport, prefix = "/call", endpoint = "report", input = AsJson, output = AsJson)]
 pub async fn review_report(id: SubmissionId) -> Answer<Option<Report>> {

@@ -1,8 +1,7 @@
 //! Data that a person types, checked while they type.
 //!
-//! The server checks again and has the last word; this is so that nobody submits to learn of a missing comma. Schemas are those of
-//! barclamp files, which come in two dialects: JSON Schema's words and Kwalify's (OpenCrowbar). What a schema says beyond the words
-//! known here is left to the server.
+//! This is so that nobody submits to learn of a missing comma. The server checks again and has the last word, in the same words: what is
+//! wrong is found by the engine, here as there.
 
 use api::console::AttribView;
 use engine::data;
@@ -31,16 +30,19 @@ pub fn read(text: &str) -> Result<Value, Fault> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    let value: Value = serde_json::from_str(text).map_err(|error| {
-        let said = error.to_string();
-        let what = said.split(" at line").next().unwrap_or(&said).to_owned();
-        Fault::new(format!("line {}, column {}", error.line(), error.column()), what)
-    })?;
+    data::written::check_keys(text).map_err(|error| misread(&error))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| misread(&error))?;
     if !value.is_object() {
         return Err(Fault::new("", format!("Data is a JSON object, {{…}}, and this is {}.", kind(&value))));
     }
-    data::check(&value).map_err(|error| Fault::new("", error.to_string()))?;
+    data::check_written(&value).map_err(|error| Fault::new("", error.to_string()))?;
     Ok(value)
+}
+
+fn misread(error: &serde_json::Error) -> Fault {
+    let said = error.to_string();
+    let what = said.split(" at line").next().unwrap_or(&said).to_owned();
+    Fault::new(format!("line {}, column {}", error.line(), error.column()), what)
 }
 
 /// A value as people edit it.
@@ -53,100 +55,10 @@ pub fn faults(value: &Value, attribs: &[AttribView]) -> Vec<Fault> {
     let mut found = Vec::new();
     for attrib in attribs {
         let (Some(schema), Some(part)) = (&attrib.schema, value.pointer(&attrib.path)) else { continue };
-        // A reference stands for a value that nobody here may see.
-        if !data::secret::is_reference(part) {
-            check(part, schema, &attrib.path, &mut found);
-        }
+        let misfits = data::schema::misfits(part, schema);
+        found.extend(misfits.into_iter().map(|m| Fault::new(format!("{}{}", attrib.path, m.path), m.what)));
     }
     found
-}
-
-fn check(value: &Value, schema: &Value, at: &str, found: &mut Vec<Fault>) {
-    if let Some(expected) = schema.get("type").and_then(Value::as_str)
-        && !has_type(value, expected)
-    {
-        found.push(Fault::new(at, format!("expected {}, and this is {}", said(expected), kind(value))));
-        return;
-    }
-    if let Some(allowed) = schema.get("enum").and_then(Value::as_array)
-        && !allowed.contains(value)
-    {
-        let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-        found.push(Fault::new(at, format!("must be one of {}", allowed.join(", "))));
-    }
-    if let Some(number) = value.as_f64() {
-        bounds(number, limits(schema, "range", ["minimum", "maximum"]), "", at, found);
-    }
-    if let Some(text) = value.as_str() {
-        // No text is so long that its length would not fit a double.
-        bounds(
-            text.chars().count() as f64,
-            limits(schema, "length", ["minLength", "maxLength"]),
-            " characters",
-            at,
-            found,
-        );
-    }
-    if let Some(list) = value.as_array() {
-        let of_items = schema.get("items").or_else(|| schema.get("sequence").and_then(|s| s.get(0)));
-        for (index, item) in list.iter().enumerate() {
-            of_items.inspect(|schema| check(item, schema, &format!("{at}/{index}"), found));
-        }
-    }
-    if let Some(map) = value.as_object() {
-        let of_parts = schema.get("properties").or_else(|| schema.get("mapping")).and_then(Value::as_object);
-        for (key, schema) in of_parts.into_iter().flatten() {
-            let at = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
-            match map.get(key) {
-                Some(part) => check(part, schema, &at, found),
-                // Kwalify puts the word with the part, JSON Schema with the whole.
-                None if schema.get("required") == Some(&Value::Bool(true)) => found.push(Fault::new(at, "is required")),
-                None => {}
-            }
-        }
-        for key in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-            if !map.contains_key(key) {
-                found.push(Fault::new(format!("{at}/{key}"), "is required"));
-            }
-        }
-    }
-}
-
-/// The least and the most that a schema allows, in either dialect.
-fn limits(schema: &Value, both: &str, single: [&str; 2]) -> [Option<f64>; 2] {
-    let nested = schema.get(both);
-    let at = |index: usize| {
-        let inside = nested.and_then(|n| n.get(["min", "max"][index]));
-        schema.get(single[index]).or(inside).and_then(Value::as_f64)
-    };
-    [at(0), at(1)]
-}
-
-fn bounds(found_value: f64, [least, most]: [Option<f64>; 2], unit: &str, at: &str, found: &mut Vec<Fault>) {
-    if least.is_some_and(|least| found_value < least) || most.is_some_and(|most| found_value > most) {
-        let expected = match (least, most) {
-            (Some(least), Some(most)) => format!("{least} to {most}"),
-            (Some(least), None) => format!("at least {least}"),
-            (None, Some(most)) => format!("at most {most}"),
-            (None, None) => return,
-        };
-        found.push(Fault::new(at, format!("must be {expected}{unit}, and this is {found_value}")));
-    }
-}
-
-fn has_type(value: &Value, expected: &str) -> bool {
-    match Simple::of_word(expected) {
-        Some(Simple::Text) => value.is_string(),
-        Some(Simple::Whole) => value.is_i64() || value.is_u64(),
-        Some(Simple::Number) => value.is_number(),
-        Some(Simple::Flag) => value.is_boolean(),
-        None => match expected {
-            "seq" | "array" => value.is_array(),
-            "map" | "object" => value.is_object(),
-            // A word of another dialect: the server knows.
-            _ => true,
-        },
-    }
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -157,20 +69,6 @@ fn kind(value: &Value) -> &'static str {
         Value::String(_) => "text",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
-    }
-}
-
-fn said(expected: &str) -> &str {
-    match Simple::of_word(expected) {
-        Some(Simple::Text) => "text",
-        Some(Simple::Whole) => "a whole number",
-        Some(Simple::Number) => "a number",
-        Some(Simple::Flag) => "true or false",
-        None => match expected {
-            "seq" | "array" => "a list",
-            "map" | "object" => "an object",
-            other => other,
-        },
     }
 }
 
@@ -271,22 +169,27 @@ mod tests {
     }
 
     #[test]
-    fn both_dialects_are_understood() {
-        for (schema, wrong, part) in [
-            (json!({"type": "integer", "minimum": 1, "maximum": 9}), json!(0), "1 to 9"),
-            (json!({"type": "int", "range": {"min": 1}}), json!(0), "at least 1"),
-            (json!({"type": "str"}), json!(3), "text"),
-            (json!({"type": "string", "maxLength": 2}), json!("abc"), "at most 2 characters"),
-            (json!({"type": "bool"}), json!("true"), "true or false"),
-            (json!({"enum": ["a", "b"]}), json!("c"), "\"a\", \"b\""),
-            (json!({"type": "seq", "sequence": [{"type": "int"}]}), json!([1, "x"]), "whole number"),
-            (json!({"type": "map", "mapping": {"k": {"required": true}}}), json!({}), "required"),
-            (json!({"type": "object", "required": ["k"]}), json!({}), "required"),
+    fn what_the_server_refuses_is_refused_while_one_types() {
+        for (typed, part) in [
+            ("{\"n\": 9007199254740993}", "too large to be exact"),
+            ("{\"t\": \"\u{202e}x\"}", "U+202E"),
+            ("{\"\u{200b}\": 1}", "U+200B"),
+            ("{\"p\": {\"$secret\": \"db\"}}", "no reference to a secret"),
         ] {
-            let found = faults(&json!({"x": {"y": wrong}}), &[attrib("/x/y", schema.clone())]);
-            assert_eq!(found.len(), 1, "{schema}");
-            assert!(found[0].detail.contains(part), "{schema}: {}", found[0].detail);
+            let fault = read(typed).unwrap_err();
+            assert!(fault.detail.contains(part), "{typed}: {fault:?}");
         }
+        let twice = read("{\"a\": {\n  \"b\": 1,\n  \"b\": 2}}").unwrap_err();
+        assert!(twice.at.starts_with("line 3") && twice.detail.contains("twice"), "{twice:?}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_its_place() {
+        let found = faults(
+            &json!({"x": {"y": [1, "z"]}}),
+            &[attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))],
+        );
+        assert_eq!(found, [Fault::new("/x/y/1", "is a text, and should be a whole number")]);
         let secret = json!({"x": {"$secret": "db", "version": 1}});
         assert_eq!(faults(&secret, &[attrib("/x", json!({"type": "str"}))]), []);
     }

@@ -124,6 +124,8 @@ pub trait Console: Send + Sync {
     async fn cancel(&self, run: RunId) -> Result<(), Problem>;
     /// Adds a node whose root is a folder on the worker's machine.
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem>;
+    /// Takes the record of a node out that no target speaks of.
+    async fn take_out_node(&self, node: NodeId) -> Result<(), Problem>;
     /// How a submission was planned, as long as it is its open proposal's newest version.
     async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem>;
     /// Holds a deployment, so that no new run starts in it and below it, or lets it go on.

@@ -12,6 +12,8 @@ pub const GRAPH: &str = "/graph";
 pub const NODES: &str = "/nodes";
 /// All submissions.
 pub const REVIEWS: &str = "/reviews";
+/// Proposals that nobody submitted yet.
+pub const DRAFTS: &str = "/reviews?state=drafts";
 /// All runs.
 pub const RUNS: &str = "/runs";
 

@@ -34,6 +34,10 @@ impl<T: DeserializeOwned> Decodes<T> for JsonText {
     type Error = serde_json::Error;
 
     fn decode(bytes: Bytes) -> Result<T, Self::Error> {
-        serde_json::from_str(std::str::from_utf8(&bytes).map_err(serde_json::Error::custom)?)
+        let text = std::str::from_utf8(&bytes).map_err(serde_json::Error::custom)?;
+        // What people wrote means one thing only. The browser's reader is spared: what comes there was written by a program.
+        #[cfg(feature = "ssr")]
+        engine::data::written::check_keys(text)?;
+        serde_json::from_str(text)
     }
 }

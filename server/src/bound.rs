@@ -241,6 +241,10 @@ impl Console for Bound {
         asked!(self.add_node(wish))
     }
 
+    async fn take_out_node(&self, node: NodeId) -> Result<(), Problem> {
+        asked!(self.take_out_node(node))
+    }
+
     async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem> {
         asked!(self.review_report(id))
     }

@@ -15,6 +15,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
+use engine::data::written;
 use serde::de::DeserializeOwned;
 
 /// A problem as an answer.
@@ -130,6 +131,9 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        written::check_keys(text).map_err(|error| not_readable(".", &error))?;
+    }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
@@ -280,5 +284,14 @@ mod tests {
     fn pages_hold_no_markup_of_others() {
         let page = page(&Problem::not_found("There is no <script>alert('x')</script> & \"more\"."));
         assert!(!page.contains("<script") && page.contains("&#60;script&#62;"));
+    }
+
+    #[test]
+    fn what_a_key_means_twice_is_not_taken() {
+        assert!(read_json::<serde_json::Value>(b"{\"a\": 1, \"b\": 1}").is_ok());
+        let twice = b"{\"data\": {\"a\": 1,\n\"a\": 2}}";
+        let Refusal(problem) = read_json::<serde_json::Value>(twice).expect_err("it stands twice");
+        assert!(problem.errors[0].at.starts_with("line 2"), "{problem:?}");
+        assert!(problem.detail.contains("stands twice"), "{problem:?}");
     }
 }

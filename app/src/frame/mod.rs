@@ -224,6 +224,8 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
         "catalog" => ("Catalog", places::CATALOG),
         "blueprints" => ("Blueprints", places::BLUEPRINTS),
         "noderoles" => ("Noderoles", places::DEPLOYMENTS),
+        // Of one node: those of deployments stand on their boards.
+        "proposals" => ("Proposals", places::DRAFTS),
         _ => return Vec::new(),
     };
     match parts.next() {
@@ -266,6 +268,7 @@ mod tests {
         assert_eq!(said("/deployments"), "Deployments");
         assert_eq!(said("/deployments/web"), "Deployments / web");
         assert_eq!(said("/noderoles/0123456789ab"), "Noderoles / 01234567");
+        assert_eq!(said("/proposals/17"), "Proposals / 17");
         assert_eq!(said("/elsewhere"), "");
     }
 }

@@ -8,38 +8,54 @@ use leptos_meta::Title;
 
 use crate::calls::{self, ImportBarclamp};
 use crate::clock::Moment;
+use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
 use crate::places;
 
+/// Characters of a description before the rest waits for a click.
+const LONG: usize = 240;
+/// The permission that importing takes.
+const IMPORTS: &str = "operator";
+
 /// The page.
 #[component]
 pub fn Catalog() -> impl IntoView {
-    let catalog = Resource::new(|| (), |()| calls::catalog());
-    let dialog = DialogHandle::new();
+    let catalog = Resource::new(|| (), |()| with_reader());
     view! {
         <Title text="Catalog"/>
-        <div class="head">
-            <h1>"Catalog"</h1>
-            <div class="buttons">
-                <button class="button" type="button" commandfor="import" command="show-modal" on:click=dialog.on_click()>
-                    {icon(Icon::Plus)}
-                    "Import a barclamp"
-                </button>
-            </div>
-        </div>
-        {load(catalog, move |first| view! { <List first dialog/> })}
+        {load(catalog, move |(first, may_import)| view! { <List first may_import/> })}
     }
     .into_any()
 }
 
+/// Every version, and whether the reader may import one.
+async fn with_reader() -> Answer<(Vec<BarclampVersion>, bool)> {
+    let (versions, frame) = (calls::catalog().await?, calls::frame().await?);
+    Ok((versions, frame.me.is_some_and(|me| me.permissions.iter().any(|word| word == IMPORTS))))
+}
+
 #[component]
-fn List(first: Vec<BarclampVersion>, dialog: DialogHandle) -> impl IntoView {
+fn List(first: Vec<BarclampVersion>, may_import: bool) -> impl IntoView {
+    let dialog = DialogHandle::new();
     let feed = Feed::new(first, calls::catalog);
     use_live().hear(vec![Topic::Targets], NOW, move |_| feed.soon());
     let list = feed.value();
     let is_empty = Memo::new(move |_| list.read().is_empty());
+    let import = match may_import {
+        true => view! {
+            <button class="button" type="button" commandfor="import" command="show-modal" on:click=dialog.on_click()>
+                {icon(Icon::Plus)}
+                "Import a barclamp"
+            </button>
+        }
+        .into_any(),
+        false => {
+            view! { <small class="muted">"Importing takes the permission " {IMPORTS} "; an admin can give it."</small> }
+                .into_any()
+        }
+    };
     let table = move || match is_empty.get() {
         true => view! {
             <Empty icon=Icon::Catalog title="The catalog is empty">
@@ -65,9 +81,13 @@ fn List(first: Vec<BarclampVersion>, dialog: DialogHandle) -> impl IntoView {
         .into_any(),
     };
     view! {
+        <div class="head">
+            <h1>"Catalog"</h1>
+            <div class="buttons">{import}</div>
+        </div>
         <ProblemNotice problem=feed.problem()/>
         <div class="card">{table}</div>
-        <ImportDialog handle=dialog imported=Callback::new(move |()| feed.now())/>
+        {may_import.then(|| view! { <ImportDialog handle=dialog imported=Callback::new(move |()| feed.now())/> })}
     }
     .into_any()
 }
@@ -95,13 +115,32 @@ fn row(version: Memo<BarclampVersion>) -> impl IntoView {
     let by = move || version.read().by.clone().unwrap_or_else(|| "shipped".into());
     view! {
         <tr>
-            <td><div><b>{move || version.read().barclamp.to_string()}</b> <div class="muted">{move || version.read().description.clone()}</div></div></td>
+            <td><div><b>{move || version.read().barclamp.to_string()}</b> {move || about(&version.read().description)}</div></td>
             <td data-label="Version"><span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span></td>
             <td data-label="Roles" class="number">{move || version.read().roles}</td>
             <td data-label="Used by"><span>{used}</span></td>
             <td data-label="Has no longer">{lacks}</td>
             <td data-label="Imported" class="muted"><span>{by} ", " {move || view! { <Moment at=version.read().imported/> }}</span></td>
         </tr>
+    }
+    .into_any()
+}
+
+/// A description; of a long one its beginning, and the whole on demand.
+fn about(text: &str) -> AnyView {
+    if text.chars().count() <= LONG {
+        return view! { <div class="muted">{text.to_owned()}</div> }.into_any();
+    }
+    let mut first: String = text.chars().take(LONG).collect();
+    // Not in the middle of a word, where there are words.
+    if let Some(end) = first.rfind(char::is_whitespace).filter(|end| *end > LONG / 2) {
+        first.truncate(end);
+    }
+    view! {
+        <details class="muted about">
+            <summary><span class="first">{first} "…"</span> <span class="all">"Less"</span></summary>
+            <p>{text.to_owned()}</p>
+        </details>
     }
     .into_any()
 }

@@ -10,6 +10,9 @@ use crate::live::use_live;
 use crate::parts::{Counts, Feed, Icon, ProblemNotice, icon, load, rows};
 use crate::places;
 
+/// Levels that are indented; of those below, the level is said.
+const INDENTED: u32 = 8;
+
 /// The list of deployments.
 #[component]
 pub fn Deployments() -> impl IntoView {
@@ -50,12 +53,20 @@ fn List(first: Vec<DeploymentSummary>) -> impl IntoView {
     .into_any()
 }
 
+/// How deep a deployment stands that is indented no further than those above it.
+fn deep(depth: u32) -> Option<impl IntoView> {
+    (depth > INDENTED).then(|| view! { " " <small class="muted">"level " {depth}</small> })
+}
+
 fn row(deployment: Memo<DeploymentSummary>) -> impl IntoView {
     let board = move || places::deployment(&deployment.read().name);
     view! {
         <tr>
-            <td class="name" data-depth=move || deployment.read().depth.min(8).to_string()>
-                <a class="main" href=board>{move || deployment.read().name.to_string()}</a>
+            <td class="name" data-depth=move || deployment.read().depth.min(INDENTED).to_string()>
+                <span>
+                    <a class="main" href=board>{move || deployment.read().name.to_string()}</a>
+                    {move || deep(deployment.read().depth)}
+                </span>
             </td>
             <td data-label="Steps">{move || view! { <Counts counts=deployment.read().steps/> }}</td>
             <td data-label="Nodes" class="number">{move || deployment.read().nodes}</td>

@@ -51,6 +51,9 @@ struct Draft {
     about: RwSignal<Option<About>>,
     dialog: DialogHandle,
     said: RwSignal<String>,
+    discard: ServerAction<Discard>,
+    /// It was discarded here.
+    gone: RwSignal<bool>,
 }
 
 impl Draft {
@@ -58,14 +61,26 @@ impl Draft {
         self.feed.value()
     }
 
+    /// Whether it was discarded, or is on its way.
+    fn goes(self) -> bool {
+        self.gone.get() || self.discard.pending().get()
+    }
+
+    /// Whether edits can be put into it. A refusal of its page means that somebody else ended it.
+    fn is_open(self) -> bool {
+        let ended = self.feed.problem().read().as_ref().is_some_and(|problem| problem.status < 500);
+        !self.goes() && !ended && self.value().with(|view| view.may_edit.is_ok())
+    }
+
     fn is_off(self) -> bool {
-        self.busy.get() || self.value().read().may_edit.is_err()
+        self.busy.get() || !self.is_open()
     }
 
     fn pen(self) -> Pen {
         let open = move || self.value().with(|view| (view.proposal.id, view.proposal.version));
         Pen {
-            proposal: Signal::derive(move || Some(open())),
+            // Of one that goes, or that may not be edited, nobody asks what edits would come to.
+            proposal: Signal::derive(move || self.is_open().then(open)),
             busy: self.busy.into(),
             put: Callback::new(move |put: Put| {
                 let (id, version) = untrack(open);
@@ -98,7 +113,6 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
     let (id, cursor) = (first.proposal.id, first.cursor);
     let name = fqdn(&first);
     let feed = Feed::new(first, move || calls::node_proposal(id));
-    use_live().hear(vec![Topic::Proposal(id), Topic::Targets], cursor, move |_| feed.soon());
     let draft = Draft {
         feed,
         busy: RwSignal::new(false),
@@ -106,7 +120,15 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
         about: RwSignal::new(None),
         dialog: DialogHandle::new(),
         said: RwSignal::new(String::new()),
+        discard: ServerAction::new(),
+        gone: RwSignal::new(false),
     };
+    let hear = move |_: &[_]| {
+        if !untrack(|| draft.goes()) {
+            feed.soon();
+        }
+    };
+    use_live().hear(vec![Topic::Proposal(id), Topic::Targets], cursor, hear);
     let view = draft.value();
     let in_review = move || {
         let id = view.read().proposal.submission?;
@@ -400,9 +422,8 @@ fn Which(draft: Draft) -> impl IntoView {
 #[component]
 fn Review(draft: Draft) -> impl IntoView {
     let view = draft.value();
-    let (submit, discard) = (ServerAction::<Submit>::new(), ServerAction::<Discard>::new());
+    let (submit, discard, gone) = (ServerAction::<Submit>::new(), draft.discard, draft.gone);
     let nothing = move || view.read().proposal.edits.iter().all(|edit| edit.undone);
-    let gone = RwSignal::new(false);
     when_done(discard, move |()| gone.set(true));
     let title = move || format!("Changes on {}", fqdn(&view.read()));
     view! {
@@ -419,7 +440,7 @@ fn Review(draft: Draft) -> impl IntoView {
             </ActionForm>
             <ActionForm action=discard attr:class="inside acts">
                 <Which draft/>
-                <button class="button danger wide" type="submit" disabled=move || draft.is_off() || gone.get()>{icon(Icon::Bin)} "Discard the proposal"</button>
+                <button class="button danger wide" type="submit" disabled=move || draft.is_off()>{icon(Icon::Bin)} "Discard the proposal"</button>
                 {move || gone.get().then(|| view! { <p role="status">"It was discarded. " <a href=places::NODES>"All nodes"</a></p> })}
                 <ProblemNotice problem=problem_of(discard)/>
             </ActionForm>

@@ -11,7 +11,7 @@ use leptos_router::NavigateOptions;
 use leptos_router::components::Form;
 use leptos_router::hooks::{use_navigate, use_query_map};
 
-use crate::calls::{self, AddNode};
+use crate::calls::{self, AddNode, TakeOutNode};
 use crate::live::{NOW, use_live};
 use crate::pages::edits::Alone;
 use crate::parts::act::{act, problem_of, when_done};
@@ -68,7 +68,8 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
     let feed = Feed::new(first, move || calls::nodes(wanted.filter.clone(), wanted.after.clone()));
     use_live().hear(vec![Topic::Nodes, Topic::Targets], NOW, move |_| feed.soon());
     let list = Memo::new(move |_| feed.value().read().nodes.clone());
-    let move_to = MoveTo { node: RwSignal::new(None), dialog: DialogHandle::new() };
+    let move_to = Asked { node: RwSignal::new(None), dialog: DialogHandle::new() };
+    let take_out = Asked { node: RwSignal::new(None), dialog: DialogHandle::new() };
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let table = move || match (is_empty.get(), is_filtered) {
         (true, true) => view! {
@@ -95,7 +96,7 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
                         <th scope="col">"Change"</th>
                     </tr>
                 </thead>
-                <tbody>{rows(list.into(), |node| node.id, move |node| row(node, move_to))}</tbody>
+                <tbody>{rows(list.into(), |node| node.id, move |node| row(node, move_to, take_out))}</tbody>
             </table>
         }
         .into_any(),
@@ -112,12 +113,13 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
             })}
         </div>
         <MoveDialog move_to/>
+        <TakeOutDialog take_out gone=Callback::new(move |()| feed.now())/>
         <AddNodeDialog handle=dialog added=Callback::new(move |()| feed.now())/>
     }
     .into_any()
 }
 
-fn row(node: Memo<NodeSummary>, move_to: MoveTo) -> impl IntoView {
+fn row(node: Memo<NodeSummary>, move_to: Asked, take_out: Asked) -> impl IntoView {
     let label = move || format!("Move {} to another deployment", node.read().fqdn);
     view! {
         <tr>
@@ -136,6 +138,15 @@ fn row(node: Memo<NodeSummary>, move_to: MoveTo) -> impl IntoView {
                         {icon(Icon::Deployments)}
                         "Move…"
                     </button>
+                    {move || node.read().record.then(|| {
+                        let label = format!("Take the record of {} out", node.read_untracked().fqdn);
+                        view! {
+                            <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
+                                {icon(Icon::Bin)}
+                                "Take out…"
+                            </button>
+                        }
+                    })}
                 </span>
             </td>
         </tr>
@@ -152,14 +163,14 @@ fn life(node: &NodeSummary) -> impl IntoView + use<> {
     view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
 }
 
-/// The node that is to be moved.
+/// The node that a dialog is about.
 #[derive(Clone, Copy)]
-struct MoveTo {
+struct Asked {
     node: RwSignal<Option<NodeSummary>>,
     dialog: DialogHandle,
 }
 
-impl MoveTo {
+impl Asked {
     fn open(self, node: NodeSummary) {
         self.node.set(Some(node));
         self.dialog.open();
@@ -168,7 +179,7 @@ impl MoveTo {
 
 /// Chooses the deployment that a node is moved to. The move is an edit of that one's proposal, so it is made on its board.
 #[component]
-fn MoveDialog(move_to: MoveTo) -> impl IntoView {
+fn MoveDialog(move_to: Asked) -> impl IntoView {
     let title = Signal::derive(move || {
         move_to.node.read().as_ref().map(|node| format!("Move {}", node.fqdn)).unwrap_or_default()
     });
@@ -238,6 +249,36 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
                 <button class="button primary" type="submit" disabled=move || chosen.read().is_none() || busy.get()>"Open its proposal"</button>
             </div>
         </form>
+    }
+    .into_any()
+}
+
+/// Takes out a record of a node that no target speaks of. Nothing that is meant changes, so nobody has to review it.
+#[component]
+fn TakeOutDialog(take_out: Asked, gone: Callback<()>) -> impl IntoView {
+    let act = ServerAction::<TakeOutNode>::new();
+    when_done(act, move |()| {
+        take_out.dialog.close();
+        gone.run(());
+    });
+    let name = move || take_out.node.read().as_ref().map(|node| node.fqdn.clone()).unwrap_or_default();
+    let title = Signal::derive(move || format!("Take out {}?", name()));
+    view! {
+        <Dialog id="take-out-node" title=title handle=take_out.dialog>
+            <ActionForm action=act attr:class="form">
+                <input type="hidden" name="node" value=move || take_out.node.read().as_ref().map(|node| node.id.to_string())/>
+                <div class="body">
+                    <p>
+                        "Nothing was ever committed on it, so only this record of it goes, at once and without a review. What is proposed on it alone is \
+                         discarded. The machine can be added again under the same name."
+                    </p>
+                    <ProblemNotice problem=problem_of(act)/>
+                </div>
+                <div class="foot">
+                    <button class="button danger" type="submit" disabled=move || act.pending().get()>{icon(Icon::Bin)} "Take it out"</button>
+                </div>
+            </ActionForm>
+        </Dialog>
     }
     .into_any()
 }

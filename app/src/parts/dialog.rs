@@ -1,6 +1,7 @@
 //! Dialogs: the browser's own, so that focus, Escape and what lies behind are its business.
 //!
-//! A button opens one by `commandfor`, which works without scripts; code opens one by its handle.
+//! A button opens one by `commandfor`, which works without scripts; code opens one by its handle. Code may be earlier than the page:
+//! who goes to a page from within the console has its effects before its elements, so opening waits until the dialog is there.
 
 use leptos::ev::MouseEvent;
 use leptos::html;
@@ -32,7 +33,11 @@ impl DialogHandle {
 
     /// Opens it above the page. One that is open has something else in it now, and the focus goes there.
     pub fn open(self) {
-        let Some(dialog) = self.node.get_untracked() else { return };
+        // None once more: the page is left.
+        let Some(dialog) = self.node.try_get_untracked() else { return };
+        let Some(dialog) = dialog.filter(|dialog| dialog.is_connected()) else {
+            return request_animation_frame(move || self.open());
+        };
         if !dialog.open() {
             // Fails only for a dialog that is not in the page.
             let _ = dialog.show_modal();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::console::ContentChange;
+use api::console::{ContentChange, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion};
 use engine::Hash;
 use engine::blueprint::difference::{Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference, Sides};
 use engine::blueprint::text::Place;
@@ -68,7 +68,7 @@ fn shows(nodes: Vec<NodeDifference>) -> Fake {
         db.1.fqdn = phantom::fqdn(deployment_id(1));
         world.review.noderoles = [place(4, "db"), place(5, "db"), place(2, "dns"), place(3, "dns"), db].into();
         world.review.contents =
-            vec![ContentChange { old: content("old"), new: content("new"), changes: vec![timeout] }];
+            vec![ContentChange { old: content("old"), new: content("new"), changes: vec![timeout], files: Vec::new() }];
         world.review.difference = Difference { nodes, ..Difference::default() };
     })
 }
@@ -135,4 +135,75 @@ async fn a_change_of_the_policy_is_a_difference_with_both_sides() {
         ">1 (2, as every change)<",
     ]);
     page.says_not(&["Nothing differs"]);
+}
+
+#[tokio::test]
+async fn another_version_is_told_with_what_it_takes_the_place_of_and_with_the_text_of_its_scripts() {
+    let content = |text: &str| Hash::of_bytes(text.as_bytes());
+    let contents = Sides { old: Some(content("old")), new: Some(content("new")) };
+    let line = |mark, number, text: &str| FileLine { mark, number: Some(number), text: text.into() };
+    let lines = vec![
+        line(LineMark::Kept, 1, "#!/bin/sh"),
+        line(LineMark::Removed, 2, "cut"),
+        line(LineMark::Added, 2, "burn \\u{202e}"),
+    ];
+    let file = |name: &str, text| FileChange { name: name.into(), mark: Mark::Changed, text };
+    let told = ContentChange {
+        old: content("old"),
+        new: content("new"),
+        changes: Vec::new(),
+        files: vec![
+            file("10-cut.sh", FileText::Lines { lines, cut: true }),
+            file("20-blade", FileText::Binary { old: Some(3), new: Some(4) }),
+            file("30-last.sh", FileText::Left),
+        ],
+    };
+    let version = |version: &str, from: Option<&str>| PinnedVersion {
+        version: version.into(),
+        hash: "a1b2c3d4".into(),
+        from: from.map(crate::fake::deployment),
+    };
+    let barclamp = engine::ids::BarclampName::parse("tool").expect("a name");
+    let pin = PinChange {
+        deployment: deployment_id(1),
+        barclamp: barclamp.clone(),
+        old: Some(version("1", Some("system"))),
+        new: Some(version("2", None)),
+        roles: vec![PinnedRole { role: role("saw"), contents }],
+    };
+    let fake = Fake::new(|world| {
+        let deployment = &mut world.review.difference.deployments[0];
+        deployment.id = deployment_id(1);
+        // The document itself only knows that it had no pin of its own.
+        deployment.barclamps = vec![engine::blueprint::difference::BarclampDifference {
+            barclamp,
+            mark: Mark::Added,
+            old: None,
+            new: Some("a1b2c3d4".into()),
+        }];
+        world.review.contents = vec![told.clone()];
+        world.review.pins = vec![pin.clone()];
+        world.comparison.difference = world.review.difference.clone();
+        world.comparison.contents = vec![told];
+        world.comparison.pins = vec![pin];
+    });
+    for path in ["/reviews/128", "/blueprints?from=1&to=2"] {
+        let page = get(&fake, path).await;
+        page.says(&["1 (a1b2c3d4), from system", "2 (a1b2c3d4)", "of that version, not in use here"]);
+        page.says(&[
+            "10-cut.sh",
+            "− ",
+            "cut",
+            "burn \\u{202e}",
+            "The file goes on",
+            "is no text",
+            "3 bytes, then 4 bytes",
+        ]);
+        page.says(&["30-last.sh", "too many files"]);
+        let (_, row) = page.body.split_once("1 (a1b2c3d4), from system").expect("the pin");
+        assert!(row.contains("2 (a1b2c3d4)"));
+        let (before, _) = page.body.split_once("1 (a1b2c3d4), from system").expect("the pin");
+        let (_, mark) = before.rsplit_once("data-mark=\"").expect("a row");
+        assert!(mark.starts_with("changed"), "it is no new one: {mark}");
+    }
 }

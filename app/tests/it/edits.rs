@@ -61,3 +61,38 @@ async fn a_proposal_on_a_node_says_all_that_it_can() {
     // What only the proposal has runs anyway.
     page.says_not(&["Run again discovery"]);
 }
+
+#[tokio::test]
+async fn who_may_not_edit_reads_the_proposal_and_gets_no_editor() {
+    let viewer = Fake::new(|world| {
+        world.board = fake::proposed_board();
+        world.board.may_propose = Err("vi does not have the permission operator; an admin can give it.".into());
+        world.permissions = vec!["viewer".into()];
+    });
+    let board = get(&viewer, "/deployments/web").await;
+    board.says(&["PROPOSED", "Open proposal", "vi does not have the permission operator; an admin can give it."]);
+    board.says_not(&[
+        "draggable",
+        "Review changes",
+        "Undo “",
+        "More…",
+        "Data of app",
+        "Bind nodes to app",
+        "Hold…",
+        "or select and",
+    ]);
+    let catalog = get(&viewer, "/catalog").await;
+    catalog.says(&["Importing takes the permission", "an admin can give it"]);
+    catalog.says_not(&["Import a barclamp", "import-text"]);
+    get(&Fake::new(|_| {}), "/catalog").await.says(&["Import a barclamp", "import-text"]);
+}
+
+#[tokio::test]
+async fn a_record_that_no_target_speaks_of_is_taken_out_and_no_other() {
+    let fake = Fake::new(|world| world.nodes[0].record = true);
+    let page = get(&fake, "/nodes").await;
+    page.says(&["Take the record of", "action=\"/call/take-out-node\""]);
+    assert_eq!(page.body.matches("Take the record of").count(), 2, "one button, by label and title");
+    assert_eq!(post(&fake, "/call/take-out-node", &format!("node={}", fake::node(1))).await.status, 302);
+    assert_eq!(fake.0.lock().expect("no test died here").told, [format!("take out {}", fake::node(1))]);
+}

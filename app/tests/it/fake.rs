@@ -66,6 +66,7 @@ pub fn fqdn(n: u128) -> String {
 #[derive(Clone)]
 pub struct World {
     pub signed_in: bool,
+    pub permissions: Vec<String>,
     pub board: Board,
     pub lift: Lift,
     pub reviews: Vec<ReviewSummary>,
@@ -517,6 +518,7 @@ fn review() -> ReviewView {
         deployments: [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))].into(),
         noderoles: Default::default(),
         contents: Vec::new(),
+        pins: Vec::new(),
         waves: vec![
             WaveView { number: 1, items: vec!["dns-client on 3 nodes".into()], noderoles: 3 },
             WaveView { number: 2, items: vec!["runtime on 3 nodes".into(), "store on web-1".into()], noderoles: 4 },
@@ -578,6 +580,7 @@ impl Default for World {
             |n: u128, name: &str, state| NoderoleRef { id: noderole(n, name), role: role(name), fqdn: fqdn(n), state };
         Self {
             signed_in: true,
+            permissions: vec!["operator".into()],
             board: board(),
             lift: lift(),
             reviews: vec![
@@ -657,6 +660,7 @@ impl Default for World {
                     available: n != 4,
                     transport: "local".into(),
                     steps: some,
+                    record: false,
                 })
                 .collect(),
             run: RunView {
@@ -769,6 +773,8 @@ fn comparison() -> Comparison {
         difference: difference(),
         more: 0,
         next: None,
+        contents: Vec::new(),
+        pins: Vec::new(),
         names: engine::blueprint::text::Names { deployments: names.into(), ..Default::default() },
         consequences: Consequences::default(),
     }
@@ -850,7 +856,7 @@ pub fn refusal() -> Refusal {
 impl Console for Fake {
     async fn frame(&self) -> Result<Frame, Problem> {
         let world = self.0.lock().expect("no test died here");
-        let me = Me { id: PersonId(Uuid::from_u128(1)), name: "ada".into(), permissions: vec!["operator".into()] };
+        let me = Me { id: PersonId(Uuid::from_u128(1)), name: "ada".into(), permissions: world.permissions.clone() };
         Ok(Frame { me: world.signed_in.then_some(me), reviews_waiting: world.waiting, execution: true, cursor: 900 })
     }
     async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem> {
@@ -1086,6 +1092,10 @@ impl Console for Fake {
     }
     async fn review_report(&self, _: SubmissionId) -> Result<Option<engine::plan::Report>, Problem> {
         self.read(|world| world.report.clone())
+    }
+    async fn take_out_node(&self, node: NodeId) -> Result<(), Problem> {
+        self.told(format!("take out {node}"));
+        Ok(())
     }
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
         let NodeWish { fqdn, root, .. } = wish;

@@ -10,6 +10,7 @@ use crate::At;
 use crate::problem;
 use crate::reviews::Waiting;
 use engine::Hash;
+use engine::blueprint::difference::{Mark, Sides};
 use engine::blueprint::text::{self, Names};
 use engine::blueprint::{Anchor, Consequences, Difference, Shift};
 use engine::catalog::{Barclamp, Role};
@@ -855,6 +856,12 @@ pub struct Comparison {
     pub next: Option<Anchor>,
     /// Names of what the difference speaks of by id.
     pub names: Names,
+    /// What differs inside of roles that get another content.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contents: Vec<ContentChange>,
+    /// Versions of barclamps that are pinned otherwise, each with what is seen in its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PinChange>,
     /// What going from the one to the other would lead to.
     pub consequences: Consequences,
 }
@@ -1100,6 +1107,9 @@ pub struct ReviewView {
     /// What differs inside of roles that get another content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contents: Vec<ContentChange>,
+    /// Versions of barclamps that it pins or unpins, each with what was seen before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PinChange>,
     /// The order in which it will run.
     pub waves: Vec<WaveView>,
     /// What it leads to: on the states of steps now if it is `fresh`, else as it was when it was submitted.
@@ -1307,6 +1317,107 @@ pub struct ContentChange {
     pub new: Hash,
     /// Values of its definition; scripts by name, with their content's short hash and their place in the order.
     pub changes: Vec<Change>,
+    /// Scripts that differ, with their text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileChange>,
+}
+
+/// Lines of a file that are compared, from its beginning.
+pub const FILE_LINES: usize = 400;
+
+/// A file that two contents have otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// Its name.
+    pub name: String,
+    /// How.
+    pub mark: Mark,
+    /// In what.
+    pub text: FileText,
+}
+
+/// How a file's text differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum FileText {
+    /// Line by line.
+    Lines {
+        /// Those that differ, with a few around them.
+        lines: Vec<FileLine>,
+        /// Whether the file goes on behind what was compared.
+        cut: bool,
+    },
+    /// It is no text.
+    Binary {
+        /// Bytes before.
+        old: Option<u64>,
+        /// Bytes after.
+        new: Option<u64>,
+    },
+    /// There are too many files to compare this one.
+    Left,
+}
+
+/// A line of a difference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileLine {
+    /// How.
+    pub mark: LineMark,
+    /// Its number: before, of one that is removed, else after.
+    pub number: Option<u32>,
+    /// What it says; what can't be seen is spelled out.
+    pub text: String,
+}
+
+/// How a line differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineMark {
+    /// It is the same.
+    Kept,
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// Here lines are left out that are the same.
+    Gap,
+}
+
+/// A version of a barclamp that a deployment pins otherwise than before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PinChange {
+    /// Where.
+    pub deployment: DeploymentId,
+    /// Of what.
+    pub barclamp: BarclampName,
+    /// What is seen there before; None: nothing.
+    pub old: Option<PinnedVersion>,
+    /// What is seen there after; None: nothing.
+    pub new: Option<PinnedVersion>,
+    /// Roles that differ between the two and that the deployment's own changes don't name, since it does not use them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<PinnedRole>,
+}
+
+/// A version as a deployment sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedVersion {
+    /// As its file calls it.
+    pub version: String,
+    /// Short hash.
+    pub hash: String,
+    /// The deployment above that pins it; None: the deployment itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<DeploymentName>,
+}
+
+/// A role that another version has otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PinnedRole {
+    /// Which.
+    pub role: RoleName,
+    /// Its contents; None on a side that has no such role.
+    pub contents: Sides<Option<Hash>>,
 }
 
 /// How much of a submission a person has opened, in documents: deployments and nodes.
@@ -1364,6 +1475,9 @@ pub struct NodeSummary {
     pub transport: String,
     /// Its steps.
     pub steps: StateCounts,
+    /// Whether it is a record alone: no target speaks of it, so it can be taken out without a review.
+    #[serde(default)]
+    pub record: bool,
 }
 
 /// A page of nodes, in the order of their names.
@@ -1556,7 +1670,7 @@ pub enum GraphWay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::blueprint::difference::{DeploymentDifference, Mark, NodeDifference};
+    use engine::blueprint::difference::{DeploymentDifference, NodeDifference};
     use engine::ids::Fqdn;
     use uuid::Uuid;
 
@@ -1598,6 +1712,8 @@ mod tests {
             },
             more: 0,
             next: None,
+            contents: Vec::new(),
+            pins: Vec::new(),
             names: Names { deployments: (1..=7).map(|n| (id(n), name(n))).collect(), ..Names::default() },
             consequences: Consequences::default(),
         }

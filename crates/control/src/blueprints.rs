@@ -1,9 +1,10 @@
 //! The line of targets, and any two blueprints compared.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use api::Problem;
-use api::console::{Comparison, PAGE_SIZE, Point, Side, TargetKind, TargetPage, TargetSummary};
+use api::console::{Comparison, PAGE_SIZE, Point, Side as ComparedSide, TargetKind, TargetPage, TargetSummary};
 use engine::Hash;
 use engine::blueprint::consequences::{self, consequences};
 use engine::blueprint::text::Names;
@@ -17,6 +18,7 @@ use store::reading::{self, TargetRow};
 use crate::people::{Actor, Permission};
 use crate::present::{Present, load};
 use crate::problems::from_store;
+use crate::versions::{self, Side};
 use crate::words::at;
 use crate::{Control, aside};
 
@@ -54,7 +56,13 @@ impl Control {
         let (from, old) = side(&mut connection, &present, from).await?;
         let (to, new) = side(&mut connection, &present, to).await?;
         drop(connection);
-        aside(move || compared(&present, (from, old), (to, new), only)).await?
+        let (present, old, new) = (Arc::new(present), Arc::new(old), Arc::new(new));
+        let (on, was, is) = (Arc::clone(&present), Arc::clone(&old), Arc::clone(&new));
+        let mut found = aside(move || compared(&on, (from, &was), (to, &is), only)).await??;
+        found.pins = versions::pins(&found.difference, Side::whole(&old), Side::whole(&new), &present.catalog);
+        let mut connection = self.connection().await?;
+        found.contents = versions::changes(&mut connection, &found.difference, &found.pins, &present.catalog).await?;
+        Ok(found)
     }
 
     /// What a submission changes, as it was submitted.
@@ -62,13 +70,15 @@ impl Control {
         let review = self.review(actor, id).await?;
         let names = Names { deployments: review.deployments, noderoles: review.noderoles };
         Ok(Comparison {
-            from: Side { target: Some(review.parent), submission: None, root: None },
-            to: Side { target: review.target, submission: Some(id), root: None },
+            from: ComparedSide { target: Some(review.parent), submission: None, root: None },
+            to: ComparedSide { target: review.target, submission: Some(id), root: None },
             deployment: None,
             difference: review.difference,
             more: 0,
             next: None,
             names,
+            pins: review.pins,
+            contents: review.contents,
             consequences: review.consequences,
         })
     }
@@ -77,14 +87,14 @@ impl Control {
 /// In what two blueprints differ, everywhere or in one deployment.
 fn compared(
     present: &Present,
-    (from, old): (Side, Blueprint),
-    (to, new): (Side, Blueprint),
+    (from, old): (ComparedSide, &Blueprint),
+    (to, new): (ComparedSide, &Blueprint),
     only: Option<DeploymentId>,
 ) -> Result<Comparison, Problem> {
-    let changes = compare(&old, &new);
+    let changes = compare(old, new);
     let refused = |error: &dyn std::fmt::Display| Problem::conflict("comparison", error.to_string());
-    let difference = difference(&old, &new, &changes).map_err(|e| refused(&e))?;
-    let mut projection = project(&old, &new, &changes, &present.catalog).map_err(|e| refused(&e))?;
+    let difference = difference(old, new, &changes).map_err(|e| refused(&e))?;
+    let mut projection = project(old, new, &changes, &present.catalog).map_err(|e| refused(&e))?;
     let (difference, more) = match only {
         Some(id) => difference.of_deployment(id),
         None => (difference, 0),
@@ -96,21 +106,31 @@ fn compared(
         projection.removed.retain(|id| here.contains(id));
     }
     let effects = Effects::default();
-    let planned = consequences::Planned {
-        old: &old,
-        new: &new,
-        difference: &difference,
-        projection: &projection,
-        effects: &effects,
-    };
+    let planned =
+        consequences::Planned { old, new, difference: &difference, projection: &projection, effects: &effects };
     let consequences = consequences(&planned, None);
-    let names = Names::of(&difference, &old, &new);
+    let names = Names::of(&difference, old, new);
     let deployment = only.and_then(|id| names.deployments.get(&id).cloned());
-    Ok(Comparison { from, to, deployment, names, consequences, difference, more, next: None })
+    Ok(Comparison {
+        from,
+        to,
+        deployment,
+        names,
+        consequences,
+        difference,
+        more,
+        next: None,
+        pins: Vec::new(),
+        contents: Vec::new(),
+    })
 }
 
 /// The blueprint that somebody asked for. What it shares with the present is taken from there.
-pub(crate) async fn side(on: &mut PgConnection, present: &Present, point: Point) -> Result<(Side, Blueprint), Problem> {
+pub(crate) async fn side(
+    on: &mut PgConnection,
+    present: &Present,
+    point: Point,
+) -> Result<(ComparedSide, Blueprint), Problem> {
     let (target, root) = match point {
         Point::Target(number) => {
             let root = reading::root_of(on, number).await.map_err(from_store)?;
@@ -126,7 +146,7 @@ pub(crate) async fn side(on: &mut PgConnection, present: &Present, point: Point)
         }
     };
     let blueprint = load(on, root, &present.blueprint).await.map_err(from_store)?;
-    Ok((Side { target, submission: None, root: Some(root.to_string()) }, blueprint))
+    Ok((ComparedSide { target, submission: None, root: Some(root.to_string()) }, blueprint))
 }
 
 fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {

@@ -307,8 +307,9 @@ impl Scene {
         let waves: BTreeMap<NoderoleId, u32> =
             self.items.iter().zip(waves).filter_map(|(item, wave)| Some((item.id, wave?))).collect();
         let (trail, told) = self.trail(wish, took);
-        let unfold = self.narrow(wish, &trail)?;
+        let (unfold, gone) = self.narrow(wish, &trail);
         let (folded, cut) = self.fold(&unfold, &trail);
+        let cut = gone.map(str::to_owned).or(cut);
 
         let vertex = |vertex| self.vertex(vertex, &waves, &trail);
         let vertices = folded.vertices.iter().map(vertex).collect::<Result<_, _>>()?;
@@ -328,18 +329,21 @@ impl Scene {
         })
     }
 
-    /// Leaves only what the reader wants to see; says what of it is shown one by one.
-    fn narrow(&mut self, wish: &GraphWish, trail: &Trail) -> Result<Unfold, Problem> {
+    /// Leaves only what the reader wants to see; says what of it is shown one by one, and a word when what they want to see is not
+    /// there: then it leaves everything.
+    fn narrow(&mut self, wish: &GraphWish, trail: &Trail) -> (Unfold, Option<&'static str>) {
         let mut unfold = self.unfold(wish);
         if wish.only_trail && !trail.is_empty() {
             self.items.retain(|item| trail.noderoles.contains(&item.id));
             unfold.noderoles.extend(&trail.noderoles);
-            return Ok(unfold);
+            return (unfold, None);
         }
-        let Some(key) = &wish.focus else { return Ok(unfold) };
+        let Some(key) = &wish.focus else { return (unfold, None) };
         let focused = self.keyed(key);
         if focused.is_empty() {
-            return Err(Problem::not_found("What this address looks at is not in the graph any more, or never was."));
+            let gone =
+                "What this address looks at is not in the graph any more, or never was: this is the whole graph.";
+            return (unfold, Some(gone));
         }
         let way = match wish.way {
             GraphWay::Both => Way::Both,
@@ -352,7 +356,7 @@ impl Scene {
         if key.parse::<NoderoleId>().is_ok() {
             unfold.noderoles.extend(reached);
         }
-        Ok(unfold)
+        (unfold, None)
     }
 
     /// The fold, and a word when it is not the one that was asked for.

@@ -36,6 +36,7 @@ mod running;
 mod saying;
 mod showing;
 mod verifying;
+mod versions;
 mod weighing;
 mod words;
 

@@ -33,6 +33,7 @@ impl Control {
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
         let mut connection = self.connection().await?;
         let counts = reading::node_counts(&mut connection, &ids).await.map_err(from_store)?;
+        let present = self.kept.present(&mut connection).await?;
         let summary = |row: reading::NodeRow| {
             let id = NodeId(row.node.id);
             let steps = counts.iter().find(|(node, _)| *node == id).map(|(_, counts)| *counts);
@@ -45,6 +46,7 @@ impl Control {
                 available: row.node.available,
                 transport: row.node.transport,
                 steps: steps.unwrap_or_default(),
+                record: !present.blueprint.nodes.contains_key(&id),
             })
         };
         let nodes = rows.into_iter().map(summary).collect::<Result<Vec<_>, Problem>>()?;

@@ -4,16 +4,14 @@
 //! new target costs reading what it changed. What can change (the head, rows of deployments, nodes without a document) is read anew
 //! each time, so that nobody plans on something old.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use api::Problem;
-use api::console::ContentChange;
 use engine::Hash;
 use engine::blueprint::Difference;
 use engine::blueprint::text::{Place, parents};
 use engine::catalog::Catalog;
-use engine::catalog::version::contents;
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc, Skeleton, phantom};
 use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId};
@@ -111,19 +109,6 @@ impl Present {
             }
         }
         places
-    }
-
-    /// In what the contents differ that roles and noderoles get in place of others. A content that is imported no more is not told.
-    pub fn contents(&self, difference: &Difference) -> Vec<ContentChange> {
-        let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).map(|role| role.contents);
-        let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
-        let sides = roles.chain(noderoles).flatten();
-        let pairs: BTreeSet<(Hash, Hash)> = sides.filter_map(|sides| sides.old.zip(sides.new)).collect();
-        let change = |(old, new): (Hash, Hash)| {
-            let changes = contents(self.catalog.role(old).ok()?, self.catalog.role(new).ok()?).ok()?;
-            Some(ContentChange { old, new, changes })
-        };
-        pairs.into_iter().filter_map(change).collect()
     }
 
     /// The name and place of a node that no document speaks of.

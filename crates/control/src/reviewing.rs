@@ -1,9 +1,10 @@
 //! Reviewing: what a submission changes, what the gate says of it, and verdicts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::Problem;
-use api::console::{Replanned, ReviewState, ReviewView, VerdictView};
+use api::console::{PinChange, Point, Replanned, ReviewState, ReviewView, VerdictView};
 use api::live::{Live, Topic};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::{Difference, DocumentChange, difference};
@@ -19,12 +20,13 @@ use sqlx::PgConnection;
 use store::StoreError;
 use store::intent::{self, PersonRow, ProposalRow, SubmissionRow, VerdictRow};
 
+use crate::blueprints::side;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::Summary;
 use crate::words::{self, at};
-use crate::{Control, aside, done};
+use crate::{Control, aside, done, versions};
 
 /// Longest reason of a verdict, in characters.
 const MAX_REASON: usize = 10_000;
@@ -96,6 +98,8 @@ impl Control {
         let mut difference = shown(&mut connection, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         difference.policy = policies(&mut connection, &case.row).await?;
+        let pins = self.pins(&mut connection, &present, &case, &difference).await?;
+        let contents = versions::changes(&mut connection, &difference, &pins, &present.catalog).await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
         let (came_from, became) = self.replanned(&mut connection, id).await?;
         let mut summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
@@ -135,7 +139,8 @@ impl Control {
             asked: summary.asked,
             summary: summary.lines,
             risks: risks_of(&case.row).into_iter().collect(),
-            contents: present.contents(&difference),
+            contents,
+            pins,
             noderoles,
             difference,
             more: 0,
@@ -158,6 +163,30 @@ impl Control {
             came_from,
             became,
         })
+    }
+
+    /// The pins that a submission changes, on what was there before it.
+    async fn pins(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+        case: &Case,
+        difference: &Difference,
+    ) -> Result<Vec<PinChange>, Problem> {
+        if difference.deployments.iter().all(|deployment| deployment.barclamps.is_empty()) {
+            return Ok(Vec::new());
+        }
+        let is_deployment = |change: &&DocumentChange| matches!(change, DocumentChange::Deployment { .. });
+        let documents: Vec<DocumentChange> = case.documents.iter().filter(is_deployment).cloned().collect();
+        let (was, is) = sides(on, &documents).await?;
+        // What is committed is there now; what was above it then may be another since.
+        let others = match case.row.target {
+            Some(target) => Arc::new(side(on, present, Point::Target(TargetNo(target.0 - 1))).await?.1),
+            None => Arc::clone(&present.blueprint),
+        };
+        let old = versions::Side { touched: &was, others: &others };
+        let new = versions::Side { touched: &is, others: &others };
+        Ok(versions::pins(difference, old, new, &present.catalog))
     }
 
     /// Gives a verdict.

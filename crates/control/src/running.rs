@@ -54,12 +54,16 @@ impl Control {
         actor.require(Permission::Operator)?;
         let reason = checked(&reason)?;
         let step = StepId::of(noderole, &ActionName::run());
-        if store::reading::noderole(&self.store, noderole).await.map_err(from_store)?.is_none() {
-            return Err(Problem::not_found("There is no such noderole. It may have been removed."));
-        }
+        let row = store::reading::noderole(&self.store, noderole).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found("There is no such noderole. It may have been removed."))?;
+        let called = format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
         // Written down first: what was done is never without a name, and a refused attempt is worth knowing too.
         self.note(actor, "step.retry", &noderole.to_string(), &json!({"reason": reason})).await?;
-        running::retry_step(self.store.pool(), step).await.map_err(from_change)
+        running::retry_step(self.store.pool(), step).await.map_err(from_change).map_err(|problem| {
+            // People know it by its role and node.
+            let detail = problem.detail.replace(&format!("step {step}"), &called);
+            Problem { detail: words::capital(&detail), ..problem }
+        })
     }
 
     /// Stops a run.

@@ -84,7 +84,7 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
                 </div>
                 {restore}
             </div>
-            {(!same_root).then(|| differs(found.difference, found.names))}
+            {(!same_root).then(|| differs(found.difference, found.names, found.contents, found.pins))}
             {more}
         </section>
     }

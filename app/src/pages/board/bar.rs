@@ -38,18 +38,9 @@ fn Open(desk: Desk) -> impl IntoView {
         )
     };
     let nothing = move || get(|p| p.edits.iter().filter(|edit| !edit.undone).count()) == 0;
-    view! {
-        <section class="proposal" aria-label="Open proposal">
-            <div class="line">
-                <span class="facts-line">
-                    <span>"Proposal" {move || authors().map(|names| view! { " by " <b>{names}</b> })}</span>
-                    <Edits desk/>
-                    {figure(|p| p.added, "+", "noderoles")}
-                    {figure(|p| p.reruns, "", "re-run")}
-                    {figure(|p| p.removed, "", "removed")}
-                </span>
-                {in_review}
-                <span class="grow"></span>
+    let buttons = move || {
+        desk.editable().get().then(|| {
+            view! {
                 <div class="buttons">
                     <UndoButton desk/>
                     <RedoButton desk/>
@@ -69,13 +60,36 @@ fn Open(desk: Desk) -> impl IntoView {
                         "Review changes"
                     </button>
                 </div>
+            }
+        })
+    };
+    let dialogs = move || {
+        desk.editable().get().then(|| {
+            view! {
+                <DiscardDialog desk handle=discard/>
+                <SubmitDialog desk handle=submit/>
+            }
+        })
+    };
+    view! {
+        <section class="proposal" aria-label="Open proposal">
+            <div class="line">
+                <span class="facts-line">
+                    <span>"Proposal" {move || authors().map(|names| view! { " by " <b>{names}</b> })}</span>
+                    <Edits desk/>
+                    {figure(|p| p.added, "+", "noderoles")}
+                    {figure(|p| p.reruns, "", "re-run")}
+                    {figure(|p| p.removed, "", "removed")}
+                </span>
+                {in_review}
+                <span class="grow"></span>
+                {buttons}
             </div>
         </section>
         <SentBack desk/>
         <Clashes desk/>
         <Refused desk/>
-        <DiscardDialog desk handle=discard/>
-        <SubmitDialog desk handle=submit/>
+        {dialogs}
     }
     .into_any()
 }
@@ -130,7 +144,7 @@ fn UndoButton(desk: Desk) -> impl IntoView {
                 class="button quiet undo"
                 type="submit"
                 title=title
-                disabled=move || what.read().is_none() || desk.busy().get()
+                disabled=move || what.read().is_none()
                 on:click=move |event| {
                     event.prevent_default();
                     desk.undo();
@@ -158,7 +172,6 @@ fn RedoButton(desk: Desk) -> impl IntoView {
                         class="button quiet undo"
                         type="submit"
                         title=format!("Bring back: {what} (Ctrl Shift Z)")
-                        disabled=move || desk.busy().get()
                         on:click=move |event| {
                             event.prevent_default();
                             desk.redo();

@@ -13,7 +13,7 @@ use crate::parts::{Dialog, DialogHandle, Icon, icon};
 
 /// Opens *Bind to…* for these nodes.
 pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
-    if desk.proposal().read_untracked().is_some() && !nodes.is_empty() {
+    if desk.editable().get_untracked() && !nodes.is_empty() {
         desk.pick_up(nodes, By::Menu);
         desk.dialogs.bind.open();
     }

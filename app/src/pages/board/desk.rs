@@ -1,6 +1,6 @@
 //! The state of a board and its commands.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use api::Problem;
@@ -69,6 +69,8 @@ pub(super) struct Desk {
     feed: Feed<Arc<Board>>,
     board: Memo<Arc<Board>>,
     proposal: Memo<Option<ProposalView>>,
+    /// Whether a proposal is open that the reader may edit.
+    editable: Memo<bool>,
     /// The version that the last command led to, which may be newer than the board's.
     version: StoredValue<i32>,
     states: StoredValue<HashMap<NoderoleId, ArcRwSignal<StepState>>>,
@@ -91,8 +93,18 @@ pub(super) struct Desk {
     pub(super) all_of: RwSignal<Option<Asked>>,
     pub(super) dialogs: Dialogs,
     busy: RwSignal<bool>,
+    /// What was asked for while a command was under way, oldest first.
+    queue: StoredValue<VecDeque<Next>>,
     problem: RwSignal<Option<Problem>>,
     said: RwSignal<String>,
+}
+
+/// A command that waits for the one before it.
+#[derive(Clone)]
+enum Next {
+    Put(Put),
+    Undo,
+    Redo,
 }
 
 /// What belongs to a command beside what it does.
@@ -135,6 +147,7 @@ impl Desk {
             feed,
             board,
             proposal: Memo::new(move |_| board.read().proposal.clone()),
+            editable: Memo::new(move |_| board.with(|board| board.proposal.is_some() && board.may_propose.is_ok())),
             version: StoredValue::new(0),
             states: StoredValue::new(HashMap::new()),
             heard,
@@ -158,6 +171,7 @@ impl Desk {
                 all_of: DialogHandle::new(),
             },
             busy: RwSignal::new(false),
+            queue: StoredValue::new(VecDeque::new()),
             problem: RwSignal::new(None),
             said: RwSignal::new(String::new()),
         };
@@ -165,6 +179,7 @@ impl Desk {
             let board = feed.value().get();
             desk.settle_states(&board);
             desk.learn_to_plan(&board);
+            desk.go_on();
         });
         desk
     }
@@ -178,11 +193,11 @@ impl Desk {
     pub(super) fn proposal(self) -> Memo<Option<ProposalView>> {
         self.proposal
     }
+    pub(super) fn editable(self) -> Memo<bool> {
+        self.editable
+    }
     pub(super) fn problem(self) -> RwSignal<Option<Problem>> {
         self.problem
-    }
-    pub(super) fn busy(self) -> RwSignal<bool> {
-        self.busy
     }
     pub(super) fn said(self) -> RwSignal<String> {
         self.said
@@ -293,7 +308,7 @@ impl Desk {
 
     /// Gets what planning on the open proposal takes, and compares what the last command was said to come to.
     fn learn_to_plan(self, board: &Board) {
-        let Some(proposal) = board.proposal.as_ref() else {
+        let Some(proposal) = board.proposal.as_ref().filter(|_| board.may_propose.is_ok()) else {
             self.planner.set_value(None);
             self.plans.set(Plans::Elsewhere);
             return;
@@ -503,34 +518,84 @@ impl Desk {
     }
 
     fn put(self, put: Put) {
-        let Some((proposal, version)) = self.open_proposal() else {
-            let problem = Problem::conflict("no_proposal", "Propose changes first: there is no open proposal here.");
-            put.problem.set(Some(problem));
+        self.give(Next::Put(put));
+    }
+
+    /// Takes the last edit back.
+    pub(super) fn undo(self) {
+        self.give(Next::Undo);
+    }
+
+    /// Brings the last undone edit back.
+    pub(super) fn redo(self) {
+        self.give(Next::Redo);
+    }
+
+    /// Gives a command, or keeps it until those before it are done: a hand is faster than the way to the server.
+    fn give(self, next: Next) {
+        if !self.editable.get_untracked() && !matches!(next, Next::Put(_)) {
             return;
-        };
+        }
+        if self.busy.get_untracked() && matches!(next, Next::Put(_)) {
+            self.say("The proposal is still being written: this comes next.");
+        }
+        self.queue.update_value(|queue| queue.push_back(next));
+        self.go_on();
+    }
+
+    /// Gives the command that waits longest, unless one is under way. What undo takes back is known once the board has the last edit.
+    fn go_on(self) {
         if self.busy.get_untracked() {
             return;
         }
+        let has_caught_up = self.newest(|proposal| proposal.version >= self.version.get_value()).unwrap_or(true);
+        let ready = |next: &Next| has_caught_up || matches!(next, Next::Put(_));
+        match self.queue.try_update_value(|queue| queue.pop_front_if(|next| ready(next))).flatten() {
+            Some(Next::Put(put)) => self.put_now(put),
+            Some(Next::Undo) => self.undo_now(),
+            Some(Next::Redo) => self.redo_now(),
+            None => {}
+        }
+    }
+
+    /// Looks at the open proposal as it was fetched last, whatever is lifted.
+    fn newest<T>(self, look: impl FnOnce(&ProposalView) -> T) -> Option<T> {
+        self.feed.value().with_untracked(|board| board.proposal.as_ref().map(look))
+    }
+
+    fn put_now(self, put: Put) {
+        let Some((proposal, version)) = self.open_proposal() else {
+            let problem = Problem::conflict("no_proposal", "Propose changes first: there is no open proposal here.");
+            put.problem.try_set(Some(problem));
+            return self.go_on();
+        };
         let foretold = self.planner_now().and_then(|planner| planner.effects_with(&put.edits));
         let Put { edits, done, problem, taken } = put;
         self.command(calls::edit(proposal, version, edits), done, Way { foretold, problem, taken });
     }
 
-    /// Takes the last edit back.
-    pub(super) fn undo(self) {
-        let Some((proposal, version)) = self.open_proposal() else { return };
-        let Some(what) = self.proposal.read_untracked().as_ref().and_then(|p| p.undo.clone()) else { return };
-        if !self.busy.get_untracked() {
-            self.command(calls::undo(proposal, version), format!("Taken back: {what}."), self.plainly());
-        }
+    fn undo_now(self) {
+        let what = self.newest(|proposal| proposal.undo.clone()).flatten();
+        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else { return self.go_on() };
+        self.command(calls::undo(proposal, version), format!("Taken back: {what}."), self.plainly());
     }
 
-    /// Brings the last undone edit back.
-    pub(super) fn redo(self) {
-        let Some((proposal, version)) = self.open_proposal() else { return };
-        let Some(what) = self.proposal.read_untracked().as_ref().and_then(|p| p.redo.clone()) else { return };
-        if !self.busy.get_untracked() {
-            self.command(calls::redo(proposal, version), format!("Brought back: {what}."), self.plainly());
+    fn redo_now(self) {
+        let what = self.newest(|proposal| proposal.redo.clone()).flatten();
+        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else { return self.go_on() };
+        self.command(calls::redo(proposal, version), format!("Brought back: {what}."), self.plainly());
+    }
+
+    /// Tells those whose command waited for one that failed: on what came out instead it may mean something else.
+    fn send_back(self) {
+        let waiting = self.queue.try_update_value(std::mem::take).unwrap_or_default();
+        let puts = waiting.into_iter().filter_map(|next| match next {
+            Next::Put(put) => Some(put),
+            Next::Undo | Next::Redo => None,
+        });
+        for put in puts.filter(|put| put.problem != self.problem) {
+            let detail = "It waited for a command that was refused, and was not done: look at what is there now, and do it again.";
+            put.problem.try_set(Some(Problem::conflict("not_done", detail)));
         }
     }
 
@@ -542,7 +607,7 @@ impl Desk {
     fn command(self, command: impl Future<Output = Answer<i32>> + 'static, done: String, way: Way) {
         let Way { foretold, problem, taken } = way;
         self.busy.set(true);
-        problem.set(None);
+        problem.try_set(None);
         spawn_local(async move {
             let answer = command.await;
             self.busy.try_set(false);
@@ -555,12 +620,27 @@ impl Desk {
                     taken.and_then(|taken| taken.try_run(()));
                 }
                 Err(failure) => {
-                    problem.try_set(Some(failure.0));
+                    let waited = self.queue.try_with_value(VecDeque::len).unwrap_or_default();
+                    problem.try_set(Some(with_those_after(failure.0, waited)));
+                    self.send_back();
                 }
             }
+            self.go_on();
             // After a refusal too: mostly somebody else was faster, and what they did is worth seeing.
             self.feed.now();
         });
+    }
+}
+
+/// What was refused, and how many commands that waited for it were not given.
+fn with_those_after(problem: Problem, waited: usize) -> Problem {
+    match waited {
+        0 => problem,
+        n => {
+            let after = counted(n, "command");
+            let detail = format!("{} What came after it ({after}) was not done either: do that again.", problem.detail);
+            Problem { detail, ..problem }
+        }
     }
 }
 

@@ -70,7 +70,7 @@ fn Group(desk: Desk, group: Memo<BoardGroup>) -> impl IntoView {
 fn Row(desk: Desk, role: Memo<BoardRole>, ancestor: StoredValue<Option<DeploymentName>>) -> impl IntoView {
     let name = StoredValue::new(role.read_untracked().role.clone());
     let bindable = Memo::new(move |_| role.read().bindable);
-    let editable = Memo::new(move |_| bindable.get() && desk.proposal().read().is_some());
+    let editable = Memo::new(move |_| bindable.get() && desk.editable().get());
     let verdict = Memo::new(move |_| bindable.get().then(|| name.with_value(|name| desk.verdict(name))).flatten());
     let over = Memo::new(move |_| bindable.get() && name.with_value(|name| desk.over().read().as_ref() == Some(name)));
     let said = move || verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()));

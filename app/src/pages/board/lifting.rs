@@ -98,7 +98,7 @@ impl Verdict {
     }
 }
 
-/// What would come along: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; wave 3 of 4`.
+/// What would come along: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; place 3 of 4 in its order`.
 fn promise(role: &LiftRole) -> String {
     let mut said = format!("+ {}", counted(role.added, "noderole"));
     if !role.brings.is_empty() {
@@ -107,7 +107,7 @@ fn promise(role: &LiftRole) -> String {
         said.push_str(&format!(": brings {}", named(&roles)));
     }
     said.extend(some_of(&role.moves).map(|moves| format!("; {moves}")));
-    said.extend(role.wave.map(|(place, places)| format!("; wave {place} of {places}")));
+    said.extend(role.wave.map(|(place, places)| format!("; place {place} of {places} in its order")));
     said
 }
 

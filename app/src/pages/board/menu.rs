@@ -88,7 +88,7 @@ pub(super) fn of_focused(desk: Desk, event: &KeyboardEvent) -> bool {
 pub(super) fn unbind_focused(desk: Desk, event: &KeyboardEvent) -> bool {
     let chip = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
     let Some(id) = chip.and_then(|chip| chip.get_attribute("data-noderole")) else { return false };
-    if desk.proposal().read_untracked().is_none() {
+    if !desk.editable().get_untracked() {
         return false;
     }
     let Some(carried) = of_noderole(desk, &id).and_then(|subject| subject.carried()) else { return false };
@@ -114,7 +114,8 @@ impl Subject {
 #[component]
 pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
-    let is_open = desk.proposal().read_untracked().is_some();
+    let is_open = desk.editable().get_untracked();
+    let may_propose = desk.board().read_untracked().may_propose.is_ok();
     let to = move |act: Act| move || desk.ask(act.clone());
     let Named { node, short } = subject.named.clone();
     let panel = subject.of.as_ref().filter(|of| !of.proposed).map(|of| {
@@ -169,10 +170,12 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
             <p class="muted lines">{subject.about.clone()}</p>
             <ul class="choices tall">{panel} {noderole} {whole}</ul>
         </div>
-        <div class="foot">
-            <span class="muted grow">"Beside every other proposal, and touching no other machine:"</span>
-            <Alone node=node name=short in_full=true/>
-        </div>
+        {may_propose.then(|| view! {
+            <div class="foot">
+                <span class="muted grow">"Beside every other proposal, and touching no other machine:"</span>
+                <Alone node=node name=short in_full=true/>
+            </div>
+        })}
     }
     .into_any()
 }

@@ -110,7 +110,7 @@ fn sent() -> Option<String> {
 /// Offers to move the node that the address sends here as soon as there is a proposal to do that in.
 fn bring_who_was_sent(desk: Desk) {
     let sent = Memo::new(move |_| sent());
-    let is_open = Memo::new(move |_| desk.proposal().read().is_some());
+    let is_open = desk.editable();
     Effect::new(move |_| {
         if let Some(name) = sent.get().filter(|_| is_open.get()) {
             desk.ask(Act::Bring(name));
@@ -170,7 +170,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         is_held.then(|| view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "HELD"</span> })
     };
     let act = move || {
-        if desk.proposal().read().is_some() {
+        if desk.editable().get() {
             return view! {
                 <button class="button" type="button" commandfor="add-role" command="show-modal" on:click=dialogs.add_role.on_click()>
                     {icon(Icon::Plus)}
@@ -184,6 +184,9 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
             .into_any();
         }
         let board = board.get();
+        if let (Some(_), Err(why)) = (&board.proposal, &board.may_propose) {
+            return view! { <small class="muted">"You read this proposal: " {why.clone()}</small> }.into_any();
+        }
         let why_not = board.may_propose.clone().err();
         let disabled = why_not.is_some();
         view! {
@@ -204,7 +207,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
                 <div class="muted">{above} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
                 <h1>{move || board.read().name.to_string()} {state} {held}</h1>
             </div>
-            <div class="buttons">{act} <hold::HoldButton desk handle=dialogs.hold/></div>
+            <div class="buttons">{act} {move || board.read().may_propose.is_ok().then(|| view! { <hold::HoldButton desk handle=dialogs.hold/> })}</div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>
     }

@@ -43,13 +43,13 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
         let link = here.read_untracked().narrowed(filter.read_untracked().trim(), show).link();
         navigate(&link, NavigateOptions { replace: true, scroll: false, ..Default::default() });
     });
-    let open = Memo::new(move |_| desk.proposal().read().is_some());
+    let open = desk.editable();
     let more = Memo::new(move |_| desk.board().read().tray_more);
     let hidden = move || fitting.read().len() - shown.read().len() + more.get();
     let floor = Floor { shown, focus: RwSignal::new(None), anchor: StoredValue::new(None), ghost: NodeRef::new() };
     let help = move || {
-        match open.get() {
-        true => view! {
+        match (open.get(), desk.proposal().read().is_some()) {
+        (true, _) => view! {
             <p class="help">
                 "Drag onto a role, or select and " <b>"Bind to…"</b> " " <kbd>"B"</kbd> ". Keyboard: " <kbd>"Space"</kbd>
                 " lifts, arrows choose, " <kbd>"Enter"</kbd> " drops, " <kbd>"Esc"</kbd> " puts back. "
@@ -57,7 +57,8 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
             </p>
         }
         .into_any(),
-        false => view! { <p class="help">"Nodes of this deployment and those above it. Propose changes to bind them to roles."</p> }.into_any(),
+        (false, true) => view! { <p class="help">"Nodes of this deployment and those above it."</p> }.into_any(),
+        (false, false) => view! { <p class="help">"Nodes of this deployment and those above it. Propose changes to bind them to roles."</p> }.into_any(),
     }
     };
     let count = move || {

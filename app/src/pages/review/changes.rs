@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::console::{Discussion, ReviewView};
+use api::console::{ContentChange, Discussion, FileChange, PinChange, PinnedRole, PinnedVersion, ReviewView};
 use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
@@ -13,11 +13,12 @@ use engine::blueprint::text::{Names as Known, Place};
 use engine::cluster::{EdgeKind, NoderoleKey, phantom};
 use engine::data::{Change, ChangeKind};
 use engine::gate::Policy;
-use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId};
 use leptos::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::files;
 use super::opened::{self, Marks};
 use crate::parts::{Empty, Feed, Icon, icon};
 use crate::places;
@@ -44,30 +45,55 @@ struct Names {
     known: Known,
     brought: BTreeMap<NoderoleId, String>,
     /// In what contents differ, old and new; those that a deployment's card has, no node's needs again.
-    contents: BTreeMap<(Hash, Hash), Vec<Change>>,
+    contents: BTreeMap<(Hash, Hash), Told>,
+    /// What is seen in place of what, where barclamps are pinned otherwise.
+    pins: Vec<PinChange>,
     talks: Option<Talks>,
     marks: Option<Marks>,
     /// Whether cards are unfolded from the start.
     unfolded: bool,
 }
 
+/// In what two contents of a role differ.
+#[derive(Clone)]
+struct Told {
+    changes: Vec<Change>,
+    files: Vec<FileChange>,
+}
+
 impl Names {
+    /// With what is told of other versions.
+    fn with_versions(self, contents: Vec<ContentChange>, pins: Vec<PinChange>) -> Self {
+        let told = contents.into_iter().map(|content| {
+            let ContentChange { old, new, changes, files } = content;
+            ((old, new), Told { changes, files })
+        });
+        Self { contents: told.collect(), pins, ..self }
+    }
+
+    fn pin(&self, deployment: DeploymentId, barclamp: &BarclampName) -> Option<&PinChange> {
+        self.pins.iter().find(|pin| pin.deployment == deployment && pin.barclamp == *barclamp)
+    }
+
     fn talk(&self, anchor: Anchor, what: &str) -> AnyView {
         self.talks.map(|talks| talks.link(anchor, what)).into_any()
     }
 
     fn deployment(&self, id: Option<DeploymentId>) -> String {
         let name = id.and_then(|id| self.known.deployments.get(&id).map(ToString::to_string));
-        name.unwrap_or_else(|| "nowhere".into())
+        name.unwrap_or_else(|| "a deployment that is gone".into())
     }
 
     fn node(&self, fqdn: &Fqdn) -> String {
         self.known.node(fqdn).into_owned()
     }
 
-    fn content(&self, sides: Sides<Option<Hash>>) -> &[Change] {
-        let both = sides.old.zip(sides.new);
-        both.and_then(|both| self.contents.get(&both)).map_or(&[], Vec::as_slice)
+    /// Rows of what differs between two contents: the definition value by value, and the files.
+    fn content_rows(&self, sides: Sides<Option<Hash>>) -> AnyView {
+        let told = sides.old.zip(sides.new).and_then(|both| self.contents.get(&both));
+        let Some(Told { changes, files }) = told else { return ().into_any() };
+        let definition = changes.iter().cloned().map(definition_row).collect_view();
+        (definition, files.iter().cloned().map(files::file_row).collect_view()).into_any()
     }
 }
 
@@ -168,14 +194,19 @@ pub(super) fn Changes(
     let unfolded = lines(&difference) <= GLANCE;
     let mut known = Known { deployments: review.deployments, noderoles };
     known.noderoles.extend(review.noderoles);
-    let contents = review.contents.into_iter().map(|content| ((content.old, content.new), content.changes)).collect();
-    drawn(difference, Names { known, brought: review.brought, contents, talks, marks, unfolded })
+    let names = Names { known, brought: review.brought, talks, marks, unfolded, ..Names::default() };
+    drawn(difference, names.with_versions(review.contents, review.pins))
 }
 
 /// The same for any two blueprints.
-pub(in crate::pages) fn differs(difference: Difference, known: Known) -> impl IntoView {
+pub(in crate::pages) fn differs(
+    difference: Difference,
+    known: Known,
+    contents: Vec<ContentChange>,
+    pins: Vec<PinChange>,
+) -> impl IntoView {
     let unfolded = lines(&difference) <= GLANCE;
-    drawn(difference, Names { known, unfolded, ..Names::default() })
+    drawn(difference, Names { known, unfolded, ..Names::default() }.with_versions(contents, pins))
 }
 
 fn drawn(difference: Difference, mut names: Names) -> AnyView {
@@ -189,7 +220,9 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         }
         .into_any();
     }
-    let told: Vec<_> = deployments.iter().flat_map(|d| &d.roles).filter_map(|role| role.contents).collect();
+    let of_pins = names.pins.iter().flat_map(|pin| &pin.roles).map(|role| role.contents);
+    let of_roles = deployments.iter().flat_map(|d| &d.roles).filter_map(|role| role.contents);
+    let told: Vec<_> = of_roles.chain(of_pins).collect();
     let cards = deployments.into_iter().map(|deployment| deployment_card(deployment, &names)).collect_view();
     names.contents.retain(|(old, new), _| !told.contains(&Sides { old: Some(*old), new: Some(*new) }));
     let groups = alike(nodes, &names.known, &names.brought);
@@ -207,7 +240,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
     let tools = names.marks.map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
     view! {
         {tools}
-        {policy.map(|sides| policy_card(&sides))}
+        {policy.map(|sides| policy_card(&sides, names.talk(Anchor::Whole, "the policy")))}
         {cards}
         {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
         {rest}
@@ -420,19 +453,43 @@ fn own_row(what: &str, old: Option<String>, new: Option<String>) -> AnyView {
 }
 
 fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -> AnyView {
-    let values = sides_view(barclamp.old, barclamp.new);
     let talk = names.talk(Anchor::Barclamp(id, barclamp.barclamp.clone()), barclamp.barclamp.as_str());
-    row(
-        barclamp.mark,
-        view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> },
-        values,
-        talk,
-    )
+    let about = view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> };
+    let Some(pin) = names.pin(id, &barclamp.barclamp) else {
+        return row(barclamp.mark, about, sides_view(barclamp.old, barclamp.new), talk);
+    };
+    // A pin of its own in place of one from above is another version, and nothing that was not there.
+    let mark = match (&pin.old, &pin.new) {
+        (Some(_), Some(_)) => Mark::Changed,
+        _ => barclamp.mark,
+    };
+    let roles = pin.roles.iter().map(|role| pinned_role_rows(role, names)).collect_view();
+    let values = sides_view(pin.old.as_ref().map(version_words), pin.new.as_ref().map(version_words));
+    (row(mark, about, values, talk), roles).into_any()
+}
+
+/// `2 (a1b2c3d4), from system`.
+fn version_words(version: &PinnedVersion) -> String {
+    let from = version.from.as_ref().map(|name| format!(", from {name}")).unwrap_or_default();
+    format!("{} ({}){from}", version.version, version.hash)
+}
+
+/// A role that the new version has otherwise and that nothing here uses.
+fn pinned_role_rows(role: &PinnedRole, names: &Names) -> AnyView {
+    let Sides { old, new } = role.contents;
+    let mark = match (old, new) {
+        (None, _) => Mark::Added,
+        (_, None) => Mark::Removed,
+        _ => Mark::Changed,
+    };
+    let about =
+        view! { "role " <b>{role.role.to_string()}</b> <span class="muted">" of that version, not in use here"</span> };
+    (inner_row(mark, about, contents_view(role.contents)), names.content_rows(role.contents)).into_any()
 }
 
 fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
     let content = role.contents.map(contents_view);
-    let definition: Vec<_> = role.contents.into_iter().flat_map(|sides| names.content(sides)).cloned().collect();
+    let definition = role.contents.map(|sides| names.content_rows(sides));
     let about = view! { <b>{role.role.to_string()}</b> <span class="muted">" role"</span> };
     let name = role.role.clone();
     let value = |change: Change| {
@@ -442,7 +499,7 @@ fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
     };
     view! {
         {row(role.mark, about, content, names.talk(Anchor::Role(id, name.clone(), None), name.as_str()))}
-        {definition.into_iter().map(definition_row).collect_view()}
+        {definition}
         {role.data.into_iter().map(value).collect_view()}
     }
     .into_any()
@@ -453,9 +510,10 @@ fn node_card(group: Group, names: &Names) -> AnyView {
     let mark = opened::mark(names.marks, &card);
     let Group { first, others } = group;
     let moved = first.moved.map(|(from, to)| {
-        let said = match from {
-            Some(_) => format!("moves from {} to {}", names.deployment(from), names.deployment(to)),
-            None => format!("joins {}", names.deployment(to)),
+        let said = match (from, to) {
+            (Some(_), Some(_)) => format!("moves from {} to {}", names.deployment(from), names.deployment(to)),
+            (Some(_), None) => format!("leaves {}", names.deployment(from)),
+            (None, _) => format!("joins {}", names.deployment(to)),
         };
         view! { <span class="pill" data-state="warn">{icon(Icon::Bind)} {said}</span> }
     });
@@ -562,7 +620,7 @@ fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView 
     let mut rows = Vec::new();
     if let Some(sides) = of_both(noderole) {
         rows.push(inner_row(Mark::Changed, "content of the role", contents_view(sides)));
-        rows.extend(names.content(sides).iter().cloned().map(definition_row));
+        rows.push(names.content_rows(sides));
     }
     if let Some(Sides { old, new }) = noderole.rank {
         rows.push(inner_row(Mark::Changed, "place in the order", sides_view(Some(old), Some(new))));
@@ -619,7 +677,8 @@ fn definition_row(change: Change) -> AnyView {
     value_row(Change { path: format!("definition {}", change.path), ..change }, ().into_any())
 }
 
-fn policy_card(Sides { old, new }: &Sides<Policy>) -> AnyView {
+/// The policy is no document, so what is said of it is said of the whole change.
+fn policy_card(Sides { old, new }: &Sides<Policy>, talk: AnyView) -> AnyView {
     let rows = old.changes(new).into_iter().map(|change| {
         let weaker = change.is_weaker().then(|| {
             view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} "fewer than before"</span> }
@@ -629,7 +688,7 @@ fn policy_card(Sides { old, new }: &Sides<Policy>) -> AnyView {
     });
     view! {
         <section class="card" aria-labelledby="policy-change">
-            <header><h2 id="policy-change">"Policy of the gate"</h2> <span class="muted">"holds for every deployment"</span></header>
+            <header><h2 id="policy-change">"Policy of the gate"</h2> <span class="muted">"holds for every deployment"</span> <span class="grow"></span> {talk}</header>
             <div class="table-scroll">
                 <table class="table changes">
                     <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>

@@ -1,6 +1,6 @@
 //! Every rule of the gate with what it looked at: what holds, what does not, and who can do something about it.
 
-use api::console::ReviewView;
+use api::console::{ReviewState, ReviewView};
 use engine::gate::who::named;
 use engine::gate::{Rule, RuleState};
 use engine::lint::{Check, Finding, Level};
@@ -12,7 +12,10 @@ use crate::parts::{Icon, icon};
 pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
     let rows = move || {
         let review = review.read();
-        review.gate.rules.iter().map(|rule| row(rule, &evidence(&review, rule.rule))).collect_view()
+        if review.state == ReviewState::Discarded {
+            return view! { <tr><td colspan="4" class="muted">"The proposal was discarded: the gate asks for nothing any more."</td></tr> }.into_any();
+        }
+        review.gate.rules.iter().map(|rule| row(rule, &evidence(&review, rule.rule))).collect_view().into_any()
     };
     view! {
         <section class="card" aria-label="Checks">

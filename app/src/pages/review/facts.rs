@@ -14,6 +14,8 @@ use super::changes;
 use crate::parts::{Icon, icon};
 use crate::places;
 
+/// Lines of what was asked for before the rest waits for a click. What is grave stands first.
+const AT_FIRST: usize = 6;
 /// Names in one line; more are counted.
 const NAMED: usize = 3;
 
@@ -30,13 +32,25 @@ struct Fact {
 
 #[component]
 pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
-    let lines = move || {
+    let lines = Memo::new(move |_| {
         let review = review.read();
-        let lines = match review.asked.is_empty() {
-            true => &review.summary,
-            false => &review.asked,
-        };
-        lines.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view()
+        if review.asked.is_empty() { review.summary.clone() } else { review.asked.clone() }
+    });
+    let line_of = |line: &String| view! { <li>{line.clone()}</li> };
+    let first = move || lines.read().iter().take(AT_FIRST).map(line_of).collect_view();
+    // What decides stays in sight: the tabs must not be pushed off the page by what can be read on demand.
+    let rest = move || {
+        let lines = lines.read();
+        let more = lines.len().saturating_sub(AT_FIRST);
+        (more > 0).then(|| {
+            let rest = lines.iter().skip(AT_FIRST).map(line_of).collect_view();
+            view! {
+                <details class="more-lines">
+                    <summary class="muted">"Show all: " {more} " more"</summary>
+                    <ul class="summary">{rest}</ul>
+                </details>
+            }
+        })
     };
     let found = Memo::new(move |_| {
         let review = review.read();
@@ -59,13 +73,14 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     };
     view! {
         <section class="card says" aria-label="What it does">
-            <ul class="summary">{lines}</ul>
+            <ul class="summary">{first}</ul>
+            {rest}
             <h2 class="unseen">{when}</h2>
             <ul class="outcome">
                 {move || found.get().into_iter().map(line).collect_view()}
                 {move || nothing().map(|said| view! { <li data-state="active">{icon(Icon::Check)} <span>{said}</span></li> })}
             </ul>
-            {move || (!review.read().fresh).then(|| view! { <p class="inside muted">"As it was when it was submitted; what was up then is not said."</p> })}
+            {move || (!review.read().fresh).then(|| view! { <p class="inside muted">"As it was when it was submitted. Which of these were running at that time was not written down."</p> })}
         </section>
     }
     .into_any()

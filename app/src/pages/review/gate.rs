@@ -15,14 +15,13 @@ use crate::places;
 #[component]
 pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     let review = feed.value();
-    let rules = move || review.read().gate.rules.iter().cloned().map(rule).collect_view();
+    // What its rules would ask for is nothing that anybody could still do.
+    let rules = move || match review.read().state {
+        ReviewState::Discarded => ().into_any(),
+        _ => review.read().gate.rules.iter().cloned().map(rule).collect_view().into_any(),
+    };
     let gate_open = Memo::new(move |_| review.read().gate.is_open());
-    let closed = Memo::new(move |_| {
-        matches!(
-            review.read().state,
-            ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced | ReviewState::SentBack
-        )
-    });
+    let closed = Memo::new(move |_| is_closed(review.read().state));
     let acts = move || match closed.get() {
         true => view! { <Outcome review/> }.into_any(),
         // What is to be done now stands first.
@@ -58,6 +57,11 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+/// Whether nothing can be decided about it any more.
+pub(super) fn is_closed(state: ReviewState) -> bool {
+    matches!(state, ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced | ReviewState::SentBack)
 }
 
 fn rule(state: RuleState) -> impl IntoView {
@@ -128,7 +132,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
                         view! {
                             <div class="field">
                                 <label for="commit-name">"This can't be undone. Type " <b>{name.clone()}</b> " to commit it"</label>
-                                <input class="input" id="commit-name" name="name" required autocomplete="off" spellcheck="false" pattern=literally(&name)/>
+                                <input class="input" id="commit-name" name="name" required autocomplete="off" spellcheck="false" pattern=literally(&name) title=format!("{name}, letter by letter")/>
                             </div>
                         }
                     })

@@ -5,6 +5,7 @@ mod checks;
 mod discussion;
 mod effects;
 mod facts;
+mod files;
 mod gate;
 mod moved;
 mod opened;
@@ -266,9 +267,10 @@ fn tab_link(
                 let waves = &review.consequences.waves;
                 format!("Order {}", waves.iter().filter(|w| w.number > 0).count() + review.consequences.more_waves)
             }
+            // The gate of what is closed asks nothing any more.
             Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {
-                0 => "Checks".to_owned(),
-                broken => format!("Checks {broken}"),
+                broken if broken > 0 && !gate::is_closed(review.state) => format!("Checks {broken} open"),
+                _ => "Checks".to_owned(),
             },
             Tab::Discussion => match discussion.value().read().open {
                 0 => "Discussion".to_owned(),

@@ -79,14 +79,19 @@ impl Marks {
     }
 }
 
-/// `You have opened 3 of 12`, for beside the tabs.
+/// `You have opened 3 of 12 cards`, for beside the tabs.
 pub(super) fn seen(marks: Marks) -> impl IntoView {
     let said = move || {
         let (seen, all) = marks.seen();
-        view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> }
+        match all - seen {
+            0 => {
+                view! { "opened all " <b class="num">{all}</b> {if all == 1 { " card" } else { " cards" }} }.into_any()
+            }
+            _ => view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> " cards" }.into_any(),
+        }
     };
     let title =
-        "How many of the changes you have had open, in this version or, where they are the same, in an earlier one";
+        "How many of the cards below you have had open, in this version or, where they are the same, in an earlier one";
     view! { <span class="muted seen" title=title><span class="unseen">"You have "</span>{said}</span> }.into_any()
 }
 

@@ -227,3 +227,68 @@ async fn a_browser_gets_what_is_in_use_and_what_the_proposal_begins_to_use() {
     let effects = engine::plan::resolve(&skeleton, &catalog, &after.edits);
     assert_eq!((effects.refused.len(), effects.hash().unwrap()), (0, after.effects));
 }
+
+/// What will run is judged by its text, and a pin by what it takes the place of.
+#[tokio::test]
+async fn what_a_version_changes_is_told_where_it_is_judged() {
+    let house = House::new().await;
+    let import = async |version: &str, script: &str| {
+        let mut files = barclamp("tool", version, "roles:\n  - {name: saw, jig: script}\n");
+        files.insert("tool/scripts/saw/10-cut.sh".into(), script.as_bytes().to_vec());
+        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2
+    };
+    let (first, second) = (import("1", "#!/bin/sh\ncut\nend\n").await, import("2", "#!/bin/sh\nburn\nend\n").await);
+    let web = house.id("web").await;
+    let pin = |name: &str, version| Edit::UseBarclamp {
+        deployment: web,
+        barclamp: BarclampName::parse(name).unwrap(),
+        version,
+    };
+    let seen = |version: &Option<api::console::PinnedVersion>| {
+        version.as_ref().map(|v| (v.version.clone(), v.from.as_ref().map(ToString::to_string)))
+    };
+    let own = |version: &str| Some((version.to_owned(), None));
+
+    let used = house.submit(&house.ada, "web", vec![pin("tool", first)]).await;
+    let review = house.control.review(&house.bo, used).await.unwrap();
+    assert_eq!((seen(&review.pins[0].old), seen(&review.pins[0].new)), (None, own("1")));
+    house.approve(&house.bo, used).await;
+    let before = house.commit(&house.ada, used).await.unwrap();
+
+    // The house's own barclamp is pinned on system, so web has had a version already.
+    let text = BARCLAMP.replace("version: '1'", "version: '2'");
+    let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
+    let newer = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+    let changed = house.submit(&house.ada, "web", vec![pin("tool", second), pin("house", newer)]).await;
+    let told = |pins: &[api::console::PinChange]| {
+        let pins = pins.iter().map(|pin| (pin.barclamp.to_string(), seen(&pin.old), seen(&pin.new)));
+        pins.collect::<Vec<_>>()
+    };
+    let expected = [
+        ("house".to_owned(), Some(("1".to_owned(), Some("system".to_owned()))), own("2")),
+        ("tool".to_owned(), own("1"), own("2")),
+    ];
+    let review = house.control.review(&house.bo, changed).await.unwrap();
+    assert_eq!(told(&review.pins), expected);
+    let lines = |contents: &[api::console::ContentChange]| {
+        let [file] = contents.iter().flat_map(|content| &content.files).collect::<Vec<_>>()[..] else {
+            panic!("one file differs: {contents:?}")
+        };
+        let api::console::FileText::Lines { lines, cut: false } = &file.text else { panic!("{file:?}") };
+        let differ = lines.iter().filter(|line| line.mark != api::console::LineMark::Kept);
+        let lines: Vec<String> = differ.map(|line| format!("{:?} {}", line.mark, line.text)).collect();
+        (file.name.clone(), lines)
+    };
+    let expected_lines = ("10-cut.sh".to_owned(), vec!["Removed cut".to_owned(), "Added burn".to_owned()]);
+    let file = lines(&review.contents);
+    assert!(file.0.ends_with(&expected_lines.0) && file.1 == expected_lines.1, "{file:?}");
+
+    // Once it is committed it reads the same, and so do the two blueprints.
+    house.approve(&house.bo, changed).await;
+    let after = house.commit(&house.ada, changed).await.unwrap();
+    let review = house.control.review(&house.bo, changed).await.unwrap();
+    assert_eq!((told(&review.pins), lines(&review.contents)), (expected.to_vec(), file.clone()));
+    let (from, to) = (api::console::Point::Target(before), api::console::Point::Target(after));
+    let compared = house.control.compare(&house.cy, from, to, None).await.unwrap();
+    assert_eq!((told(&compared.pins), lines(&compared.contents)), (expected.to_vec(), file));
+}

@@ -24,13 +24,14 @@
 
 use serde_json::{Map, Value};
 
-use crate::canonical;
+use crate::{canonical, text};
 
 mod diff;
 mod layers;
 mod merge;
 pub mod schema;
 pub mod secret;
+pub mod written;
 
 pub use diff::{Change, ChangeKind, diff};
 pub use layers::{Contribution, Layer, Layered, OwnData, Sight, Source, layers, visible};
@@ -92,6 +93,16 @@ pub enum DataError {
         /// A JSON pointer.
         path: String,
     },
+    /// A text, or a key, with a character in it that nobody sees.
+    #[error(
+        "the text at {path} has the character {number}, which can't be seen or makes it read as another: leave it out"
+    )]
+    Deceptive {
+        /// A JSON pointer; of a key, to the object that has it.
+        path: String,
+        /// The character's number.
+        number: String,
+    },
     /// A value that has no canonical form.
     #[error("the data can't be written as canonical JSON: {reason}")]
     NotCanonical {
@@ -116,17 +127,26 @@ pub fn check(value: &Value) -> Result<(), DataError> {
 /// Checks a document that a person wrote: [`check`], and that it means the same wherever it is read.
 ///
 /// A whole number beyond [`MAX_INTEGER`] has several neighbours that a browser, or canonical JSON, can't tell from it, so what is
-/// approved would not be what was written. Half a reference to a secret would be kept and masked for ever, and resolved never.
+/// approved would not be what was written. Half a reference to a secret would be kept and masked for ever, and resolved never. And of
+/// a text that deceives ([`text::deceives`]), reviewers would read another.
 ///
 /// # Errors
-/// Those of [`check`], [`DataError::Inexact`], [`DataError::NotAReference`].
+/// Those of [`check`], [`DataError::Inexact`], [`DataError::NotAReference`], [`DataError::Deceptive`].
 pub fn check_written(value: &Value) -> Result<(), DataError> {
     check(value)?;
     check_values(value, &mut String::new())
 }
 
 fn check_values(value: &Value, path: &mut String) -> Result<(), DataError> {
+    let plain = |text: &str, path: &str| match text::deceiving(text) {
+        None => Ok(()),
+        Some(c) => Err(DataError::Deceptive {
+            path: if path.is_empty() { "/".into() } else { path.into() },
+            number: text::number(c),
+        }),
+    };
     let mut inside = |key: &str, value: &Value| {
+        plain(key, path)?;
         let length = path.len();
         path.push('/');
         path.push_str(&escaped(key));
@@ -144,6 +164,7 @@ fn check_values(value: &Value, path: &mut String) -> Result<(), DataError> {
         },
         Value::Object(map) => ordered(map).into_iter().try_for_each(|(key, value)| inside(key, value)),
         Value::Array(list) => list.iter().enumerate().try_for_each(|(n, value)| inside(&n.to_string(), value)),
+        Value::String(text) => plain(text, path),
         _ => Ok(()),
     }
 }
@@ -241,6 +262,15 @@ mod tests {
             let error = check_written(&value).unwrap_err();
             assert!(matches!(&error, DataError::Inexact { path, .. } if path == "/a~1b/1/n"), "{bad}: {error}");
         }
+    }
+
+    #[test]
+    fn what_nobody_sees_is_refused_with_its_place() {
+        for bad in [json!({"a/b": ["x", "\u{202e}x"]}), json!({"a": {"\u{200b}": 1}}), json!({"a": "\u{feff}"})] {
+            let error = check_written(&bad).unwrap_err();
+            assert!(matches!(&error, DataError::Deceptive { path, .. } if path.starts_with("/a")), "{bad}: {error}");
+        }
+        assert_eq!(check_written(&json!({"two": "lines\nand a\ttab, é 漢 😀"})), Ok(()));
     }
 
     #[test]

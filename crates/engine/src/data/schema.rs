@@ -130,14 +130,19 @@ fn listed(expected: &Value) -> String {
 }
 
 fn out_of_range(value: &Value, schema: &Map<String, Value>) -> Option<String> {
-    let number = value.as_f64()?;
-    let range = schema.get("range");
+    #[expect(clippy::cast_precision_loss, reason = "no text is so long")]
+    let (found, both, single, unit) = match value {
+        Value::Number(number) => (number.as_f64()?, "range", ["minimum", "maximum"], ""),
+        Value::String(text) => (text.chars().count() as f64, "length", ["minLength", "maxLength"], " characters"),
+        _ => return None,
+    };
+    let both = schema.get(both);
     let limit =
-        |short: &str, long: &str| range.and_then(|r| r.get(short)).or_else(|| schema.get(long)).and_then(Value::as_f64);
-    if let Some(least) = limit("min", "minimum").filter(|least| number < *least) {
-        return Some(format!("should be at least {least}"));
+        |short: &str, long: &str| both.and_then(|b| b.get(short)).or_else(|| schema.get(long)).and_then(Value::as_f64);
+    if let Some(least) = limit("min", single[0]).filter(|least| found < *least) {
+        return Some(format!("should be at least {least}{unit}"));
     }
-    limit("max", "maximum").filter(|most| number > *most).map(|most| format!("should be at most {most}"))
+    limit("max", single[1]).filter(|most| found > *most).map(|most| format!("should be at most {most}{unit}"))
 }
 
 #[cfg(test)]
@@ -173,6 +178,10 @@ mod tests {
                 ]
             );
             assert_eq!(told(json!({}), schema.clone()), ["/port is required, and missing"]);
+        }
+        for schema in [json!({"length": {"max": 2}}), json!({"maxLength": 2})] {
+            assert_eq!(told(json!("äöü"), schema.clone()), [" should be at most 2 characters"]);
+            assert_eq!(told(json!("äö"), schema), [""; 0]);
         }
         assert_eq!(told(json!("x"), json!({"enum": ["a", "b"]})), [" should be one of \"a\", \"b\""]);
         assert_eq!(told(json!({"a": 1}), json!({"additionalProperties": false})), ["/a is no key that is known here"]);

@@ -110,8 +110,11 @@ impl Draft<'_> {
         if self.chain(parent).len() >= MAX_LEVELS {
             return Err(EditError::TooLow { name: name.to_string(), parent: self.deployment_name(parent) });
         }
-        if self.deployments().any(|(_, taken)| taken.name == *name) {
-            return Err(EditError::DeploymentExists(name.to_string()));
+        // Two that differ in capitals alone are one for whoever says them aloud.
+        if let Some((_, taken)) =
+            self.deployments().find(|(_, taken)| taken.name.as_str().eq_ignore_ascii_case(name.as_str()))
+        {
+            return Err(EditError::DeploymentExists(taken.name.to_string()));
         }
         // One id for two deployments, one after the other, would mix up what was approved and what was run for them.
         if self.had_deployment(id) {
@@ -316,30 +319,14 @@ fn check_object(data: &Value) -> Result<(), DataError> {
         };
         return Err(DataError::NotAnObject { what: "data of a role".into(), found });
     }
-    data::check_written(data)?;
-    match has_nul(data) {
-        true => Err(DataError::NotCanonical {
-            reason: "a text in it has the character U+0000, which PostgreSQL can't keep".into(),
-        }),
-        false => Ok(()),
-    }
+    data::check_written(data)
 }
 
-/// To be asked behind the check of depth only.
-fn has_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(list) => list.iter().any(has_nul),
-        Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
-        _ => false,
-    }
-}
-
-/// The most similar of several names, if one is similar at all.
+/// The most similar of several names, if at most a third of it is written otherwise: what is further away was hardly meant.
 pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let scored = names.map(|other| (strsim::damerau_levenshtein(name, other), other));
     let (distance, best) = scored.min()?;
-    (distance <= 2 + name.len() / 4).then(|| best.to_owned())
+    (distance * 3 <= name.len().max(best.len())).then(|| best.to_owned())
 }
 
 #[cfg(test)]
@@ -348,6 +335,16 @@ mod tests {
 
     use super::*;
     use crate::plan::MAX_REASON;
+
+    #[test]
+    fn only_what_was_hardly_meant_otherwise_is_suggested() {
+        let of = |name: &str| nearest(name, ["web", "runtime", "dns-client"].into_iter());
+        assert_eq!(of("runtme").as_deref(), Some("runtime"));
+        assert_eq!(of("dnsclient").as_deref(), Some("dns-client"));
+        for far in ["db", "app", "zzz", "nothing", "x"] {
+            assert_eq!(of(far), None, "{far}");
+        }
+    }
 
     /// What an edit with this reason is refused for, where nothing that it names is there.
     fn refusals(reason: &str) -> Vec<String> {

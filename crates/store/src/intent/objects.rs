@@ -35,6 +35,35 @@ pub async fn bodies(on: &mut PgConnection, hashes: &[Hash]) -> Result<BTreeMap<H
     rows.into_iter().map(|(h, body)| Ok((hash("object", &h)?, body))).collect()
 }
 
+/// The beginning of a script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptHead {
+    /// Its first bytes.
+    pub body: Vec<u8>,
+    /// How many it has.
+    pub bytes: u64,
+}
+
+/// The first so many bytes of these scripts. A hash that is not there is missing from the answer.
+pub async fn script_heads(
+    on: &mut PgConnection,
+    hashes: &[Hash],
+    most: i32,
+) -> Result<BTreeMap<Hash, ScriptHead>, StoreError> {
+    let wanted: Vec<&[u8]> = hashes.iter().map(|h| h.as_bytes().as_slice()).collect();
+    let rows: Vec<(Vec<u8>, Vec<u8>, i32)> = sqlx::query_as(
+        "SELECT hash, substring(body from 1 for $2), octet_length(body) FROM object WHERE kind = 'script' AND hash = ANY($1)",
+    )
+    .bind(wanted)
+    .bind(most)
+    .fetch_all(on)
+    .await?;
+    let head = |(h, body, bytes): (Vec<u8>, Vec<u8>, i32)| {
+        Ok((hash("object", &h)?, ScriptHead { body, bytes: u64::from(bytes.unsigned_abs()) }))
+    };
+    rows.into_iter().map(head).collect()
+}
+
 /// The catalog's objects (barclamps and roles, not scripts) that are not among the known ones.
 pub async fn catalog_objects(on: &mut PgConnection, known: &[Hash]) -> Result<Vec<Object>, StoreError> {
     let known: Vec<&[u8]> = known.iter().map(|h| h.as_bytes().as_slice()).collect();

@@ -1,0 +1,300 @@
+//! What another version of a barclamp changes, told where it is judged.
+//!
+//! A pin is one line in a blueprint, and behind it is everything that will run. Whoever approves a new version has to see what is in it
+//! that was not in the one before: the definitions of its roles value by value, and its scripts line by line. And a pin that a
+//! deployment gets of its own takes the place of the one that it had from above, so it is told as a change of that.
+//!
+//! Contents never change under their hash, so this reads the same whenever it is looked at. How much text a page gets is bounded, and
+//! what is left out is said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::console::{
+    ContentChange, FILE_LINES, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion,
+};
+use engine::Hash;
+use engine::blueprint::Difference;
+use engine::blueprint::difference::{BarclampDifference, DeploymentDifference, Mark, Sides};
+use engine::catalog::version::contents;
+use engine::catalog::{Barclamp, Catalog, Role};
+use engine::cluster::Blueprint;
+use engine::cluster::document::DeploymentDoc;
+use engine::ids::{BarclampName, DeploymentId, RoleName};
+use engine::text;
+use similar::{ChangeTag, TextDiff};
+use sqlx::PgConnection;
+use store::intent::{self, ScriptHead};
+
+use crate::problems::from_store;
+
+/// Files whose text is compared.
+const FILES: usize = 64;
+/// Bytes of a file that are read for them.
+const BYTES: i32 = 64 * 1024;
+/// Characters of a line that are shown.
+const LINE: usize = 500;
+/// Unchanged lines around those that change.
+const AROUND: usize = 3;
+
+/// One side of a change: the documents that it touches, and the blueprint that has the others.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'b> {
+    pub touched: &'b Blueprint,
+    pub others: &'b Blueprint,
+}
+
+impl<'b> Side<'b> {
+    /// A whole blueprint.
+    pub fn whole(blueprint: &'b Blueprint) -> Self {
+        Self { touched: blueprint, others: blueprint }
+    }
+
+    fn deployment(self, id: DeploymentId) -> Option<&'b DeploymentDoc> {
+        let found = self.touched.deployments.get(&id).or_else(|| self.others.deployments.get(&id));
+        found.map(|stored| &*stored.doc)
+    }
+
+    /// The version that a deployment has of its own or from above, and who pins it.
+    fn seen(self, id: DeploymentId, barclamp: &BarclampName) -> Option<(Hash, &'b DeploymentDoc)> {
+        let mut next = self.deployment(id);
+        // Deployments are never nested deeper than they are many.
+        for _ in 0..=self.touched.deployments.len() + self.others.deployments.len() {
+            let here = next?;
+            if let Some(version) = here.barclamps.get(barclamp) {
+                return Some((*version, here));
+            }
+            next = here.parent.and_then(|parent| self.deployment(parent));
+        }
+        None
+    }
+}
+
+/// The pins of a difference, each with what was seen before and what is seen after it.
+pub(crate) fn pins(difference: &Difference, old: Side<'_>, new: Side<'_>, catalog: &Catalog) -> Vec<PinChange> {
+    let of = |deployment: &DeploymentDifference, pin: &BarclampDifference| {
+        // One that is not there sees nothing.
+        let before = old.seen(deployment.id, &pin.barclamp).or_else(|| match deployment.mark {
+            Mark::Added => new.deployment(deployment.id)?.parent.and_then(|above| old.seen(above, &pin.barclamp)),
+            Mark::Changed | Mark::Removed => None,
+        });
+        let after = new.seen(deployment.id, &pin.barclamp).filter(|_| deployment.mark != Mark::Removed);
+        let both = before.zip(after);
+        let roles = both.map(|((was, _), (is, _))| roles_elsewhere(deployment, was, is, catalog)).unwrap_or_default();
+        let version = |(hash, by): (Hash, &DeploymentDoc)| PinnedVersion {
+            version: catalog.barclamp(hash).map_or_else(|_| hash.short(), |barclamp| barclamp.version.clone()),
+            hash: hash.short(),
+            from: (by.id != deployment.id).then(|| by.name.clone()),
+        };
+        PinChange {
+            deployment: deployment.id,
+            barclamp: pin.barclamp.clone(),
+            old: before.map(version),
+            new: after.map(version),
+            roles,
+        }
+    };
+    let all = difference.deployments.iter().flat_map(|d| d.barclamps.iter().map(move |pin| (d, pin)));
+    all.map(|(deployment, pin)| of(deployment, pin)).collect()
+}
+
+/// Roles that differ between two versions and that the deployment's own difference does not speak of: nothing runs them there yet.
+fn roles_elsewhere(deployment: &DeploymentDifference, was: Hash, is: Hash, catalog: &Catalog) -> Vec<PinnedRole> {
+    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else { return Vec::new() };
+    let told: BTreeSet<&RoleName> = deployment.roles.iter().map(|role| &role.role).collect();
+    let names: BTreeSet<&RoleName> = was.roles.keys().chain(is.roles.keys()).collect();
+    let sides = |name: &RoleName| {
+        let of = |barclamp: &Barclamp| barclamp.roles.get(name).copied();
+        Sides { old: of(was), new: of(is) }
+    };
+    let other = names.into_iter().filter(|name| !told.contains(name)).map(|name| (name, sides(name)));
+    let differing = other.filter(|(_, sides)| sides.old != sides.new);
+    differing.map(|(name, contents)| PinnedRole { role: name.clone(), contents }).collect()
+}
+
+/// In what the contents differ that roles, noderoles and pins get in place of others: their definitions, and the text of their
+/// scripts. A content that is imported no more is not told.
+pub(crate) async fn changes(
+    on: &mut PgConnection,
+    difference: &Difference,
+    pins: &[PinChange],
+    catalog: &Catalog,
+) -> Result<Vec<ContentChange>, Problem> {
+    let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).map(|role| role.contents);
+    let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
+    let pinned = pins.iter().flat_map(|pin| &pin.roles).map(|role| Some(role.contents));
+    let sides = roles.chain(noderoles).chain(pinned).flatten();
+    let pairs: BTreeSet<(Hash, Hash)> = sides.filter_map(|sides| sides.old.zip(sides.new)).collect();
+    let known = pairs.into_iter().filter_map(|(old, new)| {
+        let (was, is) = (catalog.role(old).ok()?, catalog.role(new).ok()?);
+        let content = ContentChange { old, new, changes: contents(was, is).ok()?, files: Vec::new() };
+        Some((content, files(was, is)))
+    });
+    let known: Vec<_> = known.collect();
+    let compared = known.iter().flat_map(|(_, files)| files).take(FILES);
+    let wanted: BTreeSet<Hash> = compared.flat_map(|file| [file.old, file.new]).flatten().collect();
+    let wanted: Vec<Hash> = wanted.into_iter().collect();
+    let heads = match wanted.is_empty() {
+        true => BTreeMap::new(),
+        false => intent::script_heads(on, &wanted, BYTES).await.map_err(from_store)?,
+    };
+    let mut seen = 0;
+    let told = known.into_iter().map(|(content, files)| {
+        let files = files.into_iter().map(|file| {
+            seen += 1;
+            let text = match seen > FILES {
+                true => FileText::Left,
+                false => difference_of(file.head(file.old, &heads), file.head(file.new, &heads)),
+            };
+            FileChange { name: file.name, mark: mark(file.old, file.new), text }
+        });
+        ContentChange { files: files.collect(), ..content }
+    });
+    Ok(told.collect())
+}
+
+/// A script that two contents have otherwise.
+struct File {
+    name: String,
+    old: Option<Hash>,
+    new: Option<Hash>,
+}
+
+impl File {
+    fn head<'h>(&self, side: Option<Hash>, heads: &'h BTreeMap<Hash, ScriptHead>) -> Option<&'h ScriptHead> {
+        side.and_then(|hash| heads.get(&hash))
+    }
+}
+
+fn mark(old: Option<Hash>, new: Option<Hash>) -> Mark {
+    match (old, new) {
+        (None, _) => Mark::Added,
+        (_, None) => Mark::Removed,
+        _ => Mark::Changed,
+    }
+}
+
+fn files(was: &Role, is: &Role) -> Vec<File> {
+    // A file may run twice; its text is the same.
+    let of = |role: &Role| -> BTreeMap<String, Hash> {
+        role.scripts.iter().map(|script| (script.name.clone(), script.hash)).collect()
+    };
+    let (was, is) = (of(was), of(is));
+    let names: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+    let file = |name: &String| File { name: name.clone(), old: was.get(name).copied(), new: is.get(name).copied() };
+    names.into_iter().map(file).filter(|file| file.old != file.new).collect()
+}
+
+/// How the text of a file differs.
+fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText {
+    let sides = [old, new].map(|side| side.map_or(Some((Vec::new(), false)), lines));
+    let [Some((was, was_cut)), Some((is, is_cut))] = sides else {
+        return FileText::Binary { old: old.map(|head| head.bytes), new: new.map(|head| head.bytes) };
+    };
+    let (was, is): (Vec<&str>, Vec<&str>) =
+        (was.iter().map(String::as_str).collect(), is.iter().map(String::as_str).collect());
+    let difference = TextDiff::from_slices(&was, &is);
+    let mut told = Vec::new();
+    for (n, group) in difference.grouped_ops(AROUND).iter().enumerate() {
+        if n > 0 {
+            told.push(FileLine { mark: LineMark::Gap, number: None, text: String::new() });
+        }
+        let changes = group.iter().flat_map(|op| difference.iter_changes(op));
+        told.extend(changes.map(|change| {
+            let (mark, at) = match change.tag() {
+                ChangeTag::Equal => (LineMark::Kept, change.new_index()),
+                ChangeTag::Insert => (LineMark::Added, change.new_index()),
+                ChangeTag::Delete => (LineMark::Removed, change.old_index()),
+            };
+            let number = at.and_then(|at| u32::try_from(at + 1).ok());
+            FileLine { mark, number, text: shown(change.value()) }
+        }));
+    }
+    FileText::Lines { lines: told, cut: was_cut || is_cut }
+}
+
+/// The first lines of a file, and whether there are more; None: it is no text.
+fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
+    let whole = head.body.len() as u64 == head.bytes;
+    let text = match std::str::from_utf8(&head.body) {
+        Ok(text) => text,
+        // The end of what was read may be in the middle of a letter.
+        Err(error) if error.error_len().is_none() && !whole => {
+            std::str::from_utf8(head.body.get(..error.valid_up_to())?).ok()?
+        }
+        Err(_) => return None,
+    };
+    if text.contains('\0') {
+        return None;
+    }
+    let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
+    if !whole {
+        lines.pop();
+    }
+    let cut = !whole || lines.len() > FILE_LINES;
+    lines.truncate(FILE_LINES);
+    Some((lines, cut))
+}
+
+/// A line as it may be read: what can't be seen, or turns the direction of reading, is spelled out.
+fn shown(line: &str) -> String {
+    let line_start: String = line.chars().take(LINE).collect();
+    let mut shown = text::shown(&line_start).replace('\r', "<U+000D>");
+    let more = line.chars().count().saturating_sub(LINE);
+    if more > 0 {
+        shown.push_str(&format!(" … and {more} more characters"));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> ScriptHead {
+        ScriptHead { body: text.as_bytes().to_vec(), bytes: text.len() as u64 }
+    }
+
+    fn told(old: Option<&str>, new: Option<&str>) -> String {
+        let (old, new) = (old.map(head), new.map(head));
+        let FileText::Lines { lines, cut } = difference_of(old.as_ref(), new.as_ref()) else { return "no text".into() };
+        let line = |line: &FileLine| {
+            let sign = match line.mark {
+                LineMark::Kept => ' ',
+                LineMark::Added => '+',
+                LineMark::Removed => '-',
+                LineMark::Gap => '@',
+            };
+            format!("{sign}{}{}\n", line.number.map(|n| n.to_string()).unwrap_or_default(), line.text)
+        };
+        lines.iter().map(line).collect::<String>() + if cut { "cut" } else { "" }
+    }
+
+    #[test]
+    fn a_file_differs_line_by_line() {
+        assert_eq!(told(Some("a\nb\nc\n"), Some("a\nx\nc\n")), " 1a\n-2b\n+2x\n 3c\n 4\n");
+        assert_eq!(told(None, Some("a\n")), "+1a\n+2\n");
+        assert_eq!(told(Some("a\n"), Some("a")), " 1a\n-2\n", "how the last line ends is a difference");
+        let long: String = (1..=20).map(|n| format!("l{n}\n")).collect();
+        let other = long.replace("l2\n", "x\n").replace("l19\n", "y\n");
+        assert!(told(Some(&long), Some(&other)).contains("\n@\n"), "what stays is left out");
+    }
+
+    #[test]
+    fn what_deceives_is_spelled_out_and_what_is_no_text_is_not_shown() {
+        assert_eq!(told(None, Some("rm \u{202e}x\r")), "+1rm <U+202E>x<U+000D>\n");
+        assert_eq!(told(Some("a\0b"), Some("a")), "no text");
+        let long = "y".repeat(LINE + 7);
+        assert!(told(None, Some(&long)).ends_with("y … and 7 more characters\n"));
+    }
+
+    #[test]
+    fn a_long_file_is_compared_in_its_first_lines() {
+        let long: String = (0..FILE_LINES + 5).map(|n| format!("{n}\n")).collect();
+        let found = told(None, Some(&long));
+        assert!(found.ends_with("cut") && found.contains(&format!("+{FILE_LINES}{}\n", FILE_LINES - 1)), "{found}");
+        // Read up to the middle of a letter.
+        let part = ScriptHead { body: "a\nb\nä".as_bytes()[..5].to_vec(), bytes: 99 };
+        assert_eq!(lines(&part), Some((vec!["a".into(), "b".into()], true)));
+    }
+}

@@ -1,0 +1,94 @@
+//! What people write, before it is taken for data.
+//!
+//! Whoever approves a document reads it on a screen, and what runs reads its bytes. So a text is refused in which an object has a key
+//! twice: every reader of JSON keeps another of the two. (What else people may not write is said of the value: `check_written`.) Forms
+//! ask this while one types and the server asks it again, so neither says yes to what the other refuses.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+/// Goes over a JSON text and refuses it where an object has a key twice. Keeps no values.
+///
+/// # Errors
+/// Where the text is no JSON, or a key stands again; the place is behind that key.
+pub fn check_keys(text: &str) -> Result<(), serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Once.deserialize(&mut reader)?;
+    reader.end()
+}
+
+/// Any value, read for its keys alone.
+struct Once;
+
+impl<'de> DeserializeSeed<'de> for Once {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Once {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if seen.contains(&key) {
+                return Err(A::Error::custom(format!("the key {key:?} stands twice in one object: keep one of them")));
+            }
+            seen.insert(key);
+            entries.next_value_seed(Self)?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused_where_it_stands_again() {
+        for good in ["{}", r#"{"a": {"a": [{"a": 1}, {"a": null}]}, "b": 1.5, "c": -1}"#, "[true, \"x\"]"] {
+            check_keys(good).unwrap();
+        }
+        let error = check_keys("{\n  \"x\": [{\"a\": 1,\n  \"b\": 2, \"a\": 1}]\n}").unwrap_err();
+        assert_eq!((error.line(), error.to_string().contains("the key \"a\" stands twice")), (3, true), "{error}");
+        assert!((11..=14).contains(&error.column()), "{error}");
+        // The same letters, written in another way.
+        assert!(check_keys(r#"{"a": 1, "\u0061": 2}"#).is_err());
+        assert!(check_keys("{\"a\": 1} x").is_err());
+        assert!(check_keys(&"[".repeat(100_000)).is_err(), "and no stack is exhausted");
+    }
+}
