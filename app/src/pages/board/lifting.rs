@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(legal.said(false), "allowed");
         assert_eq!(
             legal.said(true),
-            "+ 12 noderoles: brings dns-client, runtime; web-1 moves from system to web and 1 more move; wave 3 of 4"
+            "+ 12 noderoles: brings dns-client, runtime; web-1 moves from system to web and 1 more move; place 3 of 4 in its order"
         );
         let reasons = legal.reasons().unwrap();
         assert!(reasons.starts_with("dns-client on web-1, web-2: brought by app\n"), "{reasons}");
