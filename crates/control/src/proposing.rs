@@ -188,7 +188,7 @@ impl Control {
         if edits.is_empty() || edits.len() > MAX_EDITS_PER_CALL {
             return Err(Problem::invalid(format!("Send 1 to {MAX_EDITS_PER_CALL} edits at a time.")));
         }
-        edits.iter().try_for_each(words::plain_edit)?;
+        edits.iter().try_for_each(words::well_formed)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
         self.check_minted(&edits).await?;
         self.check_edits(&present, &row, &rows, &edits)?;

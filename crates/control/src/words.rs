@@ -10,7 +10,6 @@ use engine::ids::{DeploymentId, Fqdn, NodeId};
 use engine::plan::Edit;
 use engine::plan::clash::Over;
 use engine::text::{deceiving, number};
-use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::present::Present;
@@ -161,26 +160,12 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
     }
 }
 
-/// Refuses an edit with such a text in it, or a reason that is too long: reviewers read its data and its reason, and have to read
-/// what is there.
-pub(crate) fn plain_edit(edit: &Edit) -> Result<(), Problem> {
+/// Refuses an edit that is none by itself: the engine says which and why. Its data is looked at with what it is for, by
+/// [`engine::data::check_written`], which names the place.
+pub(crate) fn well_formed(edit: &Edit) -> Result<(), Problem> {
     edit.check().map_err(|error| {
         Problem::new(422, "edit_refused", "The edit can't take effect", sentence(&capital(&error.to_string())))
-    })?;
-    let value = serde_json::to_value(edit).map_err(|error| Problem::invalid(error.to_string()))?;
-    plain_value(&value)
-}
-
-fn plain_value(value: &Value) -> Result<(), Problem> {
-    match value {
-        Value::String(text) => plain(text).map(drop),
-        Value::Array(items) => items.iter().try_for_each(plain_value),
-        Value::Object(entries) => entries.iter().try_for_each(|(key, value)| {
-            plain(key)?;
-            plain_value(value)
-        }),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
-    }
+    })
 }
 
 /// The same text with a capital at its beginning.
