@@ -136,7 +136,7 @@ impl<'a> Names<'a> {
             }
             Edit::ActivateJig { jig, active } => format!("switch jig {jig} {}", if *active { "on" } else { "off" }),
             Edit::SetPolicy { policy } => {
-                let by_risk = policy.by_risk.iter().map(|(risk, n)| format!(", {n} for a {}", risk.as_str()));
+                let by_risk = policy.by_risk.iter().map(|(risk, n)| format!(", {n} for {}", risk.change()));
                 let by_risk: String = by_risk.collect();
                 format!("let changes need {}{by_risk} from now on", count(policy.approvals as usize, "approval"))
             }
@@ -191,7 +191,7 @@ pub(crate) fn wait(n: usize) -> String {
 /// What a policy asks for.
 pub(crate) fn policy(policy: &Policy) -> String {
     let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
-    asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} when it is {}", risk.as_str())));
+    asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
     format!("Sets the policy for all changes after this one: {}.", asks.join(", "))
 }
 
