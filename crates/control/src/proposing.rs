@@ -651,7 +651,8 @@ pub(crate) async fn tell(
     deployment: DeploymentId,
     version: i32,
 ) -> Result<(), Problem> {
-    let topics = [Topic::Proposal(proposal), Topic::Deployment(deployment)];
+    // The list of drafts is a part of the reviews.
+    let topics = [Topic::Reviews, Topic::Proposal(proposal), Topic::Deployment(deployment)];
     intent::append_live(on, &topics, &Live::Proposal { proposal, version }).await.map_err(from_store)
 }
 
