@@ -152,8 +152,8 @@ async fn a_deployment_made_again_takes_no_approval_along() {
     let house = House::new().await;
     let web = house.id("web").await;
     let make = || Edit::CreateDeployment {
-        id: DeploymentId(uuid::Uuid::new_v4()),
-        phantom: NodeId(uuid::Uuid::new_v4()),
+        id: DeploymentId(Uuid::new_v4()),
+        phantom: NodeId(Uuid::new_v4()),
         name: DeploymentName::parse("below").unwrap(),
         parent: web,
     };
@@ -282,7 +282,7 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
 
     let pool = house.database.app();
     let hello = Hello {
-        id: WorkerId(uuid::Uuid::new_v4()),
+        id: WorkerId(Uuid::new_v4()),
         name: "w".into(),
         capacity: 10,
         jigs: vec!["script".into(), "noop".into()],
