@@ -699,8 +699,12 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-CREATE TRIGGER guard_levels AFTER INSERT OR UPDATE OF parent ON deployment FOR EACH ROW
+CREATE TRIGGER guard_levels AFTER INSERT ON deployment FOR EACH ROW
   WHEN (NEW.parent IS NOT NULL) EXECUTE FUNCTION guard_levels();
+-- A commit writes the parent with every new document. Only one that differs is asked about: a tree from before this limit may be deeper,
+-- and what stands in it already can be changed and taken away.
+CREATE TRIGGER guard_levels_moved AFTER UPDATE OF parent ON deployment FOR EACH ROW
+  WHEN (NEW.parent IS NOT NULL AND NEW.parent IS DISTINCT FROM OLD.parent) EXECUTE FUNCTION guard_levels();
 
 -- Bare records of nodes come and go freely: without a document, no phantom, in the system deployment.
 CREATE OR REPLACE FUNCTION guard_node() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$

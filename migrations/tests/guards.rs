@@ -317,3 +317,39 @@ async fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
         parent = id;
     }
 }
+
+#[tokio::test]
+async fn what_stands_too_low_from_before_the_limit_still_changes() {
+    let world = World::new().await;
+    let mut tx = world.db.owner().begin().await.unwrap();
+    for guard in ["guard_document", "guard_intent"] {
+        sqlx::query(sqlx::AssertSqlSafe(format!("ALTER TABLE deployment DISABLE TRIGGER {guard}")))
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+    }
+    // Before the limit: triggers can't be switched in the middle of a transaction, what they call can be.
+    let guard: String =
+        sqlx::query_scalar("SELECT pg_get_functiondef('guard_levels'::regproc)").fetch_one(&mut *tx).await.unwrap();
+    let none = "CREATE OR REPLACE FUNCTION guard_levels() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'";
+    sqlx::query(none).execute(&mut *tx).await.unwrap();
+    // As a commit writes it: the parent with every document.
+    let write = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
+                 SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system
+                 ON CONFLICT (id) DO UPDATE SET parent = $2, name = $3";
+    let mut levels = vec![world.web];
+    for level in 3..=17 {
+        let id = Uuid::new_v4();
+        let parent = *levels.last().unwrap();
+        sqlx::query(write).bind(id).bind(parent).bind(format!("level-{level}")).execute(&mut *tx).await.unwrap();
+        levels.push(id);
+    }
+    sqlx::query(sqlx::AssertSqlSafe(guard)).execute(&mut *tx).await.unwrap();
+    let [.., above, lowest] = levels[..] else { panic!("there are more") };
+    let changed = sqlx::query(write).bind(lowest).bind(above).bind("renamed").execute(&mut *tx).await.unwrap();
+    assert_eq!(changed.rows_affected(), 1);
+    // Moving up frees it, and back down again is too low.
+    sqlx::query(write).bind(lowest).bind(world.web).bind("renamed").execute(&mut *tx).await.unwrap();
+    let moved = sqlx::query(write).bind(lowest).bind(above).bind("renamed").execute(&mut *tx).await;
+    assert_refused("moved down", moved, Refusal::TooLow);
+}

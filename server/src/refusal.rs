@@ -131,15 +131,16 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        written::check_keys(text).map_err(|error| not_readable(".", &error))?;
-    }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         not_readable(&path, error.inner())
     })?;
     reader.end().map_err(|error| not_readable(".", &error))?;
+    // Last, because what is no JSON, or not the one that is wanted, is told above with the field that it is in.
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        written::check_keys(text).map_err(|error| not_readable(".", &error))?;
+    }
     Ok(read)
 }
 

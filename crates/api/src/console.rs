@@ -932,6 +932,23 @@ fn behind(difference: &Difference, after: Option<&Anchor>) -> Result<usize, crat
     })
 }
 
+/// The contents that a difference and its pins speak of, the old one and the new one of each. Only these are told.
+pub fn pairs(difference: &Difference, pins: &[PinChange]) -> std::collections::BTreeSet<(Hash, Hash)> {
+    let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).map(|role| role.contents);
+    let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
+    let pinned = pins.iter().flat_map(|pin| &pin.roles).map(|role| Some(role.contents));
+    let sides = roles.chain(noderoles).chain(pinned).flatten();
+    sides.filter_map(|sides| sides.old.zip(sides.new)).collect()
+}
+
+/// Leaves the pins of the deployments that are shown, and the contents that those and what else is shown refer to.
+fn keep_shown(difference: &Difference, pins: &mut Vec<PinChange>, contents: &mut Vec<ContentChange>) {
+    let shown: std::collections::BTreeSet<_> = difference.deployments.iter().map(|deployment| deployment.id).collect();
+    pins.retain(|pin| shown.contains(&pin.deployment));
+    let pairs = pairs(difference, pins);
+    contents.retain(|content| pairs.contains(&(content.old, content.new)));
+}
+
 impl Comparison {
     /// Only the first documents, for a page; the others are counted.
     #[must_use]
@@ -953,6 +970,7 @@ impl Comparison {
         (self.difference, self.next) = (difference, next);
         self.more += more;
         self.names = self.names.only(&self.difference);
+        keep_shown(&self.difference, &mut self.pins, &mut self.contents);
         self
     }
 
@@ -1155,6 +1173,7 @@ impl ReviewView {
         self.brought.retain(|id, _| noderoles.contains(id));
         let names = Names { deployments: self.deployments, noderoles: self.noderoles }.only(&self.difference);
         (self.deployments, self.noderoles) = (names.deployments, names.noderoles);
+        keep_shown(&self.difference, &mut self.pins, &mut self.contents);
         for replanned in self.came_from.iter_mut().chain(&mut self.became) {
             replanned.cut(most);
         }
@@ -1285,6 +1304,12 @@ pub struct SinceLook {
     /// Names of noderoles that others wait for in one of them.
     #[serde(default)]
     pub noderoles: std::collections::BTreeMap<NoderoleId, text::Place>,
+    /// What differs inside of roles that have another content in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contents: Vec<ContentChange>,
+    /// Versions of barclamps that both pin, or only one of them, and that differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PinChange>,
     /// Documents that differ beside those.
     #[serde(default)]
     pub more: usize,
@@ -1304,6 +1329,7 @@ impl SinceLook {
         let names = Names { deployments: Default::default(), noderoles: self.noderoles }.only(&difference);
         (self.difference, self.next, self.noderoles) = (difference, next, names.noderoles);
         self.more += more;
+        keep_shown(&self.difference, &mut self.pins, &mut self.contents);
         Ok(self)
     }
 }
@@ -1746,6 +1772,46 @@ mod tests {
     }
 
     #[test]
+    fn a_part_has_the_pins_and_contents_of_what_it_shows() {
+        let hash = |n: u128| Hash::of_bytes(&n.to_be_bytes());
+        let pin = |n: u128| PinChange {
+            deployment: DeploymentId(Uuid::from_u128(n)),
+            barclamp: BarclampName::parse("web").unwrap(),
+            old: None,
+            new: None,
+            roles: vec![PinnedRole {
+                role: RoleName::parse("app").unwrap(),
+                contents: Sides { old: Some(hash(n)), new: Some(hash(n + 100)) },
+            }],
+        };
+        let content =
+            |n: u128| ContentChange { old: hash(n), new: hash(n + 100), changes: Vec::new(), files: Vec::new() };
+        let whole = || Comparison {
+            pins: (1..=3).map(pin).collect(),
+            contents: (1..=4).map(content).collect(),
+            ..comparison()
+        };
+        let first = whole().cut(2);
+        assert_eq!((first.pins, first.contents), ((1..=2).map(pin).collect(), (1..=2).map(content).collect()));
+        let rest = whole().page(first.next.as_ref(), 9).unwrap();
+        assert_eq!((&rest.pins, rest.contents), (&vec![pin(3)], vec![content(3)]));
+        assert!(rest.pins.iter().all(|pin| rest.names.deployments.contains_key(&pin.deployment)));
+        let since = SinceLook {
+            submission: SubmissionId(2),
+            before: Some(SubmissionId(1)),
+            same_effect: false,
+            difference: whole().difference,
+            noderoles: Default::default(),
+            contents: whole().contents,
+            pins: whole().pins,
+            more: 0,
+            next: None,
+        };
+        let since = since.page(None, 2).unwrap();
+        assert_eq!((since.pins.len(), since.contents.len()), (2, 2));
+    }
+
+    #[test]
     fn what_is_new_since_a_look_is_read_page_by_page_and_a_shift_is_bounded() {
         let whole = comparison().difference;
         let since = || SinceLook {
@@ -1754,6 +1820,8 @@ mod tests {
             same_effect: false,
             difference: whole.clone(),
             noderoles: Default::default(),
+            contents: Vec::new(),
+            pins: Vec::new(),
             more: 0,
             next: None,
         };

@@ -56,12 +56,10 @@ impl Control {
         let (from, old) = side(&mut connection, &present, from).await?;
         let (to, new) = side(&mut connection, &present, to).await?;
         drop(connection);
-        let (present, old, new) = (Arc::new(present), Arc::new(old), Arc::new(new));
-        let (on, was, is) = (Arc::clone(&present), Arc::clone(&old), Arc::clone(&new));
-        let mut found = aside(move || compared(&on, (from, &was), (to, &is), only)).await??;
-        found.pins = versions::pins(&found.difference, Side::whole(&old), Side::whole(&new), &present.catalog);
+        let catalog = Arc::clone(&present.catalog);
+        let mut found = aside(move || compared(&present, (from, &old), (to, &new), only)).await??;
         let mut connection = self.connection().await?;
-        found.contents = versions::changes(&mut connection, &found.difference, &found.pins, &present.catalog).await?;
+        found.contents = versions::changes(&mut connection, &found.difference, &found.pins, &catalog).await?;
         Ok(found)
     }
 
@@ -111,6 +109,7 @@ fn compared(
     let consequences = consequences(&planned, None);
     let names = Names::of(&difference, old, new);
     let deployment = only.and_then(|id| names.deployments.get(&id).cloned());
+    let pins = versions::pins(&difference, Side::whole(old), Side::whole(new), &present.catalog);
     Ok(Comparison {
         from,
         to,
@@ -120,7 +119,7 @@ fn compared(
         difference,
         more,
         next: None,
-        pins: Vec::new(),
+        pins,
         contents: Vec::new(),
     })
 }

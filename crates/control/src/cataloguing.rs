@@ -100,7 +100,7 @@ impl Control {
         if edits.is_empty() || edits.len() > crate::proposing::MAX_EDITS_PER_CALL {
             return Err(Problem::invalid("Ask for what 1 to 1000 edits would come to."));
         }
-        edits.iter().try_for_each(words::plain_edit)?;
+        edits.iter().try_for_each(words::well_formed)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;

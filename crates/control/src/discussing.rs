@@ -4,6 +4,7 @@
 //! next. Who may speak and who may resolve is decided by [`engine::gate::discussion`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::Problem;
 use api::console::{CommentView, Discussion, SinceLook, ThreadView};
@@ -20,10 +21,11 @@ use sqlx::PgConnection;
 use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 
 use crate::people::{Actor, Permission};
+use crate::present::load_deployments;
 use crate::problems::from_store;
-use crate::reviewing::{Case, policies, shown};
+use crate::reviewing::{Case, pins_of, policies, shown};
 use crate::words::{self, at};
-use crate::{Control, done};
+use crate::{Control, done, versions};
 
 /// Longest comment, in characters.
 const MAX_BODY: usize = 10_000;
@@ -174,6 +176,8 @@ impl Control {
                 same_effect: false,
                 difference: Difference::default(),
                 noderoles: BTreeMap::new(),
+                contents: Vec::new(),
+                pins: Vec::new(),
                 more: 0,
                 next: None,
             });
@@ -183,12 +187,20 @@ impl Control {
         let mut difference = shown(&mut connection, &changed).await?;
         difference.policy = policy_between(&mut connection, &old, &row).await?;
         let present = self.kept.present(&mut connection).await?;
+        // What stands above, as each of them would leave it.
+        let was = load_deployments(&mut connection, old.root, &present.blueprint).await.map_err(from_store)?;
+        let is = load_deployments(&mut connection, row.root, &present.blueprint).await.map_err(from_store)?;
+        let others = (Arc::new(was), Arc::new(is));
+        let (difference, pins) = pins_of(&mut connection, difference, &changed, others, &present).await?;
+        let contents = versions::changes(&mut connection, &difference, &pins, &present.catalog).await?;
         Ok(SinceLook {
             submission: id,
             before: Some(before),
             same_effect: old.effects == row.effects && difference.policy.is_none(),
             noderoles: present.parents([&difference]),
             difference,
+            contents,
+            pins,
             more: 0,
             next: None,
         })

@@ -309,7 +309,8 @@ impl Scene {
         let (trail, told) = self.trail(wish, took);
         let (unfold, gone) = self.narrow(wish, &trail);
         let (folded, cut) = self.fold(&unfold, &trail);
-        let cut = gone.map(str::to_owned).or(cut);
+        let said: Vec<String> = gone.map(str::to_owned).into_iter().chain(cut).collect();
+        let cut = (!said.is_empty()).then(|| said.join(" "));
 
         let vertex = |vertex| self.vertex(vertex, &waves, &trail);
         let vertices = folded.vertices.iter().map(vertex).collect::<Result<_, _>>()?;

@@ -7,6 +7,7 @@ use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::live::{Live, Topic};
 use engine::cluster::{Hardware, derived_name, phantom};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
+use engine::text::deceiving;
 use serde_json::json;
 use store::intent::{self, NewNode};
 use store::reading;
@@ -179,7 +180,13 @@ fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
 fn check_root(root: &str) -> Result<(), Problem> {
     let path = Path::new(root);
     let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
-    if !path.is_absolute() || !plain || path.components().count() < 3 || root.len() > 4096 || root.contains('\0') {
+    // A folder whose name looks like another's would be taken for it; a line's end breaks the tables and logs that name it.
+    if deceiving(root).is_some() || root.contains(['\n', '\r', '\t']) {
+        return Err(Problem::invalid(
+            "The root folder has a line's end or a character that can't be seen: leave it out, and give the folder a plain name.",
+        ));
+    }
+    if !path.is_absolute() || !plain || path.components().count() < 3 || root.len() > 4096 {
         return Err(Problem::invalid(format!(
             "{:?} is no root folder for a node: give an absolute path at least two folders deep, without '..' (an example: /srv/nodes/web-1).",
             root.chars().take(200).collect::<String>()
@@ -252,6 +259,15 @@ mod tests {
     fn roots_are_absolute_deep_and_plain() {
         for bad in ["", "/", "/etc", "srv/node", "/srv/../etc/x", "/srv/./..", "/a/\0b"] {
             assert!(check_root(bad).is_err(), "{bad:?}");
+        }
+        for hidden in [
+            "/srv/nodes/web\n-1",
+            "/srv/nodes/web\r",
+            "/srv/nodes/\u{202e}1-bew",
+            "/srv/nodes/we\u{200b}b",
+            "/srv/nodes/a\0",
+        ] {
+            assert!(check_root(hidden).is_err_and(|refused| refused.detail.contains("can't be seen")), "{hidden:?}");
         }
         assert!(check_root("/srv/nodes/web-1").is_ok());
         assert_eq!(plain_path("/srv//nodes/web-1/"), "/srv/nodes/web-1");

@@ -196,9 +196,40 @@ impl Kept {
 
 /// Reads a blueprint, taking what another one has already from there.
 pub(crate) async fn load(on: &mut PgConnection, root: Hash, before: &Blueprint) -> Result<Blueprint, StoreError> {
-    let corrupt = |e: engine::cluster::BlueprintError| StoreError::corrupt("object", e);
+    let doc = root_doc(on, root).await?;
+    let mut blueprint = deployments_of(on, &doc, before).await?;
+    let mut missing = Vec::new();
+    for (id, hash) in &doc.nodes {
+        match before.nodes.get(id).filter(|stored| stored.hash == *hash) {
+            Some(stored) => drop(blueprint.nodes.insert(*id, stored.clone())),
+            None => missing.push(*hash),
+        }
+    }
+    let bodies = bodies(on, &missing).await?;
+    for (id, hash) in &doc.nodes {
+        if !blueprint.nodes.contains_key(id) {
+            blueprint.load_node(*hash, body_of(&bodies, *hash)?).map_err(corrupt)?;
+        }
+    }
+    Ok(blueprint)
+}
+
+/// Reads a blueprint's deployments alone: for who asks what they pin, the nodes are many and say nothing.
+pub(crate) async fn load_deployments(
+    on: &mut PgConnection,
+    root: Hash,
+    before: &Blueprint,
+) -> Result<Blueprint, StoreError> {
+    let doc = root_doc(on, root).await?;
+    deployments_of(on, &doc, before).await
+}
+
+async fn root_doc(on: &mut PgConnection, root: Hash) -> Result<RootDoc, StoreError> {
     let body = one(intent::bodies(on, &[root]).await?, root)?;
-    let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
+    parse("root", root, &body).map_err(corrupt)
+}
+
+async fn deployments_of(on: &mut PgConnection, doc: &RootDoc, before: &Blueprint) -> Result<Blueprint, StoreError> {
     let mut blueprint = Blueprint::default();
     let mut missing = Vec::new();
     for (id, hash) in &doc.deployments {
@@ -207,24 +238,22 @@ pub(crate) async fn load(on: &mut PgConnection, root: Hash, before: &Blueprint) 
             None => missing.push(*hash),
         }
     }
-    for (id, hash) in &doc.nodes {
-        match before.nodes.get(id).filter(|stored| stored.hash == *hash) {
-            Some(stored) => drop(blueprint.nodes.insert(*id, stored.clone())),
-            None => missing.push(*hash),
-        }
-    }
-    let bodies = intent::bodies(on, &missing).await?;
+    let bodies = bodies(on, &missing).await?;
     for (id, hash) in &doc.deployments {
         if !blueprint.deployments.contains_key(id) {
             blueprint.load_deployment(*hash, body_of(&bodies, *hash)?).map_err(corrupt)?;
         }
     }
-    for (id, hash) in &doc.nodes {
-        if !blueprint.nodes.contains_key(id) {
-            blueprint.load_node(*hash, body_of(&bodies, *hash)?).map_err(corrupt)?;
-        }
-    }
     Ok(blueprint)
+}
+
+/// Asks for nothing when nothing is missing.
+async fn bodies(on: &mut PgConnection, missing: &[Hash]) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
+    if missing.is_empty() { Ok(BTreeMap::new()) } else { intent::bodies(on, missing).await }
+}
+
+fn corrupt(error: engine::cluster::BlueprintError) -> StoreError {
+    StoreError::corrupt("object", error)
 }
 
 fn body_of(bodies: &BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<&[u8], StoreError> {

@@ -188,7 +188,7 @@ impl Control {
         if edits.is_empty() || edits.len() > MAX_EDITS_PER_CALL {
             return Err(Problem::invalid(format!("Send 1 to {MAX_EDITS_PER_CALL} edits at a time.")));
         }
-        edits.iter().try_for_each(words::plain_edit)?;
+        edits.iter().try_for_each(words::well_formed)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
         self.check_minted(&edits).await?;
         self.check_edits(&present, &row, &rows, &edits)?;
@@ -651,7 +651,8 @@ pub(crate) async fn tell(
     deployment: DeploymentId,
     version: i32,
 ) -> Result<(), Problem> {
-    let topics = [Topic::Proposal(proposal), Topic::Deployment(deployment)];
+    // The list of drafts is a part of the reviews.
+    let topics = [Topic::Reviews, Topic::Proposal(proposal), Topic::Deployment(deployment)];
     intent::append_live(on, &topics, &Live::Proposal { proposal, version }).await.map_err(from_store)
 }
 

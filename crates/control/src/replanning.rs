@@ -6,10 +6,10 @@
 //! proposal is back with its authors.
 //!
 //! Where it runs: behind a commit, by whoever's call committed, which begins none after [`AT_ONCE`] and waits for the one that it began
-//! before; and in every server's sweep, which finds
-//! what is left of that, or of a process that died in between. Not in the commit's own transaction: planning takes as long as it
-//! takes, and all commits wait for that one. Nothing is lost in between, because what has to be done is found by what is void, not by
-//! a note of it; and nothing is done twice, because it is done under the proposal's lock and raises its version.
+//! before; and in every server's sweep, which finds what is left of that, or of a process that died in between. Not in the commit's own
+//! transaction: planning takes as long as it takes, and all commits wait for that one. Nothing is lost in between, because what has to
+//! be done is found by what is void, not by a note of it; and nothing is done twice, because it is done under the proposal's lock and
+//! raises its version.
 //!
 //! Whoever commits does not become an author of the other change: it is still asked for by whoever asked before.
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::Problem;
-use api::console::{PinChange, Point, Replanned, ReviewState, ReviewView, VerdictView};
+use api::console::{PinChange, Replanned, ReviewState, ReviewView, VerdictView};
 use api::live::{Live, Topic};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::{Difference, DocumentChange, difference};
@@ -19,10 +19,10 @@ use serde_json::json;
 use sqlx::PgConnection;
 use store::StoreError;
 use store::intent::{self, PersonRow, ProposalRow, SubmissionRow, VerdictRow};
+use store::reading;
 
-use crate::blueprints::side;
 use crate::people::{Actor, Permission};
-use crate::present::Present;
+use crate::present::{Present, load_deployments};
 use crate::problems::from_store;
 use crate::proposing::Summary;
 use crate::words::{self, at};
@@ -98,7 +98,13 @@ impl Control {
         let mut difference = shown(&mut connection, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         difference.policy = policies(&mut connection, &case.row).await?;
-        let pins = self.pins(&mut connection, &present, &case, &difference).await?;
+        // What is committed is there now; what was above it then may be another since.
+        let others = match case.row.target {
+            Some(target) => deployments_at(&mut connection, &present, TargetNo(target.0 - 1)).await?,
+            None => Arc::clone(&present.blueprint),
+        };
+        let (difference, pins) =
+            pins_of(&mut connection, difference, &case.documents, (Arc::clone(&others), others), &present).await?;
         let contents = versions::changes(&mut connection, &difference, &pins, &present.catalog).await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
         let (came_from, became) = self.replanned(&mut connection, id).await?;
@@ -163,30 +169,6 @@ impl Control {
             came_from,
             became,
         })
-    }
-
-    /// The pins that a submission changes, on what was there before it.
-    async fn pins(
-        &self,
-        on: &mut PgConnection,
-        present: &Present,
-        case: &Case,
-        difference: &Difference,
-    ) -> Result<Vec<PinChange>, Problem> {
-        if difference.deployments.iter().all(|deployment| deployment.barclamps.is_empty()) {
-            return Ok(Vec::new());
-        }
-        let is_deployment = |change: &&DocumentChange| matches!(change, DocumentChange::Deployment { .. });
-        let documents: Vec<DocumentChange> = case.documents.iter().filter(is_deployment).cloned().collect();
-        let (was, is) = sides(on, &documents).await?;
-        // What is committed is there now; what was above it then may be another since.
-        let others = match case.row.target {
-            Some(target) => Arc::new(side(on, present, Point::Target(TargetNo(target.0 - 1))).await?.1),
-            None => Arc::clone(&present.blueprint),
-        };
-        let old = versions::Side { touched: &was, others: &others };
-        let new = versions::Side { touched: &is, others: &others };
-        Ok(versions::pins(difference, old, new, &present.catalog))
     }
 
     /// Gives a verdict.
@@ -424,6 +406,37 @@ pub(crate) async fn sides(
         }
     }
     Ok((was, is))
+}
+
+/// A target's deployments.
+async fn deployments_at(on: &mut PgConnection, present: &Present, target: TargetNo) -> Result<Arc<Blueprint>, Problem> {
+    let root = reading::root_of(on, target).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+    load_deployments(on, root, &present.blueprint).await.map(Arc::new).map_err(from_store)
+}
+
+/// The difference with its pins, each with what was seen before and after. `others`: the blueprints that have the deployments which
+/// the documents don't touch, on either side.
+pub(crate) async fn pins_of(
+    on: &mut PgConnection,
+    difference: Difference,
+    documents: &[DocumentChange],
+    others: (Arc<Blueprint>, Arc<Blueprint>),
+    present: &Present,
+) -> Result<(Difference, Vec<PinChange>), Problem> {
+    if difference.deployments.iter().all(|deployment| deployment.barclamps.is_empty()) {
+        return Ok((difference, Vec::new()));
+    }
+    let is_deployment = |change: &&DocumentChange| matches!(change, DocumentChange::Deployment { .. });
+    let documents: Vec<DocumentChange> = documents.iter().filter(is_deployment).cloned().collect();
+    let (was, is) = sides(on, &documents).await?;
+    let catalog = Arc::clone(&present.catalog);
+    aside(move || {
+        let old = versions::Side { touched: &was, others: &others.0 };
+        let new = versions::Side { touched: &is, others: &others.1 };
+        let pins = versions::pins(&difference, old, new, &catalog);
+        (difference, pins)
+    })
+    .await
 }
 
 fn deployment_name(case: &Case, summary: &Summary) -> Result<DeploymentName, Problem> {

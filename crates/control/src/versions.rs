@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    ContentChange, FILE_LINES, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion,
+    ContentChange, FILE_LINES, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion, pairs,
 };
 use engine::Hash;
 use engine::blueprint::Difference;
@@ -26,6 +26,7 @@ use similar::{ChangeTag, TextDiff};
 use sqlx::PgConnection;
 use store::intent::{self, ScriptHead};
 
+use crate::aside;
 use crate::problems::from_store;
 
 /// Files whose text is compared.
@@ -120,11 +121,7 @@ pub(crate) async fn changes(
     pins: &[PinChange],
     catalog: &Catalog,
 ) -> Result<Vec<ContentChange>, Problem> {
-    let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).map(|role| role.contents);
-    let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
-    let pinned = pins.iter().flat_map(|pin| &pin.roles).map(|role| Some(role.contents));
-    let sides = roles.chain(noderoles).chain(pinned).flatten();
-    let pairs: BTreeSet<(Hash, Hash)> = sides.filter_map(|sides| sides.old.zip(sides.new)).collect();
+    let pairs = pairs(difference, pins);
     let known = pairs.into_iter().filter_map(|(old, new)| {
         let (was, is) = (catalog.role(old).ok()?, catalog.role(new).ok()?);
         let content = ContentChange { old, new, changes: contents(was, is).ok()?, files: Vec::new() };
@@ -138,19 +135,24 @@ pub(crate) async fn changes(
         true => BTreeMap::new(),
         false => intent::script_heads(on, &wanted, BYTES).await.map_err(from_store)?,
     };
+    aside(move || told(known, &heads)).await
+}
+
+/// The contents with the text of their scripts; those behind the first are only named.
+fn told(known: Vec<(ContentChange, Vec<File>)>, heads: &BTreeMap<Hash, ScriptHead>) -> Vec<ContentChange> {
     let mut seen = 0;
     let told = known.into_iter().map(|(content, files)| {
         let files = files.into_iter().map(|file| {
             seen += 1;
             let text = match seen > FILES {
                 true => FileText::Left,
-                false => difference_of(file.head(file.old, &heads), file.head(file.new, &heads)),
+                false => difference_of(file.head(file.old, heads), file.head(file.new, heads)),
             };
             FileChange { name: file.name, mark: mark(file.old, file.new), text }
         });
         ContentChange { files: files.collect(), ..content }
     });
-    Ok(told.collect())
+    told.collect()
 }
 
 /// A script that two contents have otherwise.

@@ -10,7 +10,6 @@ use engine::ids::{DeploymentId, Fqdn, NodeId};
 use engine::plan::Edit;
 use engine::plan::clash::Over;
 use engine::text::{deceiving, number};
-use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::present::Present;
@@ -137,7 +136,7 @@ impl<'a> Names<'a> {
             }
             Edit::ActivateJig { jig, active } => format!("switch jig {jig} {}", if *active { "on" } else { "off" }),
             Edit::SetPolicy { policy } => {
-                let by_risk = policy.by_risk.iter().map(|(risk, n)| format!(", {n} for a {}", risk.as_str()));
+                let by_risk = policy.by_risk.iter().map(|(risk, n)| format!(", {n} for {}", risk.change()));
                 let by_risk: String = by_risk.collect();
                 format!("let changes need {}{by_risk} from now on", count(policy.approvals as usize, "approval"))
             }
@@ -161,26 +160,12 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
     }
 }
 
-/// Refuses an edit with such a text in it, or a reason that is too long: reviewers read its data and its reason, and have to read
-/// what is there.
-pub(crate) fn plain_edit(edit: &Edit) -> Result<(), Problem> {
+/// Refuses an edit that is none by itself: the engine says which and why. Its data is looked at with what it is for, by
+/// [`engine::data::check_written`], which names the place.
+pub(crate) fn well_formed(edit: &Edit) -> Result<(), Problem> {
     edit.check().map_err(|error| {
         Problem::new(422, "edit_refused", "The edit can't take effect", sentence(&capital(&error.to_string())))
-    })?;
-    let value = serde_json::to_value(edit).map_err(|error| Problem::invalid(error.to_string()))?;
-    plain_value(&value)
-}
-
-fn plain_value(value: &Value) -> Result<(), Problem> {
-    match value {
-        Value::String(text) => plain(text).map(drop),
-        Value::Array(items) => items.iter().try_for_each(plain_value),
-        Value::Object(entries) => entries.iter().try_for_each(|(key, value)| {
-            plain(key)?;
-            plain_value(value)
-        }),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
-    }
+    })
 }
 
 /// The same text with a capital at its beginning.
@@ -206,7 +191,7 @@ pub(crate) fn wait(n: usize) -> String {
 /// What a policy asks for.
 pub(crate) fn policy(policy: &Policy) -> String {
     let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
-    asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} when it is {}", risk.as_str())));
+    asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
     format!("Sets the policy for all changes after this one: {}.", asks.join(", "))
 }
 

@@ -227,7 +227,7 @@ fn refused_edits_leave_nothing_and_say_what_to_do() {
     ]);
     world.commit(&[bind(WEB, 1, "app")]);
     for (edit, code, part) in [
-        (bind(WEB, 2, "ap"), "unknown_role", "did you mean \"a\""),
+        (bind(WEB, 2, "ap"), "unknown_role", "did you mean \"app\""),
         (bind(WEB, 2, "a"), "cycle", "a -> b -> c -> a"),
         (bind(WEB, 2, "store"), "abstract", "bind a role that provides it"),
         (bind(WEB, 2, "cook"), "no_such_jig", "class chef"),

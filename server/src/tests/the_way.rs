@@ -88,7 +88,7 @@ async fn a_change_goes_its_way_by_rest() {
     assert_eq!(report, house.ask_get(&at("report"), &bo).await.json());
     let stages: Vec<&str> =
         report["stages"].as_array().expect("a list").iter().filter_map(|s| s["stage"].as_str()).collect();
-    assert_eq!(stages, ["catalog", "edits", "bind", "place", "order", "check"]);
+    assert_eq!(stages, ["catalog", "edits", "bind", "place", "order", "check", "lint"]);
     assert!(
         report["stages"][2]["will_do"][0]["what"].as_str().is_some_and(|what| what.contains("bind app")),
         "{report}"

@@ -10,10 +10,11 @@ use engine::anneal::Limits;
 use engine::catalog::Role;
 use engine::gate::{Policy, Risk, VerdictKind};
 use engine::ids::{DeploymentId, DeploymentName, NodeId, SubmissionId};
-use engine::plan::Edit;
+use engine::plan::{Edit, MAX_LEVELS};
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 use store::running::{self, Hello, WorkerId};
+use uuid::Uuid;
 
 use crate::house::{House, role};
 
@@ -151,8 +152,8 @@ async fn a_deployment_made_again_takes_no_approval_along() {
     let house = House::new().await;
     let web = house.id("web").await;
     let make = || Edit::CreateDeployment {
-        id: DeploymentId(uuid::Uuid::new_v4()),
-        phantom: NodeId(uuid::Uuid::new_v4()),
+        id: DeploymentId(Uuid::new_v4()),
+        phantom: NodeId(Uuid::new_v4()),
         name: DeploymentName::parse("below").unwrap(),
         parent: web,
     };
@@ -206,15 +207,19 @@ async fn texts_that_read_as_others_reach_no_review() {
     let data = |data| Edit::SetRoleData { deployment: web, role: role("app"), data };
     let noderole = engine::cluster::NoderoleKey::first(role("app"));
     let reason = "nothing\u{202e}epiw";
-    for edit in [
-        data(json!({"app": {"\u{202e}trop": 1}})),
-        data(json!({"app": ["fine", {"note": "a\u{200b}b"}]})),
-        data(json!({"app": "null\0byte"})),
-        data(json!({"app": "\u{1b}[2K"})),
-        Edit::Rerun { node: house.node(1).await, noderole, reason: reason.into() },
+    for (edit, place) in [
+        (data(json!({"app": {"\u{202e}trop": 1}})), "/app "),
+        (data(json!({"app": ["fine", {"note": "a\u{200b}b"}]})), "/app/1/note "),
+        (data(json!({"app": "null\0byte"})), "/app "),
+        (data(json!({"app": "\u{1b}[2K"})), "/app "),
+        (Edit::Rerun { node: house.node(1).await, noderole, reason: reason.into() }, "reason "),
     ] {
-        let refused = house.control.edit(&house.ada, proposal, version, vec![edit]).await.unwrap_err();
-        assert!(refused.status == 400 && refused.detail.contains("U+"), "{refused:?}");
+        let refused = house.control.edit(&house.ada, proposal, version, vec![edit.clone()]).await.unwrap_err();
+        assert!(refused.status == 422 && refused.detail.contains("U+"), "{refused:?}");
+        assert!(refused.detail.contains(place), "{refused:?}");
+        let foreseen = house.control.foresee(&house.ada, proposal, vec![edit]).await;
+        let told = foreseen.map_or_else(|refused| refused.detail, |foreseen| foreseen.refused.concat());
+        assert!(told.contains(place), "{told}");
     }
     let titled = house.control.submit(&house.ada, proposal, version, "safe\u{2066}".into()).await.unwrap_err();
     assert_eq!(titled.status, 400);
@@ -277,7 +282,7 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
 
     let pool = house.database.app();
     let hello = Hello {
-        id: WorkerId(uuid::Uuid::new_v4()),
+        id: WorkerId(Uuid::new_v4()),
         name: "w".into(),
         capacity: 10,
         jigs: vec!["script".into(), "noop".into()],
@@ -346,5 +351,27 @@ fn each_case_is_tried_by_every_way_or_said_not_to_be() {
             let excused = why_not.iter().any(|what| what.ends_with(excuse));
             assert!(tried.contains(way) || excused, "case {case} is not tried by {way}");
         }
+    }
+}
+
+/// The database's limit and the planner's are one: nobody gets deeper by another program, and no plan is let through that a commit
+/// then refuses.
+#[tokio::test]
+async fn the_database_lets_deployments_stand_as_deep_as_the_planner() {
+    let house = House::new().await;
+    let mut tx = house.database.owner().begin().await.unwrap();
+    for guard in ["guard_document", "guard_intent"] {
+        let off = format!("ALTER TABLE deployment DISABLE TRIGGER {guard}");
+        sqlx::query(AssertSqlSafe(off)).execute(&mut *tx).await.unwrap();
+    }
+    let insert = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
+                  SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system";
+    let mut parent = house.id("web").await.0;
+    // system and web are two of them.
+    for level in 3..=MAX_LEVELS + 1 {
+        let id = Uuid::new_v4();
+        let made = sqlx::query(insert).bind(id).bind(parent).bind(format!("level-{level}")).execute(&mut *tx).await;
+        assert_eq!(made.is_ok(), level <= MAX_LEVELS, "{level}: {made:?}");
+        parent = id;
     }
 }

@@ -290,5 +290,16 @@ async fn what_a_version_changes_is_told_where_it_is_judged() {
     assert_eq!((told(&review.pins), lines(&review.contents)), (expected.to_vec(), file.clone()));
     let (from, to) = (api::console::Point::Target(before), api::console::Point::Target(after));
     let compared = house.control.compare(&house.cy, from, to, None).await.unwrap();
-    assert_eq!((told(&compared.pins), lines(&compared.contents)), (expected.to_vec(), file));
+    assert_eq!((told(&compared.pins), lines(&compared.contents)), (expected.to_vec(), file.clone()));
+
+    // What changed between two submissions of a proposal is told with the text of the scripts too.
+    let edge = house.id("edge").await;
+    let using =
+        |version| Edit::UseBarclamp { deployment: edge, barclamp: BarclampName::parse("tool").unwrap(), version };
+    let earlier = house.submit(&house.ada, "edge", vec![using(first)]).await;
+    house.control.look(&house.bo, earlier).await.unwrap();
+    let later = house.submit(&house.ada, "edge", vec![using(second)]).await;
+    let since = house.control.since_look(&house.bo, later).await.unwrap();
+    assert_eq!((since.before, told(&since.pins)), (Some(earlier), vec![("tool".to_owned(), own("1"), own("2"))]));
+    assert_eq!(lines(&since.contents), file);
 }

@@ -284,3 +284,18 @@ async fn open_proposals_are_counted_and_paged() {
     assert_eq!(found.len(), 122);
     assert!(found.is_sorted_by(|a, b| a > b));
 }
+
+#[tokio::test]
+async fn who_looks_at_the_drafts_is_told_when_one_is_opened_or_edited() {
+    let house = House::new().await;
+    let told = async || -> i64 {
+        let sql = "SELECT count(*) FROM event WHERE topic = 'reviews'";
+        sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap()
+    };
+    let before = told().await;
+    let proposal = house.control.propose(&house.ada, house.id("web").await).await.unwrap();
+    assert_eq!(told().await, before + 1);
+    let edit = house.bind("web", 1, "app").await;
+    house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
+    assert_eq!(told().await, before + 2);
+}

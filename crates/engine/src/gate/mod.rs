@@ -62,6 +62,17 @@ impl Risk {
             Self::Halt => "halt",
         }
     }
+
+    /// What a change with it is called: `2 for a destructive change`.
+    pub fn change(self) -> &'static str {
+        match self {
+            Self::Destructive => "a destructive change",
+            Self::Rerun => "a rerun",
+            Self::Removal => "a removal",
+            Self::Move => "a move",
+            Self::Halt => "a halt of a jig",
+        }
+    }
 }
 
 /// What the gate asks for.

@@ -22,7 +22,8 @@ use crate::ids::{DeploymentId, Fqdn, NodeId, RoleName};
 ///
 /// A node's is the narrow one: it binds what the node needs for itself (discovery, bootstrap), beside whatever is proposed on its
 /// deployment at the same time. So it reaches no other machine; phantom nodes only with what comes along. And it rests on the node's
-/// deployments alone: what happens in those below can't change what such a plan reads.
+/// deployments alone: what happens in those below can't change what such a plan reads. (The flags `discovery` and `bootstrap` of a role
+/// are read and kept, and do nothing yet: they come with the joining of nodes.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// A deployment and those below it.

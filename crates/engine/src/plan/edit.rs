@@ -14,6 +14,7 @@ use crate::canonical::Hash;
 use crate::cluster::NoderoleKey;
 use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, RoleName};
+use crate::text::{deceiving, number};
 
 /// Longest reason, in characters. A reason is copied to each noderole that it lets run again, so a long one would be paid for many
 /// times over.
@@ -218,6 +219,9 @@ impl Edit {
         let length = self.reason().map_or(0, |reason| reason.chars().count());
         if length > MAX_REASON {
             return Err(EditError::LongReason { length });
+        }
+        if let Some(c) = self.reason().and_then(deceiving) {
+            return Err(EditError::DeceptiveReason { number: number(c) });
         }
         match self.listed().map(BTreeSet::len) {
             Some(0) => Err(EditError::NoNodes),

@@ -280,6 +280,12 @@ pub enum EditError {
         /// Its characters.
         length: usize,
     },
+    /// A reason with a character that nobody sees.
+    #[error("the reason has the character {number}, which can't be seen or makes it read as another: leave it out")]
+    DeceptiveReason {
+        /// The character's number.
+        number: String,
+    },
     /// A list that names nothing.
     #[error("it lists no node: name at least one")]
     NoNodes,
@@ -464,6 +470,7 @@ impl EditError {
             Self::RootDeployment(_) => "root_deployment",
             Self::NoReasonToExpunge(_) | Self::NoReasonForSlice(_) => "no_reason",
             Self::LongReason { .. } => "long_reason",
+            Self::DeceptiveReason { .. } => "deceptive_reason",
             Self::NoNodes => "no_nodes",
             Self::LongList { .. } => "long_list",
             Self::NothingToRerun { .. } => "nothing_to_rerun",

@@ -325,8 +325,9 @@ fn check_object(data: &Value) -> Result<(), DataError> {
 /// The most similar of several names, if at most a third of it is written otherwise: what is further away was hardly meant.
 pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let scored = names.map(|other| (strsim::damerau_levenshtein(name, other), other));
-    let (distance, best) = scored.min()?;
-    (distance * 3 <= name.len().max(best.len())).then(|| best.to_owned())
+    // A short name that is as far away as a long one is less alike, so each is measured by itself before they are compared.
+    let alike = scored.filter(|(distance, other)| distance * 3 <= name.len().max(other.len()));
+    alike.min().map(|(_, best)| best.to_owned())
 }
 
 #[cfg(test)]
@@ -344,6 +345,7 @@ mod tests {
         for far in ["db", "app", "zzz", "nothing", "x"] {
             assert_eq!(of(far), None, "{far}");
         }
+        assert_eq!(nearest("ap", ["a", "app", "b"].into_iter()).as_deref(), Some("app"));
     }
 
     /// What an edit with this reason is refused for, where nothing that it names is there.
@@ -364,5 +366,6 @@ mod tests {
     fn a_long_reason_is_refused_before_anything_is_looked_up() {
         assert_eq!(refusals(&"ä".repeat(MAX_REASON)), ["unknown_node", "unknown_node", "unknown_deployment"]);
         assert_eq!(refusals(&"ä".repeat(MAX_REASON + 1)), ["long_reason"; 3]);
+        assert_eq!(refusals("nothing\u{202e}epiw"), ["deceptive_reason"; 3]);
     }
 }

@@ -326,7 +326,7 @@ async fn texts_that_read_as_others_are_taken_by_no_way() {
         for hidden in ["\u{202e}", "\u{200b}", "\u{2066}", "\u{0}"] {
             let data = json!({"app": {format!("{hidden}trop"): 1}});
             let set = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
-            assert_eq!(house.append_by(way, &ada, draft, &set).await.0, 400, "{way:?} {hidden:?}");
+            assert_eq!(house.append_by(way, &ada, draft, &set).await, no(422, "edit_refused"), "{way:?} {hidden:?}");
             let title = match way {
                 Way::Rest => format!("safe{hidden}"),
                 Way::Page => format!("safe{}", escaped(hidden)),
@@ -334,6 +334,12 @@ async fn texts_that_read_as_others_are_taken_by_no_way() {
             assert_eq!(house.submit_by(way, &ada, draft, &title).await.0, 400, "{way:?} {hidden:?}");
         }
     }
+    let list = json!({"app": ["fine", {"note": "a\u{200b}b"}]});
+    let set = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": list}]);
+    let given = json!({"version": draft.1, "edits": set});
+    let refused = house.tell(&format!("/api/v1/proposals/{}/edits", draft.0), &ada, given).await.problem();
+    let detail = refused["errors"][0]["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("/app/1/note has the character U+200B"), "{refused}");
     let id = house.submit(&ada, draft).await;
     for way in WAYS {
         let said = match way {
