@@ -505,6 +505,7 @@ fn review() -> ReviewView {
             "Adds app, runtime and dns-client on 3 nodes (web-6, web-7, web-8), one by one.".into(),
             "Nothing is removed. 4 noderoles downstream wait meanwhile.".into(),
         ],
+        grave: 1,
         asked: vec![
             "Adds app on web-6, web-7 and web-8.".into(),
             "Brings 6 noderoles along: dns-client and runtime.".into(),

@@ -313,6 +313,51 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
 }
 
 #[tokio::test]
+async fn what_is_grave_is_never_folded_away() {
+    let gives_up = (1..=5).map(|n| format!("Gives up n{n}: all on it counts as gone at once. Reason: it burned"));
+    let roles = (1..=4).map(|n| format!("Takes role store and its data out of web-{n}."));
+    let unbound = (1..=4).map(|n| format!("Removes app-{n} from n9."));
+    let moved = (1..=3).map(|n| format!("n{n} moves from system to web."));
+    let first = ["Can’t be undone: store on n1.", "Removes deployment shop."].map(str::to_owned);
+    let last = [
+        "Sets the policy for all changes after this one: one approval for every change.",
+        "Switches jig script off: nothing that needs it starts, in any deployment.",
+    ];
+    let all = first.into_iter().chain(gives_up).chain(roles).chain(unbound).chain(moved);
+    let grave: Vec<String> = all.chain(last.map(str::to_owned)).collect();
+    assert_eq!(grave.len(), 20);
+    let rest: Vec<String> = (1..=10).map(|n| format!("Adds cache on web-{n}.")).collect();
+    for asked in [false, true] {
+        let lines: Vec<String> = grave.iter().chain(&rest).cloned().collect();
+        let fake = Fake::new(|world| {
+            world.review.grave = grave.len();
+            world.review.asked = if asked { lines.clone() } else { Vec::new() };
+            world.review.summary = lines;
+        });
+        let page = get(&fake, "/reviews/128").await;
+        let line = |text: &String| format!("<li>{text}<");
+        let in_sight = without_folds(&page.body);
+        let hidden: Vec<&String> = grave.iter().filter(|text| !in_sight.contains(&line(text))).collect();
+        assert!(hidden.is_empty(), "folded away: {hidden:?}");
+        assert!(rest.iter().all(|text| !in_sight.contains(&line(text)) && page.body.contains(&line(text))));
+        page.says(&["Show all: <!>10<!> more"]);
+    }
+}
+
+/// A page without what is inside of its `<details>`, open or not.
+fn without_folds(body: &str) -> String {
+    let (mut seen, mut depth) = (String::new(), 0_usize);
+    for part in body.split_inclusive('>') {
+        depth += part.matches("<details").count();
+        if depth == 0 {
+            seen.push_str(part);
+        }
+        depth -= part.matches("</details>").count();
+    }
+    seen
+}
+
+#[tokio::test]
 async fn the_order_says_what_each_wave_waits_for() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=order").await;
     page.says(&["Order 10", "Wave 3", "one by one", "waits for runtime, 29 roles more", "destroys data", "7 waves"]);
