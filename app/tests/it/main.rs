@@ -196,6 +196,26 @@ async fn the_catalog_says_what_each_version_lacks() {
 }
 
 #[tokio::test]
+async fn the_catalog_comes_page_by_page() {
+    let fake = Fake::new(|world| world.long = true);
+    let hashes: Vec<String> = fake.0.lock().unwrap().catalog.iter().map(|version| version.hash.clone()).collect();
+    let after = |hash: &str| format!("/catalog?after={hash}");
+    let link = |path: &str| format!("href=\"{path}\"");
+    let title = |hash: &str| format!("<code title=\"{hash}\"");
+    let first = get(&fake, "/catalog").await;
+    first.says(&[&title(&hashes[0]), &link(&after(&hashes[0]))]);
+    first.says_not(&[&title(&hashes[1]), ">First<"]);
+    let second = get(&fake, &after(&hashes[0])).await;
+    second.says(&[&title(&hashes[1]), &link(&after(&hashes[1])), ">First<"]);
+    second.says_not(&[&title(&hashes[0]), &title(&hashes[2])]);
+    let last = get(&fake, &after(&hashes[1])).await;
+    last.says(&[&title(&hashes[2]), ">First<"]);
+    last.says_not(&[&link(&after(&hashes[2]))]);
+    get(&fake, "/catalog?after=x").await.says(&[&title(&hashes[0])]);
+    get(&Fake::new(|_| {}), "/catalog").await.says_not(&["Pages of the list"]);
+}
+
+#[tokio::test]
 async fn a_deployment_is_restored_without_scripts_too() {
     let fake = Fake::new(|world| {
         world.comparison.from.target = Some(TargetNo(3));
