@@ -81,6 +81,26 @@ test('what is asked for while a command is under way is done after it', { timeou
   assertQuiet(page);
 });
 
+test('undo that waits for a board that does not come is sent back with a word, and not done later', { timeout: 60_000 }, async () => {
+  const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(22) });
+  const problem = { type: 'about:blank', status: 503, code: 'unavailable', title: 'Away', detail: 'Not now.', errors: [] };
+  await page.route('**/call/board', (route) => route.fulfill({ status: 503, contentType: 'application/json', body: JSON.stringify(problem) }));
+  await inTray(22).dragTo(row(page, ROLE).locator('.cell'));
+  await page.keyboard.press('Control+z');
+  const said = page.getByRole('alert').filter({ hasText: 'What waited for it (1 command) was not done' });
+  await said.waitFor();
+  await page.unroute('**/call/board');
+  // The board comes by itself; what was sent back does not.
+  await bound.waitFor();
+  await page.waitForTimeout(1_000);
+  assert.equal(await bound.count(), 1);
+  await page.keyboard.press('Control+z');
+  await bound.waitFor({ state: 'detached' });
+  assert.equal(await said.count(), 0);
+  assertQuiet(page, /503/);
+  page.problems.length = 0;
+});
+
 test('the valid of a selection are bound, by keyboard, and nobody changes places', { timeout: 90_000 }, async () => {
   const before = await tray();
   // Three first, by the menu.

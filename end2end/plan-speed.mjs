@@ -33,6 +33,17 @@ async function register(page, name) {
   return (await ask(page, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node;
 }
 
+/** A version of a barclamp, wherever it stands in the catalog. */
+async function versionOf(page, barclamp, version) {
+  for (let after = ''; after !== null;) {
+    const { versions, next } = await ask(page, `/barclamps${after && `?after=${after}`}`);
+    const found = versions.find((one) => one.barclamp === barclamp && one.version === version);
+    if (found) return found;
+    after = next;
+  }
+  return assert.fail(`${barclamp} ${version} is not in the catalog`);
+}
+
 const median = (some) => some.toSorted((a, b) => a - b)[Math.floor(some.length / 2)];
 
 const gantry = await start({ name: 'plan-speed' });
@@ -44,7 +55,7 @@ try {
     `  - {name: ${role(n)}, jig: noop, flags: [implicit]${n ? `, requires: [${role(n - 1)}]` : ''}}`);
   const file = `barclamp: {name: bench, version: '1', description: what is measured}\nroles:\n${lines.join('\n')}\n`;
   await ask(ada, '/barclamps', { files: { 'bench/bench.yml': file } });
-  const content = (await ask(ada, '/barclamps')).find((barclamp) => barclamp.name === 'bench');
+  const { hash } = await versionOf(ada, 'bench', '1');
   const system = (await ask(ada, '/deployments')).find((deployment) => deployment.name === 'system').id;
   const nodes = [];
   for (let n = 0; n < NODES; n += 1) nodes.push(await register(ada, `n${n}`));
@@ -52,7 +63,7 @@ try {
   const { proposal } = await ask(ada, '/deployments/system/proposals', {});
   let { proposal: { version } } = await ask(ada, '/deployments/system/board');
   const edits = [
-    { edit: 'use_barclamp', deployment: system, barclamp: 'bench', version: content.version },
+    { edit: 'use_barclamp', deployment: system, barclamp: 'bench', version: hash },
     { edit: 'add_role', deployment: system, role: last },
     ...nodes.map((node) => ({ edit: 'bind', deployment: system, node, role: last })),
   ];

@@ -2,6 +2,7 @@
 // on single changes keep the gate shut, and what is new since the last look is said.
 
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
@@ -115,6 +116,28 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
   });
 
   assertQuiet(ada);
+  assertQuiet(bo);
+});
+
+test('of a long summary what is grave is in sight, and the rest waits for a click', { timeout: 120_000 }, async () => {
+  const board = await ask(ada, '/deployments/web/board');
+  const child = (n) => (
+    { edit: 'create_deployment', id: randomUUID(), phantom: randomUUID(), name: `web-in-the-branch-office-${n}`, parent: board.id }
+  );
+  const edits = [...Array.from({ length: 20 }, (_, n) => child(n)), { edit: 'activate_jig', jig: 'noop', active: false }];
+  const { proposal, version, submission } = await proposed(ada, 'web', 'Twenty branch offices', edits);
+  await visit(bo, `/reviews/${submission}`);
+  const says = bo.getByRole('region', { name: 'What it does' });
+  await says.getByText(/^Switches jig noop off/).waitFor();
+  const last = says.getByText(/^Creates web-in-the-branch-office-9 /);
+  assert.ok(await last.isHidden());
+  await screenshot(bo, 'review-long');
+  await says.getByText(/^Show all: \d+ more$/).click();
+  await last.waitFor();
+  await screenshot(bo, 'review-long-open');
+  await eachLook(bo, () => assertFits(bo));
+  await assertAccessible(bo);
+  await ask(ada, `/proposals/${proposal}/discard`, { version });
   assertQuiet(bo);
 });
 

@@ -11,11 +11,12 @@
 #[cfg(feature = "ssr")]
 use api::console::NodeWish;
 use api::console::{
-    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
+    Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use engine::Hash;
 #[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -264,10 +265,10 @@ pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> Answer<Foreseen>
     answer(console()?.foresee(proposal, edits).await)
 }
 
-/// The catalog.
+/// A page of the catalog.
 #[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
-pub async fn catalog() -> Answer<Vec<BarclampVersion>> {
-    answer(console()?.catalog().await)
+pub async fn catalog(after: Option<Hash>) -> Answer<CatalogPage> {
+    answer(console()?.catalog(after).await)
 }
 
 /// Imports a barclamp's file.

@@ -6,12 +6,13 @@
 
 use api::Problem;
 use api::console::{
-    BarclampVersion, Board, Carriers, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
+    Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored,
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use async_trait::async_trait;
+use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -102,8 +103,8 @@ pub trait Console: Send + Sync {
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
     /// What a proposal would come to with further edits, which are not made by this.
     async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem>;
-    /// Every imported version of a barclamp.
-    async fn catalog(&self) -> Result<Vec<BarclampVersion>, Problem>;
+    /// A page of the imported versions: those behind the one with this hash, or the first.
+    async fn catalog(&self, after: Option<Hash>) -> Result<CatalogPage, Problem>;
     /// Imports a barclamp's file without scripts; hands back what came of it, one line each.
     async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem>;
     /// Takes the last edit back; hands back the new version.

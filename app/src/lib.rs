@@ -32,6 +32,7 @@ pub mod live;
 pub mod pages;
 pub mod parts;
 pub mod places;
+pub mod reader;
 #[cfg(feature = "ssr")]
 mod respond;
 mod wire;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    BarclampVersion, Board, Carriers, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
+    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
     Foreseen, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened,
     PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
 use control::people::{Actor, People};
 use control::{Control, ToCommit};
+use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -196,8 +197,8 @@ impl Console for Bound {
         asked!(self.foresee(proposal, edits))
     }
 
-    async fn catalog(&self) -> Result<Vec<BarclampVersion>, Problem> {
-        asked!(self.catalog())
+    async fn catalog(&self, after: Option<Hash>) -> Result<CatalogPage, Problem> {
+        asked!(self.catalog(after))
     }
 
     async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem> {

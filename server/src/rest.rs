@@ -672,7 +672,7 @@ async fn catalog(
     SignedIn(actor): SignedIn,
     Asked(wanted): Asked<VersionsWanted>,
 ) -> Answer<CatalogPage> {
-    Ok(Json(state.control.catalog_page(&actor, wanted.after).await?))
+    Ok(Json(state.control.catalog(&actor, wanted.after).await?))
 }
 
 async fn import(state: State<AppState>, SignedIn(actor): SignedIn, Given(given): Given<Files>) -> Made<Imported> {

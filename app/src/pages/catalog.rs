@@ -1,47 +1,58 @@
 //! The catalog: every version of a barclamp that was imported, who uses it, and what it lacks that the one before had.
 
-use api::console::BarclampVersion;
+use api::console::{BarclampVersion, CatalogPage};
 use api::live::Topic;
+use engine::Hash;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
+use leptos_router::hooks::use_query_map;
 
 use crate::calls::{self, ImportBarclamp};
 use crate::clock::Moment;
-use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
 use crate::places;
+use crate::reader::{OPERATOR, with_right};
 
 /// Characters of a description before the rest waits for a click.
 const LONG: usize = 240;
-/// The permission that importing takes.
-const IMPORTS: &str = "operator";
 
 /// The page.
 #[component]
 pub fn Catalog() -> impl IntoView {
-    let catalog = Resource::new(|| (), |()| with_reader());
+    let query = use_query_map();
+    // What is no hash names no page: the first one is shown.
+    let after = Memo::new(move |_| query.read().get("after").and_then(|hash| hash.parse::<Hash>().ok()));
+    let catalog = Resource::new(move || after.get(), |after| with_right(calls::catalog(after), OPERATOR));
     view! {
         <Title text="Catalog"/>
-        {load(catalog, move |(first, may_import)| view! { <List first may_import/> })}
+        {load(catalog, move |(first, may_import)| view! { <List first after=after.get_untracked() may_import/> })}
     }
     .into_any()
 }
 
-/// Every version, and whether the reader may import one.
-async fn with_reader() -> Answer<(Vec<BarclampVersion>, bool)> {
-    let (versions, frame) = (calls::catalog().await?, calls::frame().await?);
-    Ok((versions, frame.me.is_some_and(|me| me.permissions.iter().any(|word| word == IMPORTS))))
-}
-
 #[component]
-fn List(first: Vec<BarclampVersion>, may_import: bool) -> impl IntoView {
+fn List(first: CatalogPage, after: Option<Hash>, may_import: bool) -> impl IntoView {
     let dialog = DialogHandle::new();
-    let feed = Feed::new(first, calls::catalog);
+    let feed = Feed::new(first, move || calls::catalog(after));
     use_live().hear(vec![Topic::Targets], NOW, move |_| feed.soon());
-    let list = feed.value();
+    let list = Memo::new(move |_| feed.value().read().versions.clone());
+    // A version that is imported meanwhile moves where the next page begins.
+    let next = Memo::new(move |_| feed.value().read().next.clone());
+    let pager = move || {
+        let next = next.get().map(|next| format!("{}?after={next}", places::CATALOG));
+        (after.is_some() || next.is_some()).then(|| {
+            view! {
+                <nav class="pager" aria-label="Pages of the list">
+                    {after.map(|_| view! { <a class="button small" href=places::CATALOG>"First"</a> })}
+                    <span class="grow"></span>
+                    {next.map(|next| view! { <a class="button small" href=next>"Next" {icon(Icon::Right)}</a> })}
+                </nav>
+            }
+        })
+    };
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let import = match may_import {
         true => view! {
@@ -52,7 +63,7 @@ fn List(first: Vec<BarclampVersion>, may_import: bool) -> impl IntoView {
         }
         .into_any(),
         false => {
-            view! { <small class="muted">"Importing takes the permission " {IMPORTS} "; an admin can give it."</small> }
+            view! { <small class="muted">"Importing takes the permission " {OPERATOR} "; an admin can give it."</small> }
                 .into_any()
         }
     };
@@ -86,7 +97,10 @@ fn List(first: Vec<BarclampVersion>, may_import: bool) -> impl IntoView {
             <div class="buttons">{import}</div>
         </div>
         <ProblemNotice problem=feed.problem()/>
-        <div class="card">{table}</div>
+        <div class="card">
+            {table}
+            {pager}
+        </div>
         {may_import.then(|| view! { <ImportDialog handle=dialog imported=Callback::new(move |()| feed.now())/> })}
     }
     .into_any()

@@ -17,6 +17,7 @@ use crate::pages::edits::Alone;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::{Counts, Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
 use crate::places;
+use crate::reader::{OPERATOR, with_right};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wanted {
@@ -32,17 +33,24 @@ pub fn Nodes() -> impl IntoView {
         let query = query.read();
         Wanted { filter: query.get("filter").unwrap_or_default(), after: query.get("after") }
     });
-    let nodes = Resource::new(move || wanted.get(), |wanted| calls::nodes(wanted.filter, wanted.after));
+    let nodes =
+        Resource::new(move || wanted.get(), |wanted| with_right(calls::nodes(wanted.filter, wanted.after), OPERATOR));
     let dialog = DialogHandle::new();
+    // What went wrong is said where the list would be.
+    let add = move || {
+        Suspend::new(async move {
+            match nodes.await {
+                Ok((_, may_change)) => view! { <Adding may_change dialog/> }.into_any(),
+                Err(_) => ().into_any(),
+            }
+        })
+    };
     view! {
         <Title text="Nodes"/>
         <div class="head">
             <h1>"Nodes"</h1>
             <div class="buttons">
-                <button class="button" type="button" commandfor="add-node" command="show-modal" on:click=dialog.on_click()>
-                    {icon(Icon::Plus)}
-                    "Add node"
-                </button>
+                <Transition>{add}</Transition>
             </div>
         </div>
         <Form method="GET" action=places::NODES attr:class="filters" attr:role="search">
@@ -52,13 +60,29 @@ pub fn Nodes() -> impl IntoView {
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
         </Form>
-        {load(nodes, move |first| view! { <List first wanted=wanted.get_untracked() dialog/> })}
+        {load(nodes, move |(first, may_change)| view! { <List first wanted=wanted.get_untracked() may_change dialog/> })}
+    }
+    .into_any()
+}
+
+/// The way to add a node, or what it takes.
+#[component]
+fn Adding(may_change: bool, dialog: DialogHandle) -> impl IntoView {
+    if !may_change {
+        return view! { <small class="muted">"Changing nodes takes the permission " {OPERATOR} "; an admin can give it."</small> }
+            .into_any();
+    }
+    view! {
+        <button class="button" type="button" commandfor="add-node" command="show-modal" on:click=dialog.on_click()>
+            {icon(Icon::Plus)}
+            "Add node"
+        </button>
     }
     .into_any()
 }
 
 #[component]
-fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView {
+fn List(first: NodePage, wanted: Wanted, may_change: bool, dialog: DialogHandle) -> impl IntoView {
     let page = |after: &str| {
         let filter = places::encoded(&wanted.filter);
         format!("{}?filter={filter}&after={}", places::NODES, places::encoded(after))
@@ -70,6 +94,7 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
     let list = Memo::new(move |_| feed.value().read().nodes.clone());
     let move_to = Asked { node: RwSignal::new(None), dialog: DialogHandle::new() };
     let take_out = Asked { node: RwSignal::new(None), dialog: DialogHandle::new() };
+    let ways = may_change.then_some(Ways { move_to, take_out });
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let table = move || match (is_empty.get(), is_filtered) {
         (true, true) => view! {
@@ -93,10 +118,10 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
                         <th scope="col">"Deployment"</th>
                         <th scope="col">"Steps"</th>
                         <th scope="col">"Reached"</th>
-                        <th scope="col">"Change"</th>
+                        {may_change.then(|| view! { <th scope="col">"Change"</th> })}
                     </tr>
                 </thead>
-                <tbody>{rows(list.into(), |node| node.id, move |node| row(node, move_to, take_out))}</tbody>
+                <tbody>{rows(list.into(), |node| node.id, move |node| row(node, ways))}</tbody>
             </table>
         }
         .into_any(),
@@ -112,15 +137,23 @@ fn List(first: NodePage, wanted: Wanted, dialog: DialogHandle) -> impl IntoView 
                 </nav>
             })}
         </div>
-        <MoveDialog move_to/>
-        <TakeOutDialog take_out gone=Callback::new(move |()| feed.now())/>
-        <AddNodeDialog handle=dialog added=Callback::new(move |()| feed.now())/>
+        {may_change.then(|| view! {
+            <MoveDialog move_to/>
+            <TakeOutDialog take_out gone=Callback::new(move |()| feed.now())/>
+            <AddNodeDialog handle=dialog added=Callback::new(move |()| feed.now())/>
+        })}
     }
     .into_any()
 }
 
-fn row(node: Memo<NodeSummary>, move_to: Asked, take_out: Asked) -> impl IntoView {
-    let label = move || format!("Move {} to another deployment", node.read().fqdn);
+/// The ways to change a node, for those who may.
+#[derive(Clone, Copy)]
+struct Ways {
+    move_to: Asked,
+    take_out: Asked,
+}
+
+fn row(node: Memo<NodeSummary>, ways: Option<Ways>) -> impl IntoView {
     view! {
         <tr>
             <td><b>{move || node.read().fqdn.clone()}</b></td>
@@ -131,25 +164,33 @@ fn row(node: Memo<NodeSummary>, move_to: Asked, take_out: Asked) -> impl IntoVie
             }}</td>
             <td data-label="Steps">{move || view! { <Counts counts=node.read().steps/> }}</td>
             <td data-label="Reached" class="muted">{move || node.read().transport.clone()}</td>
-            <td data-label="Change">
-                <span class="buttons">
-                    <Alone node=Signal::derive(move || node.read().id) name=Signal::derive(move || node.read().fqdn.clone())/>
-                    <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label title=label on:click=move |_| move_to.open(node.get_untracked())>
-                        {icon(Icon::Deployments)}
-                        "Move…"
-                    </button>
-                    {move || node.read().record.then(|| {
-                        let label = format!("Take the record of {} out", node.read_untracked().fqdn);
-                        view! {
-                            <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
-                                {icon(Icon::Bin)}
-                                "Take out…"
-                            </button>
-                        }
-                    })}
-                </span>
-            </td>
+            {ways.map(|ways| changes(node, ways))}
         </tr>
+    }
+    .into_any()
+}
+
+fn changes(node: Memo<NodeSummary>, Ways { move_to, take_out }: Ways) -> impl IntoView {
+    let label = move || format!("Move {} to another deployment", node.read().fqdn);
+    view! {
+        <td data-label="Change">
+            <span class="buttons">
+                <Alone node=Signal::derive(move || node.read().id) name=Signal::derive(move || node.read().fqdn.clone())/>
+                <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label title=label on:click=move |_| move_to.open(node.get_untracked())>
+                    {icon(Icon::Deployments)}
+                    "Move…"
+                </button>
+                {move || node.read().record.then(|| {
+                    let label = format!("Take the record of {} out", node.read_untracked().fqdn);
+                    view! {
+                        <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
+                            {icon(Icon::Bin)}
+                            "Take out…"
+                        </button>
+                    }
+                })}
+            </span>
+        </td>
     }
     .into_any()
 }

@@ -1,7 +1,8 @@
 //! Dialogs: the browser's own, so that focus, Escape and what lies behind are its business.
 //!
 //! A button opens one by `commandfor`, which works without scripts; code opens one by its handle. Code may be earlier than the page:
-//! who goes to a page from within the console has its effects before its elements, so opening waits until the dialog is there.
+//! who goes to a page from within the console has its effects before its elements, so opening waits until the dialog is there. A dialog
+//! that doesn't come, because its page shows why it has none, is not waited for for ever.
 
 use leptos::ev::MouseEvent;
 use leptos::html;
@@ -12,6 +13,9 @@ use super::icon::{Icon, icon};
 
 /// Where the focus goes in a dialog: where it says, else to the first thing of its body.
 const FIRST: [&str; 2] = ["[autofocus]", ".body :is(a[href], button, input, select, textarea):not(:disabled)"];
+
+/// Frames that a dialog is waited for: about a second.
+const PATIENCE: u8 = 60;
 
 /// Opens and closes a dialog.
 #[derive(Clone, Copy)]
@@ -33,10 +37,17 @@ impl DialogHandle {
 
     /// Opens it above the page. One that is open has something else in it now, and the focus goes there.
     pub fn open(self) {
+        self.open_within(PATIENCE);
+    }
+
+    fn open_within(self, frames: u8) {
         // None once more: the page is left.
         let Some(dialog) = self.node.try_get_untracked() else { return };
         let Some(dialog) = dialog.filter(|dialog| dialog.is_connected()) else {
-            return request_animation_frame(move || self.open());
+            if let Some(left) = frames.checked_sub(1) {
+                request_animation_frame(move || self.open_within(left));
+            }
+            return;
         };
         if !dialog.open() {
             // Fails only for a dialog that is not in the page.

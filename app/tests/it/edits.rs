@@ -88,6 +88,29 @@ async fn who_may_not_edit_reads_the_proposal_and_gets_no_editor() {
 }
 
 #[tokio::test]
+async fn who_may_not_change_nodes_gets_no_way_to() {
+    let viewer = Fake::new(|world| {
+        world.nodes[0].record = true;
+        world.permissions = vec!["viewer".into()];
+    });
+    let page = get(&viewer, "/nodes").await;
+    page.says(&["web-1.rack1.example.com", "Changing nodes takes the permission", "an admin can give it"]);
+    page.says_not(&[
+        "Add node",
+        "Move…",
+        "Take out…",
+        "/call/add-node",
+        "/call/take-out-node",
+        "/call/propose_on_node",
+        ">Change<",
+        "data-label=\"Change\"",
+    ]);
+    let operator = get(&Fake::new(|world| world.nodes[0].record = true), "/nodes").await;
+    operator.says(&["Add node", "Move…", "Take out…", "/call/add-node", "/call/take-out-node", ">Change<"]);
+    operator.says_not(&["Changing nodes takes the permission"]);
+}
+
+#[tokio::test]
 async fn a_record_that_no_target_speaks_of_is_taken_out_and_no_other() {
     let fake = Fake::new(|world| world.nodes[0].record = true);
     let page = get(&fake, "/nodes").await;

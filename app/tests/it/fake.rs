@@ -505,6 +505,7 @@ fn review() -> ReviewView {
             "Adds app, runtime and dns-client on 3 nodes (web-6, web-7, web-8), one by one.".into(),
             "Nothing is removed. 4 noderoles downstream wait meanwhile.".into(),
         ],
+        grave: 1,
         asked: vec![
             "Adds app on web-6, web-7 and web-8.".into(),
             "Brings 6 noderoles along: dns-client and runtime.".into(),
@@ -1050,8 +1051,16 @@ impl Console for Fake {
     async fn foresee(&self, _: ProposalId, _: Vec<Edit>) -> Result<Foreseen, Problem> {
         self.read(|_| Foreseen { refused: vec![], lines: vec!["Nothing is removed.".into()] })
     }
-    async fn catalog(&self) -> Result<Vec<BarclampVersion>, Problem> {
-        self.read(|world| world.catalog.clone())
+    async fn catalog(&self, after: Option<engine::Hash>) -> Result<CatalogPage, Problem> {
+        let after = after.map(|hash| hash.to_string());
+        self.read(|world| {
+            let all = &world.catalog;
+            let begin = after.map_or(0, |hash| 1 + all.iter().position(|v| v.hash == hash).expect("a version"));
+            let most = if world.long { 1 } else { all.len() };
+            let versions: Vec<BarclampVersion> = all.iter().skip(begin).take(most).cloned().collect();
+            let next = versions.last().filter(|_| begin + versions.len() < all.len()).map(|v| v.hash.clone());
+            CatalogPage { versions, next }
+        })
     }
     async fn import(&self, path: String, _: String) -> Result<Vec<String>, Problem> {
         self.told(format!("import {path}"));

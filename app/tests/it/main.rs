@@ -196,6 +196,26 @@ async fn the_catalog_says_what_each_version_lacks() {
 }
 
 #[tokio::test]
+async fn the_catalog_comes_page_by_page() {
+    let fake = Fake::new(|world| world.long = true);
+    let hashes: Vec<String> = fake.0.lock().unwrap().catalog.iter().map(|version| version.hash.clone()).collect();
+    let after = |hash: &str| format!("/catalog?after={hash}");
+    let link = |path: &str| format!("href=\"{path}\"");
+    let title = |hash: &str| format!("<code title=\"{hash}\"");
+    let first = get(&fake, "/catalog").await;
+    first.says(&[&title(&hashes[0]), &link(&after(&hashes[0]))]);
+    first.says_not(&[&title(&hashes[1]), ">First<"]);
+    let second = get(&fake, &after(&hashes[0])).await;
+    second.says(&[&title(&hashes[1]), &link(&after(&hashes[1])), ">First<"]);
+    second.says_not(&[&title(&hashes[0]), &title(&hashes[2])]);
+    let last = get(&fake, &after(&hashes[1])).await;
+    last.says(&[&title(&hashes[2]), ">First<"]);
+    last.says_not(&[&link(&after(&hashes[2]))]);
+    get(&fake, "/catalog?after=x").await.says(&[&title(&hashes[0])]);
+    get(&Fake::new(|_| {}), "/catalog").await.says_not(&["Pages of the list"]);
+}
+
+#[tokio::test]
 async fn a_deployment_is_restored_without_scripts_too() {
     let fake = Fake::new(|world| {
         world.comparison.from.target = Some(TargetNo(3));
@@ -310,6 +330,51 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
     let page = get(&closed, "/reviews/128").await;
     page.says(&["Runs 1 noderole again:", "As it was when it was submitted"]);
     page.says_not(&["that is up now"]);
+}
+
+#[tokio::test]
+async fn what_is_grave_is_never_folded_away() {
+    let gives_up = (1..=5).map(|n| format!("Gives up n{n}: all on it counts as gone at once. Reason: it burned"));
+    let roles = (1..=4).map(|n| format!("Takes role store and its data out of web-{n}."));
+    let unbound = (1..=4).map(|n| format!("Removes app-{n} from n9."));
+    let moved = (1..=3).map(|n| format!("n{n} moves from system to web."));
+    let first = ["Can’t be undone: store on n1.", "Removes deployment shop."].map(str::to_owned);
+    let last = [
+        "Sets the policy for all changes after this one: one approval for every change.",
+        "Switches jig script off: nothing that needs it starts, in any deployment.",
+    ];
+    let all = first.into_iter().chain(gives_up).chain(roles).chain(unbound).chain(moved);
+    let grave: Vec<String> = all.chain(last.map(str::to_owned)).collect();
+    assert_eq!(grave.len(), 20);
+    let rest: Vec<String> = (1..=10).map(|n| format!("Adds cache on web-{n}.")).collect();
+    for asked in [false, true] {
+        let lines: Vec<String> = grave.iter().chain(&rest).cloned().collect();
+        let fake = Fake::new(|world| {
+            world.review.grave = grave.len();
+            world.review.asked = if asked { lines.clone() } else { Vec::new() };
+            world.review.summary = lines;
+        });
+        let page = get(&fake, "/reviews/128").await;
+        let line = |text: &String| format!("<li>{text}<");
+        let in_sight = without_folds(&page.body);
+        let hidden: Vec<&String> = grave.iter().filter(|text| !in_sight.contains(&line(text))).collect();
+        assert!(hidden.is_empty(), "folded away: {hidden:?}");
+        assert!(rest.iter().all(|text| !in_sight.contains(&line(text)) && page.body.contains(&line(text))));
+        page.says(&["Show all: <!>10<!> more"]);
+    }
+}
+
+/// A page without what is inside of its `<details>`, open or not.
+fn without_folds(body: &str) -> String {
+    let (mut seen, mut depth) = (String::new(), 0_usize);
+    for part in body.split_inclusive('>') {
+        depth += part.matches("<details").count();
+        if depth == 0 {
+            seen.push_str(part);
+        }
+        depth -= part.matches("</details>").count();
+    }
+    seen
 }
 
 #[tokio::test]

@@ -1102,6 +1102,9 @@ pub struct ReviewView {
     pub authors: Vec<String>,
     /// In plain words, most important first.
     pub summary: Vec<String>,
+    /// So many of the first lines of `summary` must not be overlooked; of `asked` at most so many. A page folds none of them away.
+    #[serde(default)]
+    pub grave: usize,
     /// Those of them that say what was asked for; what it leads to is in `consequences`.
     #[serde(default)]
     pub asked: Vec<String>,

@@ -43,17 +43,8 @@ fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem
 }
 
 impl Control {
-    /// Every imported version, by barclamp, each barclamp's newest first.
-    pub async fn catalog(&self, actor: &Actor) -> Result<Vec<BarclampVersion>, Problem> {
-        Ok(self.versions(actor, None, usize::MAX).await?.versions)
-    }
-
-    /// The same, page by page: behind the version with this hash, or from the first.
-    pub async fn catalog_page(&self, actor: &Actor, after: Option<Hash>) -> Result<CatalogPage, Problem> {
-        self.versions(actor, after, PAGE).await
-    }
-
-    async fn versions(&self, actor: &Actor, after: Option<Hash>, most: usize) -> Result<CatalogPage, Problem> {
+    /// A page of the imported versions, by barclamp, each barclamp's newest first: behind the version with this hash, or from the first.
+    pub async fn catalog(&self, actor: &Actor, after: Option<Hash>) -> Result<CatalogPage, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
@@ -68,7 +59,7 @@ impl Control {
         // What is imported stays, so what is there now has all of them.
         let present = self.present().await?;
         let mut versions = Vec::new();
-        for (place, row) in rows.iter().enumerate().skip(first).take(most) {
+        for (place, row) in rows.iter().enumerate().skip(first).take(PAGE) {
             let before = rows.get(place + 1).filter(|older| older.name == row.name);
             let barclamp = present.catalog.barclamp(row.hash).map_err(|_| Problem::internal())?;
             let using = present.skeleton.deployments.values().filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));

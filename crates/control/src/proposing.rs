@@ -77,6 +77,9 @@ pub(crate) struct Asked {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub lines: Vec<String>,
+    /// How many of the first lines are grave. None: it was written before they were counted.
+    #[serde(default)]
+    pub grave: Option<usize>,
     /// Those of the lines that say what was asked for, not what it leads to.
     #[serde(default)]
     pub asked: Vec<String>,
@@ -662,8 +665,10 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
     let new = planned.effects.deployments.iter().map(|d| (d.id, d.name.clone()));
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
     let consequences = consequences::consequences(&planned.from(present), None);
+    let said = saying::all(&names, &planned.effects, &consequences);
     Summary {
-        lines: saying::all(&names, &planned.effects, &consequences).bounded(),
+        grave: Some(said.gravity()),
+        lines: said.bounded(),
         asked: saying::asked(&names, &planned.effects).bounded(),
         waves: waves(&consequences),
         consequences,

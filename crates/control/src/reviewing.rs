@@ -142,6 +142,8 @@ impl Control {
             target: case.row.target,
             at: at(case.row.at),
             authors: case.authors.iter().map(|a| a.name.clone()).collect(),
+            // Where nobody counted, any line may be grave.
+            grave: summary.grave.unwrap_or(summary.lines.len()),
             asked: summary.asked,
             summary: summary.lines,
             risks: risks_of(&case.row).into_iter().collect(),

@@ -32,6 +32,11 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// How many of the first lines are grave.
+    pub fn gravity(&self) -> usize {
+        self.grave.len()
+    }
+
     /// What is grave, and as much of the rest as there is room for.
     pub fn bounded(self) -> Vec<String> {
         let Self { grave: mut lines, mut rest } = self;
@@ -270,7 +275,9 @@ mod tests {
         let said = Said { grave: lines(3), rest: lines(100) }.bounded();
         assert_eq!((said.len(), said[LINES].as_str()), (LINES + 1, "And 63 more; the changes have them all."));
         assert_eq!(said[..3], lines(3));
-        let said = Said { grave: lines(60), rest: lines(2) }.bounded();
+        let said = Said { grave: lines(60), rest: lines(2) };
+        assert_eq!(said.gravity(), 60);
+        let said = said.bounded();
         assert_eq!((&said[..60], said[60].as_str()), (&lines(60)[..], "And 2 more; the changes have them all."));
         assert_eq!(Said { grave: lines(1), rest: lines(1) }.bounded(), ["line 1", "line 1"]);
     }

@@ -181,6 +181,11 @@ impl Desk {
             desk.learn_to_plan(&board);
             desk.go_on();
         });
+        Effect::new(move |_| {
+            if feed.problem().read().is_some() {
+                desk.wait_no_longer();
+            }
+        });
         desk
     }
 
@@ -541,6 +546,10 @@ impl Desk {
         }
         self.queue.update_value(|queue| queue.push_back(next));
         self.go_on();
+        if self.waits_for_board() && self.feed.problem().with_untracked(Option::is_some) {
+            // The fetch that failed may not be tried again by itself.
+            self.feed.now();
+        }
     }
 
     /// Gives the command that waits longest, unless one is under way. What undo takes back is known once the board has the last edit.
@@ -548,7 +557,7 @@ impl Desk {
         if self.busy.get_untracked() {
             return;
         }
-        let has_caught_up = self.newest(|proposal| proposal.version >= self.version.get_value()).unwrap_or(true);
+        let has_caught_up = self.has_caught_up();
         let ready = |next: &Next| has_caught_up || matches!(next, Next::Put(_));
         match self.queue.try_update_value(|queue| queue.pop_front_if(|next| ready(next))).flatten() {
             Some(Next::Put(put)) => self.put_now(put),
@@ -556,6 +565,30 @@ impl Desk {
             Some(Next::Redo) => self.redo_now(),
             None => {}
         }
+    }
+
+    /// Whether the board has what the last command did.
+    fn has_caught_up(self) -> bool {
+        self.newest(|proposal| proposal.version >= self.version.get_value()).unwrap_or(true)
+    }
+
+    /// Whether commands wait for nothing but the board.
+    fn waits_for_board(self) -> bool {
+        !self.busy.get_untracked() && !self.has_caught_up() && self.queue.with_value(|queue| !queue.is_empty())
+    }
+
+    /// The board can't be fetched: what waits for it would stay unseen, and be done at a moment that nobody expects.
+    fn wait_no_longer(self) {
+        if !self.waits_for_board() {
+            return;
+        }
+        let waited = counted(self.queue.with_value(VecDeque::len), "command");
+        let detail = format!(
+            "The board could not be fetched, so what undo or redo would do is not known. What waited for it ({waited}) was not done: do \
+             that again when the board is there."
+        );
+        self.problem.set(Some(Problem::conflict("not_done", detail)));
+        self.send_back("It waited for the board, which could not be fetched, and was not done: do it again.");
     }
 
     /// Looks at the open proposal as it was fetched last, whatever is lifted.
@@ -586,16 +619,15 @@ impl Desk {
         self.command(calls::redo(proposal, version), format!("Brought back: {what}."), self.plainly());
     }
 
-    /// Tells those whose command waited for one that failed: on what came out instead it may mean something else.
-    fn send_back(self) {
+    /// Tells those whose command waited for what failed: on what came out instead it may mean something else.
+    fn send_back(self, why: &str) {
         let waiting = self.queue.try_update_value(std::mem::take).unwrap_or_default();
         let puts = waiting.into_iter().filter_map(|next| match next {
             Next::Put(put) => Some(put),
             Next::Undo | Next::Redo => None,
         });
         for put in puts.filter(|put| put.problem != self.problem) {
-            let detail = "It waited for a command that was refused, and was not done: look at what is there now, and do it again.";
-            put.problem.try_set(Some(Problem::conflict("not_done", detail)));
+            put.problem.try_set(Some(Problem::conflict("not_done", why)));
         }
     }
 
@@ -622,7 +654,7 @@ impl Desk {
                 Err(failure) => {
                     let waited = self.queue.try_with_value(VecDeque::len).unwrap_or_default();
                     problem.try_set(Some(with_those_after(failure.0, waited)));
-                    self.send_back();
+                    self.send_back(AFTER_REFUSAL);
                 }
             }
             self.go_on();
@@ -631,6 +663,10 @@ impl Desk {
         });
     }
 }
+
+/// What is told to those whose command waited for one that was refused.
+const AFTER_REFUSAL: &str =
+    "It waited for a command that was refused, and was not done: look at what is there now, and do it again.";
 
 /// What was refused, and how many commands that waited for it were not given.
 fn with_those_after(problem: Problem, waited: usize) -> Problem {

@@ -14,7 +14,7 @@ use super::changes;
 use crate::parts::{Icon, icon};
 use crate::places;
 
-/// Lines of what was asked for before the rest waits for a click. What is grave stands first.
+/// Lines of what was asked for before the rest waits for a click. What is grave stands first and never waits, however much it is.
 const AT_FIRST: usize = 6;
 /// Names in one line; more are counted.
 const NAMED: usize = 3;
@@ -37,13 +37,14 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
         if review.asked.is_empty() { review.summary.clone() } else { review.asked.clone() }
     });
     let line_of = |line: &String| view! { <li>{line.clone()}</li> };
-    let first = move || lines.read().iter().take(AT_FIRST).map(line_of).collect_view();
+    let in_sight = Memo::new(move |_| review.read().grave.max(AT_FIRST));
+    let first = move || lines.read().iter().take(in_sight.get()).map(line_of).collect_view();
     // What decides stays in sight: the tabs must not be pushed off the page by what can be read on demand.
     let rest = move || {
-        let lines = lines.read();
-        let more = lines.len().saturating_sub(AT_FIRST);
+        let (lines, in_sight) = (lines.read(), in_sight.get());
+        let more = lines.len().saturating_sub(in_sight);
         (more > 0).then(|| {
-            let rest = lines.iter().skip(AT_FIRST).map(line_of).collect_view();
+            let rest = lines.iter().skip(in_sight).map(line_of).collect_view();
             view! {
                 <details class="more-lines">
                     <summary class="muted">"Show all: " {more} " more"</summary>

@@ -25,7 +25,7 @@ async fn what_a_version_lacks_is_said_with_it_and_before_it_is_used() {
     assert!(second.lines().contains(&"house 2 has no longer: role still".to_owned()), "{second:?}");
     import("3", "name: lonely").await;
 
-    let catalog = house.control.catalog(&house.cy).await.unwrap();
+    let catalog = house.control.catalog(&house.cy, None).await.unwrap().versions;
     let told: Vec<_> = catalog
         .iter()
         .map(|v| (v.version.as_str(), v.before.as_deref(), v.disappeared.as_slice(), v.by.as_deref(), v.used_by.len()))
@@ -122,7 +122,7 @@ async fn an_older_version_that_is_imported_later_stays_the_older_one() {
     assert_eq!(import("1.9", "saw").await.disappeared, ["tool 1.9 has no longer: role axe"], "since 1.8, not 2.0");
     assert_eq!(import("1.9", "saw").await.disappeared, [""; 0], "it was there");
 
-    let catalog = house.control.catalog(&house.cy).await.unwrap();
+    let catalog = house.control.catalog(&house.cy, None).await.unwrap().versions;
     let tools = catalog.iter().filter(|version| version.barclamp.as_str() == "tool");
     let told: Vec<_> = tools.map(|version| (version.version.as_str(), version.before.as_deref())).collect();
     assert_eq!(told, [("2.0", Some("1.9")), ("1.9", Some("1.8")), ("1.8", None)]);

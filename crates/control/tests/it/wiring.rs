@@ -183,6 +183,7 @@ async fn what_is_grave_stands_first_however_much_else_a_change_does() {
     ];
     assert_eq!(review.summary[..6], grave);
     assert_eq!(review.asked[..6], grave);
+    assert_eq!(review.grave, 5, "a page must not fold these away");
     assert_eq!(review.summary.len(), 41, "{:?}", review.summary);
     assert!(review.risks.contains(&Risk::Halt), "{:?}", review.risks);
     assert_eq!(review.gate.needed, 3, "the policy asks for so many where a jig is switched off");
