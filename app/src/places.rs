@@ -57,6 +57,11 @@ pub fn noderole(id: NoderoleId) -> String {
     format!("/noderoles/{id}")
 }
 
+/// A script as it is stored, as text; the server's own route.
+pub fn script(hash: engine::Hash) -> String {
+    format!("/api/v1/scripts/{hash}")
+}
+
 /// A submission's page.
 pub fn review(id: SubmissionId) -> String {
     format!("{REVIEWS}/{id}")

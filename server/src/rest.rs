@@ -20,6 +20,7 @@ use api::console::{
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use control::{Imported, ToCommit};
+use engine::Hash;
 use engine::blueprint::{Anchor, Consequences};
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
@@ -73,6 +74,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/runs/{id}/log", get(log))
         .route("/runs/{id}/cancel", post(cancel))
         .route("/nodes", get(nodes).post(add_node))
+        .route("/scripts/{hash}", get(script))
         .route("/execution", post(switch))
         .route("/proposals/{id}/foresee", post(foresee))
         .route("/proposals/{id}/report", get(report))
@@ -664,7 +666,17 @@ struct Files {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VersionsWanted {
-    after: Option<engine::Hash>,
+    after: Option<Hash>,
+}
+
+/// A script as plain text, whatever it is: a browser shows it and runs nothing.
+async fn script(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(hash): Place<Hash>,
+) -> Result<impl IntoResponse, Refusal> {
+    let body = state.control.script(&actor, hash).await?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body))
 }
 
 async fn catalog(

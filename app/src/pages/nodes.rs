@@ -181,7 +181,7 @@ fn changes(node: Memo<NodeSummary>, Ways { move_to, take_out }: Ways) -> impl In
                     "Move…"
                 </button>
                 {move || node.read().record.then(|| {
-                    let label = format!("Take the record of {} out", node.read_untracked().fqdn);
+                    let label = format!("Take out… {}, the record", node.read_untracked().fqdn);
                     view! {
                         <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
                             {icon(Icon::Bin)}

@@ -147,7 +147,13 @@ async fn another_version_is_told_with_what_it_takes_the_place_of_and_with_the_te
         line(LineMark::Removed, 2, "cut"),
         line(LineMark::Added, 2, "burn \\u{202e}"),
     ];
-    let file = |name: &str, text| FileChange { name: name.into(), mark: Mark::Changed, text };
+    let file = |name: &str, text| FileChange {
+        name: name.into(),
+        mark: Mark::Changed,
+        old: None,
+        new: Some(Hash::of_bytes(b"new")),
+        text,
+    };
     let told = ContentChange {
         old: content("old"),
         new: content("new"),
@@ -195,7 +201,9 @@ async fn another_version_is_told_with_what_it_takes_the_place_of_and_with_the_te
             "− ",
             "cut",
             "burn \\u{202e}",
-            "The file goes on",
+            "Not all of it is here",
+            "whole, after",
+            &format!("href=\"/api/v1/scripts/{}\"", Hash::of_bytes(b"new")),
             "is no text",
             "3 bytes, then 4 bytes",
         ]);

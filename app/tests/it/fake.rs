@@ -644,6 +644,8 @@ impl Default for World {
                 same_effect: false,
                 difference: Difference::default(),
                 noderoles: Default::default(),
+                contents: Vec::new(),
+                pins: Vec::new(),
                 more: 0,
                 next: None,
             },

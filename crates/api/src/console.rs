@@ -1352,7 +1352,7 @@ pub struct ContentChange {
 }
 
 /// Lines of a file that are compared, from its beginning.
-pub const FILE_LINES: usize = 400;
+pub const FILE_LINES: usize = 2000;
 
 /// A file that two contents have otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -1361,6 +1361,10 @@ pub struct FileChange {
     pub name: String,
     /// How.
     pub mark: Mark,
+    /// The whole of it before, by which it can be asked for.
+    pub old: Option<Hash>,
+    /// The whole of it after.
+    pub new: Option<Hash>,
     /// In what.
     pub text: FileText,
 }
@@ -1373,7 +1377,7 @@ pub enum FileText {
     Lines {
         /// Those that differ, with a few around them.
         lines: Vec<FileLine>,
-        /// Whether the file goes on behind what was compared.
+        /// Whether the file goes on behind what was compared, or a line behind what is shown of it.
         cut: bool,
     },
     /// It is no text.

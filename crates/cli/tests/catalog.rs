@@ -154,10 +154,17 @@ fn a_folder_that_may_not_be_read_is_told_as_json_too() {
     if fs::read_dir(&inner).is_ok() {
         command.gid(NOBODY).uid(NOBODY);
     }
-    let output = command.output().unwrap();
+    let asked = command.output();
     fs::set_permissions(&inner, fs::Permissions::from_mode(0o700)).unwrap();
+    let output = match asked {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            eprintln!("skipped: this is root, and nobody else may start what was built here");
+            return;
+        }
+        asked => asked.unwrap(),
+    };
     assert_eq!((output.status.code(), severities(&told(&output))), (Some(1), vec!["error"]));
-    assert!(told(&output)["findings"][0]["file"].as_str().unwrap().contains("inner"), "{}", told(&output));
+    assert!(told(&output)["findings"][0]["what"].as_str().unwrap().contains("inner"), "{}", told(&output));
 }
 
 #[test]

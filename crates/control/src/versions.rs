@@ -26,7 +26,9 @@ use similar::{ChangeTag, TextDiff};
 use sqlx::PgConnection;
 use store::intent::{self, ScriptHead};
 
+use crate::Control;
 use crate::aside;
+use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 
 /// Files whose text is compared.
@@ -34,7 +36,9 @@ const FILES: usize = 64;
 /// Bytes of a file that are read for them.
 const BYTES: i32 = 64 * 1024;
 /// Characters of a line that are shown.
-const LINE: usize = 500;
+const LINE: usize = 4_000;
+/// What is said of a last line that does not end.
+const NO_END: &str = " [no line end]";
 /// Unchanged lines around those that change.
 const AROUND: usize = 3;
 
@@ -148,11 +152,25 @@ fn told(known: Vec<(ContentChange, Vec<File>)>, heads: &BTreeMap<Hash, ScriptHea
                 true => FileText::Left,
                 false => difference_of(file.head(file.old, heads), file.head(file.new, heads)),
             };
-            FileChange { name: file.name, mark: mark(file.old, file.new), text }
+            FileChange { name: file.name, mark: mark(file.old, file.new), old: file.old, new: file.new, text }
         });
         ContentChange { files: files.collect(), ..content }
     });
     told.collect()
+}
+
+impl Control {
+    /// A script, whole, as it is stored and run.
+    ///
+    /// # Errors
+    /// When there is none of that hash.
+    pub async fn script(&self, actor: &Actor, hash: Hash) -> Result<Vec<u8>, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let mut found = intent::script_heads(&mut connection, &[hash], i32::MAX).await.map_err(from_store)?;
+        let missing = || Problem::not_found("There is no script of that hash.");
+        found.remove(&hash).map(|script| script.body).ok_or_else(missing)
+    }
 }
 
 /// A script that two contents have otherwise.
@@ -212,7 +230,10 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
             FileLine { mark, number, text: shown(change.value()) }
         }));
     }
-    FileText::Lines { lines: told, cut: was_cut || is_cut }
+    // A line that is cut hides what it does as well as a file does.
+    let long = |line: &&str| line.chars().nth(LINE).is_some();
+    let cut = was_cut || is_cut || was.iter().any(long) || is.iter().any(long);
+    FileText::Lines { lines: told, cut }
 }
 
 /// The first lines of a file, and whether there are more; None: it is no text.
@@ -230,8 +251,11 @@ fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
         return None;
     }
     let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
-    if !whole {
+    // What was read ends in the middle of a line; a whole file ends with the end of its last one, or says that it does not.
+    if !whole || text.ends_with('\n') || text.is_empty() {
         lines.pop();
+    } else if let Some(last) = lines.last_mut() {
+        last.push_str(NO_END);
     }
     let cut = !whole || lines.len() > FILE_LINES;
     lines.truncate(FILE_LINES);
@@ -244,7 +268,7 @@ fn shown(line: &str) -> String {
     let mut shown = text::shown(&line_start).replace('\r', "<U+000D>");
     let more = line.chars().count().saturating_sub(LINE);
     if more > 0 {
-        shown.push_str(&format!(" … and {more} more characters"));
+        shown.push_str(&format!(" [{more} more characters are not shown]"));
     }
     shown
 }
@@ -274,9 +298,9 @@ mod tests {
 
     #[test]
     fn a_file_differs_line_by_line() {
-        assert_eq!(told(Some("a\nb\nc\n"), Some("a\nx\nc\n")), " 1a\n-2b\n+2x\n 3c\n 4\n");
-        assert_eq!(told(None, Some("a\n")), "+1a\n+2\n");
-        assert_eq!(told(Some("a\n"), Some("a")), " 1a\n-2\n", "how the last line ends is a difference");
+        assert_eq!(told(Some("a\nb\nc\n"), Some("a\nx\nc\n")), " 1a\n-2b\n+2x\n 3c\n");
+        assert_eq!(told(None, Some("a\n")), "+1a\n");
+        assert_eq!(told(Some("a\n"), Some("a")), "-1a\n+1a [no line end]\n", "how the last line ends is a difference");
         let long: String = (1..=20).map(|n| format!("l{n}\n")).collect();
         let other = long.replace("l2\n", "x\n").replace("l19\n", "y\n");
         assert!(told(Some(&long), Some(&other)).contains("\n@\n"), "what stays is left out");
@@ -284,10 +308,10 @@ mod tests {
 
     #[test]
     fn what_deceives_is_spelled_out_and_what_is_no_text_is_not_shown() {
-        assert_eq!(told(None, Some("rm \u{202e}x\r")), "+1rm <U+202E>x<U+000D>\n");
+        assert_eq!(told(None, Some("rm \u{202e}x\r\n")), "+1rm <U+202E>x<U+000D>\n");
         assert_eq!(told(Some("a\0b"), Some("a")), "no text");
-        let long = "y".repeat(LINE + 7);
-        assert!(told(None, Some(&long)).ends_with("y … and 7 more characters\n"));
+        let long = "y".repeat(LINE + 7) + "\n";
+        assert!(told(None, Some(&long)).ends_with("y [7 more characters are not shown]\ncut"));
     }
 
     #[test]

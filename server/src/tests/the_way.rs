@@ -339,3 +339,29 @@ async fn targets_are_listed_and_compared_as_json_and_as_text() {
     assert_eq!(house.ask_get("/api/v1/submissions/7/consequences", &ada).await.status, StatusCode::NOT_FOUND);
     assert_eq!(house.ask_get("/api/v1/submissions/7/opened", &ada).await.status, StatusCode::NOT_FOUND);
 }
+
+#[tokio::test]
+async fn a_script_is_read_whole_by_its_hash() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let script = format!("#!/bin/sh\necho {} <script>\n", "x".repeat(10_000));
+    let files = [
+        (
+            "tool/tool.yml".to_owned(),
+            b"barclamp: {name: tool, version: '1'}\nroles: [{name: saw, jig: script}]\n".to_vec(),
+        ),
+        ("tool/scripts/saw/10-cut".to_owned(), script.clone().into_bytes()),
+    ];
+    let control = Control::new(Store::over(house.db.app().clone()));
+    control.import_barclamps(None, &files.into()).await.expect("a barclamp");
+    let path = format!("/api/v1/scripts/{}", engine::Hash::of_bytes(script.as_bytes()));
+    let read = house.ask_get(&path, &ada).await;
+    assert_eq!((read.status, read.text()), (StatusCode::OK, script.as_str()));
+    assert_eq!(read.header(header::CONTENT_TYPE), "text/plain; charset=utf-8");
+    assert_eq!(read.header("x-content-type-options"), "nosniff", "it is shown, never run");
+    assert_eq!(house.ask_get(&path, "").await.status, StatusCode::UNAUTHORIZED);
+    let other = format!("/api/v1/scripts/{}", engine::Hash::of_bytes(b"no script"));
+    assert_eq!(house.ask_get(&other, &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.ask_get("/api/v1/scripts/x", &ada).await.status, StatusCode::BAD_REQUEST);
+}

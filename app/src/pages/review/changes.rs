@@ -183,6 +183,9 @@ pub(super) fn Changes(
     /// Names of what others wait for that the review does not have.
     #[prop(optional)]
     noderoles: BTreeMap<NoderoleId, Place>,
+    /// What differs inside of roles, and between versions, where that is not the review's own.
+    #[prop(optional)]
+    versions: Option<(Vec<ContentChange>, Vec<PinChange>)>,
     /// The way to comments; None where there is nothing to hang them on.
     talks: Option<Talks>,
     /// What this person has opened; without it every card is simply there.
@@ -195,7 +198,8 @@ pub(super) fn Changes(
     let mut known = Known { deployments: review.deployments, noderoles };
     known.noderoles.extend(review.noderoles);
     let names = Names { known, brought: review.brought, talks, marks, unfolded, ..Names::default() };
-    drawn(difference, names.with_versions(review.contents, review.pins))
+    let (contents, pins) = versions.unwrap_or((review.contents, review.pins));
+    drawn(difference, names.with_versions(contents, pins))
 }
 
 /// The same for any two blueprints.

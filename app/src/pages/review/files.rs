@@ -4,6 +4,9 @@ use api::console::{FILE_LINES, FileChange, FileLine, FileText, LineMark};
 use engine::blueprint::difference::Mark;
 use leptos::prelude::*;
 
+use crate::parts::{Icon, icon};
+use crate::places;
+
 /// Lines of a difference that is shown unfolded.
 const GLANCE: usize = 40;
 
@@ -14,6 +17,12 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
         Mark::Removed => ("removed", "−"),
         Mark::Changed => ("changed", "~"),
     };
+    let whole = [("before", file.old), ("after", file.new)];
+    let whole = whole.into_iter().filter_map(|(when, hash)| {
+        let hash = hash?;
+        Some(view! { " " <a href=places::script(hash) target="_blank" rel="noopener">{format!("whole, {when}")}</a> })
+    });
+    let whole = whole.collect_view();
     let body = match file.text {
         FileText::Lines { lines, cut } => text(&file.name, lines, cut),
         FileText::Binary { old, new } => {
@@ -27,7 +36,7 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
     view! {
         <tr class="value file" data-mark=word>
             <td class="sign"><span aria-hidden="true">{sign}</span><span class="unseen">{word}</span></td>
-            <td colspan="2"><span class="muted">"file "</span><code>{file.name}</code> " " {body}</td>
+            <td colspan="2"><span class="muted">"file "</span><code>{file.name}</code> {whole} " " {body}</td>
             <td class="talks"></td>
         </tr>
     }
@@ -38,11 +47,12 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
     let count = |mark: LineMark| lines.iter().filter(|line| line.mark == mark).count();
     let (added, removed) = (count(LineMark::Added), count(LineMark::Removed));
     let rest = cut.then(|| {
-        let said = match lines.is_empty() {
-            true => "What is compared of it is the same: the difference is further down, beyond its first ",
-            false => "The file goes on: compared are at most its first ",
-        };
-        view! { <p class="muted">{said} {FILE_LINES} " lines."</p> }
+        view! {
+            <p class="file-cut">
+                {icon(Icon::Warn)}
+                <span>"Not all of it is here: compared are its first " {FILE_LINES} " lines, and long lines are cut. Read the whole file."</span>
+            </p>
+        }
     });
     if lines.is_empty() {
         return rest.into_any();
@@ -50,10 +60,10 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
     let label = format!("Text of {name}");
     let open = lines.len() <= GLANCE;
     view! {
+        {rest}
         <details open=open>
-            <summary class="muted num">{added} " lines added, " {removed} " removed"</summary>
+            <summary class="muted num">{added} {if added == 1 { " line added, " } else { " lines added, " }} {removed} " removed"</summary>
             <pre class="file-text" tabindex="0" role="region" aria-label=label>{lines.into_iter().map(line).collect_view()}</pre>
-            {rest}
         </details>
     }
     .into_any()

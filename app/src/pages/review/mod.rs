@@ -221,7 +221,7 @@ fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
     let more = (since.more > 0).then(|| {
         view! { <p class="card inside muted">{facts::counted(since.more, "document")} " more: " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> " has them."</p> }
     });
-    view! { <changes::Changes review difference=since.difference noderoles=since.noderoles talks=None/> {more} }
+    view! { <changes::Changes review difference=since.difference noderoles=since.noderoles versions=(since.contents, since.pins) talks=None/> {more} }
         .into_any()
 }
 
