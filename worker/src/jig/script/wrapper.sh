@@ -285,8 +285,7 @@ command_run() {
     child=$!
     # The started process gives the lock back.
     if command -v flock >/dev/null 2>&1; then exec 9>&-; else trap - EXIT; fi
-    watch_clock &
-    clock=$!
+    start_clock
     code=
     if [ -z "$why" ]; then
         wait "$child"
@@ -298,8 +297,7 @@ command_run() {
         wait "$child" 2>/dev/null
     fi
     trap '' TERM INT HUP USR1
-    kill "$clock" 2>/dev/null
-    wait "$clock" 2>/dev/null
+    stop_clock
     # What a run leaves behind in its session ends with it, also when it went well: services call setsid.
     group_alive "$child" && end_group "$child" 1
     [ -d "$folder" ] || fail $REFUSED "gantry: attempt $ATTEMPT was ended by a newer one"
@@ -320,12 +318,17 @@ end_aside() {
     [ -z "$child" ] || end_group "$child" "$GRACE" &
 }
 
-# Wakes the wrapper when the time is over; leaves no sleeper behind.
-watch_clock() {
-    sleep "$TIMEOUT" &
-    sleeper=$!
-    trap 'kill $sleeper 2>/dev/null; exit 0' TERM
-    wait $sleeper && kill -USR1 $$
+# Wakes the wrapper when the time is over. In a session of its own, and ended by force, its sleeper after it: a polite signal that
+# comes just before it would be heard is lost, and then a run would last as long as it may.
+start_clock() {
+    setsid sh -c 'sleep "$1" && kill -USR1 "$2"' gantry-clock "$TIMEOUT" $$ </dev/null >/dev/null 2>&1 &
+    clock=$!
+}
+
+stop_clock() {
+    kill -KILL "$clock" 2>/dev/null
+    kill -KILL -- "-$clock" 2>/dev/null
+    wait "$clock" 2>/dev/null
 }
 
 # The leader of the run's own session.
