@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::Hash;
-use engine::catalog::{JigClass, Script};
+use engine::catalog::{JigClass, Role, Script};
 use engine::ids::{Fqdn, NodeId, RunId, StepId, TargetNo};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -181,6 +182,33 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
         pid = async { appears(&bench.root().join("ran")).await } => pid,
     };
     dies(&pid).await;
+}
+
+/// How many processes have this word among their arguments.
+fn processes_with(word: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").expect("a list of processes");
+    let arguments = entries.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
+    arguments.filter(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
+}
+
+#[tokio::test]
+async fn the_clock_of_a_run_ends_with_it() {
+    const LIMIT: u32 = 54_321;
+    let bench = Bench::with(COUNTS);
+    for attempt in 1..=5 {
+        let mut job = bench.job(attempt, 1, "a");
+        let mut role = Role::clone(&job.role);
+        role.run.timeout = LIMIT;
+        job.role = Arc::new(role);
+        went_well(&bench.run(&job).await);
+    }
+    for _ in 0..200 {
+        if processes_with(&LIMIT.to_string()) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} processes still wait for the end of a time that no run has any more", processes_with(&LIMIT.to_string()));
 }
 
 #[tokio::test]

@@ -79,10 +79,10 @@ group_alive() {
 
 # The leader is meant by its number too: it leads a group only once it has called setsid.
 signal_group() {
-    kill "-$1" "$2" 2>/dev/null
-    kill "-$1" -- "-$2" 2>/dev/null
+    kill -s "$1" "$2" 2>/dev/null
+    kill -s "$1" -- "-$2" 2>/dev/null
     for pid in $(session_of "$2"); do
-        kill "-$1" "$pid" 2>/dev/null
+        kill -s "$1" "$pid" 2>/dev/null
     done
     return 0
 }
@@ -326,8 +326,8 @@ start_clock() {
 }
 
 stop_clock() {
-    kill -KILL "$clock" 2>/dev/null
-    kill -KILL -- "-$clock" 2>/dev/null
+    kill -s KILL "$clock" 2>/dev/null
+    kill -s KILL -- "-$clock" 2>/dev/null
     wait "$clock" 2>/dev/null
 }
 
