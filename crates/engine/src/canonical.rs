@@ -40,9 +40,22 @@ impl Hash {
     }
 }
 
+impl Hash {
+    /// Its digits. A root names thousands of hashes, so they are not written one `write!` a byte.
+    fn with_digits<T>(&self, then: impl FnOnce(&str) -> T) -> T {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        then(std::str::from_utf8(&digits).unwrap_or_default())
+    }
+}
+
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.with_digits(|digits| f.write_str(digits))
     }
 }
 
@@ -79,7 +92,7 @@ impl FromStr for Hash {
 
 impl Serialize for Hash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.with_digits(|digits| serializer.serialize_str(digits))
     }
 }
 

@@ -27,6 +27,19 @@ pub struct RootDoc {
     pub nodes: BTreeMap<NodeId, Hash>,
 }
 
+impl RootDoc {
+    /// The object to store. Every commit writes a whole root, which names each node, so it is not taken apart and sorted once more: its
+    /// fields stand in order, and of ids and hashes, which are plain ASCII, the maps' order is the canonical one.
+    ///
+    /// # Errors
+    /// None that these documents could give rise to.
+    pub fn object(&self) -> Result<Object, BlueprintError> {
+        let written = serde_json::to_vec(self);
+        let body = written.map_err(|e| BlueprintError::NotCanonical { kind: "root", reason: e.to_string() })?;
+        Ok(Object::of_bytes(ObjectKind::Root, body))
+    }
+}
+
 /// What is meant for a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentDoc {
@@ -234,7 +247,7 @@ impl Blueprint {
 
     /// The root as an object to store.
     pub fn root_object(&self) -> Result<Object, BlueprintError> {
-        object(ObjectKind::Root, &self.root())
+        self.root().object()
     }
 
     /// Puts a deployment's document in place of what was there and returns its object.
@@ -279,4 +292,32 @@ fn object<T: Serialize>(kind: ObjectKind, doc: &T) -> Result<Object, BlueprintEr
 /// Reads a stored document.
 pub fn parse<T: for<'de> Deserialize<'de>>(kind: &'static str, hash: Hash, body: &[u8]) -> Result<T, BlueprintError> {
     serde_json::from_slice(body).map_err(|e| BlueprintError::Unreadable { kind, hash, reason: e.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::btree_map;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn hash() -> impl Strategy<Value = Hash> {
+        any::<[u8; 32]>().prop_map(|bytes| Hash::from_bytes(&bytes).unwrap())
+    }
+
+    fn root() -> impl Strategy<Value = RootDoc> {
+        let deployments = btree_map(any::<u128>().prop_map(|id| DeploymentId(Uuid::from_u128(id))), hash(), 0..8);
+        let nodes = btree_map(any::<u128>().prop_map(|id| NodeId(Uuid::from_u128(id))), hash(), 0..40);
+        (deployments, nodes).prop_map(|(deployments, nodes)| RootDoc { deployments, nodes })
+    }
+
+    proptest! {
+        #[test]
+        fn a_root_is_written_canonically(root in root()) {
+            let object = root.object().unwrap();
+            prop_assert_eq!(&object.body, &crate::canonical::bytes(&root).unwrap());
+            prop_assert_eq!(parse::<RootDoc>("root", object.hash, &object.body).unwrap(), root);
+        }
+    }
 }
