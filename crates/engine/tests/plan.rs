@@ -1080,3 +1080,158 @@ fn what_is_there_in_another_version_serves_for_that_version_alone() {
     );
     assert_eq!(bound(&world.effects(&[bind(WEB, 2, "app")])), ["disk@2", "app@2"]);
 }
+
+fn inherit(deployment: DeploymentId) -> Edit {
+    Edit::InheritBarclamp { deployment, barclamp: BarclampName::parse("b").unwrap() }
+}
+
+/// The contents that a deployment's role and its noderole on a node have.
+fn contents(world: &World, deployment: DeploymentId, n: u128, role: &str) -> (Hash, Hash) {
+    let of_role = world.blueprint.deployments[&deployment].doc.roles[&name(role)].role;
+    (of_role, world.blueprint.nodes[&node(n)].doc.noderoles[&NoderoleKey::first(name(role))].role)
+}
+
+#[test]
+fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
+    let newer = |text: &str, requires: &[&str]| Role { description: "newer".into(), ..role(text, requires) };
+    let mut world = World::of(vec![role("db", &[]), role("app", &[])]);
+    let (code, reason) = refusal(&world, inherit(WEB));
+    assert_eq!(
+        (code.as_str(), reason.as_str()),
+        ("no_own_version", "web has no version of b of its own, so there is none to take away")
+    );
+
+    world.commit(&[bind(WEB, 1, "app")]);
+    let was = contents(&world, WEB, 1, "app");
+    let empty = world.blueprint.root();
+    let two = version(&mut world, "2", vec![role("db", &[]), newer("app", &["db"])], json!({}));
+    world.commit(&[using(WEB, two)]);
+    assert_ne!(contents(&world, WEB, 1, "app"), was);
+    assert_eq!(above(&world, 1, "app"), ["db@1"]);
+
+    let before = world.blueprint.clone();
+    let effects = world.commit(&[inherit(WEB)]);
+    assert_eq!(contents(&world, WEB, 1, "app"), was, "role and noderole have the content from above");
+    assert_eq!(above(&world, 1, "app"), Vec::<String>::new(), "and wait for what that asks for");
+    let [told] = effects.unpinned.as_slice() else { panic!("{:?}", effects.unpinned) };
+    let one = world.blueprint.deployments[&SYSTEM].doc.barclamps[&told.barclamp];
+    assert_eq!((told.deployment, told.from, told.to, &told.why), (WEB, two, Some(one), &Why::Asked { edit: 1 }));
+    assert!(!effects.is_empty() && world.blueprint.deployments[&WEB].doc.barclamps.is_empty());
+    let documents = changes(&before.root(), &world.blueprint.root());
+    let found = difference(&before, &world.blueprint, &documents).unwrap();
+    let names = engine::blueprint::text::Names::of(&found, &before, &world.blueprint);
+    let text = found.text(&names);
+    assert!(text.contains(&format!("  - barclamp b {}\n", two.short())), "{text}");
+    let told = report(&world.skeleton(), &world.catalog, &numbered(&[inherit(WEB)]), &effects, None);
+    let line = told.stages.iter().flat_map(|stage| &stage.will_do).find(|line| line.what.starts_with("web has b"));
+    assert_eq!(line.map(|line| line.what.clone()), Some(format!("web has b {} from above", one.short())));
+
+    // Used and given up in one proposal, nothing is left of it; and what is above changes for those that have it from there.
+    world.commit(&[unbind(1, "db", false), Edit::RemoveRole { deployment: WEB, role: name("db") }]);
+    assert_eq!(world.blueprint.root(), empty);
+    let effects = world.effects(&[using(EDGE, two), inherit(EDGE)]);
+    assert!(effects.is_empty() && effects.refused.is_empty(), "{effects:?}");
+    world.commit(&[using(WEB, one)]);
+    world.commit(&[using(SYSTEM, two), inherit(WEB)]);
+    assert_ne!(contents(&world, WEB, 1, "app"), was);
+}
+
+#[test]
+fn a_version_below_stays_when_the_one_above_it_goes() {
+    let newer = |text: &str| Role { description: "newer".into(), ..role(text, &[]) };
+    let mut world = World::of(vec![role("app", &[])]);
+    let below = DeploymentId(Uuid::from_u128(90));
+    let make = Edit::CreateDeployment {
+        id: below,
+        phantom: NodeId(Uuid::from_u128(91)),
+        name: DeploymentName::parse("below").unwrap(),
+        parent: WEB,
+    };
+    let one = world.blueprint.deployments[&SYSTEM].doc.barclamps.values().next().copied().unwrap();
+    let two = version(&mut world, "2", vec![newer("app")], json!({}));
+    let three = version(&mut world, "3", vec![Role { description: "newest".into(), ..role("app", &[]) }], json!({}));
+    world.commit(&[make, using(WEB, two), using(below, three), bind(WEB, 1, "app"), bind(below, 2, "app")]);
+    let kept = contents(&world, below, 2, "app");
+    world.commit(&[inherit(WEB)]);
+    let content = |pin: Hash| world.catalog.barclamp(pin).unwrap().roles[&name("app")];
+    assert_eq!(contents(&world, WEB, 1, "app"), (content(one), content(one)));
+    assert_eq!(contents(&world, below, 2, "app"), kept);
+}
+
+#[test]
+fn a_barclamp_goes_out_of_use_where_nothing_above_has_it_and_nothing_of_it_is_there() {
+    let mut world = World::of(Vec::new());
+    let (label, tool) = barclamp(&mut world, "tool", "1", &["app"]);
+    let empty = world.blueprint.root();
+    let drop = || Edit::InheritBarclamp { deployment: WEB, barclamp: label.clone() };
+    world.commit(&[Edit::UseBarclamp { deployment: WEB, barclamp: label.clone(), version: tool }]);
+    let unused = world.blueprint.clone();
+    world.commit(&[Edit::AddRole { deployment: WEB, role: name("app") }]);
+    let (code, reason) = refusal(&world, drop());
+    assert_eq!(code, "out_of_use");
+    assert_eq!(
+        reason,
+        "web is the last to have tool: nothing above it does, and web has its role app; unbind and remove that there first, or use \
+         another version"
+    );
+    world.commit(&[Edit::RemoveRole { deployment: WEB, role: name("app") }]);
+    assert_eq!(world.blueprint.root(), unused.root());
+    let effects = world.commit(&[drop()]);
+    assert_eq!((effects.unpinned.len(), effects.unpinned[0].to), (1, None));
+    assert_eq!(world.blueprint.root(), empty);
+}
+
+#[test]
+fn two_barclamps_exchange_a_role_name_in_either_order() {
+    let mut world = World::of(Vec::new());
+    let use_in = |deployment, (barclamp, version): &(BarclampName, Hash)| Edit::UseBarclamp {
+        deployment,
+        barclamp: barclamp.clone(),
+        version: *version,
+    };
+    let refused = |world: &World, edits: &[Edit]| {
+        let effects = world.effects(edits);
+        effects.refused.into_iter().map(|r| (r.edit, r.code, r.reason)).collect::<Vec<_>>()
+    };
+    let (a1, b1) = (barclamp(&mut world, "a", "1", &["r", "x"]), barclamp(&mut world, "b2", "1", &["s"]));
+    let (a2, b2) = (barclamp(&mut world, "a", "2", &["s", "x"]), barclamp(&mut world, "b2", "2", &["r"]));
+    world.commit(&[use_in(WEB, &a1), use_in(WEB, &b1), bind(WEB, 1, "x")]);
+    let (to_a, to_b) = (use_in(WEB, &a2), use_in(WEB, &b2));
+    let mut ends = Vec::new();
+    for edits in [[to_a.clone(), to_b.clone()], [to_b.clone(), to_a.clone()]] {
+        assert_eq!(refused(&world, &edits), []);
+        let mut other =
+            World { catalog: world.catalog.clone(), blueprint: world.blueprint.clone(), nodes: world.nodes };
+        other.commit(&edits);
+        let bound = other.effects(&[bind(WEB, 2, "r")]).bound;
+        assert_eq!(world.catalog.role(bound[0].role).unwrap().barclamp, b2.0, "what is bound next is the new owner's");
+        ends.push(other.blueprint.root());
+    }
+    assert_eq!(ends[0], ends[1]);
+    // One of them alone is at odds with what is there, and what stands behind it takes effect without it.
+    for (edit, named) in
+        [(&to_a, "barclamps a and b2 both have a role s"), (&to_b, "barclamps b2 and a both have a role r")]
+    {
+        let add = Edit::AddRole { deployment: WEB, role: name("x") };
+        let found = refused(
+            &world,
+            &[Edit::RemoveRole { deployment: WEB, role: name("s") }, edit.clone(), bind(WEB, 2, "x"), add],
+        );
+        let [_, (2, code, reason), (4, _, _)] = found.as_slice() else { panic!("{found:?}") };
+        assert!(code == "role_twice" && reason.starts_with(named), "{reason}");
+    }
+    // Of two that are at odds with each other the later one goes; what was at odds with that one alone stays.
+    let c = barclamp(&mut world, "c", "1", &["new"]);
+    let d = barclamp(&mut world, "d", "1", &["new", "newer"]);
+    let e = barclamp(&mut world, "e", "1", &["newer"]);
+    let found = refused(&world, &[use_in(WEB, &c), use_in(SYSTEM, &d), use_in(WEB, &e)]);
+    assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [2]);
+    // A version that comes back into sight from above counts like one that is used.
+    world.commit(&[use_in(SYSTEM, &d)]);
+    let own = barclamp(&mut world, "d", "2", &["other"]);
+    world.commit(&[use_in(WEB, &own), use_in(WEB, &e)]);
+    let back = Edit::InheritBarclamp { deployment: WEB, barclamp: own.0.clone() };
+    let found = refused(&world, &[back]);
+    let [(1, code, reason)] = found.as_slice() else { panic!("{found:?}") };
+    assert!(code == "role_twice" && reason.starts_with("barclamps d and e both have a role newer"), "{reason}");
+}

@@ -185,6 +185,7 @@ fn imported(catalog: &mut Catalog, roles: &[Wires], version: &str) -> Hash {
 enum Drawn {
     Edit(Edit),
     Use(usize, usize),
+    Inherit(usize),
 }
 
 impl World {
@@ -229,6 +230,9 @@ impl World {
                 barclamp: BarclampName::parse("b").unwrap(),
                 version: self.versions[*v],
             },
+            Drawn::Inherit(d) => {
+                Edit::InheritBarclamp { deployment: deployment(*d), barclamp: BarclampName::parse("b").unwrap() }
+            }
         }
     }
 
@@ -481,8 +485,9 @@ fn everyday() -> impl Strategy<Value = Drawn> {
         10 => bind, 4 => unbind, 1 => service, 1 => expunge, 2 => moved, 1 => add, 1 => drop_role, 1 => drop_deployment,
         1 => data, 1 => role_data
     ];
-    let used = (d, 0..2usize).prop_map(|(d, v)| Drawn::Use(d, v));
-    prop_oneof![12 => edit.prop_map(Drawn::Edit), 1 => used]
+    let used = (d.clone(), 0..2usize).prop_map(|(d, v)| Drawn::Use(d, v));
+    let inherited = d.prop_map(Drawn::Inherit);
+    prop_oneof![24 => edit.prop_map(Drawn::Edit), 2 => used, 1 => inherited]
 }
 
 /// Every edit.

@@ -149,3 +149,31 @@ fn a_list_is_its_single_edits_all_of_them_or_none() {
     assert_eq!(bind(&[1, 2, 3]).singles(), 3);
     assert_eq!(single(1).singles(), 1);
 }
+
+#[test]
+fn a_version_comes_back_from_above_and_what_was_not_used_goes_out_of_use() {
+    let (mut catalog, empty) = world();
+    let barclamp = BarclampName::parse("b").unwrap();
+    let first = empty.deployments[&SYSTEM].doc.barclamps[&barclamp];
+    let imported = |catalog: &mut Catalog, name: &str, number: &str, roles: &Barclamp| {
+        let new = Barclamp { name: BarclampName::parse(name).unwrap(), version: number.into(), ..roles.clone() };
+        let object = Object::of(ObjectKind::Barclamp, &new).unwrap();
+        catalog.add(&object).unwrap();
+        object.hash
+    };
+    let known = (**catalog.barclamp(first).unwrap()).clone();
+    let second = imported(&mut catalog, "b", "2", &known);
+    let other = imported(&mut catalog, "other", "1", &Barclamp { roles: BTreeMap::new(), ..known });
+    let using = |label: &str, version| Edit::UseBarclamp {
+        deployment: WEB,
+        barclamp: BarclampName::parse(label).unwrap(),
+        version,
+    };
+    let now = taken(&empty, &catalog, &[using("b", second), using("other", other)]);
+    let Restore { edits, missing } = restored(&now, &empty, &catalog);
+    assert_eq!(missing, vec![]);
+    let inherit =
+        |label: &str| Edit::InheritBarclamp { deployment: WEB, barclamp: BarclampName::parse(label).unwrap() };
+    assert_eq!(edits, [inherit("b"), inherit("other")]);
+    assert_eq!(taken(&now, &catalog, &edits).root(), empty.root(), "no version of its own is left");
+}

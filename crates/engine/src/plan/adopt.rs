@@ -8,6 +8,9 @@
 //! those with another content: a version may bring a jig another client role, or an attribute another owner, and whoever waits for a role
 //! that is implicit now needs one on its own node. Soft edges follow what the new contents say about order.
 //!
+//! A deployment that gives its own version up has the one from above again, and takes that on in the same way. Where nothing above has
+//! the barclamp, it goes out of use there; nothing of it may be there then.
+//!
 //! A version that lacks a role which is in use is refused, and so is one that makes a cluster or a service of it or no such any more:
 //! nothing that runs may lose its definition, the barrier that others wait for, or the node it stands on, on the quiet. The way there
 //! is to unbind it, use the version, and bind it again.
@@ -21,26 +24,33 @@ use crate::canonical::Hash;
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey};
 use crate::ids::{BarclampName, DeploymentId, NoderoleId, RoleName};
 
+/// A version that is to be taken on.
+struct New<'b> {
+    /// The deployment that it changes for.
+    at: DeploymentId,
+    barclamp: &'b BarclampName,
+    /// None: the barclamp goes out of use.
+    version: Option<Hash>,
+    /// The deployments that take it on.
+    seeing: BTreeSet<DeploymentId>,
+}
+
 impl Draft<'_> {
-    /// Lets everything below a deployment's pin take on this version. The pin is there already.
-    pub fn adopt(
-        &mut self,
-        at: DeploymentId,
-        barclamp: &BarclampName,
-        version: Hash,
-        edit: u32,
-    ) -> Result<(), EditError> {
-        for deployment in self.seeing(at, barclamp)? {
-            for (role, content) in self.outdated_roles(deployment, barclamp, version)? {
-                self.deployment_mut(deployment)?.roles.insert(role, content);
+    /// Lets everything below a deployment take on the version that it has of a barclamp now, its own or from above; what has one of its
+    /// own below it keeps that.
+    pub fn adopt(&mut self, at: DeploymentId, barclamp: &BarclampName, edit: u32) -> Result<(), EditError> {
+        let new = New { at, barclamp, version: self.version_in_sight(at, barclamp), seeing: self.seeing(at, barclamp) };
+        for deployment in &new.seeing {
+            for (role, content) in self.outdated_roles(*deployment, &new)? {
+                self.deployment_mut(*deployment)?.roles.insert(role, content);
             }
         }
-        let outdated = self.outdated_noderoles(at, barclamp, version)?;
+        let outdated = self.outdated_noderoles(&new)?;
         for (_, id, content) in &outdated {
             self.repin(*id, *content)?;
         }
         let anew: BTreeSet<NoderoleId> = outdated.into_iter().map(|(_, id, _)| id).collect();
-        let touched = self.touched_by(at, barclamp, &anew)?;
+        let touched = self.touched_by(&new.seeing, &anew);
         for (_, id) in &touched {
             self.wire_anew(*id, anew.contains(id), edit)?;
         }
@@ -52,13 +62,7 @@ impl Draft<'_> {
 
     /// What may have to wait for something else, by rank: all that is bound where the version is seen, and from elsewhere who waits for
     /// one that answers to other names now, or stands beside one that precedes it now.
-    fn touched_by(
-        &self,
-        at: DeploymentId,
-        barclamp: &BarclampName,
-        anew: &BTreeSet<NoderoleId>,
-    ) -> Result<BTreeSet<(u32, NoderoleId)>, EditError> {
-        let seeing = self.seeing(at, barclamp)?;
+    fn touched_by(&self, seeing: &BTreeSet<DeploymentId>, anew: &BTreeSet<NoderoleId>) -> BTreeSet<(u32, NoderoleId)> {
         let mut touched = BTreeSet::new();
         for (node, carrier) in self.nodes() {
             let seen = carrier.noderoles.iter().filter(|(_, noderole)| seeing.contains(&noderole.deployment));
@@ -72,31 +76,34 @@ impl Draft<'_> {
         let children = anew.iter().flat_map(|id| self.children(*id)).map(|(child, _)| child);
         let elsewhere = children.chain(anew.iter().flat_map(|id| beside(*id)));
         touched.extend(elsewhere.filter_map(|id| Some((self.noderole(id)?.2.rank, id))));
-        Ok(touched)
+        touched
     }
 
-    /// The deployments for which the nearest pin of the barclamp is that one's.
-    fn seeing(&self, at: DeploymentId, barclamp: &BarclampName) -> Result<BTreeSet<DeploymentId>, EditError> {
-        let pins = |id: &DeploymentId| self.deployment(*id).is_ok_and(|d| d.barclamps.contains_key(barclamp));
-        let nearest = |id: DeploymentId| self.chain(id).into_iter().find(pins);
-        Ok(self.deployments().map(|(id, _)| id).filter(|id| nearest(*id) == Some(at)).collect())
+    /// A deployment and those below it that have no version of the barclamp of their own, nor one from between.
+    fn seeing(&self, at: DeploymentId, barclamp: &BarclampName) -> BTreeSet<DeploymentId> {
+        let stops = |id: &DeploymentId| {
+            *id == at || self.deployment(*id).is_ok_and(|found| found.barclamps.contains_key(barclamp))
+        };
+        let nearest = |id: DeploymentId| self.chain(id).into_iter().find(stops);
+        self.deployments().map(|(id, _)| id).filter(|id| nearest(*id) == Some(at)).collect()
     }
 
-    /// The content that this version has for a role's older one; none if it is no other, or another barclamp's.
-    fn newer(
-        &self,
-        deployment: DeploymentId,
-        barclamp: &BarclampName,
-        version: Hash,
-        content: Hash,
-    ) -> Result<Option<Hash>, EditError> {
+    /// The content that the new version has for a role's older one; none if it is no other, or another barclamp's.
+    fn newer(&self, deployment: DeploymentId, new: &New<'_>, content: Hash) -> Result<Option<Hash>, EditError> {
+        let New { at, barclamp, version, .. } = new;
         let was = self.catalog.role(content)?;
-        if was.barclamp != *barclamp || was.gathers.is_some() {
+        if was.barclamp != **barclamp || was.gathers.is_some() {
             return Ok(None);
         }
-        let new = self.catalog.barclamp(version)?;
+        let out_of_use = || EditError::OutOfUse {
+            barclamp: (*barclamp).clone(),
+            at: self.deployment_name(*at),
+            deployment: self.deployment_name(deployment),
+            role: was.name.clone(),
+        };
+        let new = self.catalog.barclamp(version.ok_or_else(out_of_use)?)?;
         let refused = |how| EditError::VersionUnfit {
-            barclamp: barclamp.clone(),
+            barclamp: (*barclamp).clone(),
             version: new.version.clone(),
             role: was.name.clone(),
             deployment: self.deployment_name(deployment),
@@ -113,31 +120,20 @@ impl Draft<'_> {
         Ok((hash != content).then_some(hash))
     }
 
-    fn outdated_roles(
-        &self,
-        deployment: DeploymentId,
-        barclamp: &BarclampName,
-        version: Hash,
-    ) -> Result<Vec<(RoleName, Hash)>, EditError> {
+    fn outdated_roles(&self, deployment: DeploymentId, new: &New<'_>) -> Result<Vec<(RoleName, Hash)>, EditError> {
         let mut outdated = Vec::new();
         for (role, content) in &self.deployment(deployment)?.roles {
-            let newer = self.newer(deployment, barclamp, version, *content)?;
+            let newer = self.newer(deployment, new, *content)?;
             outdated.extend(newer.map(|newer| (role.clone(), newer)));
         }
         Ok(outdated)
     }
 
-    fn outdated_noderoles(
-        &self,
-        at: DeploymentId,
-        barclamp: &BarclampName,
-        version: Hash,
-    ) -> Result<Vec<(u32, NoderoleId, Hash)>, EditError> {
-        let seeing = self.seeing(at, barclamp)?;
+    fn outdated_noderoles(&self, new: &New<'_>) -> Result<Vec<(u32, NoderoleId, Hash)>, EditError> {
         let mut outdated = Vec::new();
         for (node, carrier) in self.nodes() {
-            for (key, noderole) in carrier.noderoles.iter().filter(|(_, n)| seeing.contains(&n.deployment)) {
-                let newer = self.newer(noderole.deployment, barclamp, version, noderole.role)?;
+            for (key, noderole) in carrier.noderoles.iter().filter(|(_, n)| new.seeing.contains(&n.deployment)) {
+                let newer = self.newer(noderole.deployment, new, noderole.role)?;
                 outdated.extend(newer.map(|newer| (noderole.rank, key.id(node), newer)));
             }
         }

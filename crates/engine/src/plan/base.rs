@@ -175,6 +175,7 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
         Edit::CreateDeployment { .. }
         | Edit::RemoveDeployment { .. }
         | Edit::UseBarclamp { .. }
+        | Edit::InheritBarclamp { .. }
         | Edit::AddRole { .. }
         | Edit::RemoveRole { .. }
         | Edit::SetRoleData { .. }
@@ -231,6 +232,7 @@ impl<'a> Within<'a> {
             Edit::ExpungeNode { node, .. } => self.skeleton.nodes.get(node).map(|n| n.deployment),
             Edit::RemoveDeployment { deployment }
             | Edit::UseBarclamp { deployment, .. }
+            | Edit::InheritBarclamp { deployment, .. }
             | Edit::AddRole { deployment, .. }
             | Edit::RemoveRole { deployment, .. }
             | Edit::RerunSlice { deployment, .. }

@@ -327,6 +327,10 @@ impl<B: Before> Said<'_, B> {
                 let over = Over::Barclamp { deployment: *deployment, barclamp: barclamp.clone() };
                 self.say(signed, over, &version.to_string());
             }
+            Edit::InheritBarclamp { deployment, barclamp } => {
+                let over = Over::Barclamp { deployment: *deployment, barclamp: barclamp.clone() };
+                self.say(signed, over, GONE);
+            }
             Edit::AddRole { deployment, role } => {
                 self.say(signed, Over::Role { deployment: *deployment, role: role.clone() }, THERE);
             }
@@ -635,11 +639,17 @@ mod tests {
             barclamp: BarclampName::parse("house").unwrap(),
             version: crate::Hash::of_bytes(text),
         };
+        let inherit = Edit::InheritBarclamp { deployment: WEB, barclamp: BarclampName::parse("house").unwrap() };
         let policy =
             |approvals| Edit::SetPolicy { policy: crate::gate::Policy { approvals, by_risk: BTreeMap::new() } };
-        for (one, other) in
-            [(to(1), to(2)), (jig(true), jig(false)), (version(b"1"), version(b"2")), (policy(1), policy(2))]
-        {
+        for (one, other) in [
+            (to(1), to(2)),
+            (jig(true), jig(false)),
+            (version(b"1"), version(b"2")),
+            (version(b"1"), inherit.clone()),
+            (inherit, version(b"1")),
+            (policy(1), policy(2)),
+        ] {
             assert_eq!(found(&Nothing, &[(ADA, one.clone()), (BO, other)]).len(), 1, "{one:?}");
             assert_eq!(found(&Nothing, &[(ADA, one.clone()), (BO, one)]), [], "the same again");
         }

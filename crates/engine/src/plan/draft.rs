@@ -22,7 +22,7 @@ use super::bind::Rules;
 use super::clash::Along;
 use super::effects::{
     BarclampUse, Bound, Effects, Expunged, JigSwitch, Moved, NewDeployment, NewRole, NoderoleData, PolicySet, Refusal,
-    RemovedDeployment, RemovedRole, Repinned, Rerun, Rewired, RoleData, Unbound, Why,
+    RemovedDeployment, RemovedRole, Repinned, Rerun, Rewired, RoleData, Unbound, Unpinned, Why,
 };
 use super::refusal::EditError;
 use super::sight::Sight;
@@ -453,11 +453,42 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    pub fn pin(&mut self, id: DeploymentId, barclamp: &BarclampName, version: Hash, why: Why) -> Result<(), EditError> {
-        self.deployment_mut(id)?.barclamps.insert(barclamp.clone(), version);
+    /// Gives a deployment a version of its own, or takes that away. Why is said once it holds ([`Draft::say_pinned`]).
+    pub fn pin(
+        &mut self,
+        id: DeploymentId,
+        barclamp: &BarclampName,
+        version: Option<Hash>,
+    ) -> Result<Option<Hash>, EditError> {
+        let pins = &mut self.deployment_mut(id)?.barclamps;
+        Ok(match version {
+            Some(version) => pins.insert(barclamp.clone(), version),
+            None => pins.remove(barclamp),
+        })
+    }
+
+    pub fn say_pinned(&mut self, id: DeploymentId, barclamp: &BarclampName, why: Why) {
         let at = self.reasons.next();
         self.reasons.barclamps.insert((id, barclamp.clone()), (at, why));
-        Ok(())
+    }
+
+    /// The version that a deployment has, of its own or from above.
+    pub fn version_in_sight(&self, id: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
+        self.chain(id).iter().find_map(|id| self.deployment(*id).ok()?.barclamps.get(barclamp).copied())
+    }
+
+    /// The deployments whose own versions are others than before the edits.
+    pub fn repinned(&self) -> BTreeSet<DeploymentId> {
+        let none = BTreeMap::new();
+        let before = |id| self.skeleton.deployments.get(id).map_or(&none, |was| &was.barclamps);
+        let there = self.deployments.iter().filter_map(|(id, is)| Some((id, is.as_ref()?)));
+        there.filter(|(id, is)| is.barclamps != *before(id)).map(|(id, _)| *id).collect()
+    }
+
+    /// What some deployments pin of their own before the edits; nothing for those that the edits make.
+    pub fn pinned_before(&self, chain: &[DeploymentId]) -> Vec<&'a BTreeMap<BarclampName, Hash>> {
+        let skeleton = self.skeleton;
+        chain.iter().filter_map(|id| skeleton.deployments.get(id)).map(|was| &was.barclamps).collect()
     }
 
     pub fn add_role(&mut self, id: DeploymentId, role: &RoleName, content: Hash, why: Why) -> Result<(), EditError> {
@@ -620,7 +651,8 @@ impl<'a> Draft<'a> {
     }
 
     fn tell_deployments(&self, effects: &mut Effects) {
-        let (mut new, mut gone, mut pins) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut new, mut gone) = (Vec::new(), Vec::new());
+        let (mut pins, mut unpinned) = (Vec::new(), Vec::new());
         let (mut roles, mut gone_roles) = (Vec::new(), Vec::new());
         for (id, laid_over) in &self.deployments {
             let was = self.skeleton.deployments.get(id);
@@ -652,6 +684,12 @@ impl<'a> Draft<'a> {
                     pins.push((*at, BarclampUse { deployment: *id, barclamp, version: *version, why }));
                 }
             }
+            for (barclamp, from) in was.into_iter().flat_map(|was| &was.barclamps) {
+                let dropped = self.reasons.barclamps.get(&(*id, barclamp.clone()));
+                let Some((at, why)) = dropped.filter(|_| !is.barclamps.contains_key(barclamp)) else { continue };
+                let (to, why) = (self.version_in_sight(*id, barclamp), why.clone());
+                unpinned.push((*at, Unpinned { deployment: *id, barclamp: barclamp.clone(), from: *from, to, why }));
+            }
             for (role, content) in &is.roles {
                 let (known, key) = (was.and_then(|was| was.roles.get(role)), (*id, role.clone()));
                 let dropped = self.reasons.gone_roles.get(&key).map(|(at, _)| *at);
@@ -682,6 +720,7 @@ impl<'a> Draft<'a> {
         effects.deployments = in_order(new);
         effects.removed_deployments = in_order(gone);
         effects.barclamps = in_order(pins);
+        effects.unpinned = in_order(unpinned);
         effects.roles = in_order(roles);
         effects.removed_roles = in_order(gone_roles);
     }

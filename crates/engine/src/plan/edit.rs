@@ -56,6 +56,13 @@ pub enum Edit {
         /// Its content.
         version: Hash,
     },
+    /// Takes a deployment's own version of a barclamp away: it has what the one above it has again, or none.
+    InheritBarclamp {
+        /// Where.
+        deployment: DeploymentId,
+        /// Which.
+        barclamp: BarclampName,
+    },
     /// Lets a role be bound in a deployment.
     AddRole {
         /// Where.

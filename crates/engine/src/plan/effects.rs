@@ -40,6 +40,9 @@ pub struct Effects {
     /// Roles that can't be bound in a deployment any more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed_roles: Vec<RemovedRole>,
+    /// Versions of barclamps that deployments don't have of their own any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unpinned: Vec<Unpinned>,
     /// Noderoles that go.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unbound: Vec<Unbound>,
@@ -77,6 +80,7 @@ impl Effects {
             reruns,
             removed_deployments,
             removed_roles,
+            unpinned,
             unbound,
             expunged,
             rewired,
@@ -95,6 +99,7 @@ impl Effects {
             && reruns.is_empty()
             && removed_deployments.is_empty()
             && removed_roles.is_empty()
+            && unpinned.is_empty()
             && unbound.is_empty()
             && expunged.is_empty()
             && rewired.is_empty()
@@ -277,6 +282,21 @@ pub struct RemovedRole {
     pub deployment: DeploymentId,
     /// Which.
     pub role: RoleName,
+    /// Why.
+    pub why: Why,
+}
+
+/// A barclamp's version that a deployment does not have of its own any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unpinned {
+    /// Where.
+    pub deployment: DeploymentId,
+    /// Which.
+    pub barclamp: BarclampName,
+    /// Its own version until now.
+    pub from: Hash,
+    /// The version from above that it has from now on; None: it has the barclamp no more.
+    pub to: Option<Hash>,
     /// Why.
     pub why: Why,
 }

@@ -18,6 +18,7 @@ use super::bind::Rules;
 use super::draft::{Draft, Mark};
 use super::effects::Why;
 use super::refusal::EditError;
+use super::resolve::{Laid, laid};
 use super::{Effects, NumberedEdit};
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
@@ -93,11 +94,8 @@ pub fn lift(
     deployment: DeploymentId,
     nodes: &[NodeId],
 ) -> Lift {
-    let mut draft = Draft::new(skeleton, catalog, Rules::default());
-    for NumberedEdit { seq, edit } in edits {
-        // What is refused leaves nothing behind, and the proposal's own page says so.
-        let _ = draft.whole(|draft| draft.apply(*seq, edit));
-    }
+    // What is refused leaves nothing behind, and the proposal's own page says so.
+    let Laid { mut draft, .. } = laid(Rules::default(), skeleton, catalog, edits);
     let mut seen = BTreeSet::new();
     let nodes: Vec<NodeId> = nodes.iter().copied().filter(|node| seen.insert(*node)).collect();
     let lifted = lifted(&draft, &nodes);

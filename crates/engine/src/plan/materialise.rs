@@ -120,6 +120,7 @@ pub fn materialise(
         reruns,
         removed_deployments,
         removed_roles,
+        unpinned,
         unbound,
         expunged,
         rewired,
@@ -132,6 +133,9 @@ pub fn materialise(
     // What goes comes first: what went and came back starts anew.
     for gone in removed_roles {
         writing.deployment(gone.deployment)?.roles.remove(&gone.role);
+    }
+    for gone in unpinned {
+        writing.deployment(gone.deployment)?.barclamps.remove(&gone.barclamp);
     }
     for gone in unbound {
         writing.node(gone.node)?.noderoles.remove(&gone.noderole);

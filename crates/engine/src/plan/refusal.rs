@@ -343,13 +343,36 @@ pub enum EditError {
         /// What is wrong with the version.
         how: &'static str,
     },
+    /// Nothing to do.
+    #[error("{deployment} has no version of {barclamp} of its own, so there is none to take away")]
+    NoOwnVersion {
+        /// Where.
+        deployment: String,
+        /// The barclamp.
+        barclamp: BarclampName,
+    },
+    /// A barclamp that goes out of use, and something of it is there.
+    #[error(
+        "{at} is the last to have {barclamp}: nothing above it does, and {deployment} has its role {role}; unbind and remove that there \
+         first, or use another version"
+    )]
+    OutOfUse {
+        /// The barclamp.
+        barclamp: BarclampName,
+        /// The deployment whose version goes.
+        at: String,
+        /// A deployment that has something of it.
+        deployment: String,
+        /// The role.
+        role: RoleName,
+    },
     /// Two barclamps that mean different things by one name.
     #[error(
-        "barclamps {barclamp} and {other} both have a role {role}, and {deployment} would see both: use one of them elsewhere, or give \
-         the role another name in a new version of either"
+        "barclamps {barclamp} and {other} both have a role {role}, and {deployment} would see both: use one of them elsewhere, give the \
+         role another name in a new version of either, or let both have other versions in one step"
     )]
     RoleTwice {
-        /// The barclamp that begins to be used.
+        /// The barclamp whose version in sight has the role anew.
         barclamp: BarclampName,
         /// The one that is in use.
         other: BarclampName,
@@ -478,6 +501,8 @@ impl EditError {
             Self::UnknownJig { .. } => "unknown_jig",
             Self::JigIsSo { .. } => "jig_is_so",
             Self::VersionUnfit { .. } => "version_unfit",
+            Self::NoOwnVersion { .. } => "no_own_version",
+            Self::OutOfUse { .. } => "out_of_use",
             Self::RoleTwice { .. } => "role_twice",
             Self::BarrierByHand(_) => "barrier_by_hand",
             Self::Circle { .. } => "circle",

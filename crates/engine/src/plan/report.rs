@@ -199,6 +199,8 @@ fn stage_of(code: &str) -> Stage {
         | "jig_is_so"
         | "version_unfit"
         | "role_twice"
+        | "no_own_version"
+        | "out_of_use"
         | "served_by_other_version" => Stage::Catalog,
         "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed" | "barrier"
         | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
@@ -235,6 +237,18 @@ impl Asked<'_> {
             let what = format!("{} uses {} {}", self.deployment(pin.deployment), pin.barclamp, pin.version.short());
             let about = [Subject::Deployment(pin.deployment), Subject::Content(pin.version)];
             report.will_do.push(Line::new(what, asked(&pin.why)).about(about).by([pin.why.edit()]));
+        }
+        for gone in &self.effects.unpinned {
+            let what = match gone.to {
+                Some(to) => {
+                    let place = self.deployment(gone.deployment);
+                    format!("{place} has {} {} from above", gone.barclamp, to.short())
+                }
+                None => format!("{} uses {} no more", self.deployment(gone.deployment), gone.barclamp),
+            };
+            let about = [Subject::Deployment(gone.deployment)];
+            let about = about.into_iter().chain(gone.to.map(Subject::Content));
+            report.will_do.push(Line::new(what, asked(&gone.why)).about(about).by([gone.why.edit()]));
         }
         for switch in &self.effects.jigs {
             let what = format!("jig {} is switched {}", switch.jig, if switch.active { "on" } else { "off" });

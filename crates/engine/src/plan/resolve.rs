@@ -3,6 +3,10 @@
 //! Edits are laid over the skeleton one by one, in their order ([`Draft`]); each takes effect as a whole, or is refused with a reason
 //! and leaves nothing behind. In the end the effects are what draft and skeleton differ in.
 //!
+//! One rule is about the end and not about any edit: no role name begins to mean two things ([`Draft::doubling`]). Two barclamps that
+//! exchange a role break it in between, whichever comes first. So it is asked when all edits are laid over the skeleton; the edit at
+//! fault is refused then, and the others are laid over it anew without it.
+//!
 //! Here are the edits that only set something; [`bind`](super::bind) and [`remove`](super::remove) have the rules for what comes
 //! along and what can't go.
 //!
@@ -19,6 +23,7 @@ use super::draft::Draft;
 use super::edit::{Edit, MAX_LEVELS, NumberedEdit};
 use super::effects::{Effects, JigSwitch, NewDeployment, NoderoleData, PolicySet, Refusal, Rerun, RoleData, Why};
 use super::refusal::EditError;
+use super::sight::Pinned;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, JigClass};
 pub use crate::cluster::phantom::fqdn as phantom_fqdn;
@@ -34,40 +39,57 @@ pub fn resolve(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -
 
 /// What the edits come to by the rules of one of OpenCrowbar's versions.
 pub fn resolve_by(rules: Rules, skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -> Effects {
-    applied(rules, skeleton, catalog, edits, |_, _| {})
+    let Laid { draft, refused, .. } = laid(rules, skeleton, catalog, edits);
+    draft.effects(refused)
 }
 
 /// What the edits come to, and what each takes along besides what it names, by its number.
 pub fn resolve_with(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -> (Effects, BTreeMap<u32, Along>) {
-    let mut along = BTreeMap::new();
-    let effects = applied(Rules::default(), skeleton, catalog, edits, |seq, takes| {
-        if !takes.is_empty() {
-            along.insert(seq, takes);
-        }
-    });
-    (effects, along)
+    let Laid { draft, refused, along } = laid(Rules::default(), skeleton, catalog, edits);
+    (draft.effects(refused), along)
 }
 
-fn applied(
-    rules: Rules,
-    skeleton: &Skeleton,
-    catalog: &Catalog,
-    edits: &[NumberedEdit],
-    mut took: impl FnMut(u32, Along),
-) -> Effects {
-    let mut draft = Draft::new(skeleton, catalog, rules);
-    let mut refused = Vec::new();
+/// Edits laid over a skeleton.
+pub(super) struct Laid<'a> {
+    pub draft: Draft<'a>,
+    pub refused: Vec<Refusal>,
+    /// What each that took effect takes along, if it does.
+    pub along: BTreeMap<u32, Along>,
+}
+
+/// Lays all edits over the skeleton.
+pub(super) fn laid<'a>(rules: Rules, skeleton: &'a Skeleton, catalog: &'a Catalog, edits: &[NumberedEdit]) -> Laid<'a> {
+    let mut at_fault = BTreeMap::new();
+    // Each further time round refuses at least one edit more.
+    loop {
+        let laid = laid_without(&at_fault, Draft::new(skeleton, catalog, rules), edits);
+        let refused: BTreeSet<u32> = laid.refused.iter().map(|refusal| refusal.edit).collect();
+        let pins = edits.iter().filter(|edit| !refused.contains(&edit.seq)).filter_map(Pinned::by);
+        let more = laid.draft.doubling(&pins.collect::<Vec<_>>());
+        if more.is_empty() {
+            return laid;
+        }
+        at_fault.extend(more);
+    }
+}
+
+fn laid_without<'a>(at_fault: &BTreeMap<u32, EditError>, mut draft: Draft<'a>, edits: &[NumberedEdit]) -> Laid<'a> {
+    let (mut refused, mut along) = (Vec::new(), BTreeMap::new());
     for NumberedEdit { seq, edit } in edits {
-        let taken = draft.whole(|draft| draft.apply(*seq, edit));
-        let along = std::mem::take(&mut draft.along);
+        let taken = match at_fault.get(seq) {
+            Some(error) => Err(error.clone()),
+            None => draft.whole(|draft| draft.apply(*seq, edit)),
+        };
+        let takes = std::mem::take(&mut draft.along);
         match taken {
-            Ok(()) => took(*seq, along),
+            Ok(()) if takes.is_empty() => {}
+            Ok(()) => drop(along.insert(*seq, takes)),
             Err(error) => {
                 refused.push(Refusal { edit: *seq, code: error.code().into(), reason: error.to_string() });
             }
         }
     }
-    draft.effects(refused)
+    Laid { draft, refused, along }
 }
 
 impl Draft<'_> {
@@ -80,6 +102,7 @@ impl Draft<'_> {
             Edit::UseBarclamp { deployment, barclamp, version } => {
                 self.use_barclamp(*deployment, barclamp, *version, why)
             }
+            Edit::InheritBarclamp { deployment, barclamp } => self.inherit_barclamp(*deployment, barclamp, why),
             Edit::AddRole { deployment, role } => self.let_bind(*deployment, role, why),
             Edit::RemoveRole { deployment, role } => self.drop_role(*deployment, role, why),
             Edit::SetRoleData { deployment, role, data } => self.set_role_data(*deployment, role, data, why),
@@ -147,12 +170,25 @@ impl Draft<'_> {
         if content.name != *barclamp {
             return Err(EditError::OtherBarclamp { version, found: content.name.clone(), asked: barclamp.clone() });
         }
-        let edit = why.edit();
-        let pinned = |id: &DeploymentId| self.deployment(*id).ok()?.barclamps.get(barclamp).copied();
-        let before = self.chain(deployment).iter().find_map(pinned);
-        self.pin(deployment, barclamp, version, why)?;
-        self.check_names(deployment, barclamp, before)?;
-        self.adopt(deployment, barclamp, version, edit)
+        self.pin(deployment, barclamp, Some(version))?;
+        self.adopt(deployment, barclamp, why.edit())?;
+        self.say_pinned(deployment, barclamp, why);
+        Ok(())
+    }
+
+    fn inherit_barclamp(
+        &mut self,
+        deployment: DeploymentId,
+        barclamp: &BarclampName,
+        why: Why,
+    ) -> Result<(), EditError> {
+        if self.pin(deployment, barclamp, None)?.is_none() {
+            let deployment = self.deployment_name(deployment);
+            return Err(EditError::NoOwnVersion { deployment, barclamp: barclamp.clone() });
+        }
+        self.adopt(deployment, barclamp, why.edit())?;
+        self.say_pinned(deployment, barclamp, why);
+        Ok(())
     }
 
     fn let_bind(&mut self, deployment: DeploymentId, role: &RoleName, why: Why) -> Result<(), EditError> {

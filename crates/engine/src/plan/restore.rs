@@ -27,6 +27,7 @@ use serde_json::Value;
 use super::bind::Rules;
 use super::draft::Draft;
 use super::edit::{Edit, MAX_LISTED, NumberedEdit};
+use super::effects::Refusal;
 use super::materialise::{MaterialiseError, materialise};
 use super::resolve::resolve;
 use crate::canonical::Hash;
@@ -203,12 +204,15 @@ pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Resu
     let mut restoring = Restoring::of(now, &was, then, deployment);
     restoring.shape();
     let Restoring { singles, refused, .. } = restoring;
-    let mut edits = in_lists(&singles);
-    let mut is = outcome(now, &edits, deployment)?;
+    let (mut edits, mut refused) = (in_lists(&singles), refused);
+    let (mut is, at_odds) = outcome(now, &edits, deployment)?;
+    if !at_odds.is_empty() {
+        edits = without(edits, &at_odds, &mut refused);
+    }
     let data = data_edits(deployment, &was, &is);
     if !data.is_empty() {
         edits.extend(data);
-        is = outcome(now, &edits, deployment)?;
+        is = outcome(now, &edits, deployment)?.0;
     }
     let missing = was.lacking(&is).into_iter().map(|wanted| {
         let reason = refused.get(&wanted).cloned().unwrap_or_else(|| reason(now, &wanted));
@@ -217,13 +221,30 @@ pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Resu
     Ok(Restore { missing: missing.collect(), edits })
 }
 
-/// The deployment as the edits leave it.
-fn outcome(now: Now<'_>, edits: &[Edit], deployment: DeploymentId) -> Result<State, RestoreError> {
+/// Only those edits that take effect, and why the versions of the others can't come back.
+fn without(edits: Vec<Edit>, at_odds: &[Refusal], refused: &mut BTreeMap<Wanted, String>) -> Vec<Edit> {
+    let reasons: BTreeMap<u32, &String> = at_odds.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
+    let mut kept = Vec::new();
+    for (seq, edit) in (1..).zip(edits) {
+        match (reasons.get(&seq), &edit) {
+            (None, _) => kept.push(edit),
+            (Some(reason), Edit::UseBarclamp { barclamp, .. }) => {
+                refused.insert(Wanted::Version(barclamp.clone()), (*reason).clone());
+            }
+            _ => {}
+        }
+    }
+    kept
+}
+
+/// The deployment as the edits leave it, and those that the rule about their end refuses: it can't be asked while they are tried.
+fn outcome(now: Now<'_>, edits: &[Edit], deployment: DeploymentId) -> Result<(State, Vec<Refusal>), RestoreError> {
     let numbered: Vec<NumberedEdit> =
         (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
     let effects = resolve(now.skeleton, now.catalog, &numbered);
     let new = materialise(now.blueprint, now.bare, &effects)?.blueprint;
-    State::of(&new, now.catalog, deployment).ok_or(RestoreError::NotNow)
+    let state = State::of(&new, now.catalog, deployment).ok_or(RestoreError::NotNow)?;
+    Ok((state, effects.refused))
 }
 
 fn data_edits(deployment: DeploymentId, was: &State, is: &State) -> Vec<Edit> {
@@ -299,8 +320,15 @@ impl<'a> Restoring<'a> {
 
     /// Tries an edit for each thing that is not as it was, in the order in which they mostly take effect. Says whether one did.
     fn pass(&mut self, along: Along) -> bool {
-        let kinds: [Lacking<Self>; 6] =
-            [Self::unbinds, Self::versions, Self::moves, Self::roles_back, Self::binds, Self::roles_out];
+        let kinds: [Lacking<Self>; 7] = [
+            Self::unbinds,
+            Self::versions,
+            Self::moves,
+            Self::roles_back,
+            Self::binds,
+            Self::roles_out,
+            Self::out_of_use,
+        ];
         let done = self.singles.len();
         for kind in kinds {
             for (wanted, edit) in kind(self, along) {
@@ -354,17 +382,30 @@ impl<'a> Restoring<'a> {
     }
 
     fn versions(&self, _: Along) -> Vec<(Wanted, Edit)> {
-        let chain = self.draft.chain(self.deployment);
-        let seen = |barclamp: &BarclampName| {
-            chain.iter().find_map(|id| self.draft.deployment(*id).ok()?.barclamps.get(barclamp).copied())
-        };
+        let deployment = self.deployment;
+        let seen = |barclamp: &BarclampName| self.draft.version_in_sight(deployment, barclamp);
         let other = self.was.versions.iter().filter(|(barclamp, version)| seen(barclamp) != Some(**version));
-        let edit = |barclamp: &BarclampName, version: Hash| Edit::UseBarclamp {
-            deployment: self.deployment,
-            barclamp: barclamp.clone(),
-            version,
+        let edit = |barclamp: &BarclampName, version: Hash| match self.from_above(barclamp) == Some(version) {
+            true => Edit::InheritBarclamp { deployment, barclamp: barclamp.clone() },
+            false => Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version },
         };
         other.map(|(barclamp, version)| (Wanted::Version(barclamp.clone()), edit(barclamp, *version))).collect()
+    }
+
+    /// The version that the deployment would have without its own.
+    fn from_above(&self, barclamp: &BarclampName) -> Option<Hash> {
+        let above = self.draft.deployment(self.deployment).ok()?.parent?;
+        self.draft.version_in_sight(above, barclamp)
+    }
+
+    /// Barclamps that were not there then, of versions that the deployment has of its own. One from above is that one's affair.
+    fn out_of_use(&self, _: Along) -> Vec<(Wanted, Edit)> {
+        let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
+        let beside = here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
+        let edit =
+            |barclamp: &BarclampName| Edit::InheritBarclamp { deployment: self.deployment, barclamp: barclamp.clone() };
+        let beside = beside.filter(|barclamp| self.from_above(barclamp).is_none());
+        beside.map(|barclamp| (Wanted::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
     }
 
     fn moves(&self, _: Along) -> Vec<(Wanted, Edit)> {
@@ -474,9 +515,7 @@ fn reason(now: Now<'_>, wanted: &Wanted) -> String {
                 None => "there is no machine to ask for it on".into(),
             }
         }
-        Wanted::WithoutBarclamp(_) => {
-            "nothing takes a barclamp out of use, so what it offers can still be bound and brought along".into()
-        }
+        Wanted::WithoutBarclamp(_) => "a deployment above has it, or something below still needs it".into(),
         Wanted::Role(_) => "the versions that can be used give it another content".into(),
         Wanted::Version(_) | Wanted::Node(_) | Wanted::WithoutRole(_) | Wanted::WithoutNoderole(..) => {
             "something that comes back needs it as it is now".into()

@@ -8,12 +8,14 @@
 //! over the barclamps in sight answers all of it.
 //!
 //! Two barclamps that have a role of one name would make that name mean one thing today and another when a third pin comes or goes.
-//! So no edit brings two such barclamps into one sight ([`Draft::check_names`]), and what is there from the beginning is checked by
-//! the same rule ([`twice`]).
+//! So a proposal brings no two such barclamps into one sight ([`Draft::doubling`]), and what is there from the beginning is checked by
+//! the same rule ([`twice`]). It is its end that counts: in between two barclamps may have a role of one name, for that is the only way to
+//! let the one have it instead of the other, whichever gets its new version first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::Draft;
+use super::edit::{Edit, NumberedEdit};
 use super::refusal::EditError;
 use crate::canonical::Hash;
 use crate::catalog::{Barclamp, Catalog, CatalogError, InSight, in_sight};
@@ -28,54 +30,124 @@ pub fn twice<'c>(
     barclamp: &'c Barclamp,
     sight: &[InSight<'_>],
 ) -> Result<Option<(&'c BarclampName, &'c RoleName)>, CatalogError> {
+    twice_among(catalog, barclamp, sight, |_| true)
+}
+
+/// The same, asked of some of its roles.
+fn twice_among<'c>(
+    catalog: &'c Catalog,
+    barclamp: &'c Barclamp,
+    sight: &[InSight<'_>],
+    counts: impl Fn(&RoleName) -> bool,
+) -> Result<Option<(&'c BarclampName, &'c RoleName)>, CatalogError> {
     for pin in sight.iter().filter(|pin| *pin.barclamp != barclamp.name) {
         let other = catalog.barclamp(pin.version)?;
-        if let Some(role) = barclamp.roles.keys().find(|role| other.roles.contains_key(*role)) {
+        let mut both = barclamp.roles.keys().filter(|role| other.roles.contains_key(*role));
+        if let Some(role) = both.find(|role| counts(role)) {
             return Ok(Some((&other.name, role)));
         }
     }
     Ok(None)
 }
 
-impl Draft<'_> {
-    /// Refuses a pin by which a role name begins to mean two things somewhere. What the version that was seen there `before` had twice
-    /// already is no reason: else nobody could use a version that mends it by halves.
-    pub fn check_names(
-        &self,
-        at: DeploymentId,
-        barclamp: &BarclampName,
-        before: Option<Hash>,
-    ) -> Result<(), EditError> {
-        let pinned = self.deployment(at)?.barclamps.get(barclamp);
-        let Some(version) = pinned else { return Ok(()) };
-        let mut new = (**self.catalog.barclamp(*version)?).clone();
-        if let Some(before) = before {
-            let known = self.catalog.barclamp(before)?;
-            new.roles.retain(|role, _| !known.roles.contains_key(role));
+/// An edit that took effect and gave a deployment a version of its own, or took that away.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pinned<'e> {
+    edit: u32,
+    deployment: DeploymentId,
+    barclamp: &'e BarclampName,
+}
+
+impl<'e> Pinned<'e> {
+    pub fn by(edit: &'e NumberedEdit) -> Option<Self> {
+        let (Edit::UseBarclamp { deployment, barclamp, .. } | Edit::InheritBarclamp { deployment, barclamp }) =
+            &edit.edit
+        else {
+            return None;
+        };
+        Some(Self { edit: edit.seq, deployment: *deployment, barclamp })
+    }
+}
+
+/// A role name that begins to mean two things.
+struct Doubled<'a> {
+    deployment: DeploymentId,
+    /// It and its ancestors.
+    chain: Vec<DeploymentId>,
+    /// The barclamp whose version in sight has the role anew.
+    barclamp: BarclampName,
+    other: &'a BarclampName,
+    role: &'a RoleName,
+}
+
+impl Doubled<'_> {
+    /// The edits that brought the two versions into sight, the later one first. That one is at fault; the other one is none where the
+    /// version was seen before.
+    fn edits(&self, pins: &[Pinned<'_>]) -> Option<(u32, Option<u32>)> {
+        let last = |barclamp: &BarclampName| {
+            let of_it = pins.iter().filter(|pin| pin.barclamp == barclamp && self.chain.contains(&pin.deployment));
+            of_it.map(|pin| pin.edit).max()
+        };
+        let (one, two) = (last(&self.barclamp), last(self.other));
+        Some((one.max(two)?, one.min(two)))
+    }
+
+    fn error(&self, draft: &Draft<'_>) -> EditError {
+        EditError::RoleTwice {
+            barclamp: self.barclamp.clone(),
+            other: self.other.clone(),
+            role: self.role.clone(),
+            deployment: draft.deployment_name(self.deployment),
+        }
+    }
+}
+
+impl<'a> Draft<'a> {
+    /// The edits by which, after all of them, a role name begins to mean two things somewhere; `pins` are those that took effect. Of two
+    /// that are at odds it is the later one, unless the earlier one goes already.
+    pub fn doubling(&self, pins: &[Pinned<'_>]) -> BTreeMap<u32, EditError> {
+        let doubled = match self.doubled() {
+            Ok(doubled) => doubled,
+            // A version in sight is not in the catalog, so nobody can say what its roles are.
+            Err(error) => return pins.iter().map(|pin| (pin.edit, error.clone())).collect(),
+        };
+        let found: Vec<_> = doubled.iter().filter_map(|found| Some((found, found.edits(pins)?))).collect();
+        let at_fault: BTreeSet<u32> = found.iter().map(|(_, (later, _))| *later).collect();
+        let stands = |earlier: &Option<u32>| earlier.is_none_or(|earlier| !at_fault.contains(&earlier));
+        let first = found.iter().filter(|(_, (_, earlier))| stands(earlier));
+        first.map(|(found, (later, _))| (*later, found.error(self))).collect()
+    }
+
+    /// What the version that was seen `before` had twice already is none: else nobody could use a version that mends it by halves.
+    fn doubled(&self) -> Result<Vec<Doubled<'a>>, EditError> {
+        let (catalog, repinned) = (self.catalog, self.repinned());
+        let mut doubled = Vec::new();
+        if repinned.is_empty() {
+            return Ok(doubled);
         }
         // Who pins nothing sees what the deployment above sees.
-        let pinning = self.deployments().filter(|(id, d)| *id == at || !d.barclamps.is_empty()).map(|(id, _)| id);
-        for deployment in pinning {
+        let pinning = self.deployments().filter(|(id, d)| repinned.contains(id) || !d.barclamps.is_empty());
+        for (deployment, _) in pinning {
             let chain = self.chain(deployment);
-            let hidden = chain
-                .iter()
-                .take_while(|id| **id != at)
-                .any(|id| self.deployment(*id).is_ok_and(|found| found.barclamps.contains_key(barclamp)));
-            if hidden || !chain.contains(&at) {
+            if !chain.iter().any(|id| repinned.contains(id)) {
                 continue;
             }
+            let before = in_sight(self.pinned_before(&chain));
+            let before: BTreeMap<&BarclampName, Hash> =
+                before.into_iter().map(|pin| (pin.barclamp, pin.version)).collect();
             let pins: Result<Vec<_>, EditError> =
                 chain.iter().map(|id| self.deployment(*id).map(|found| &found.barclamps)).collect();
-            if let Some((other, role)) = twice(self.catalog, &new, &in_sight(pins?))? {
-                return Err(EditError::RoleTwice {
-                    barclamp: barclamp.clone(),
-                    other: other.clone(),
-                    role: role.clone(),
-                    deployment: self.deployment_name(deployment),
-                });
+            let sight = in_sight(pins?);
+            for pin in sight.iter().filter(|pin| before.get(pin.barclamp) != Some(&pin.version)) {
+                let known = before.get(pin.barclamp).map(|known| catalog.barclamp(*known)).transpose()?;
+                let anew = |role: &RoleName| known.is_none_or(|known| !known.roles.contains_key(role));
+                if let Some((other, role)) = twice_among(catalog, catalog.barclamp(pin.version)?, &sight, anew)? {
+                    let (chain, barclamp) = (chain.clone(), pin.barclamp.clone());
+                    doubled.push(Doubled { deployment, chain, barclamp, other, role });
+                }
             }
         }
-        Ok(())
+        Ok(doubled)
     }
 }
 
