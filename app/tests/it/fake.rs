@@ -260,6 +260,7 @@ fn board() -> Board {
         tray: (6..16).map(tray).collect(),
         tray_more: 2,
         versions: vec![],
+        own_versions: vec![],
         places: vec![],
         jigs: vec![],
         policy: None,

@@ -172,6 +172,9 @@ pub struct Board {
     /// Versions of barclamps that could be used; none unless a proposal is open.
     #[serde(default)]
     pub versions: Vec<VersionChoice>,
+    /// Versions of barclamps that it has of its own, the draft's included; none unless a proposal is open.
+    #[serde(default)]
+    pub own_versions: Vec<OwnVersion>,
     /// This deployment and those below it, the draft's included: where a proposal here can move nodes; none unless one is open.
     #[serde(default)]
     pub places: Vec<PlaceChoice>,
@@ -334,6 +337,32 @@ pub struct VersionChoice {
     /// Whether the deployment uses it, by itself or as those above it do; the draft's edits included.
     pub using: bool,
     /// What the version in use has and this one has not.
+    pub lacks: Vec<String>,
+}
+
+/// A version of a barclamp that a deployment has of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnVersion {
+    /// Which.
+    pub barclamp: BarclampName,
+    /// What its file calls the version.
+    pub version: String,
+    /// Its content.
+    pub hash: Hash,
+    /// What the deployment would have without it; None: it would have the barclamp no more.
+    pub above: Option<FromAbove>,
+}
+
+/// A version of a barclamp that a deployment above has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FromAbove {
+    /// The deployment that pins it.
+    pub from: DeploymentName,
+    /// What its file calls the version.
+    pub version: String,
+    /// Its content.
+    pub hash: Hash,
+    /// What the deployment's own version has and this one has not.
     pub lacks: Vec<String>,
 }
 

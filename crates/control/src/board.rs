@@ -143,6 +143,10 @@ impl Control {
                 Some(planned) => cataloguing::choices(&present, id, Some(&planned.effects))?,
                 None => Vec::new(),
             },
+            own_versions: match scene.planned {
+                Some(planned) => cataloguing::own_versions(&present, id, &planned.effects)?,
+                None => Vec::new(),
+            },
             places: scene.places()?,
             jigs: scene.jigs()?,
             policy: match &planned {
@@ -475,15 +479,6 @@ impl<'a> Scene<'a> {
         Ok(jigs.into_iter().map(|(jig, roles)| JigView { active: !off.contains(&jig), jig, roles }).collect())
     }
 
-    /// What a deployment uses, what the proposal begins to use included.
-    fn pins(&self, id: DeploymentId) -> BTreeMap<BarclampName, Hash> {
-        let known = self.present.skeleton.deployments.get(&id).map(|found| found.barclamps.clone());
-        let mut pins = known.unwrap_or_default();
-        let new = self.planned.into_iter().flat_map(|planned| &planned.effects.barclamps);
-        pins.extend(new.filter(|pin| pin.deployment == id).map(|pin| (pin.barclamp.clone(), pin.version)));
-        pins
-    }
-
     /// Roles that the deployment would see with the proposal and would not have.
     fn choices(&self) -> Result<Vec<RoleChoice>, Problem> {
         let mut have = self.roles();
@@ -495,7 +490,8 @@ impl<'a> Scene<'a> {
             }
         }
         let skeleton = &self.present.skeleton;
-        let chain: Vec<_> = skeleton.chain(self.deployment).into_iter().map(|id| self.pins(id)).collect();
+        let own = |id| cataloguing::own(self.present, id, self.planned.map(|planned| &planned.effects));
+        let chain: Vec<_> = skeleton.chain(self.deployment).into_iter().map(own).collect();
         let (mut named, mut choices) = (BTreeSet::new(), BTreeMap::new());
         // Nearest first, as binding looks for them.
         for pin in in_sight(&chain) {

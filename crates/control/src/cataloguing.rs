@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::console::{BarclampVersion, CatalogPage, Foreseen, VersionChoice};
+use api::console::{BarclampVersion, CatalogPage, Foreseen, FromAbove, OwnVersion, VersionChoice};
 use engine::Hash;
-use engine::catalog::Catalog;
 use engine::catalog::version::{compare, order};
+use engine::catalog::{Catalog, in_sight};
 use engine::ids::{BarclampName, DeploymentId, ProposalId};
 use engine::plan::{Edit, Effects, NumberedEdit};
 use store::intent;
@@ -120,15 +120,10 @@ pub(crate) fn choices(
     deployment: DeploymentId,
     effects: Option<&Effects>,
 ) -> Result<Vec<VersionChoice>, Problem> {
-    let mut seen: BTreeMap<BarclampName, Hash> = BTreeMap::new();
-    for pin in effects.into_iter().flat_map(|effects| &effects.barclamps).filter(|pin| pin.deployment == deployment) {
-        seen.insert(pin.barclamp.clone(), pin.version);
-    }
-    for id in present.skeleton.chain(deployment) {
-        for (name, version) in present.skeleton.deployments.get(&id).into_iter().flat_map(|d| &d.barclamps) {
-            seen.entry(name.clone()).or_insert(*version);
-        }
-    }
+    let chain = present.skeleton.chain(deployment).into_iter().map(|id| own(present, id, effects));
+    let chain: Vec<_> = chain.collect();
+    let seen: BTreeMap<BarclampName, Hash> =
+        in_sight(&chain).into_iter().map(|pin| (pin.barclamp.clone(), pin.version)).collect();
     let mut versions: BTreeMap<BarclampName, Vec<(String, Hash)>> = BTreeMap::new();
     for (hash, barclamp) in present.catalog.barclamps() {
         versions.entry(barclamp.name.clone()).or_default().push((barclamp.version.clone(), hash));
@@ -145,4 +140,41 @@ pub(crate) fn choices(
         Ok(VersionChoice { using: used == Some(hash), barclamp, version, hash, lacks })
     };
     offered.map(choice).collect()
+}
+
+/// What a deployment pins of its own, as the draft would leave it.
+pub(crate) fn own(present: &Present, id: DeploymentId, effects: Option<&Effects>) -> BTreeMap<BarclampName, Hash> {
+    let known = present.skeleton.deployments.get(&id).map(|found| found.barclamps.clone());
+    let mut pins = known.unwrap_or_default();
+    let Some(effects) = effects else { return pins };
+    for gone in effects.unpinned.iter().filter(|gone| gone.deployment == id) {
+        pins.remove(&gone.barclamp);
+    }
+    let new = effects.barclamps.iter().filter(|pin| pin.deployment == id);
+    pins.extend(new.map(|pin| (pin.barclamp.clone(), pin.version)));
+    pins
+}
+
+/// The versions that a deployment has of its own, each with the one that it would have from above without it.
+pub(crate) fn own_versions(
+    present: &Present,
+    deployment: DeploymentId,
+    effects: &Effects,
+) -> Result<Vec<OwnVersion>, Problem> {
+    let catalog = &present.catalog;
+    let called = |hash: Hash| catalog.barclamp(hash).map_or_else(|_| hash.short(), |found| found.version.clone());
+    let above = |barclamp: &BarclampName| {
+        present.skeleton.chain(deployment).into_iter().skip(1).find_map(|id| {
+            let version = *own(present, id, Some(effects)).get(barclamp)?;
+            Some((version, present.skeleton.deployments.get(&id)?.name.clone()))
+        })
+    };
+    let one = |(barclamp, hash): (BarclampName, Hash)| {
+        let above = above(&barclamp).map(|(version, from)| {
+            let lacks = lacks(catalog, hash, version)?;
+            Ok(FromAbove { from, version: called(version), hash: version, lacks })
+        });
+        Ok(OwnVersion { above: above.transpose()?, version: called(hash), hash, barclamp })
+    };
+    own(present, deployment, Some(effects)).into_iter().map(one).collect()
 }

@@ -168,6 +168,9 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         },
         |ids, roles| format!("Takes roles {} and their data out of {}.", some_of(roles), some_of(&deployments(ids))),
     ));
+    for gone in effects.unpinned.iter().filter(|gone| gone.to.is_none()) {
+        lines.push(format!("Takes barclamp {} out of use in {}.", gone.barclamp, names.deployment(gone.deployment)));
+    }
     let mut unbound: Grouped<&RoleName> = BTreeMap::new();
     for gone in &effects.unbound {
         unbound.entry(&gone.noderole.role).or_default().push(names.node(gone.node));
@@ -201,7 +204,7 @@ fn moves<'e>(names: &Names<'_>, all: impl Iterator<Item = &'e Moved>) -> Vec<Str
 fn removes(effects: &Effects) -> bool {
     let gone =
         [effects.expunged.len(), effects.removed_deployments.len(), effects.removed_roles.len(), effects.unbound.len()];
-    gone.iter().any(|n| *n > 0)
+    gone.iter().any(|n| *n > 0) || effects.unpinned.iter().any(|gone| gone.to.is_none())
 }
 
 /// What comes.
@@ -213,6 +216,12 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     for pin in &effects.barclamps {
         let (barclamp, version) = (&pin.barclamp, names.version(pin.version));
         lines.push(format!("Uses {barclamp} {version} in {}.", names.deployment(pin.deployment)));
+    }
+    for gone in &effects.unpinned {
+        let Some(to) = gone.to else { continue };
+        let (barclamp, to, from) = (&gone.barclamp, names.version(to), names.version(gone.from));
+        let place = names.deployment(gone.deployment);
+        lines.push(format!("Uses {barclamp} {to} in {place}, as the deployment above does, and {from} no more."));
     }
     let mut bindable: Grouped<DeploymentId> = BTreeMap::new();
     for new in effects.roles.iter().filter(|new| matches!(new.why, Why::Asked { .. })) {

@@ -106,6 +106,9 @@ impl<'a> Names<'a> {
             Edit::UseBarclamp { deployment, barclamp, version } => {
                 format!("use {barclamp} {}{}", self.version(*version), self.place(*deployment))
             }
+            Edit::InheritBarclamp { deployment, barclamp } => {
+                format!("have {barclamp}{} as the deployment above does", self.place(*deployment))
+            }
             Edit::AddRole { deployment, role } => format!("add role {role}{}", self.place(*deployment)),
             Edit::RemoveRole { deployment, role } => format!("remove role {role}{}", self.place(*deployment)),
             Edit::SetRoleData { deployment, role, .. } => format!("set data of {role}{}", self.place(*deployment)),

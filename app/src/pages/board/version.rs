@@ -1,7 +1,12 @@
-//! Uses another version of a barclamp.
+//! Uses other versions of barclamps, or those that the deployment above has.
+//!
+//! A barclamp has one version here, so each has one choice; several barclamps may get theirs in one step, because two that exchange a
+//! role can't do so one after the other.
 
-use api::console::VersionChoice;
-use engine::Hash;
+use std::collections::BTreeMap;
+
+use api::console::{OwnVersion, VersionChoice};
+use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::Edit;
 use leptos::prelude::*;
 
@@ -9,51 +14,140 @@ use super::desk::Desk;
 use crate::pages::edits::{Outcome, PutIn, Wish};
 use crate::parts::{Icon, icon};
 
+/// What a barclamp is to be here.
+#[derive(Clone)]
+enum Choice {
+    Use(VersionChoice),
+    Inherit(OwnVersion),
+}
+
+impl Choice {
+    fn barclamp(&self) -> &BarclampName {
+        match self {
+            Self::Use(VersionChoice { barclamp, .. }) | Self::Inherit(OwnVersion { barclamp, .. }) => barclamp,
+        }
+    }
+
+    fn edit(self, deployment: DeploymentId) -> Edit {
+        match self {
+            Self::Use(choice) => Edit::UseBarclamp { deployment, barclamp: choice.barclamp, version: choice.hash },
+            Self::Inherit(own) => Edit::InheritBarclamp { deployment, barclamp: own.barclamp },
+        }
+    }
+
+    fn is_in_use(&self) -> bool {
+        matches!(self, Self::Use(choice) if choice.using)
+    }
+
+    /// The value of its button, alone among those of its barclamp.
+    fn value(&self) -> String {
+        match self {
+            Self::Use(choice) => choice.hash.to_string(),
+            Self::Inherit(_) => "above".into(),
+        }
+    }
+
+    fn done(&self) -> String {
+        match self {
+            Self::Use(choice) => format!("{} {} is used by the proposal.", choice.barclamp, choice.version),
+            Self::Inherit(own) => format!("{} follows the deployment above in the proposal.", own.barclamp),
+        }
+    }
+
+    fn lacks(&self) -> Vec<String> {
+        match self {
+            Self::Use(choice) => choice.lacks.clone(),
+            Self::Inherit(own) => own.above.as_ref().map(|above| above.lacks.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn name(&self) -> AnyView {
+        match self {
+            Self::Use(choice) => {
+                let using = choice
+                    .using
+                    .then(|| view! { <span class="pill" data-state="active">{icon(Icon::Check)} "in use"</span> });
+                view! { <b>{choice.barclamp.to_string()}</b> " " {choice.version.clone()} " " <code>{choice.hash.short()}</code> " " {using} }
+                    .into_any()
+            }
+            Self::Inherit(own) => {
+                let barclamp = own.barclamp.to_string();
+                match &own.above {
+                    Some(above) => {
+                        let (from, version) = (above.from.to_string(), above.version.clone());
+                        view! { <b>{barclamp}</b> " as " {from} " has it: " {version} " " <code>{above.hash.short()}</code> }.into_any()
+                    }
+                    None => {
+                        view! { <b>{barclamp}</b> " no more: nothing above has it, so it goes out of use" }.into_any()
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[component]
 pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
-    let chosen = RwSignal::new(None::<Hash>);
-    let choice = move || {
-        let hash = chosen.get()?;
-        desk.board().read().versions.iter().find(|choice| choice.hash == hash).cloned()
-    };
+    let chosen = RwSignal::new(BTreeMap::<BarclampName, Choice>::new());
     let wish = Wish::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
-        let using =
-            |choice: VersionChoice| Edit::UseBarclamp { deployment, barclamp: choice.barclamp, version: choice.hash };
-        choice().map(using).into_iter().collect()
+        chosen.get().into_values().map(|choice| choice.edit(deployment)).collect()
     });
-    let line = move |choice: VersionChoice| {
-        let hash = choice.hash;
-        let using =
-            choice.using.then(|| view! { <span class="pill" data-state="active">{icon(Icon::Check)} "in use"</span> });
-        let lacks = (!choice.lacks.is_empty()).then(|| {
-            let lines = choice.lacks.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
+    let line = move |choice: Choice| {
+        let (name, lacks) = (choice.name(), choice.lacks());
+        let lacks = (!lacks.is_empty()).then(|| {
+            let lines = lacks.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
             view! { <small>"Has no longer:"</small> <ul class="lacks">{lines}</ul> }
         });
+        let (group, value, using) = (format!("version of {}", choice.barclamp()), choice.value(), choice.is_in_use());
+        // A board that has changed meanwhile is drawn anew, and what was chosen stays so.
+        let checked = chosen.with_untracked(|chosen| match chosen.get(choice.barclamp()) {
+            Some(known) => known.value() == value,
+            None => using,
+        });
+        let choose = move |_| {
+            chosen.update(|chosen| {
+                let barclamp = choice.barclamp().clone();
+                match using {
+                    true => chosen.remove(&barclamp),
+                    false => chosen.insert(barclamp, choice.clone()),
+                };
+            });
+        };
         view! {
             <li>
                 <label class="choice">
-                    <input type="radio" name="version" value=hash.to_string() disabled=choice.using on:change=move |_| chosen.set(Some(hash))/>
-                    <span>
-                        <b>{choice.barclamp.to_string()}</b> " " {choice.version.clone()} " " <code>{hash.short()}</code> " " {using}
-                        {lacks}
-                    </span>
+                    <input type="radio" name=group value=value checked=checked on:change=choose/>
+                    <span>{name} {lacks}</span>
                 </label>
             </li>
         }
     };
-    let versions = Memo::new(move |_| desk.board().read().versions.clone());
-    let list = move || match versions.read().is_empty() {
-        true => view! { <p class="muted">"The catalog is empty."</p> }.into_any(),
-        false => view! { <ul class="choices">{versions.get().into_iter().map(line).collect_view()}</ul> }.into_any(),
+    let choices = Memo::new(move |_| {
+        let board = desk.board().read();
+        (board.own_versions.clone(), board.versions.clone())
+    });
+    let list = move || {
+        let (own, versions) = choices.get();
+        if versions.is_empty() && own.is_empty() {
+            return view! { <p class="muted">"The catalog is empty."</p> }.into_any();
+        }
+        let mut all: Vec<Choice> =
+            own.into_iter().map(Choice::Inherit).chain(versions.into_iter().map(Choice::Use)).collect();
+        // Each barclamp’s together, the way back to the one above first; its versions stay in their order.
+        all.sort_by(|a, b| a.barclamp().cmp(b.barclamp()));
+        view! { <ul class="choices">{all.into_iter().map(line).collect_view()}</ul> }.into_any()
     };
     view! {
         <form
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                let Some(choice) = untrack(choice) else { return };
-                wish.put(format!("{} {} is used by the proposal. Control Z takes it back.", choice.barclamp, choice.version), taken);
+                let done: Vec<String> = chosen.get_untracked().values().map(Choice::done).collect();
+                if done.is_empty() {
+                    return;
+                }
+                wish.put(format!("{} Control Z takes it back.", done.join(" ")), taken);
             }
         >
             <div class="body">
