@@ -7,7 +7,7 @@ use api::problem;
 use engine::blueprint::{Consequences, consequences};
 use engine::gate::Policy;
 use engine::ids::{JigName, NoderoleId};
-use engine::lint::{self, Finding, Level, Subject};
+use engine::lint::{self, Finding, Level, Reviewers, Subject};
 
 use crate::present::Present;
 use crate::proposing::Planned;
@@ -20,21 +20,32 @@ fn rank(present: &Present, id: NoderoleId) -> Option<u32> {
     present.skeleton.nodes.get(node)?.noderoles.get(key).map(|noderole| noderole.rank)
 }
 
-/// The errors in a plan, in words: what the gate asks at the commit.
-pub(crate) fn errors(present: &Present, planned: &Planned, jigs: &Jigs, in_force: &Policy) -> Vec<String> {
+/// What a plan is judged on besides itself.
+#[derive(Clone, Copy)]
+pub(crate) struct On<'a> {
+    pub jigs: &'a Jigs,
+    /// The policy in force.
+    pub policy: &'a Policy,
+    pub reviewers: Reviewers,
+}
+
+/// Runs something with what lint looks at.
+fn looking<T>(present: &Present, planned: &Planned, on: On<'_>, look: impl FnOnce(&Subject<'_>) -> T) -> T {
+    let On { jigs, policy, reviewers } = on;
     let rank = |id| rank(present, id);
-    let policy = planned.effects.policy.as_ref().map(|set| (in_force, &set.policy));
-    let subject = Subject { planned: planned.from(present), catalog: &present.catalog, jigs, rank: &rank, policy };
-    lint::errors(&subject).iter().map(ToString::to_string).collect()
+    let policy = planned.effects.policy.as_ref().map(|set| (policy, &set.policy));
+    let planned = planned.from(present);
+    look(&Subject { planned, catalog: &present.catalog, jigs, rank: &rank, policy, reviewers })
+}
+
+/// The errors in a plan, in words: what the gate asks at the commit.
+pub(crate) fn errors(present: &Present, planned: &Planned, on: On<'_>) -> Vec<String> {
+    looking(present, planned, on, |subject| lint::errors(subject).iter().map(ToString::to_string).collect())
 }
 
 /// Everything that is wrong with a plan.
-pub(crate) fn all(present: &Present, planned: &Planned, jigs: &Jigs, in_force: &Policy) -> Vec<Finding> {
-    let rank = |id| rank(present, id);
-    let policy = planned.effects.policy.as_ref().map(|set| (in_force, &set.policy));
-    let planned = planned.from(present);
-    let subject = Subject { planned, catalog: &present.catalog, jigs, rank: &rank, policy };
-    lint::lint(&subject, &consequences(&planned, None))
+pub(crate) fn all(present: &Present, planned: &Planned, on: On<'_>) -> Vec<Finding> {
+    looking(present, planned, on, |subject| lint::lint(subject, &consequences(&subject.planned, None)))
 }
 
 /// Everything that is wrong with a plan; refused when an error is among it.
@@ -42,13 +53,9 @@ pub(crate) fn findings(
     present: &Present,
     planned: &Planned,
     consequences: &Consequences,
-    jigs: &Jigs,
-    in_force: &Policy,
+    on: On<'_>,
 ) -> Result<Vec<Finding>, Problem> {
-    let rank = |id| rank(present, id);
-    let policy = planned.effects.policy.as_ref().map(|set| (in_force, &set.policy));
-    let subject = Subject { planned: planned.from(present), catalog: &present.catalog, jigs, rank: &rank, policy };
-    let findings = lint::lint(&subject, consequences);
+    let findings = looking(present, planned, on, |subject| lint::lint(subject, consequences));
     let errors: Vec<&Finding> = findings.iter().filter(|finding| finding.level == Level::Error).collect();
     let Some(first) = errors.first() else { return Ok(findings) };
     let mut problem = Problem::conflict("lint", format!("The change can’t be submitted like this. {first}."));

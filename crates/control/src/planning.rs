@@ -21,7 +21,7 @@ use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{counting, plan};
+use crate::proposing::{authors, counting, plan};
 use crate::{Control, aside};
 
 /// Most parts (nodes, noderoles, edges and roles) that a browser is sent to plan on: some ten megabytes.
@@ -46,7 +46,7 @@ impl Control {
             let (skeleton, catalog) = (&present.skeleton, &present.catalog);
             match plan(&present, &edits) {
                 Ok(planned) => {
-                    let findings = linting::all(&present, &planned, &ground.jigs, &ground.policy);
+                    let findings = linting::all(&present, &planned, ground.lint(&authors(&rows)));
                     report(skeleton, catalog, &edits, &planned.effects, Some(&findings))
                 }
                 Err(_) => report(skeleton, catalog, &edits, &resolve(skeleton, catalog, &edits), None),

@@ -129,6 +129,11 @@ impl Planned {
     }
 }
 
+/// Whoever ever edited a proposal, took an edit back or brought one again: they shaped it. Whoever submits it did, too.
+pub(crate) fn authors(rows: &[EditRow]) -> BTreeSet<PersonId> {
+    rows.iter().flat_map(|e| e.touched_by.iter().copied().chain([e.actor])).collect()
+}
+
 impl Control {
     /// Opens a proposal on a deployment, or hands back the one that is open. One on *system* makes and removes the deployments at
     /// the top, takes nodes back, and changes what all share; it rests on the whole tree, so every commit plans it anew.
@@ -389,9 +394,10 @@ impl Control {
         within(present, row, planned, &covered)?;
         let base: BTreeMap<DeploymentId, TargetNo> = covered.iter().filter_map(number).collect();
         let mut summary = summary(present, &counting(rows), planned);
-        let policy = self.policy(on, present).await?;
-        let jigs = intent::jigs(on).await.map_err(from_store)?;
-        summary.findings = linting::findings(present, planned, &summary.consequences, &jigs, &policy)?;
+        let ground = self.ground(on, present).await?;
+        let mut authors = authors(rows);
+        authors.insert(asked.by);
+        summary.findings = linting::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
         Ok(NewSubmission {
             proposal: row.id,
@@ -402,19 +408,14 @@ impl Control {
             policy: present.head.policy,
             new_policy: planned.policy.as_ref().map(|object| object.hash),
             // A change of the policy passes under the old one and under the new one, so that nobody locks themselves out.
-            approvals: planned.approvals(&policy),
+            approvals: planned.approvals(&ground.policy),
             epoch: present.head.epoch,
             root: root.ok_or_else(Problem::internal)?,
             summary: serde_json::to_value(summary).map_err(internal)?,
             risks: planned.risks.clone(),
             by: asked.by,
             base,
-            // Whoever ever edited it, took an edit back or brought one again shaped it; so does whoever submits it.
-            authors: rows
-                .iter()
-                .flat_map(|e| e.touched_by.iter().copied().chain([e.actor]))
-                .chain([asked.by])
-                .collect(),
+            authors,
             documents: planned.materialised.changes.clone(),
         })
     }

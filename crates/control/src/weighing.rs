@@ -25,8 +25,8 @@ use engine::blueprint::DocumentChange;
 use engine::blueprint::consequences::{Consequences, below, consequences, running};
 use engine::blueprint::projection::StepChange;
 use engine::gate::{Facts, Policy};
-use engine::ids::{ActionName, DeploymentId, NoderoleId, StepId, SubmissionId};
-use engine::lint::Finding;
+use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, StepId, SubmissionId};
+use engine::lint::{Finding, Reviewers};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, SubmissionRow};
 use store::reading;
@@ -34,11 +34,11 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, timeout_at};
 
 use crate::commit::unlike;
-use crate::linting::{self, Jigs};
+use crate::linting::{self, Jigs, On};
 use crate::people::Actor;
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Planned, counting, plan};
+use crate::proposing::{self, Planned, counting, plan};
 use crate::reviewing::{Case, moved_documents};
 use crate::{Control, aside};
 
@@ -60,6 +60,8 @@ pub(crate) struct Ground {
     pub present: Present,
     pub jigs: Jigs,
     pub policy: Policy,
+    /// Who may review.
+    pub reviewers: BTreeSet<PersonId>,
 }
 
 impl Ground {
@@ -70,6 +72,12 @@ impl Ground {
             && Arc::ptr_eq(&self.present.catalog, &other.present.catalog)
             && self.present.head.policy == other.present.head.policy
             && self.jigs == other.jigs
+            && self.reviewers == other.reviewers
+    }
+
+    /// What lint is asked about a change with these authors.
+    pub fn lint(&self, authors: &BTreeSet<PersonId>) -> On<'_> {
+        On { jigs: &self.jigs, policy: &self.policy, reviewers: Reviewers::of(&self.reviewers, authors) }
     }
 }
 
@@ -82,8 +90,14 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    fn of(ground: &Ground, row: &SubmissionRow, documents: &[DocumentChange], planned: Option<&Planned>) -> Self {
-        let errors = |planned| linting::errors(&ground.present, planned, &ground.jigs, &ground.policy);
+    fn of(
+        ground: &Ground,
+        row: &SubmissionRow,
+        documents: &[DocumentChange],
+        authors: &BTreeSet<PersonId>,
+        planned: Option<&Planned>,
+    ) -> Self {
+        let errors = |planned| linting::errors(&ground.present, planned, ground.lint(authors));
         Self {
             moved_documents: Vec::new(),
             unresolved: unlike(row, documents, planned),
@@ -112,16 +126,24 @@ pub(crate) struct Weighed {
 
 impl Weighed {
     fn of(ground: &Ground, row: &SubmissionRow, documents: &[DocumentChange], edits: &[EditRow]) -> Self {
-        let Ground { present, jigs, policy } = ground;
+        let present = &ground.present;
+        let authors = authors(row, edits);
         let planned = plan(present, &counting(edits)).ok();
-        let findings = planned.as_ref().map(|planned| linting::all(present, planned, jigs, policy));
+        let findings = planned.as_ref().map(|planned| linting::all(present, planned, ground.lint(&authors)));
         Self {
             findings: findings.unwrap_or_default(),
             concerned: planned.as_ref().map(|planned| concerned(present, planned)).unwrap_or_default(),
-            said: Said::of(ground, row, documents, planned.as_ref()),
+            said: Said::of(ground, row, documents, &authors, planned.as_ref()),
             planned,
         }
     }
+}
+
+/// Everybody who wrote a submission.
+fn authors(row: &SubmissionRow, edits: &[EditRow]) -> BTreeSet<PersonId> {
+    let mut authors = proposing::authors(edits);
+    authors.insert(row.by);
+    authors
 }
 
 impl Case {
@@ -140,7 +162,7 @@ pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, ground: &Ground
     if !case.is_fresh() {
         return;
     }
-    let said = Said::of(ground, &case.row, &case.documents, planned);
+    let said = Said::of(ground, &case.row, &case.documents, &case.facts.authors, planned);
     case.facts.unresolved = said.unresolved;
     case.facts.lint = said.lint;
 }
@@ -152,6 +174,7 @@ impl Control {
             present: present.clone(),
             jigs: intent::jigs(on).await.map_err(from_store)?,
             policy: self.policy(on, present).await?,
+            reviewers: intent::reviewers(on).await.map_err(from_store)?.into_iter().map(|person| person.id).collect(),
         }))
     }
 
@@ -211,7 +234,10 @@ impl Control {
             let moved_documents = moved_documents(&ground.present, &documents);
             kept.weighed.worked_out.fetch_add(1, Ordering::Relaxed);
             let said = match moved_documents.is_empty() {
-                true => Said::of(&ground, &row, &documents, plan(&ground.present, &counting(&edits)).ok().as_ref()),
+                true => {
+                    let planned = plan(&ground.present, &counting(&edits)).ok();
+                    Said::of(&ground, &row, &documents, &authors(&row, &edits), planned.as_ref())
+                }
                 false => Said { moved_documents, ..Said::default() },
             };
             kept.weighed.put_said(&ground, id, said)

@@ -3,12 +3,13 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Found, Look};
+use super::{Found, Look, Reviewers};
 use crate::Hash;
 use crate::blueprint::difference::Mark;
 use crate::catalog::in_sight;
 use crate::catalog::version::order;
 use crate::cluster::Blueprint;
+use crate::gate::Risk;
 use crate::ids::{BarclampName, DeploymentId, NoderoleId};
 use crate::plan::base::is_below;
 
@@ -38,6 +39,31 @@ pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
     }
     let what = format!("the policy would ask for fewer approvals ({weaker}) in the same change that it lets pass");
     found.add("policy", what, "Propose the policy by itself, so that it is judged by itself");
+}
+
+/// The change itself passes under its new policy, so its authors don't count for what that asks of every change. Changes of a risk
+/// may come from others.
+pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
+    let Some((before, after)) = look.subject.policy else { return };
+    let Reviewers { all, others } = look.subject.reviewers;
+    // One that asks for less than before is on its way to what can be met.
+    for change in before.changes(after).iter().filter(|change| change.new.approvals > change.old.approvals) {
+        let (able, who) = match change.risk {
+            None => (others, " without having written this change"),
+            Some(_) => (all, ""),
+        };
+        let asks = usize::try_from(change.new.approvals).unwrap_or(usize::MAX);
+        if asks > able {
+            let about = change.risk.map_or("every change", Risk::change);
+            let people = if able == 1 { "person may" } else { "people may" };
+            let asks = if asks == 1 { "1 approval".to_owned() } else { format!("{asks} approvals") };
+            found.add(
+                "policy",
+                format!("{about} would need {asks}, and {able} {people} review{who}: nobody could commit any"),
+                "Ask for fewer approvals, or let more people review first",
+            );
+        }
+    }
 }
 
 pub(super) fn policy_weaker(look: &Look<'_>, found: &mut Found) {

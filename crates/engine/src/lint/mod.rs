@@ -17,7 +17,7 @@
 //! * Each check is one entry in [`Check::ALL`] and one function; each has a test that trips it and one that does not.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ use crate::blueprint::projection::StepIntent;
 use crate::catalog::{Catalog, Role};
 use crate::cluster::{NoderoleDoc, NoderoleKey, phantom};
 use crate::gate::Policy;
-use crate::ids::{DeploymentId, JigName, NodeId, NoderoleId};
+use crate::ids::{DeploymentId, JigName, NodeId, NoderoleId, PersonId};
 
 mod data;
 mod deployments;
@@ -52,6 +52,24 @@ pub struct Subject<'a> {
     pub rank: &'a dyn Fn(NoderoleId) -> Option<u32>,
     /// The policy before and after, if the change has another one.
     pub policy: Option<(&'a Policy, &'a Policy)>,
+    /// How many people may review at this moment.
+    pub reviewers: Reviewers,
+}
+
+/// How many people may review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reviewers {
+    /// All of them.
+    pub all: usize,
+    /// Those who did not write the change: only they count for it.
+    pub others: usize,
+}
+
+impl Reviewers {
+    /// Of these people, where the change has these authors.
+    pub fn of(people: &BTreeSet<PersonId>, authors: &BTreeSet<PersonId>) -> Self {
+        Self { all: people.len(), others: people.difference(authors).count() }
+    }
 }
 
 impl fmt::Debug for Subject<'_> {
@@ -148,6 +166,8 @@ checks! {
     BrokenReference = "broken-reference", Error, data::broken_reference;
     /// A policy that asks for less, together with something else that it would let pass.
     PolicyWeakened = "policy-weakened", Error, deployments::policy_weakened;
+    /// A policy that asks for more approvals than there are people to give them.
+    PolicyUnmet = "policy-unmet", Error, deployments::policy_unmet;
     /// A policy that asks for less than the one in force.
     PolicyWeaker = "policy-weaker", Warning, deployments::policy_weaker;
     /// A value under a name that sounds like a secret.

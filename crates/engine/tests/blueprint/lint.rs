@@ -7,8 +7,8 @@ use engine::blueprint::{consequences, difference};
 use engine::catalog::{Attrib, JigClass, LaneMode, Role, RunPolicy};
 use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, Skeleton};
 use engine::gate::{Policy, Risk};
-use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId};
-use engine::lint::{Check, Finding, Level, MAX_EACH, Subject, errors, lint};
+use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, PersonId};
+use engine::lint::{Check, Finding, Level, MAX_EACH, Reviewers, Subject, errors, lint};
 use engine::plan::Edit;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -23,6 +23,16 @@ fn findings_with(
     jigs: &[(&str, bool)],
     policy: Option<(&Policy, &Policy)>,
 ) -> Vec<Finding> {
+    findings_among(world, changed, jigs, policy, Reviewers { all: 20, others: 20 })
+}
+
+fn findings_among(
+    world: &World,
+    changed: &Changed,
+    jigs: &[(&str, bool)],
+    policy: Option<(&Policy, &Policy)>,
+    reviewers: Reviewers,
+) -> Vec<Finding> {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
     let planned = Planned { old, new, difference: &found, projection, effects };
@@ -32,7 +42,7 @@ fn findings_with(
         Some(skeleton.nodes[node].noderoles[key].rank)
     };
     let jigs: BTreeMap<JigName, bool> = jigs.iter().map(|(jig, on)| (JigName::parse(jig).unwrap(), *on)).collect();
-    let subject = Subject { planned, catalog: &world.catalog, jigs: &jigs, rank: &rank, policy };
+    let subject = Subject { planned, catalog: &world.catalog, jigs: &jigs, rank: &rank, policy, reviewers };
     let all = lint(&subject, &consequences(&planned, None));
     let only = errors(&subject);
     let of_all: Vec<&Finding> = all.iter().filter(|f| f.level == Level::Error).collect();
@@ -307,6 +317,36 @@ fn policies_weakened_in_what_they_let_pass() {
     let mixed = findings_with(&world, &alone, &[], Some((&policy(1, 3), &policy(2, 2))));
     assert_eq!(mixed.len(), 1, "one part that is weaker is enough");
     assert_eq!(findings_with(&world, &alone, &[], Some((&policy(1, 1), &policy(1, 2)))), []);
+}
+
+#[test]
+fn policies_that_nobody_can_meet() {
+    let world = World::of(vec![role("app", &[])]);
+    let alone = world.to(world.blueprint.clone());
+    let policy = |approvals, destructive| Policy { approvals, by_risk: [(Risk::Destructive, destructive)].into() };
+    let found = |before: &Policy, after: &Policy, all, others| {
+        let among = Reviewers { all, others };
+        let all = findings_among(&world, &alone, &[], Some((before, after)), among).into_iter();
+        all.filter(|f| f.check == Check::PolicyUnmet).map(|f| (f.level, f.to_string())).collect::<Vec<_>>()
+    };
+    let told = |what: &str| {
+        vec![(
+            Level::Error,
+            format!(
+                "policy: {what}: nobody could commit any. Ask for fewer approvals, or let more people review first"
+            ),
+        )]
+    };
+    let two = "every change would need 2 approvals, and 1 person may review without having written this change";
+    assert_eq!(found(&policy(1, 2), &policy(2, 2), 2, 1), told(two), "an author does not count");
+    assert_eq!(found(&policy(1, 2), &policy(2, 2), 2, 2), []);
+    let risk = "a destructive change would need 3 approvals, and 2 people may review";
+    assert_eq!(found(&policy(1, 1), &policy(1, 3), 2, 1), told(risk));
+    assert_eq!(found(&policy(1, 1), &policy(1, 2), 2, 1), [], "somebody else may write it");
+    assert_eq!(found(&policy(9, 9), &policy(5, 9), 2, 1), [], "the way down is open");
+    let people = [1, 2, 3].map(|n| PersonId(Uuid::from_u128(n)));
+    let among = Reviewers::of(&people.into(), &[people[0], PersonId(Uuid::from_u128(9))].into());
+    assert_eq!(among, Reviewers { all: 3, others: 2 });
 }
 
 #[test]
