@@ -60,14 +60,58 @@ impl VersionDifference {
     }
 }
 
-/// How two versions stand to each other by what their files call them: numbers as numbers, everything else as text, so that `1.10`
-/// is newer than `1.9`.
+/// How two versions stand to each other by what their files call them.
+///
+/// A version is read as a row of segments: digits make numbers, letters make words, everything else parts them. Rows are compared
+/// segment by segment, and of two that begin alike the shorter one is older. What stands in one place counts in this order:
+///
+/// 1. a word behind a hyphen, which names what comes before a version: `2.0-rc1` is older than `2.0`;
+/// 2. nothing more: `2` is older than `2.0`, and `2.0` than `2.0.1`;
+/// 3. a number, however long, as a number: `1.9` is older than `1.10`;
+/// 4. any other word, letter by letter in whatever case: `2.A` is older than `2.E`. OpenCrowbar counted on with letters beside the
+///    numbers of its files (`2.0`, later `2.E`), so letters come behind numbers.
+///
+/// A `v` before the first number means nothing. Two that differ in nothing but what parts them, in zeros before a number or in the
+/// case of letters are equal; every two can be compared, and the order is one ([`by_number`] tells equal ones apart by their text).
 pub fn order(a: &str, b: &str) -> Ordering {
-    let parts = |text: &str| -> Vec<(Option<u64>, String)> {
-        let split = text.split(['.', '-', '+', '_']);
-        split.map(|part| (part.trim_start_matches('v').parse().ok(), part.to_owned())).collect()
-    };
-    parts(a).cmp(&parts(b))
+    segments(a).cmp(&segments(b))
+}
+
+/// A part of a version. The order of the kinds is the order that [`order`] promises.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Segment {
+    Before(String),
+    End,
+    /// Its length and its digits, without zeros in front.
+    Number(usize, String),
+    Word(String),
+}
+
+fn segments(version: &str) -> Vec<Segment> {
+    let mut rest = version.strip_prefix(['v', 'V']).filter(|rest| starts_with_digit(rest)).unwrap_or(version);
+    let (mut segments, mut hyphen) = (Vec::new(), false);
+    while let Some(first) = rest.chars().next() {
+        let kind = |c: char| (c.is_ascii_digit(), c.is_alphanumeric());
+        let end = rest.find(|c| kind(c) != kind(first)).unwrap_or(rest.len());
+        let (run, behind) = rest.split_at(end);
+        match kind(first) {
+            (true, _) => {
+                let digits = run.trim_start_matches('0');
+                segments.push(Segment::Number(digits.len(), digits.to_owned()));
+            }
+            (_, true) if hyphen => segments.push(Segment::Before(run.to_lowercase())),
+            (_, true) => segments.push(Segment::Word(run.to_lowercase())),
+            _ => {}
+        }
+        hyphen = run.ends_with('-');
+        rest = behind;
+    }
+    segments.push(Segment::End);
+    segments
+}
+
+fn starts_with_digit(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// The newest version of each barclamp, by its number, whenever it was imported.
@@ -192,6 +236,7 @@ fn gone(was: &[Attrib], is: &[Attrib]) -> Vec<AttribName> {
 mod tests {
     use super::*;
     use crate::catalog::read::{Source, import};
+    use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     fn version(catalog: &mut Catalog, text: &str) -> Barclamp {
@@ -251,9 +296,68 @@ mod tests {
 
     #[test]
     fn versions_stand_in_the_order_of_their_numbers() {
-        let mut all = ["1.10", "1.9", "v2", "1.9.1", "1"];
-        all.sort_by(|a, b| order(a, b));
-        assert_eq!(all, ["1", "1.9", "1.9.1", "1.10", "v2"]);
+        let sorted = [
+            "",
+            "1",
+            "1.9",
+            "1.9.1",
+            "1.10",
+            "1.10a",
+            "2.0-alpha",
+            "2.0-rc9",
+            "2.0-rc10",
+            "2.0",
+            "2.0.1",
+            "v2.1",
+            "2.20000000000000000000000",
+            "2.a",
+            "2.B",
+            "2.E",
+            "2.E.1",
+            "2024-12-01",
+            "2025-01-01",
+            "crowbar",
+        ];
+        for (n, older) in sorted.iter().enumerate() {
+            for newer in &sorted[n + 1..] {
+                assert_eq!(
+                    (order(older, newer), order(newer, older)),
+                    (Ordering::Less, Ordering::Greater),
+                    "{older} {newer}"
+                );
+            }
+        }
+        for (one, other) in [("1.0", "1-0"), ("v1", "1"), ("1.07", "1.7"), ("2.e", "2.E")] {
+            assert_eq!(order(one, other), Ordering::Equal, "{one} {other}");
+        }
+    }
+
+    fn any_version() -> impl Strategy<Value = String> {
+        prop_oneof!["[v]?[0-9]{1,3}([.+_-]([0-9]{1,2}|[A-Ea-e]|rc[0-9])){0,3}", "[ -~]{0,6}", "[2][.]([0-9]|[A-E])"]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_three_versions_have_one_order(a in any_version(), b in any_version(), c in any_version()) {
+            prop_assert_eq!(order(&a, &a), Ordering::Equal);
+            prop_assert_eq!(order(&a, &b), order(&b, &a).reverse());
+            if order(&a, &b).is_le() && order(&b, &c).is_le() {
+                prop_assert!(order(&a, &c).is_le());
+                prop_assert!(order(&a, &c).is_lt() || order(&a, &b).is_eq() && order(&b, &c).is_eq());
+            }
+            let hash = Hash::of_bytes(b"");
+            prop_assert_eq!(by_number((hash, &a), (hash, &b)).is_eq(), a == b);
+        }
+
+        #[test]
+        fn numbers_count_as_numbers(head in "[0-9]{1,2}([.][0-9]{1,2}){0,2}", a in any::<u64>(), b in any::<u64>(), word in "[A-Za-z]{1,4}") {
+            let with = |n: u64| format!("{head}.{n}");
+            prop_assert_eq!(order(&with(a), &with(b)), a.cmp(&b));
+            prop_assert_eq!(order(&with(a), &format!("{head}.{word}")), Ordering::Less, "letters come behind numbers");
+            prop_assert_eq!(order(&format!("{head}-{word}"), &head), Ordering::Less, "and a word behind a hyphen before");
+        }
     }
 
     #[test]
