@@ -104,8 +104,14 @@ fn compared(
         projection.removed.retain(|id| here.contains(id));
     }
     let effects = Effects::default();
-    let planned =
-        consequences::Planned { old, new, difference: &difference, projection: &projection, effects: &effects };
+    let planned = consequences::Planned {
+        old,
+        new,
+        difference: &difference,
+        projection: &projection,
+        effects: &effects,
+        catalog: &present.catalog,
+    };
     let consequences = consequences(&planned, None);
     let names = Names::of(&difference, old, new);
     let deployment = only.and_then(|id| names.deployments.get(&id).cloned());

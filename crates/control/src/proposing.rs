@@ -125,6 +125,7 @@ impl Planned {
             difference: &self.difference,
             projection: &self.projection,
             effects: &self.effects,
+            catalog: &present.catalog,
         }
     }
 }

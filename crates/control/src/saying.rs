@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::blueprint::consequences::{self, Consequences, Touched};
-use engine::ids::{DeploymentId, RoleName};
+use engine::blueprint::consequences::{self, Consequences, Loss, Touched};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
 use engine::plan::effects::{Moved, Why};
 use engine::plan::{Effects, NumberedEdit};
 
@@ -77,7 +77,8 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
         rest.push(format!("Downstream of that: {}.", words::count(downstream, "noderole")));
     }
     rest.extend(waits(effects));
-    if !removes(effects) {
+    rest.extend(lacks(consequences));
+    if consequences.lost.count == 0 && !removes(effects) {
         rest.push("Nothing is removed.".into());
     }
     Said { grave: grave_lines, rest }
@@ -258,6 +259,21 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         lines.push(format!("Sets the own data of {role} on {}.", some_of(nodes)));
     }
     lines
+}
+
+/// What versions of barclamps had and those in their places have not.
+fn lacks(consequences: &Consequences) -> Vec<String> {
+    let mut lacking: Grouped<(&BarclampName, &DeploymentName)> = BTreeMap::new();
+    for loss in &consequences.lost.first {
+        if let Loss::Content { what, barclamp, deployment } = loss {
+            lacking.entry((barclamp, deployment)).or_default().push(what.clone());
+        }
+    }
+    told(
+        lacking,
+        |(barclamp, deployment), lines| format!("{barclamp} has no longer in {deployment}: {}.", some_of(lines)),
+        |_, lines| format!("Other barclamps have no longer: {}.", some_of(lines)),
+    )
 }
 
 /// What waits for others than before, or no longer for a jig.

@@ -92,7 +92,14 @@ fn main() {
     let found = difference(&old, &new, &changes).unwrap();
     let projection = project(&old, &new, &changes, &catalog).unwrap();
     let effects = Effects::default();
-    let planned = Planned { old: &old, new: &new, difference: &found, projection: &projection, effects: &effects };
+    let planned = Planned {
+        old: &old,
+        new: &new,
+        difference: &found,
+        projection: &projection,
+        effects: &effects,
+        catalog: &catalog,
+    };
     let (mut told, mut marked, mut bytes) = (Vec::new(), Vec::new(), 0);
     for _ in 0..TIMES {
         let began = Instant::now();

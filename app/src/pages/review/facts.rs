@@ -220,6 +220,8 @@ pub(super) fn lost(loss: &Loss) -> String {
         Loss::Node { fqdn, noderoles } => format!("all of {} ({})", node(fqdn), counted(*noderoles, "noderole")),
         Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", node(fqdn)),
         Loss::Role { role, deployment } => format!("role {role} of {deployment}"),
+        Loss::Barclamp { barclamp, deployment } => format!("barclamp {barclamp} of {deployment}"),
+        Loss::Content { what, barclamp, deployment } => format!("{what} ({barclamp} in {deployment})"),
         Loss::Data { of, paths } => format!("{} of {of}", first(paths, paths.len())),
     }
 }

@@ -67,6 +67,7 @@ impl Line {
             difference: &difference,
             projection: &projection,
             effects: &Effects::default(),
+            catalog: &self.catalog,
         };
         let risks = risks(&planned);
         let submission = NewSubmission {

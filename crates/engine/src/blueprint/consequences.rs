@@ -17,14 +17,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::difference::{Difference, Mark};
+use super::difference::{DeploymentDifference, Difference, Mark};
 use super::projection::{Projection, RerunCause, StepChange, StepIntent};
 use crate::anneal::StepState;
-use crate::catalog::LaneMode;
+use crate::catalog::version::compare;
+use crate::catalog::{Catalog, LaneMode};
 use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::{Change, ChangeKind};
 use crate::gate::Risk;
-use crate::ids::{ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
+use crate::ids::{ActionName, BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
 use crate::plan::Effects;
 use crate::plan::base::is_below;
 
@@ -46,6 +47,8 @@ pub struct Planned<'a> {
     pub projection: &'a Projection,
     /// What the edits come to; nothing when two targets are compared.
     pub effects: &'a Effects,
+    /// Everything that pins name.
+    pub catalog: &'a Catalog,
 }
 
 /// The state that a step is in now; None: it has none.
@@ -88,21 +91,35 @@ pub struct Restart {
     pub in_use: Option<bool>,
 }
 
-/// Something that is gone afterwards.
+/// Something that is gone afterwards. The kinds stand in the order in which they are told, the gravest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Loss {
-    /// A deployment.
-    Deployment {
-        /// Its name.
-        name: DeploymentName,
-    },
     /// All intent for a node.
     Node {
         /// Its name.
         fqdn: Fqdn,
         /// Noderoles that go with it.
         noderoles: usize,
+    },
+    /// A deployment.
+    Deployment {
+        /// Its name.
+        name: DeploymentName,
+    },
+    /// A role that can't be bound any more.
+    Role {
+        /// Which.
+        role: RoleName,
+        /// Where.
+        deployment: DeploymentName,
+    },
+    /// A barclamp that is not in use any more.
+    Barclamp {
+        /// Which.
+        barclamp: BarclampName,
+        /// Where.
+        deployment: DeploymentName,
     },
     /// A noderole of a node that stays.
     Noderole {
@@ -111,10 +128,12 @@ pub enum Loss {
         /// Its node's name.
         fqdn: Fqdn,
     },
-    /// A role that can't be bound any more.
-    Role {
-        /// Which.
-        role: RoleName,
+    /// What a version of a barclamp had and the one in its place has not.
+    Content {
+        /// What, as [`disappeared`](crate::catalog::version::VersionDifference::disappeared) says it: `script 10-cut.sh of role saw`.
+        what: String,
+        /// Of which barclamp.
+        barclamp: BarclampName,
         /// Where.
         deployment: DeploymentName,
     },
@@ -125,6 +144,21 @@ pub enum Loss {
         /// JSON pointers.
         paths: Vec<String>,
     },
+}
+
+impl Loss {
+    /// Its place among others.
+    fn grade(&self) -> u8 {
+        match self {
+            Self::Node { .. } => 0,
+            Self::Deployment { .. } => 1,
+            Self::Role { .. } => 2,
+            Self::Barclamp { .. } => 3,
+            Self::Noderole { .. } => 4,
+            Self::Content { .. } => 5,
+            Self::Data { .. } => 6,
+        }
+    }
 }
 
 /// Noderoles of a deployment that stand downstream.
@@ -246,7 +280,7 @@ pub struct Consequences {
     /// How many of these are ACTIVE now: they are interrupted. None: nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<usize>,
-    /// What is gone afterwards.
+    /// What is gone afterwards, the gravest first.
     pub lost: Counted<Loss>,
     /// How many of the noderoles that go are ACTIVE now. None: nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -311,7 +345,7 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
         starts: starts.into(),
         interrupted: progress.map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
         restarts: restarts.into(),
-        lost: lost(planned.difference, &names).into(),
+        lost: lost(planned, &names).into(),
         lost_in_use: progress.map(|state| removed.iter().filter(|id| is_up(state, id)).count()),
         irreversible: irreversible.into(),
         downstream: downstream(planned, progress),
@@ -391,13 +425,16 @@ impl Named<'_> {
     }
 }
 
-fn lost(difference: &Difference, names: &Named<'_>) -> Vec<Loss> {
+/// What is gone, the gravest first: of a long list that is what must not be left out.
+fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
+    let difference = planned.difference;
     let mut lost = Vec::new();
     for deployment in &difference.deployments {
         if deployment.mark == Mark::Removed {
             lost.push(Loss::Deployment { name: deployment.name.clone() });
             continue;
         }
+        lost.extend(deployment.barclamps.iter().flat_map(|pin| lacking(planned, deployment, &pin.barclamp)));
         for role in &deployment.roles {
             if role.mark == Mark::Removed {
                 lost.push(Loss::Role { role: role.role.clone(), deployment: deployment.name.clone() });
@@ -422,7 +459,23 @@ fn lost(difference: &Difference, names: &Named<'_>) -> Vec<Loss> {
             }
         }
     }
+    lost.sort_by_key(Loss::grade);
     lost
+}
+
+/// What the version that a deployment had of a barclamp has, and the one in its place has not. Either may be from above.
+fn lacking(planned: &Planned<'_>, deployment: &DeploymentDifference, barclamp: &BarclampName) -> Vec<Loss> {
+    let Planned { old, new, catalog, .. } = planned;
+    let Some(was) = old.version_in_sight(deployment.id, barclamp) else { return Vec::new() };
+    let (barclamp, place) = (barclamp.clone(), deployment.name.clone());
+    let Some(is) = new.version_in_sight(deployment.id, &barclamp) else {
+        return vec![Loss::Barclamp { barclamp, deployment: place }];
+    };
+    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else { return Vec::new() };
+    // A catalog that lacks one of their roles is no reason to say nothing of all the rest; the projection said that it does.
+    let lines = compare(was, is, catalog).map(|found| found.disappeared()).unwrap_or_default();
+    let loss = |what| Loss::Content { what, barclamp: barclamp.clone(), deployment: place.clone() };
+    lines.into_iter().map(loss).collect()
 }
 
 fn dropped(of: String, data: &[Change]) -> Option<Loss> {

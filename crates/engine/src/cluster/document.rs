@@ -237,6 +237,23 @@ pub enum BlueprintError {
 }
 
 impl Blueprint {
+    /// What a deployment and those above it pin, nearest first.
+    pub fn pins_from(&self, deployment: DeploymentId) -> impl Iterator<Item = &BTreeMap<BarclampName, Hash>> {
+        let mut next = Some(deployment);
+        let chain = std::iter::from_fn(move || {
+            let stored = self.deployments.get(&next?)?;
+            next = stored.doc.parent;
+            Some(&stored.doc.barclamps)
+        });
+        // Documents that stand in a circle must not be walked for ever.
+        chain.take(self.deployments.len())
+    }
+
+    /// The version of a barclamp that a deployment has, of its own or from above.
+    pub fn version_in_sight(&self, deployment: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
+        self.pins_from(deployment).find_map(|pins| pins.get(barclamp).copied())
+    }
+
     /// The document of the root.
     pub fn root(&self) -> RootDoc {
         RootDoc {

@@ -4,13 +4,11 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Found, Look, Reviewers};
-use crate::Hash;
 use crate::blueprint::difference::Mark;
-use crate::catalog::in_sight;
 use crate::catalog::version::order;
 use crate::cluster::Blueprint;
 use crate::gate::Risk;
-use crate::ids::{BarclampName, DeploymentId, NoderoleId};
+use crate::ids::{DeploymentId, NoderoleId};
 use crate::plan::base::is_below;
 
 pub(super) fn out_of_tree(look: &Look<'_>, found: &mut Found) {
@@ -99,7 +97,7 @@ pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
         for (name, role) in &stored.doc.roles {
             let Some(content) = look.role(role.role) else { continue };
             // The nearest version of the role's barclamp is the one that a new binding would take it from.
-            let Some(pin) = nearest_pin(look.planned().new, deployment.id, &content.barclamp) else { continue };
+            let Some(pin) = look.planned().new.version_in_sight(deployment.id, &content.barclamp) else { continue };
             let Ok(barclamp) = look.subject.catalog.barclamp(pin) else { continue };
             let version = format!("{} {}, which is in use there", barclamp.name, barclamp.version);
             let what = match barclamp.roles.get(name) {
@@ -114,17 +112,6 @@ pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
             );
         }
     }
-}
-
-fn nearest_pin(blueprint: &Blueprint, deployment: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
-    let mut next = Some(deployment);
-    let chain = std::iter::from_fn(|| {
-        let stored = blueprint.deployments.get(&next?)?;
-        next = stored.doc.parent;
-        Some(&stored.doc.barclamps)
-    });
-    let sight = in_sight(chain.take(blueprint.deployments.len()));
-    sight.into_iter().find(|pin| pin.barclamp == barclamp).map(|pin| pin.version)
 }
 
 pub(super) fn emptied(look: &Look<'_>, found: &mut Found) {

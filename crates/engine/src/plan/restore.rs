@@ -59,13 +59,7 @@ impl State {
             roles: doc.roles.iter().map(|(name, role)| (name.clone(), (role.role, role.data.clone()))).collect(),
             ..Self::default()
         };
-        let mut above = Some(deployment);
-        let chain = std::iter::from_fn(|| {
-            let stored = blueprint.deployments.get(&above?)?;
-            above = stored.doc.parent;
-            Some(&stored.doc.barclamps)
-        });
-        let sight = in_sight(chain.take(blueprint.deployments.len()));
+        let sight = in_sight(blueprint.pins_from(deployment));
         state.versions.extend(sight.into_iter().map(|pin| (pin.barclamp.clone(), pin.version)));
         for (id, node) in &blueprint.nodes {
             if node.doc.deployment == deployment && !node.doc.phantom {

@@ -2,23 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::Hash;
 use engine::anneal::StepState;
 use engine::blueprint::consequences::{self, Consequences, Loss, Planned, placed, running};
 use engine::blueprint::{consequences as of, difference};
-use engine::catalog::{JigClass, LaneMode, Role, RunPolicy};
+use engine::catalog::{JigClass, LaneMode, Role, RunPolicy, Script};
 use engine::gate::Risk;
-use engine::ids::{ActionName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
+use engine::ids::{ActionName, BarclampName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
 use engine::plan::Edit;
 use proptest::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::world::{Changed, EDGE, WEB, World, bind, data, flagged, fqdn, in_lane, key, node, rerun, role, role_data};
+use crate::world::{
+    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, fqdn, in_lane, key, node, rerun, role, role_data,
+};
 
 fn told(changed: &Changed) -> Consequences {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
-    of(&Planned { old, new, difference: &found, projection, effects }, None)
+    of(&Planned { old, new, difference: &found, projection, effects, catalog: &changed.catalog }, None)
 }
 
 /// `1: base 2; 2: runtime 2, db 1 (1 at once)`.
@@ -71,7 +74,14 @@ fn a_restart_says_why_and_who_stands_downstream() {
 
     let (old, new) = (&changed.old, &changed.new);
     let shown = difference(old, new, &changed.changes).unwrap();
-    let planned = Planned { old, new, difference: &shown, projection: &changed.projection, effects: &changed.effects };
+    let planned = Planned {
+        old,
+        new,
+        difference: &shown,
+        projection: &changed.projection,
+        effects: &changed.effects,
+        catalog: &changed.catalog,
+    };
     let step = |n: u128, name: &str| StepId::of(key(name).id(node(n)), &ActionName::run());
     let active: BTreeSet<StepId> = [step(1, "base"), step(1, "db")].into();
     let now = of(&planned, Some(&|id| active.contains(&id).then_some(StepState::Active)));
@@ -133,13 +143,41 @@ fn what_goes_is_named() {
     assert_eq!(
         found.lost.first,
         [
-            Loss::Deployment { name: DeploymentName::parse("edge").unwrap() },
-            Loss::Data { of: "app on n1.house.example.com".into(), paths: vec!["/a".into()] },
-            Loss::Noderole { noderole: key("web"), fqdn: fqdn(1) },
             Loss::Node { fqdn: fqdn(2), noderoles: 1 },
-        ]
+            Loss::Deployment { name: DeploymentName::parse("edge").unwrap() },
+            Loss::Noderole { noderole: key("web"), fqdn: fqdn(1) },
+            Loss::Data { of: "app on n1.house.example.com".into(), paths: vec!["/a".into()] },
+        ],
+        "the gravest first"
     );
     assert_eq!(found.risks, [Risk::Removal, Risk::Rerun].into());
+}
+
+/// Nothing of it may run, and still it is gone.
+#[test]
+fn what_a_version_lacks_is_lost() {
+    let script = |name: &str| Script { name: name.into(), hash: Hash::of_bytes(name.as_bytes()) };
+    let with =
+        |scripts: &[&str]| Role { scripts: scripts.iter().map(|name| script(name)).collect(), ..role("app", &[]) };
+    let mut world = World::of(vec![with(&["10-a.sh", "20-b.sh"])]);
+    let barclamp = BarclampName::parse("house").unwrap();
+    let version = world.import("2", vec![with(&["10-a.sh"])]);
+    let (web, house) = (DeploymentName::parse("web").unwrap(), barclamp.clone());
+    let using = Edit::UseBarclamp { deployment: WEB, barclamp: barclamp.clone(), version };
+    let found = told(&world.change(std::slice::from_ref(&using)));
+    let what = "script 20-b.sh of role app".to_owned();
+    assert_eq!(
+        found.lost.first,
+        [Loss::Content { what, barclamp: house, deployment: web }],
+        "the one from above had it"
+    );
+    world.commit(&[using]);
+    let back = told(&world.change(&[Edit::InheritBarclamp { deployment: WEB, barclamp: barclamp.clone() }]));
+    assert_eq!(back.lost.count, 0);
+
+    let drop = Edit::InheritBarclamp { deployment: SYSTEM, barclamp: barclamp.clone() };
+    let deployment = DeploymentName::parse("system").unwrap();
+    assert_eq!(told(&world.change(&[drop])).lost.first, [Loss::Barclamp { barclamp, deployment }]);
 }
 
 #[test]

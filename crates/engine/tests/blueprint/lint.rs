@@ -35,7 +35,7 @@ fn findings_among(
 ) -> Vec<Finding> {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
-    let planned = Planned { old, new, difference: &found, projection, effects };
+    let planned = Planned { old, new, difference: &found, projection, effects, catalog: &world.catalog };
     let skeleton = Skeleton::of(old, [], &world.catalog).unwrap();
     let rank = |id| {
         let (node, key) = skeleton.place(id)?;

@@ -81,6 +81,7 @@ pub struct Changed {
     pub changes: Vec<DocumentChange>,
     pub effects: Effects,
     pub projection: Projection,
+    pub catalog: Catalog,
 }
 
 impl World {
@@ -140,7 +141,14 @@ impl World {
     pub fn to(&self, new: Blueprint) -> Changed {
         let changes = compare(&self.blueprint, &new);
         let projection = project(&self.blueprint, &new, &changes, &self.catalog).unwrap();
-        Changed { old: self.blueprint.clone(), new, changes, effects: Effects::default(), projection }
+        Changed {
+            old: self.blueprint.clone(),
+            new,
+            changes,
+            effects: Effects::default(),
+            projection,
+            catalog: self.catalog.clone(),
+        }
     }
 
     /// Applies edits as a commit would.
