@@ -77,6 +77,11 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
         rest.push(format!("Downstream of that: {}.", words::count(downstream, "noderole")));
     }
     rest.extend(waits(effects));
+    let kept: Vec<String> = consequences.kept.first.iter().map(named).collect();
+    if !kept.is_empty() {
+        let named = words::first_of(&kept, consequences.kept.count);
+        rest.push(format!("Stays as it was applied, with new content or data for its next run: {named}."));
+    }
     rest.extend(lacks(consequences));
     if consequences.lost.count == 0 && !removes(effects) {
         rest.push("Nothing is removed.".into());

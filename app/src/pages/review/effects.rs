@@ -39,6 +39,12 @@ fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
             &["Noderole", "Node", "Deployment", "Why and what is interrupted"],
             found.restarts.first.iter().map(restarted).collect_view().into_any(),
         ))}
+        {some(&found.kept).then(|| section(
+            "kept", "Stays as it was applied",
+            "what is up stays so; new content or data waits for the next run, which this change does not ask for".into(),
+            &found.kept, id, &plain,
+            found.kept.first.iter().map(|touched| line(touched, true, None)).collect_view().into_any(),
+        ))}
         {some(&found.lost).then(|| section(
             "lost", "Goes", "is not meant any more afterwards".into(), &found.lost, id, &["What"],
             found.lost.first.iter().map(gone).collect_view().into_any(),
@@ -58,7 +64,11 @@ fn some<T>(list: &Counted<T>) -> bool {
 }
 
 fn nothing(found: &Consequences) -> Option<AnyView> {
-    let quiet = !some(&found.irreversible) && !some(&found.restarts) && !some(&found.lost) && !some(&found.starts);
+    let quiet = !some(&found.irreversible)
+        && !some(&found.restarts)
+        && !some(&found.lost)
+        && !some(&found.starts)
+        && !some(&found.kept);
     (quiet && found.downstream.is_empty()).then(|| {
         view! { <p class="card inside muted">"Nothing runs and nothing goes: it changes what is written down."</p> }
             .into_any()

@@ -99,6 +99,18 @@ fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
         });
     }
     facts.extend(restarts(found));
+    if found.kept.count > 0 {
+        facts.push(Fact {
+            state: "warn",
+            shape: Icon::Paused,
+            lead: "Stays as it was applied:".into(),
+            rest: format!(
+                "{}. Its new content or data waits for the next run, which this change does not ask for.",
+                names(&found.kept, touched)
+            ),
+            way: ("effects#kept", list(found.kept.count)),
+        });
+    }
     if found.lost.count > 0 {
         let up = match found.lost_in_use {
             Some(up) if up > 0 => format!(" {} up now.", is_up(up, "noderole")),

@@ -277,7 +277,11 @@ pub struct Consequences {
     pub starts: Counted<Touched>,
     /// What runs again, by name.
     pub restarts: Counted<Restart>,
-    /// How many of these are ACTIVE now: they are interrupted. None: nobody looked.
+    /// What gets another content or other data and does not run because of it, as its role says (`on-change: keep`): what is applied
+    /// stays, and its next run, which this change does not ask for, takes the new.
+    #[serde(default)]
+    pub kept: Counted<Touched>,
+    /// How many of those that run again are ACTIVE now: they are interrupted. None: nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<usize>,
     /// What is gone afterwards, the gravest first.
@@ -309,7 +313,9 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     let mut starts = Vec::new();
     let mut restarts = Vec::new();
     let mut irreversible = Vec::new();
+    let mut kept = Vec::new();
     for step in planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep) {
+        kept.extend(names.touched(step).filter(|_| is_told_otherwise(planned, step)));
         irreversible.extend(names.touched(step).filter(|_| becomes_destructive(planned, step)));
     }
     // As `reason`, but found by key: a slice of 20,000 steps would be looked through 20,000 times.
@@ -330,6 +336,7 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
             StepChange::New | StepChange::Keep => starts.push(touched),
         }
     }
+    kept.sort();
     starts.sort();
     irreversible.sort();
     // What is interrupted stands first: of a long list that is what must not be left out.
@@ -345,6 +352,7 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
         starts: starts.into(),
         interrupted: progress.map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
         restarts: restarts.into(),
+        kept: kept.into(),
         lost: lost(planned, &names).into(),
         lost_in_use: progress.map(|state| removed.iter().filter(|id| is_up(state, id)).count()),
         irreversible: irreversible.into(),
@@ -364,6 +372,18 @@ pub fn running(projection: &Projection) -> impl Iterator<Item = &StepIntent> + C
 pub fn reason<'e>(effects: &'e Effects, step: &StepIntent) -> Option<&'e str> {
     let found = effects.reruns.iter().find(|rerun| rerun.node == step.node && rerun.noderole == step.key);
     found.map(|rerun| rerun.reason.as_str())
+}
+
+/// Whether reviewed intent tells a step something else than before. What keeps its progress all the same has a role that says so.
+fn is_told_otherwise(planned: &Planned<'_>, step: &StepIntent) -> bool {
+    let told = |blueprint: &'_ Blueprint| {
+        let (_, noderole) = blueprint.noderole(step.node, &step.key)?;
+        let deployment = blueprint.deployments.get(&noderole.deployment);
+        let of_role = deployment.and_then(|found| found.doc.roles.get(&step.key.role)).map(|role| role.data.clone());
+        let of_role = of_role.unwrap_or_else(|| serde_json::json!({}));
+        Some((noderole.role, noderole.data.clone(), of_role))
+    };
+    told(planned.old) != told(planned.new)
 }
 
 /// Whether a step gets a role that destroys, although nothing runs because of it: what has not run yet, or runs again some day, will.

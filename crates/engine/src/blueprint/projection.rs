@@ -162,7 +162,9 @@ fn project_node(
         let role_was = before.and_then(|n| role_doc(old, n, key));
         let role_is = role_doc(new, noderole, key);
         let change = step_change(catalog.role(noderole.role)?, before, noderole, role_was, role_is);
-        if before != Some(noderole) || change != StepChange::Keep {
+        // One that keeps its progress has another content all the same once its deployment says something else.
+        let told = |role: Option<&DeploymentRoleDoc>| role.map(|role| role.data.clone());
+        if before != Some(noderole) || change != StepChange::Keep || told(role_was) != told(role_is) {
             found.steps.push(intent(node, key, noderole, role_is, change, catalog)?);
         }
     }

@@ -6,7 +6,7 @@ use engine::Hash;
 use engine::anneal::StepState;
 use engine::blueprint::consequences::{self, Consequences, Loss, Planned, placed, running};
 use engine::blueprint::{consequences as of, difference};
-use engine::catalog::{JigClass, LaneMode, Role, RunPolicy, Script};
+use engine::catalog::{JigClass, LaneMode, OnChange, Role, RunPolicy, Script};
 use engine::gate::Risk;
 use engine::ids::{ActionName, BarclampName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
 use engine::plan::Edit;
@@ -178,6 +178,33 @@ fn what_a_version_lacks_is_lost() {
     let drop = Edit::InheritBarclamp { deployment: SYSTEM, barclamp: barclamp.clone() };
     let deployment = DeploymentName::parse("system").unwrap();
     assert_eq!(told(&world.change(&[drop])).lost.first, [Loss::Barclamp { barclamp, deployment }]);
+}
+
+#[test]
+fn what_keeps_what_it_applied_is_told_and_does_not_run() {
+    let keeps = |text: &str, description: &str| {
+        let run = RunPolicy { on_change: OnChange::Keep, ..RunPolicy::default() };
+        Role { run, description: description.into(), ..role(text, &[]) }
+    };
+    let mut world = World::of(vec![keeps("app", ""), keeps("own", ""), keeps("same", ""), role("runs", &["same"])]);
+    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(WEB, 1, "own"), bind(WEB, 1, "runs")]);
+    let kept = |found: &Consequences| found.kept.first.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let found = told(&world.change(&[role_data(WEB, "app", json!({"a": 1})), data(1, "own", json!({"a": 1}))]));
+    assert_eq!(
+        (kept(&found), found.restarts.count),
+        (vec!["app on n1".into(), "app on n2".into(), "own on n1".into()], 0)
+    );
+    let all = vec![keeps("app", "newer"), keeps("own", ""), keeps("same", ""), role("runs", &[])];
+    let version = world.import("2", all);
+    let using = Edit::UseBarclamp { deployment: SYSTEM, barclamp: BarclampName::parse("house").unwrap(), version };
+    let found = told(&world.change(&[using]));
+    let again: Vec<String> = found.restarts.first.iter().map(|restart| restart.touched.to_string()).collect();
+    assert_eq!((kept(&found), again), (vec!["app on n1".into(), "app on n2".into()], vec!["runs on n1".to_owned()]));
+    assert_eq!(
+        told(&world.change(&[rerun(1, "app"), data(1, "app", json!({"a": 1}))])).kept.count,
+        0,
+        "asked, it runs"
+    );
 }
 
 #[test]
