@@ -11,7 +11,7 @@ use crate::problem;
 use crate::reviews::Waiting;
 use engine::Hash;
 use engine::blueprint::difference::{Mark, Sides};
-use engine::blueprint::text::{self, Names};
+use engine::blueprint::text::{self, Behind, Names, PinBehind};
 use engine::blueprint::{Anchor, Consequences, Difference, Shift};
 use engine::catalog::{Barclamp, Role};
 use engine::cluster::{EdgeKind, NoderoleKey, Skeleton};
@@ -1010,7 +1010,20 @@ impl Comparison {
             0 => String::new(),
             n => format!("Beside that, {n} documents differ.\n"),
         };
-        format!("from {}\nto   {}\n{only}\n{}{more}", self.from, self.to, self.difference.text(&self.names))
+        let difference = self.difference.text(&self.names, &self.behind());
+        format!("from {}\nto   {}\n{only}\n{difference}{more}", self.from, self.to)
+    }
+
+    /// What stands behind the hashes, as far as it is known.
+    fn behind(&self) -> Behind {
+        let pins = self.pins.iter().map(|pin| {
+            let called = |side: &Option<PinnedVersion>| side.as_ref().map(ToString::to_string);
+            let versions = Sides { old: called(&pin.old), new: called(&pin.new) };
+            let roles = pin.roles.iter().map(|role| (role.role.clone(), role.contents)).collect();
+            ((pin.deployment, pin.barclamp.clone()), PinBehind { versions, roles })
+        });
+        let contents = self.contents.iter().map(|content| ((content.old, content.new), content.lines()));
+        Behind { pins: pins.collect(), contents: contents.collect() }
     }
 }
 
@@ -1380,6 +1393,16 @@ pub struct ContentChange {
     pub files: Vec<FileChange>,
 }
 
+impl ContentChange {
+    /// In what they differ, one line each: the definition value by value, then the scripts.
+    pub fn lines(&self) -> Vec<String> {
+        // That a script is another one is told of the file.
+        let is_file = |path: &str| path.starts_with("/scripts/") && !path.ends_with("/place");
+        let values = self.changes.iter().filter(|change| !is_file(&change.path)).map(ToString::to_string);
+        values.chain(self.files.iter().map(ToString::to_string)).collect()
+    }
+}
+
 /// Lines of a file that are compared, from its beginning.
 pub const FILE_LINES: usize = 2000;
 
@@ -1396,6 +1419,31 @@ pub struct FileChange {
     pub new: Option<Hash>,
     /// In what.
     pub text: FileText,
+}
+
+/// `* script 10-cut.sh: +1 -1 lines`.
+impl std::fmt::Display for FileChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = match self.mark {
+            Mark::Added => '+',
+            Mark::Removed => '-',
+            Mark::Changed => '*',
+        };
+        let name = engine::text::shown(&self.name);
+        write!(f, "{sign} script {name}: ")?;
+        match &self.text {
+            FileText::Lines { lines, cut } => {
+                let of = |mark| lines.iter().filter(|line| line.mark == mark).count();
+                write!(f, "+{} -{} lines", of(LineMark::Added), of(LineMark::Removed))?;
+                if *cut { f.write_str(", and it goes on behind what was compared") } else { Ok(()) }
+            }
+            FileText::Binary { old, new } => {
+                let bytes = |side: &Option<u64>| side.map_or_else(|| "nothing".to_owned(), |n| format!("{n} bytes"));
+                write!(f, "changed, and no text: {} -> {}", bytes(old), bytes(new))
+            }
+            FileText::Left => f.write_str("changed; there are too many to compare them all"),
+        }
+    }
 }
 
 /// How a file's text differs.
@@ -1471,6 +1519,14 @@ pub struct PinnedVersion {
     /// The deployment above that pins it; None: the deployment itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<DeploymentName>,
+}
+
+/// `2 (a1b2c3d4), from system`.
+impl std::fmt::Display for PinnedVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.version, self.hash)?;
+        self.from.iter().try_for_each(|name| write!(f, ", from {name}"))
+    }
 }
 
 /// A role that another version has otherwise.
@@ -1805,6 +1861,74 @@ mod tests {
         assert_eq!((end.difference.is_empty(), end.next, end.more), (true, None, 8));
         let strange = comparison().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
         assert_eq!(strange.status, 400);
+    }
+
+    #[test]
+    fn the_text_says_versions_and_scripts() {
+        use engine::blueprint::difference::{BarclampDifference, RoleDifference};
+        let hash = |n: u128| Hash::of_bytes(&n.to_be_bytes());
+        let (barclamp, app) = (BarclampName::parse("tool").unwrap(), RoleName::parse("app").unwrap());
+        let version = |version: &str, from: Option<&str>| PinnedVersion {
+            version: version.into(),
+            hash: "0a1b2c3d".into(),
+            from: from.map(|name| DeploymentName::parse(name).unwrap()),
+        };
+        let line = |mark| FileLine { mark, number: None, text: "rm -r /".into() };
+        let file = |name: &str, mark, text| FileChange { name: name.into(), mark, old: None, new: None, text };
+        let lines = [LineMark::Kept, LineMark::Added, LineMark::Added, LineMark::Gap, LineMark::Removed];
+        let changed = FileText::Lines { lines: lines.map(line).into(), cut: false };
+        let cut = FileText::Lines { lines: [LineMark::Removed].map(line).into(), cut: true };
+        let value = |path: &str| Change {
+            path: path.into(),
+            kind: engine::data::ChangeKind::Changed,
+            old: Some(1.into()),
+            new: Some(2.into()),
+            secret: false,
+        };
+        let contents = Sides { old: Some(hash(1)), new: Some(hash(2)) };
+        let mut told = comparison();
+        told.difference = Difference { deployments: told.difference.deployments, ..Difference::default() };
+        told.difference.deployments.truncate(1);
+        let deployment = &mut told.difference.deployments[0];
+        let id = deployment.id;
+        deployment.barclamps = vec![BarclampDifference {
+            barclamp: barclamp.clone(),
+            mark: Mark::Removed,
+            old: Some("0a1b2c3d".into()),
+            new: None,
+        }];
+        deployment.roles = vec![RoleDifference {
+            role: app,
+            mark: Mark::Changed,
+            content: true,
+            contents: Some(Sides { old: contents.old, new: contents.new }),
+            data: Vec::new(),
+        }];
+        let (old, new) = (Some(version("2", None)), Some(version("1", Some("system"))));
+        told.pins = vec![PinChange { deployment: id, barclamp, old, new, roles: Vec::new() }];
+        told.contents = vec![ContentChange {
+            old: hash(1),
+            new: hash(2),
+            changes: vec![value("/run/timeout"), value("/scripts/10-a.sh/content"), value("/scripts/10-a.sh/place")],
+            files: vec![
+                file("10-a.sh", Mark::Changed, changed),
+                file("20-b.sh", Mark::Removed, cut),
+                file("30-c.bin", Mark::Added, FileText::Binary { old: None, new: Some(7) }),
+                file("40-d.sh", Mark::Changed, FileText::Left),
+            ],
+        }];
+        let text = told.text();
+        let (_, text) = text.split_once("\n\n").unwrap();
+        let expected = format!(
+            "* deployment d1\n  * barclamp tool: 2 (0a1b2c3d) -> 1 (0a1b2c3d), from system\n  * role app: {} -> {}\n    \
+             /run/timeout: 1 -> 2\n    /scripts/10-a.sh/place: 1 -> 2\n    * script 10-a.sh: +2 -1 lines\n    \
+             - script 20-b.sh: +0 -1 lines, and it goes on behind what was compared\n    \
+             + script 30-c.bin: changed, and no text: nothing -> 7 bytes\n    \
+             * script 40-d.sh: changed; there are too many to compare them all\n",
+            hash(1).short(),
+            hash(2).short(),
+        );
+        assert!(text.starts_with(&expected), "{text}");
     }
 
     #[test]

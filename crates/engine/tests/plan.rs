@@ -1120,7 +1120,7 @@ fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
     let documents = changes(&before.root(), &world.blueprint.root());
     let found = difference(&before, &world.blueprint, &documents).unwrap();
     let names = engine::blueprint::text::Names::of(&found, &before, &world.blueprint);
-    let text = found.text(&names);
+    let text = found.text(&names, &Default::default());
     assert!(text.contains(&format!("  - barclamp b {}\n", two.short())), "{text}");
     let told = report(&world.skeleton(), &world.catalog, &numbered(&[inherit(WEB)]), &effects, None);
     let line = told.stages.iter().flat_map(|stage| &stage.will_do).find(|line| line.what.starts_with("web has b"));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::console::{ContentChange, Discussion, FileChange, PinChange, PinnedRole, PinnedVersion, ReviewView};
+use api::console::{ContentChange, Discussion, FileChange, PinChange, PinnedRole, ReviewView};
 use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
@@ -468,14 +468,8 @@ fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -
         _ => barclamp.mark,
     };
     let roles = pin.roles.iter().map(|role| pinned_role_rows(role, names)).collect_view();
-    let values = sides_view(pin.old.as_ref().map(version_words), pin.new.as_ref().map(version_words));
+    let values = sides_view(pin.old.as_ref().map(ToString::to_string), pin.new.as_ref().map(ToString::to_string));
     (row(mark, about, values, talk), roles).into_any()
-}
-
-/// `2 (a1b2c3d4), from system`.
-fn version_words(version: &PinnedVersion) -> String {
-    let from = version.from.as_ref().map(|name| format!(", from {name}")).unwrap_or_default();
-    format!("{} ({}){from}", version.version, version.hash)
 }
 
 /// A role that the new version has otherwise and that nothing here uses.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use api::console::{GraphEdge, GraphView, GraphWish};
 use engine::blueprint::difference::Sides;
-use engine::blueprint::text::Names;
+use engine::blueprint::text::{Behind, Names};
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk};
 use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, SubmissionId};
@@ -46,7 +46,7 @@ async fn a_review_names_what_is_waited_for_before_and_after() {
     let later = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(later.noderoles.get(&old), review.noderoles.get(&old));
     let names = Names { deployments: later.deployments, noderoles: later.noderoles };
-    let text = later.difference.text(&names);
+    let text = later.difference.text(&names, &Behind::default());
     assert!(text.contains(&format!("- waits for runtime on {}", fqdn(1))), "{text}");
 }
 
@@ -110,7 +110,7 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.difference.policy, Some(Sides { old: policy(2), new: policy(1) }));
     let text = house.control.review_difference(&house.bo, id).await.unwrap();
-    let text = text.difference.text(&text.names);
+    let text = text.difference.text(&text.names, &Behind::default());
     assert!(text.contains("destructive: 2 -> 1") && !text.contains("Nothing differs"), "{text}");
     assert!(review.checks.iter().any(|finding| finding.check == Check::PolicyWeaker), "{:?}", review.checks);
     // The same once it is in force.

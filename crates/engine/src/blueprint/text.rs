@@ -3,6 +3,10 @@
 //! Made to be read from the top by somebody who must decide: what goes comes first, then what changes, then what comes, each by
 //! name. One line for one thing; what belongs to it is indented below. What stays is one number. Names, never ids: an id stands
 //! only where nothing has a name for it. The order depends on the two blueprints alone, so two people see the same text.
+//!
+//! Blueprints name versions and contents by hash. Whoever has the catalog gives in words what stands behind them ([`Behind`]): another
+//! version is one line in a blueprint, and all that it runs may be other scripts. What two contents of a role differ in is told once, where
+//! they come first.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +22,7 @@ use crate::canonical::Hash;
 use crate::cluster::{Blueprint, EdgeKind, NoderoleKey, phantom};
 use crate::data::Change;
 use crate::gate::Policy;
-use crate::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId};
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
 
 /// Names of what a difference speaks of only by id.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +42,24 @@ pub struct Place {
     pub node: NodeId,
     /// The node's name.
     pub fqdn: Fqdn,
+}
+
+/// What stands behind the hashes of a difference, in words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// The versions of a barclamp that a deployment had and has, of its own or from above.
+    pub pins: BTreeMap<(DeploymentId, BarclampName), PinBehind>,
+    /// In what an old and a new content of a role differ: one line each.
+    pub contents: BTreeMap<(Hash, Hash), Vec<String>>,
+}
+
+/// What stands behind another version of a barclamp.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinBehind {
+    /// As people call them: `2 (77d03a91)`; none where the deployment has no such barclamp.
+    pub versions: Sides<Option<String>>,
+    /// Roles that differ between the two and that the deployment does not use, with their contents.
+    pub roles: Vec<(RoleName, Sides<Option<Hash>>)>,
 }
 
 impl Names {
@@ -132,8 +154,8 @@ pub fn deployments(difference: &Difference) -> BTreeSet<DeploymentId> {
 
 impl Difference {
     /// The difference as text. It ends with a line break.
-    pub fn text(&self, names: &Names) -> String {
-        let mut page = Page { text: String::new(), names };
+    pub fn text(&self, names: &Names, behind: &Behind) -> String {
+        let mut page = Page { text: String::new(), names, behind, told: BTreeSet::new() };
         if self.is_empty() {
             page.line(0, "Nothing differs.");
         }
@@ -152,6 +174,9 @@ impl Difference {
 struct Page<'a> {
     text: String,
     names: &'a Names,
+    behind: &'a Behind,
+    /// The pairs of contents that were told.
+    told: BTreeSet<(Hash, Hash)>,
 }
 
 fn sign(mark: Mark) -> char {
@@ -159,6 +184,14 @@ fn sign(mark: Mark) -> char {
         Mark::Added => '+',
         Mark::Removed => '-',
         Mark::Changed => '*',
+    }
+}
+
+fn mark_of(sides: Sides<Option<Hash>>) -> Mark {
+    match (sides.old, sides.new) {
+        (None, _) => Mark::Added,
+        (_, None) => Mark::Removed,
+        _ => Mark::Changed,
     }
 }
 
@@ -223,23 +256,45 @@ impl Page<'_> {
             let word = if jig.mark == Mark::Added { "off" } else { "on" };
             self.line(1, format_args!("jig {}: switched {word}", jig.jig));
         }
-        deployment.barclamps.iter().for_each(|barclamp| self.barclamp(barclamp));
+        deployment.barclamps.iter().for_each(|barclamp| self.barclamp(deployment.id, barclamp));
         deployment.roles.iter().for_each(|role| self.role(role));
     }
 
-    fn barclamp(&mut self, change: &BarclampDifference) {
+    fn barclamp(&mut self, deployment: DeploymentId, change: &BarclampDifference) {
         let BarclampDifference { barclamp, mark, old, new } = change;
-        let versions = match (old, new) {
-            (Some(old), Some(new)) => format!(": {old} -> {new}"),
-            (Some(one), None) | (None, Some(one)) => format!(" {one}"),
-            (None, None) => String::new(),
+        let behind = self.behind.pins.get(&(deployment, barclamp.clone()));
+        let (old, new) = match behind {
+            Some(PinBehind { versions, .. }) => (&versions.old, &versions.new),
+            None => (old, new),
         };
-        self.line(1, format_args!("{} barclamp {barclamp}{versions}", sign(*mark)));
+        let (mark, versions) = match (old, new) {
+            // One of its own in place of one from above, or the other way round, is another version.
+            (Some(old), Some(new)) => (Mark::Changed, format!(": {old} -> {new}")),
+            (Some(one), None) | (None, Some(one)) => (*mark, format!(" {one}")),
+            (None, None) => (*mark, String::new()),
+        };
+        self.line(1, format_args!("{} barclamp {barclamp}{versions}", sign(mark)));
+        for (role, sides) in behind.into_iter().flat_map(|behind| &behind.roles) {
+            let mark = mark_of(*sides);
+            let content = content(mark, Some(*sides));
+            self.line(2, format_args!("{} role {role}{content}, not in use here", sign(mark)));
+            self.contents(3, Some(*sides));
+        }
+    }
+
+    /// In what contents differ, unless that was told before.
+    fn contents(&mut self, depth: usize, sides: Option<Sides<Option<Hash>>>) {
+        let Some(pair) = sides.and_then(|sides| sides.old.zip(sides.new)) else { return };
+        let behind = self.behind;
+        if self.told.insert(pair) {
+            behind.contents.get(&pair).into_iter().flatten().for_each(|line| self.line(depth, line));
+        }
     }
 
     fn role(&mut self, change: &RoleDifference) {
         let content = content(change.mark, change.contents);
         self.line(1, format_args!("{} role {}{content}", sign(change.mark), change.role));
+        self.contents(2, change.contents);
         self.values(2, &change.data);
     }
 
@@ -284,6 +339,7 @@ impl Page<'_> {
             head.push_str(&format!(", {waits} {}", plain.join(", ")));
         }
         self.line(1, head);
+        self.contents(2, change.contents);
         if change.mark == Mark::Changed {
             self.facts(change);
             for (edge, plain) in change.edges.iter().zip(plain) {

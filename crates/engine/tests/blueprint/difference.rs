@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
-use engine::blueprint::difference::Mark;
-use engine::blueprint::text::Names;
+use engine::blueprint::difference::{Mark, Sides};
+use engine::blueprint::text::{Behind, Names, PinBehind};
 use engine::blueprint::{apply, changes, compare, difference};
+use engine::catalog::Role;
 use engine::cluster::{Blueprint, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId};
 use engine::plan::Edit;
@@ -17,7 +18,7 @@ use crate::world::{EDGE, SYSTEM, WEB, World, bind, data, fqdn, key, name, node, 
 
 fn text(old: &Blueprint, new: &Blueprint) -> String {
     let found = difference(old, new, &compare(old, new)).unwrap();
-    found.text(&Names::of(&found, old, new))
+    found.text(&Names::of(&found, old, new), &Behind::default())
 }
 
 fn house() -> World {
@@ -47,6 +48,36 @@ fn what_comes_and_what_changes_is_told_with_both_values() {
     insta::assert_snapshot!(text(&changed.old, &changed.new));
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     insta::assert_json_snapshot!(found);
+}
+
+#[test]
+fn what_stands_behind_a_hash_is_told_once() {
+    let mut world = house();
+    let newer = |text: &str, requires: &[&str]| Role { description: "newer".into(), ..role(text, requires) };
+    let roles = vec![newer("app", &["runtime"]), newer("base", &[]), role("runtime", &["base"]), role("db", &["base"])];
+    let pin = world.import("2", roles);
+    let barclamp = BarclampName::parse("house").unwrap();
+    let changed = world.change(&[Edit::UseBarclamp { deployment: WEB, barclamp: barclamp.clone(), version: pin }]);
+    let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
+    let pair = |role: &str| {
+        let of = |blueprint: &Blueprint| blueprint.deployments[&WEB].doc.roles[&name(role)].role;
+        (of(&changed.old), of(&changed.new))
+    };
+    let one = |text: &str| Hash::of_bytes(text.as_bytes());
+    let unused = Sides { old: Some(one("unused")), new: Some(one("unused, newer")) };
+    let versions = Sides { old: Some("1 (0a1b2c3d), from system".into()), new: Some("2 (4e5f6071)".into()) };
+    let roles = vec![(name("new"), Sides { old: None, new: Some(one("new")) }), (name("unused"), unused)];
+    let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+    let behind = Behind {
+        pins: [((WEB, barclamp), PinBehind { versions, roles })].into(),
+        contents: [
+            (pair("app"), lines(&["/description: \"\" -> \"newer\"", "* script 10-a.sh: +3 -1 lines"])),
+            (pair("base"), lines(&["- script 20-b.sh: +0 -9 lines"])),
+            ((one("unused"), one("unused, newer")), lines(&["+ script 30-c.sh: +2 -0 lines"])),
+        ]
+        .into(),
+    };
+    insta::assert_snapshot!(found.text(&Names::of(&found, &changed.old, &changed.new), &behind));
 }
 
 #[test]
