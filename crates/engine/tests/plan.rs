@@ -282,7 +282,19 @@ fn an_id_that_is_or_was_something_is_not_minted_again() {
     let made = create(id, phantom, "blue");
     assert_eq!(codes(&[made.clone(), remove(id), create(id, phantom, "green")]), ["deployment_id_used"]);
     let other = create(DeploymentId(Uuid::from_u128(10)), phantom, "green");
-    assert_eq!(codes(&[made, remove(id), other]), ["phantom_taken"]);
+    assert_eq!(codes(&[made.clone(), remove(id), other]), ["phantom_taken"]);
+    // Nor is one of the other kind.
+    let of = |id: Uuid, phantom: Uuid, label: &str| create(DeploymentId(id), NodeId(phantom), label);
+    let fresh = Uuid::from_u128(10);
+    let phantom_of_web = world.blueprint.deployments[&WEB].doc.phantom.0;
+    for taken in [node(1).0, phantom_of_web, phantom.0] {
+        assert_eq!(codes(&[made.clone(), of(taken, fresh, "green")]), ["deployment_id_used"], "{taken}");
+    }
+    for taken in [node(1).0, phantom_of_web, SYSTEM.0, id.0] {
+        assert_eq!(codes(&[made.clone(), of(fresh, taken, "green")]), ["phantom_taken"], "{taken}");
+    }
+    assert_eq!(codes(&[of(Uuid::nil(), fresh, "green"), of(fresh, Uuid::nil(), "green")]), ["nil_id"; 2]);
+    assert_eq!(codes(&[of(fresh, fresh, "green")]), ["one_id_for_two"]);
 }
 
 #[test]

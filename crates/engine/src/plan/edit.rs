@@ -221,8 +221,17 @@ impl Edit {
     /// What can be said of an edit by itself, so that it is refused before anything is worked out or stored.
     ///
     /// # Errors
-    /// When its reason or its list of nodes is too long, or the list is empty.
+    /// When its reason or its list of nodes is too long, the list is empty, or ids that it makes are none.
     pub fn check(&self) -> Result<(), EditError> {
+        if let Self::CreateDeployment { id, phantom, name, .. } = self {
+            // What many programs send that forgot to mint one would soon be everybody's.
+            if id.0.is_nil() || phantom.0.is_nil() {
+                return Err(EditError::NilId(name.to_string()));
+            }
+            if id.0 == phantom.0 {
+                return Err(EditError::OneIdForTwo(name.to_string()));
+            }
+        }
         let length = self.reason().map_or(0, |reason| reason.chars().count());
         if length > MAX_REASON {
             return Err(EditError::LongReason { length });

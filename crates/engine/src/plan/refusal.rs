@@ -88,12 +88,24 @@ pub enum EditError {
         /// The one above it.
         parent: String,
     },
-    /// The id is another deployment's, or was.
-    #[error("{0} is or was another deployment, and an id never comes back: mint another for the new one")]
+    /// The id is another object's, or was.
+    #[error(
+        "{0} is or was another deployment or node, and an id never comes back: mint another for the new deployment"
+    )]
     DeploymentIdUsed(DeploymentId),
-    /// The id for the phantom is another node's, or was.
-    #[error("{0} is or was another node, so it can't stand for a new deployment: mint another id for its phantom")]
+    /// The id for the phantom is another object's, or was.
+    #[error(
+        "{0} is or was another node or deployment, so it can't stand for a new deployment: mint another id for its phantom"
+    )]
     PhantomTaken(NodeId),
+    /// An id that was never minted.
+    #[error(
+        "an id that {0} would have is nothing but zeros: mint a random UUID for the deployment, and one for its phantom"
+    )]
+    NilId(String),
+    /// A deployment and its phantom with one id.
+    #[error("{0} and its phantom would have one id: mint another for the phantom")]
+    OneIdForTwo(String),
     /// There is nothing to review about it.
     #[error(
         "{0} is only a record that no target speaks of, so giving it up takes no review: take it off the list of nodes"
@@ -469,6 +481,8 @@ impl EditError {
             Self::TooLow { .. } => "too_low",
             Self::DeploymentIdUsed(_) => "deployment_id_used",
             Self::PhantomTaken(_) => "phantom_taken",
+            Self::NilId(_) => "nil_id",
+            Self::OneIdForTwo(_) => "one_id_for_two",
             Self::OnlyARecord(_) => "only_a_record",
             Self::OtherBarclamp { .. } => "other_barclamp",
             Self::RoleExists { .. } => "role_exists",

@@ -139,12 +139,13 @@ impl Draft<'_> {
         {
             return Err(EditError::DeploymentExists(taken.name.to_string()));
         }
-        // One id for two deployments, one after the other, would mix up what was approved and what was run for them.
-        if self.had_deployment(id) {
+        // One id for two things, one after the other or at once, would mix up what was approved and what was run for them: histories,
+        // links and records name what they are about by its id alone.
+        if self.had_deployment(id) || self.had_node(NodeId(id.0)) {
             return Err(EditError::DeploymentIdUsed(id));
         }
         // An id that is a machine's would turn that machine into a phantom behind the reviewer's back.
-        if self.had_node(phantom) {
+        if self.had_node(phantom) || self.had_deployment(DeploymentId(phantom.0)) {
             return Err(EditError::PhantomTaken(phantom));
         }
         self.create_deployment(NewDeployment {
