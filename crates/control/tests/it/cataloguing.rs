@@ -303,3 +303,107 @@ async fn what_a_version_changes_is_told_where_it_is_judged() {
     assert_eq!((since.before, told(&since.pins)), (Some(earlier), vec![("tool".to_owned(), own("1"), own("2"))]));
     assert_eq!(lines(&since.contents), file);
 }
+
+#[tokio::test]
+async fn a_version_of_its_own_is_given_up_for_the_one_above() {
+    let house = House::new().await;
+    let (web, name) = (house.id("web").await, BarclampName::parse("house").unwrap());
+    let text = BARCLAMP.replace("version: '1'", "version: '2'").replace("port: 8080", "port: 9090");
+    let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
+    let newer = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+    house.bound("web", 1, "app").await;
+    let used = Edit::UseBarclamp { deployment: web, barclamp: name.clone(), version: newer };
+    let id = house.submit(&house.ada, "web", vec![used]).await;
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+
+    house.control.propose(&house.ada, web).await.unwrap();
+    let board = house.board("web").await;
+    let own: Vec<_> = board.own_versions.iter().map(|own| (own.barclamp.as_str(), own.version.as_str())).collect();
+    assert_eq!(own, [("house", "2")]);
+    let above = board.own_versions[0].above.clone().unwrap();
+    assert_eq!((above.from.as_str(), above.version.as_str(), above.lacks), ("system", "1", vec![]));
+    let proposal = board.proposal.unwrap();
+    let back = Edit::InheritBarclamp { deployment: web, barclamp: name.clone() };
+    let lines = house.control.foresee(&house.bo, proposal.id, vec![back.clone()]).await.unwrap();
+    let line =
+        |lines: &[String]| lines.iter().any(|line| line.starts_with("Uses house 1 (") && line.ends_with(" no more."));
+    assert!(lines.refused.is_empty() && line(&lines.lines), "{lines:?}");
+    let version = house.control.edit(&house.ada, proposal.id, proposal.version, vec![back.clone()]).await.unwrap();
+    let board = house.board("web").await;
+    let using: Vec<_> =
+        board.versions.iter().filter(|choice| choice.using).map(|choice| choice.version.as_str()).collect();
+    assert_eq!((board.own_versions.len(), using), (0, vec!["1"]), "as the draft leaves it");
+    assert_eq!(board.proposal.unwrap().undo.as_deref(), Some("have house as the deployment above does"));
+    let version = house.control.undo(&house.ada, proposal.id, version).await.unwrap();
+    assert_eq!(house.board("web").await.own_versions.len(), 1);
+    let version = house.control.redo(&house.ada, proposal.id, version).await.unwrap();
+    let again = house.control.edit(&house.ada, proposal.id, version, vec![back]).await.unwrap_err();
+    assert!(again.detail.contains("web has no version of house of its own"), "{again:?}");
+
+    let id = house.control.submit(&house.ada, proposal.id, version, "as above".into()).await.unwrap();
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    let seen =
+        |side: &Option<api::console::PinnedVersion>| side.as_ref().map(|v| (v.version.clone(), v.from.is_some()));
+    assert_eq!(
+        (seen(&review.pins[0].old), seen(&review.pins[0].new)),
+        (Some(("2".into(), false)), Some(("1".into(), true)))
+    );
+    let told = house.control.review_difference(&house.bo, id).await.unwrap().text();
+    let pin = told.lines().find(|line| line.contains("barclamp house")).unwrap_or_else(|| panic!("{told}"));
+    assert!(pin.starts_with("  * barclamp house: 2 (") && pin.ends_with("), from system"), "{told}");
+    assert!(told.contains("/template/app/port: 9090 -> 8080"), "{told}");
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+}
+
+#[tokio::test]
+async fn two_barclamps_exchange_a_role_in_one_request() {
+    let house = House::new().await;
+    let web = house.id("web").await;
+    let import = async |name: &str, version: &str, role: &str| {
+        let files = barclamp(name, version, &format!("roles:\n  - {{name: {role}, jig: noop}}\n"));
+        let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+        Edit::UseBarclamp { deployment: web, barclamp: BarclampName::parse(name).unwrap(), version }
+    };
+    let first = [import("one", "1", "saw").await, import("two", "1", "axe").await];
+    let id = house.submit(&house.ada, "web", first.into()).await;
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    let (one, two) = (import("one", "2", "axe").await, import("two", "2", "saw").await);
+    let (proposal, version) = (house.control.propose(&house.ada, web).await.unwrap(), 0);
+    let alone = house.control.edit(&house.ada, proposal, version, vec![one.clone()]).await.unwrap_err();
+    assert!(alone.detail.contains("barclamps one and two both have a role axe"), "{alone:?}");
+    let version = house.control.edit(&house.ada, proposal, version, vec![two, one]).await.unwrap();
+    let id = house.control.submit(&house.ada, proposal, version, "exchanged".into()).await.unwrap();
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_script_that_a_version_lacks_is_told_wherever_the_version_is_judged() {
+    let house = House::new().await;
+    let import = async |version: &str, scripts: &[&str]| {
+        let mut files = barclamp("tool", version, "roles:\n  - {name: saw, jig: script}\n");
+        files.extend(scripts.iter().map(|name| (format!("tool/scripts/saw/{name}"), b"#!/bin/sh\ncut\n".to_vec())));
+        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2
+    };
+    let (first, second) = (import("1", &["10-cut.sh", "20-oil.sh"]).await, import("2", &["10-cut.sh"]).await);
+    let web = house.id("web").await;
+    let using =
+        |version| Edit::UseBarclamp { deployment: web, barclamp: BarclampName::parse("tool").unwrap(), version };
+    let id = house.submit(&house.ada, "web", vec![using(first)]).await;
+    assert!(house.control.review(&house.bo, id).await.unwrap().summary.contains(&"Nothing is removed.".to_owned()));
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    let id = house.submit(&house.ada, "web", vec![using(second)]).await;
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    let gone = |line: &&String| line.contains("20-oil.sh") && line.starts_with("tool has no longer in web: script ");
+    assert!(review.summary.iter().any(|line| gone(&line)), "{:?}", review.summary);
+    assert!(!review.summary.contains(&"Nothing is removed.".to_owned()), "{:?}", review.summary);
+    assert_eq!(review.consequences.lost.count, 1, "so the page does not say that nothing is taken away");
+    let told = house.control.review_difference(&house.bo, id).await.unwrap().text();
+    let line = told.lines().map(str::trim).find(|line| line.contains("20-oil.sh:"));
+    assert!(line.is_some_and(|line| line.starts_with("- script ") && line.ends_with(": +0 -2 lines")), "{told}");
+}

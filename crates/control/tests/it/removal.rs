@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::console::GraphWish;
 use api::console::StepState;
 use api::reviews::Fate;
+use control::people::{NewPerson, Permission};
 use engine::anneal::Limits;
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::{Policy, Risk};
@@ -449,4 +450,33 @@ async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
     let carriers = house.control.carriers(&house.ada, "web", None, &role("app")).await.unwrap();
     let told: Vec<_> = carriers.chips.iter().map(|chip| (chip.state, chip.error.clone())).collect();
     assert_eq!(told, vec![(StepState::Error, error); 4]);
+}
+
+#[tokio::test]
+async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
+    let house = House::new().await;
+    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
+    let (proposal, version) = house.propose(&house.ada, "web", vec![policy(3)]).await;
+    let refused = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
+    assert_eq!(refused.code, "lint");
+    let detail = "policy-unmet: every change would need 3 approvals, and 2 people may review without having written this change: nobody \
+                  could commit any. Ask for fewer approvals, or let more people review first";
+    assert_eq!(refused.errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>(), [detail]);
+    let version = house.control.edit(&house.ada, proposal, version, vec![policy(2)]).await.unwrap();
+    let id = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap();
+    house.approve(&house.bo, id).await;
+    house.approve(&house.cy, id).await;
+    assert_eq!(house.control.review(&house.ada, id).await.unwrap().checks, vec![]);
+
+    // Who may review is looked at again: at the page, and at the commit.
+    let admin = NewPerson::human("root", [Permission::Admin]);
+    house.people.create_person(None, &admin).await.unwrap();
+    let admin = house.people.actor_by_name("root").await.unwrap();
+    house.people.disable(Some(&admin), house.cy.person).await.unwrap();
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    let told = review.checks.iter().map(|finding| finding.what.as_str()).collect::<Vec<_>>();
+    let what = "every change would need 2 approvals, and 1 person may review without having written this change: nobody could commit any";
+    assert_eq!(told, [what]);
+    let problem = house.commit(&house.ada, id).await.unwrap_err();
+    assert!(problem.code == "lint" && problem.detail.contains(what), "{problem:?}");
 }

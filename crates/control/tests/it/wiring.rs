@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::console::{GraphEdge, GraphView, GraphWish};
+use control::people::{NewPerson, Permission};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::text::{Behind, Names};
 use engine::cluster::NoderoleKey;
@@ -123,6 +124,7 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
 #[tokio::test]
 async fn a_policy_that_is_another_since_somebody_looked_is_told() {
     let house = House::new().await;
+    house.people.create_person(None, &NewPerson::human("dee", [Permission::Reviewer])).await.unwrap();
     let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
     let first = house.submit(&house.ada, "web", vec![policy(2)]).await;
     house.control.look(&house.bo, first).await.unwrap();
