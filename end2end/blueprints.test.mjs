@@ -146,5 +146,19 @@ test('what a version lacks is shown, and what using it comes to', { timeout: 120
   await screenshot(ada, 'board-version');
   await dialog.getByRole('button', { name: 'Put into the proposal' }).click();
   await ada.getByRole('button', { name: /^Undo “use extra 1/ }).waitFor();
+
+  // A version of its own is given up the same way, and several barclamps in one step.
+  await more(ada, 'Use a version');
+  await dialog.getByLabel(/^extra no more: nothing above has it/).check();
+  await dialog.getByText('Nothing is removed.').waitFor();
+  await assertAccessible(ada);
+  await screenshot(ada, 'board-version-above');
+  await dialog.getByRole('button', { name: 'Put into the proposal' }).click();
+  const undo = ada.getByRole('button', { name: 'Undo “have extra as the deployment above does”' });
+  await undo.click();
+  await ada.getByRole('button', { name: /^Undo “use extra 1/ }).waitFor();
+  await more(ada, 'Use a version');
+  await dialog.getByLabel(/^extra 1.*in use/).waitFor();
+  assert.equal(await dialog.getByLabel(/^extra no more/).count(), 1, 'it is its own again');
   assertQuiet(ada);
 });

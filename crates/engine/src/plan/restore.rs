@@ -379,7 +379,7 @@ impl<'a> Restoring<'a> {
         let deployment = self.deployment;
         let seen = |barclamp: &BarclampName| self.draft.version_in_sight(deployment, barclamp);
         let other = self.was.versions.iter().filter(|(barclamp, version)| seen(barclamp) != Some(**version));
-        let edit = |barclamp: &BarclampName, version: Hash| match self.from_above(barclamp) == Some(version) {
+        let edit = |barclamp: &BarclampName, version: Hash| match self.version_above(barclamp) == Some(version) {
             true => Edit::InheritBarclamp { deployment, barclamp: barclamp.clone() },
             false => Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version },
         };
@@ -387,7 +387,7 @@ impl<'a> Restoring<'a> {
     }
 
     /// The version that the deployment would have without its own.
-    fn from_above(&self, barclamp: &BarclampName) -> Option<Hash> {
+    fn version_above(&self, barclamp: &BarclampName) -> Option<Hash> {
         let above = self.draft.deployment(self.deployment).ok()?.parent?;
         self.draft.version_in_sight(above, barclamp)
     }
@@ -398,7 +398,7 @@ impl<'a> Restoring<'a> {
         let beside = here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
         let edit =
             |barclamp: &BarclampName| Edit::InheritBarclamp { deployment: self.deployment, barclamp: barclamp.clone() };
-        let beside = beside.filter(|barclamp| self.from_above(barclamp).is_none());
+        let beside = beside.filter(|barclamp| self.version_above(barclamp).is_none());
         beside.map(|barclamp| (Wanted::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
     }
 
