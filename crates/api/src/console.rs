@@ -369,6 +369,9 @@ pub struct BarclampVersion {
     pub before: Option<String>,
     /// What that one has and this one has not.
     pub disappeared: Vec<String>,
+    /// Its scripts that read as another than they are.
+    #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
+    pub deceiving: Deceiving,
 }
 
 /// What a proposal would come to with further edits.
@@ -862,6 +865,9 @@ pub struct Comparison {
     /// Versions of barclamps that are pinned otherwise, each with what is seen in its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
+    /// Scripts that the right side uses, the left does not, and that read as another than they are.
+    #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
+    pub deceiving: Deceiving,
     /// What going from the one to the other would lead to.
     pub consequences: Consequences,
 }
@@ -981,7 +987,8 @@ impl Comparison {
             0 => String::new(),
             n => format!("Beside that, {n} documents differ.\n"),
         };
-        format!("from {}\nto   {}\n{only}\n{}{more}", self.from, self.to, self.difference.text(&self.names))
+        let deceiving = self.deceiving.text();
+        format!("from {}\nto   {}\n{only}\n{}{more}{deceiving}", self.from, self.to, self.difference.text(&self.names))
     }
 }
 
@@ -1131,6 +1138,9 @@ pub struct ReviewView {
     /// Versions of barclamps that it pins or unpins, each with what was seen before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
+    /// Scripts that it begins to use and that read as another than they are.
+    #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
+    pub deceiving: Deceiving,
     /// The order in which it will run.
     pub waves: Vec<WaveView>,
     /// What it leads to: on the states of steps now if it is `fresh`, else as it was when it was submitted.
@@ -1451,6 +1461,56 @@ pub struct PinnedRole {
     pub role: RoleName,
     /// Its contents; None on a side that has no such role.
     pub contents: Sides<Option<Hash>>,
+}
+
+/// Scripts whose text reads as another than it is: with characters that can't be seen, or that turn the direction of reading.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deceiving {
+    /// Some of them, by barclamp, role and file.
+    pub scripts: Vec<DeceivingScript>,
+    /// How many more there are.
+    #[serde(default)]
+    pub more: usize,
+}
+
+impl Deceiving {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.scripts.is_empty()
+    }
+
+    fn text(&self) -> String {
+        if self.is_empty() {
+            return String::new();
+        }
+        let lines: String = self.scripts.iter().map(|script| format!("  {script}\n")).collect();
+        let more = if self.more > 0 { format!("  and {} more\n", self.more) } else { String::new() };
+        format!("\nScripts that read as another than they are:\n{lines}{more}")
+    }
+}
+
+/// A script whose text reads as another than it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeceivingScript {
+    /// Whose.
+    pub barclamp: BarclampName,
+    /// Of which of its roles.
+    pub role: RoleName,
+    /// The file's name.
+    pub file: String,
+    /// The whole of it, by which it can be asked for.
+    pub hash: Hash,
+    /// Where the first such character is: the line, and the place in it.
+    pub at: (u32, u32),
+    /// What there is: `the script has the character U+202E, ...`.
+    pub what: String,
+}
+
+impl std::fmt::Display for DeceivingScript {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { barclamp, role, file, at: (line, column), what, .. } = self;
+        write!(f, "{role} of {barclamp}, {file}:{line}:{column}: {what}")
+    }
 }
 
 /// How much of a submission a person has opened, in documents: deployments and nodes.

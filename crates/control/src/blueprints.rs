@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::Problem;
-use api::console::{Comparison, PAGE_SIZE, Point, Side as ComparedSide, TargetKind, TargetPage, TargetSummary};
+use api::console::{
+    Comparison, Deceiving, PAGE_SIZE, Point, Side as ComparedSide, TargetKind, TargetPage, TargetSummary,
+};
 use engine::Hash;
 use engine::blueprint::consequences::{self, consequences};
 use engine::blueprint::text::Names;
@@ -60,6 +62,7 @@ impl Control {
         let mut found = aside(move || compared(&present, (from, &old), (to, &new), only)).await??;
         let mut connection = self.connection().await?;
         found.contents = versions::changes(&mut connection, &found.difference, &found.pins, &catalog).await?;
+        found.deceiving = self.kept.deceiving.begun(&mut connection, &found.difference, &found.pins, &catalog).await?;
         Ok(found)
     }
 
@@ -77,6 +80,7 @@ impl Control {
             names,
             pins: review.pins,
             contents: review.contents,
+            deceiving: review.deceiving,
             consequences: review.consequences,
         })
     }
@@ -121,6 +125,7 @@ fn compared(
         next: None,
         pins,
         contents: Vec::new(),
+        deceiving: Deceiving::default(),
     })
 }
 

@@ -106,6 +106,7 @@ impl Control {
         let (difference, pins) =
             pins_of(&mut connection, difference, &case.documents, (Arc::clone(&others), others), &present).await?;
         let contents = versions::changes(&mut connection, &difference, &pins, &present.catalog).await?;
+        let deceiving = self.kept.deceiving.begun(&mut connection, &difference, &pins, &present.catalog).await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
         let (came_from, became) = self.replanned(&mut connection, id).await?;
         let mut summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
@@ -149,6 +150,7 @@ impl Control {
             risks: risks_of(&case.row).into_iter().collect(),
             contents,
             pins,
+            deceiving,
             noderoles,
             difference,
             more: 0,
