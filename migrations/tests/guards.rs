@@ -19,6 +19,7 @@ const APPEND_ONLY: [&str; 12] = [
     "submission_author",
     "submission_document",
     "target_deployment",
+    "left_out",
     "verdict",
     "audit",
     "seal",

@@ -523,6 +523,9 @@ pub struct ProposalView {
     /// Set while the review of it was closed because its base moved and its edits don't plan on what is there now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_back: Option<Replanned>,
+    /// Set where it brings back a part of what a deployment was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
 }
 
 /// An edit in words.
@@ -885,6 +888,18 @@ pub struct Restored {
     pub missing: Vec<String>,
 }
 
+/// What a proposal that restores a deployment leaves out, because it can't be brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The target that the deployment was to be as of.
+    pub target: TargetNo,
+    /// What, each with the reason.
+    pub missing: Vec<String>,
+    /// How many more there are.
+    #[serde(default)]
+    pub more: usize,
+}
+
 /// A side of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
@@ -1141,6 +1156,9 @@ pub struct ReviewView {
     /// Scripts that it begins to use and that read as another than they are.
     #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
     pub deceiving: Deceiving,
+    /// Set where it brings back a part of what a deployment was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// The order in which it will run.
     pub waves: Vec<WaveView>,
     /// What it leads to: on the states of steps now if it is `fresh`, else as it was when it was submitted.

@@ -9,12 +9,15 @@ use api::console::{
 };
 use engine::Hash;
 use engine::blueprint::consequences::{self, consequences};
+use engine::blueprint::difference::Sides;
 use engine::blueprint::text::Names;
 use engine::blueprint::{compare, difference, project};
 use engine::cluster::Blueprint;
+use engine::gate::Policy;
 use engine::ids::{DeploymentId, NoderoleId, SubmissionId, TargetNo};
 use engine::plan::Effects;
 use sqlx::PgConnection;
+use store::intent;
 use store::reading::{self, TargetRow};
 
 use crate::people::{Actor, Permission};
@@ -57,9 +60,11 @@ impl Control {
         let mut connection = self.connection().await?;
         let (from, old) = side(&mut connection, &present, from).await?;
         let (to, new) = side(&mut connection, &present, to).await?;
+        let policy = policies(&mut connection, &from, &to).await?;
         drop(connection);
         let catalog = Arc::clone(&present.catalog);
         let mut found = aside(move || compared(&present, (from, &old), (to, &new), only)).await??;
+        found.difference.policy = policy;
         let mut connection = self.connection().await?;
         found.contents = versions::changes(&mut connection, &found.difference, &found.pins, &catalog).await?;
         found.deceiving = self.kept.deceiving.begun(&mut connection, &found.difference, &found.pins, &catalog).await?;
@@ -127,6 +132,19 @@ fn compared(
         contents: Vec::new(),
         deceiving: Deceiving::default(),
     })
+}
+
+/// The policies that were in force at two targets, if they differ. A blueprint that is named by its root may be that of many targets, so
+/// nothing can be said of it.
+async fn policies(
+    on: &mut PgConnection,
+    from: &ComparedSide,
+    to: &ComparedSide,
+) -> Result<Option<Sides<Policy>>, Problem> {
+    let (Some(from), Some(to)) = (from.target, to.target) else { return Ok(None) };
+    let old = intent::policy_at(on, from).await.map_err(from_store)?;
+    let new = intent::policy_at(on, to).await.map_err(from_store)?;
+    Ok(Sides::differing(old.as_ref(), new.as_ref()))
 }
 
 /// The blueprint that somebody asked for. What it shares with the present is taken from there.

@@ -32,6 +32,7 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
+use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::{Names, at};
 
@@ -109,6 +110,10 @@ impl Control {
             Some(open) => self.sent_back(&mut connection, open.id, open.version).await?,
             None => None,
         };
+        let left_out = match &open {
+            Some(open) => left_out(&mut connection, open.id).await?,
+            None => None,
+        };
         let planned = open.as_ref().map(|_| plan(&present, &counting(&rows))).transpose()?;
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
@@ -124,6 +129,7 @@ impl Control {
         let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
             submission,
             sent_back,
+            left_out,
             ..proposal_view(&present, &scene.names, open, &rows, planned)
         });
         Ok(Board {
@@ -181,7 +187,7 @@ fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem
     Ok(Some(HoldView { deployment, by, reason }))
 }
 
-/// An open proposal. Whether it was submitted or sent back is not looked up here.
+/// An open proposal. Whether it was submitted or sent back, and what it leaves out, is not looked up here.
 pub(crate) fn proposal_view(
     present: &Present,
     names: &Names<'_>,
@@ -216,6 +222,7 @@ pub(crate) fn proposal_view(
         clashes: clash_views(present, names, rows, planned),
         submission: None,
         sent_back: None,
+        left_out: None,
     }
 }
 

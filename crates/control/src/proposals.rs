@@ -18,6 +18,7 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, node_name, plan};
+use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::Names;
 
@@ -104,7 +105,8 @@ impl Control {
         let names = Names::of(present, edits.iter().map(|e| &e.edit.edit)).at(row.deployment);
         let submission = intent::submission_of(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
-        Ok(ProposalView { submission, sent_back, ..proposal_view(present, &names, row, edits, planned) })
+        let left_out = left_out(on, row.id).await?;
+        Ok(ProposalView { submission, sent_back, left_out, ..proposal_view(present, &names, row, edits, planned) })
     }
 }
 

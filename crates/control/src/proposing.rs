@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{Lift, WaveView};
+use api::console::{LeftOut, Lift, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::consequences::{self, Consequences, Wave, WaveGroup};
@@ -27,6 +27,7 @@ use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
+use crate::restoring::left_out;
 use crate::reviewing::risks_of;
 use crate::saying;
 use crate::words::{self, Names};
@@ -93,6 +94,9 @@ pub(crate) struct Summary {
     /// Those that others wait for on nodes that stay as they are.
     #[serde(default)]
     pub noderoles: BTreeMap<NoderoleId, Place>,
+    /// What it leaves out of what it restores.
+    #[serde(default)]
+    pub left_out: Option<LeftOut>,
 }
 
 /// The edits that count, in their order.
@@ -391,6 +395,7 @@ impl Control {
         let mut summary = summary(present, &counting(rows), planned);
         let policy = self.policy(on, present).await?;
         let jigs = intent::jigs(on).await.map_err(from_store)?;
+        summary.left_out = left_out(on, row.id).await?;
         summary.findings = linting::findings(present, planned, &summary.consequences, &jigs, &policy)?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
         Ok(NewSubmission {
@@ -673,6 +678,7 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
         waves: waves(&consequences),
         consequences,
         findings: Vec::new(),
+        left_out: None,
         brought: brought(&planned.effects),
         deployments: known.chain(new).collect(),
         noderoles: awaited(present, &planned.difference),

@@ -4,13 +4,14 @@
 //! target. It begins empty, because the edits are found for what is there now and not for what a draft would make of it.
 
 use api::Problem;
-use api::console::{Point, Restored};
+use api::console::{LeftOut, Point, Restored};
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use engine::ids::TargetNo;
+use engine::ids::{ProposalId, TargetNo};
 use engine::plan::restore::{Missing, Now, RestoreError, restore};
 use serde_json::json;
-use store::intent;
+use sqlx::PgConnection;
+use store::intent::{self, LeftOutRow, MAX_LEFT_OUT};
 
 use crate::blueprints::side;
 use crate::people::{Actor, Permission};
@@ -77,6 +78,8 @@ impl Control {
         let title = format!("Restore {deployment} as of target {target}");
         intent::set_title(&mut transaction, proposal, &title).await.map_err(from_store)?;
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
+        let first = rows.last().map_or(1, |row| row.edit.seq + 1);
+        note_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing).await?;
         let detail = json!({"deployment": deployment, "target": target, "edits": found.edits.len(), "missing": missing, "new": new});
         intent::append_audit(&mut transaction, Some(actor.person), "proposal.restore", &proposal.to_string(), &detail)
             .await
@@ -88,6 +91,30 @@ impl Control {
         done(transaction).await?;
         Ok(Restored { proposal, version, edits: found.edits.len(), missing })
     }
+}
+
+/// Who restored knows what is left out; who reviews it has to know, too.
+async fn note_left_out(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+    first: u32,
+    edits: usize,
+    target: TargetNo,
+    missing: &[String],
+) -> Result<(), Problem> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = missing.iter().take(MAX_LEFT_OUT).cloned().collect();
+    let left_out = LeftOutRow { target, more: missing.len() - named.len(), missing: named };
+    let last = first + u32::try_from(edits).unwrap_or(u32::MAX) - 1;
+    intent::insert_left_out(on, proposal, first..=last, &left_out).await.map_err(from_store)
+}
+
+/// What a proposal leaves out of what it restores, if it does.
+pub(crate) async fn left_out(on: &mut PgConnection, proposal: ProposalId) -> Result<Option<LeftOut>, Problem> {
+    let found = intent::left_out(on, proposal).await.map_err(from_store)?;
+    Ok(found.map(|LeftOutRow { target, missing, more }| LeftOut { target, missing, more }))
 }
 
 fn not_restorable(error: &RestoreError) -> Problem {

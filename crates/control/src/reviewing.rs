@@ -157,6 +157,7 @@ impl Control {
             next: None,
             brought: summary.brought,
             deployments: summary.deployments,
+            left_out: summary.left_out,
             waves: summary.waves,
             consequences: now.unwrap_or(summary.consequences),
             checks: weighed.filter(|_| fresh).map_or(summary.findings, |weighed| weighed.findings.clone()),

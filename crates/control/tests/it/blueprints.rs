@@ -1,8 +1,12 @@
 //! The line of targets, and any two compared.
 
+use std::collections::BTreeMap;
+
 use api::console::{Point, TargetKind};
 use engine::Hash;
-use engine::ids::TargetNo;
+use engine::blueprint::difference::Mark;
+use engine::gate::Policy;
+use engine::ids::{JigName, TargetNo};
 use engine::plan::Edit;
 use serde_json::json;
 
@@ -82,6 +86,43 @@ async fn any_two_are_compared_from_both_sides() {
         let refused = house.control.compare(&house.cy, from, to, None).await.unwrap_err();
         assert!(refused.status == 404 && refused.detail.contains(part), "{refused:?}");
     }
+}
+
+/// Neither is in a document of the deployment, and the policy is in none at all.
+#[tokio::test]
+async fn policies_and_jigs_are_compared_wherever_one_looks() {
+    let house = House::new().await;
+    let pass = async |edits| {
+        let id = house.submit(&house.ada, "web", edits).await;
+        house.approve(&house.bo, id).await;
+        house.approve(&house.cy, id).await;
+        house.commit(&house.ada, id).await.unwrap();
+    };
+    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
+    let jig = |active| Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active };
+    pass(vec![policy(2)]).await;
+    house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
+    pass(vec![jig(false)]).await;
+    pass(vec![jig(true)]).await;
+    pass(vec![policy(1)]).await;
+
+    let found = async |from, to, only: Option<&str>| {
+        let found = house.control.compare(&house.cy, target(from), target(to), only).await.unwrap();
+        let approvals = found.difference.policy.as_ref().map(|sides| (sides.old.approvals, sides.new.approvals));
+        let jigs = found.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
+        (approvals, jigs.map(|jig| (jig.jig.to_string(), jig.mark == Mark::Added)).collect::<Vec<_>>(), found.more)
+    };
+    let (none, off, on) = (Vec::new(), vec![("script".to_owned(), true)], vec![("script".to_owned(), false)]);
+    for only in [None, Some("web"), Some("system")] {
+        assert_eq!(found(1, 2, only).await, (Some((1, 2)), none.clone(), 0), "{only:?}");
+        assert_eq!(found(2, 1, only).await, (Some((2, 1)), none.clone(), 0), "{only:?}");
+        assert_eq!(found(2, 3, only).await, (None, none.clone(), 0), "a switch: {only:?}");
+        assert_eq!(found(1, 4, only).await, (Some((1, 2)), off.clone(), 0), "{only:?}");
+        assert_eq!(found(4, 6, only).await, (Some((2, 1)), on.clone(), 0), "{only:?}");
+        assert_eq!(found(1, 6, only).await, (None, none.clone(), 0), "{only:?}");
+    }
+    let text = house.control.compare(&house.cy, target(1), target(4), Some("web")).await.unwrap().text();
+    assert!(text.contains("* policy of the gate, approvals") && text.contains("script"), "{text}");
 }
 
 #[tokio::test]
