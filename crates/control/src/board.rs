@@ -31,7 +31,7 @@ use crate::cataloguing;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Planned, counting, plan};
+use crate::proposing::{Planned, counting, plan_aside};
 use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::{Names, at};
@@ -114,7 +114,10 @@ impl Control {
             Some(open) => left_out(&mut connection, open.id).await?,
             None => None,
         };
-        let planned = open.as_ref().map(|_| plan(&present, &counting(&rows))).transpose()?;
+        let planned = match &open {
+            Some(_) => Some(plan_aside(&present, counting(&rows)).await?),
+            None => None,
+        };
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);

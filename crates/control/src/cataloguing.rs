@@ -14,13 +14,13 @@ use engine::ids::{BarclampName, DeploymentId, ProposalId};
 use engine::plan::{Edit, Effects, NumberedEdit};
 use store::intent;
 
-use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{counting, objections, plan};
+use crate::proposing::{counting, objections_aside, plan};
 use crate::saying;
 use crate::words::{self, at};
+use crate::{Control, aside};
 
 /// Versions of a barclamp that a board offers: the newest, and the one in use.
 const OFFERED: usize = 10;
@@ -109,15 +109,17 @@ impl Control {
             return Ok(Foreseen { refused: vec![closed], lines: Vec::new() });
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
-        let refused = objections(&present, &row, &rows, &edits);
+        drop(connection);
+        let refused = objections_aside(&present, &row, &rows, &edits).await?;
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);
         let mut all = counting(&rows);
         all.extend((first..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }));
-        let planned = plan(&present, &all)?;
-        Ok(Foreseen {
-            refused: refused.into_iter().map(|finding| finding.detail).collect(),
-            lines: saying::lines_of(&present, &all, &planned),
-        })
+        let lines = aside(move || {
+            let planned = plan(&present, &all)?;
+            Ok::<_, Problem>(saying::lines_of(&present, &all, &planned))
+        });
+        let refused = refused.into_iter().map(|finding| finding.detail).collect();
+        Ok(Foreseen { refused, lines: lines.await?? })
     }
 }
 

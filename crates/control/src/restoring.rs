@@ -17,7 +17,7 @@ use crate::blueprints::side;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposing::{counting, moved_on};
-use crate::{Control, done, words};
+use crate::{Control, aside, done, words};
 
 impl Control {
     /// Opens a proposal that brings a deployment back to what it was at a target. What can't be brought back is refused with the
@@ -44,13 +44,12 @@ impl Control {
         }
         let mut transaction = self.begin().await?;
         let (_, then) = side(&mut transaction, &present, Point::Target(target)).await?;
-        let now = Now {
-            blueprint: &present.blueprint,
-            skeleton: &present.skeleton,
-            catalog: &present.catalog,
-            bare: &|node| present.bare(node),
-        };
-        let found = restore(now, &then, id).map_err(|error| not_restorable(&error))?;
+        let now = present.clone();
+        let found = aside(move || {
+            let (blueprint, skeleton, catalog) = (&now.blueprint, &now.skeleton, &now.catalog);
+            restore(Now { blueprint, skeleton, catalog, bare: &|node| now.bare(node) }, &then, id)
+        });
+        let found = found.await?.map_err(|error| not_restorable(&error))?;
         if found.edits.is_empty() && found.missing.is_empty() {
             return Err(Problem::conflict(
                 "nothing_to_restore",
@@ -70,7 +69,7 @@ impl Control {
                 format!("A proposal with edits is open on {deployment}: submit it or discard it first."),
             ));
         }
-        self.check_edits(&present, &row, &rows, &found.edits)?;
+        self.check_edits(&present, &row, &rows, &found.edits).await?;
         let version = intent::append_edits(&mut transaction, proposal, row.version, actor.person, &found.edits)
             .await
             .map_err(from_store)?

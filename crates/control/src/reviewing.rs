@@ -254,7 +254,7 @@ pub(crate) fn commits(actor: &Actor) -> bool {
 /// Whether a person may commit now; else why not.
 pub(crate) fn may_commit(actor: &Actor, case: &Case, gate: &GateState) -> Result<(), String> {
     if let Some(target) = case.row.target {
-        return Err(format!("It is target {target} already."));
+        return Err(format!("It is committed already, as target {target}."));
     }
     if !commits(actor) {
         return Err(format!(
