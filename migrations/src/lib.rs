@@ -66,6 +66,7 @@ mod m0010_node_records;
 mod m0011_dropped_before;
 mod m0014_policy_targets;
 mod m0015_left_out;
+mod m0016_removed_names;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -125,6 +126,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0011_dropped_before::Migration),
             Box::new(m0014_policy_targets::Migration),
             Box::new(m0015_left_out::Migration),
+            Box::new(m0016_removed_names::Migration),
         ]
     }
 }
@@ -216,6 +218,7 @@ pub fn content() -> String {
         m0011_dropped_before::SQL,
         m0014_policy_targets::SQL,
         m0015_left_out::SQL,
+        m0016_removed_names::SQL,
     ] {
         hash.update(tables);
     }

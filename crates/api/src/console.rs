@@ -840,6 +840,9 @@ pub struct TargetPage {
     pub next: Option<TargetNo>,
     /// The newest target of all.
     pub head: TargetNo,
+    /// The target that removed the deployment whose line it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_in: Option<TargetNo>,
 }
 
 /// Two blueprints compared. `docs/blueprint-difference.md` describes it as JSON.
@@ -852,6 +855,9 @@ pub struct Comparison {
     /// The one deployment that is looked at; None: everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentName>,
+    /// Set when only one of the two has that deployment: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// In what they differ.
     pub difference: Difference,
     /// How many deployments and nodes differ that are not among these.
@@ -998,12 +1004,18 @@ impl Comparison {
     /// The comparison as text, for terminals and files.
     pub fn text(&self) -> String {
         let only = self.deployment.iter().map(|name| format!("in   {name}\n")).collect::<String>();
+        let note = self.note.iter().map(|note| format!("{note}\n")).collect::<String>();
         let more = match self.more {
             0 => String::new(),
             n => format!("Beside that, {n} documents differ.\n"),
         };
         let deceiving = self.deceiving.text();
-        format!("from {}\nto   {}\n{only}\n{}{more}{deceiving}", self.from, self.to, self.difference.text(&self.names))
+        format!(
+            "from {}\nto   {}\n{only}{note}\n{}{more}{deceiving}",
+            self.from,
+            self.to,
+            self.difference.text(&self.names)
+        )
     }
 }
 
@@ -1625,6 +1637,9 @@ pub struct GraphView {
     pub deployment: DeploymentName,
     /// The same, for the live stream's topic.
     pub deployment_id: DeploymentId,
+    /// The target at which it was meant like this, when it is not the present: then nothing is said of states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetNo>,
     /// In a fixed order: positions stay from one view to the next.
     pub vertices: Vec<GraphVertex>,
     /// From what is waited for to what waits, as places in `vertices`.
@@ -1741,6 +1756,8 @@ pub struct GraphWish {
     pub trail: Option<TrailWish>,
     /// Shows the noderoles of the trail alone, one by one.
     pub only_trail: bool,
+    /// Of a deployment: as it was meant at this target. Without it: as it is meant now, or was last.
+    pub target: Option<TargetNo>,
 }
 
 /// What is to be marked in a graph.
