@@ -3,6 +3,7 @@
 mod differing;
 mod edits;
 mod fake;
+mod heeding;
 mod serve;
 
 use api::Problem;

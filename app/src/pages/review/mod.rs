@@ -31,7 +31,7 @@ use crate::failure::{Answer, Failure};
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
-use crate::parts::{Feed, Icon, ProblemNotice, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, heed, icon, load};
 use crate::places;
 
 /// A submission, by the number in the address.
@@ -163,6 +163,9 @@ fn Loaded(
         <moved::Moved review/>
         <ProblemNotice problem=feed.problem()/>
         {since_notice(id, &since.get_value())}
+        // A submission never changes, and neither do these.
+        {review.read_untracked().left_out.clone().map(heed::left_out)}
+        {heed::deceiving(&review.read_untracked().deceiving)}
         <div class="columns">
             <div class="stack">
                 <facts::Facts review/>
