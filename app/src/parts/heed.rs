@@ -56,10 +56,10 @@ pub fn left_out(found: LeftOut) -> AnyView {
 fn scripts(found: &Deceiving) -> Vec<AnyView> {
     let line = |script: &DeceivingScript| {
         let DeceivingScript { barclamp, role, file, hash, at: (line, column), what } = script.clone();
-        let place = format!("{file}:{line}:{column}");
+        let (whose, place) = (format!("{role} of {barclamp}, "), format!("{file}:{line}:{column}"));
         view! {
             <li>
-                {role.to_string()} " of " {barclamp.to_string()} ", "
+                {whose}
                 <a href=places::script(hash) target="_blank" rel="noopener"><code>{place}</code></a>
                 ": " {what}
             </li>
@@ -71,7 +71,7 @@ fn scripts(found: &Deceiving) -> Vec<AnyView> {
 
 fn with_more(mut lines: Vec<AnyView>, more: usize) -> Vec<AnyView> {
     if more > 0 {
-        lines.push(view! { <li>"and " {more} " more"</li> }.into_any());
+        lines.push(view! { <li>{format!("and {more} more")}</li> }.into_any());
     }
     lines
 }

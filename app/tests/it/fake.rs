@@ -998,8 +998,8 @@ impl Console for Fake {
         self.read(|world| world.graph.clone())
     }
 
-    async fn review(&self, _: SubmissionId) -> Result<ReviewView, Problem> {
-        self.read(|world| world.review.clone())
+    async fn review(&self, _: SubmissionId, after: Option<Anchor>) -> Result<ReviewView, Problem> {
+        self.read(|world| world.review.clone())?.page(after.as_ref(), DOCUMENTS_SHOWN)
     }
 
     async fn propose(&self, _: DeploymentId) -> Result<ProposalId, Problem> {

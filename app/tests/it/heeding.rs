@@ -1,11 +1,14 @@
 //! What whoever decides would not see by themselves, and what was once.
 
-use api::console::{Deceiving, DeceivingScript, LeftOut};
+use api::console::{DOCUMENTS_SHOWN, Deceiving, DeceivingScript, LeftOut};
+use app::places;
 use engine::Hash;
-use engine::blueprint::difference::Mark;
-use engine::ids::{BarclampName, TargetNo};
+use engine::blueprint::difference::{Mark, NodeDifference, NoderoleDifference};
+use engine::data::{Change, ChangeKind};
+use engine::ids::{BarclampName, Fqdn, TargetNo};
+use serde_json::json;
 
-use crate::fake::{Fake, proposed_board, role};
+use crate::fake::{Fake, fqdn, node, proposed_board, role};
 use crate::serve::get;
 
 fn deceiving(more: usize) -> Deceiving {
@@ -75,8 +78,52 @@ async fn what_is_gone_is_looked_at_where_it_was() {
     let chosen = get(&fake, "/blueprints?deployment=shop").await;
     chosen.says(&["<option value=\"shop\" selected", "Targets that changed shop"]);
     let graph = get(&fake, "/graph/web?target=1").await;
-    graph.says(&["<h1>Graph of web at target 1</h1>", "as it was meant at target 1", "/blueprints?deployment=web"]);
+    graph.says(&["Graph of web at target 1<", "as it was meant at target 1", "/blueprints?deployment=web"]);
 
     let never = get(&fake, "/blueprints?deployment=nowhere&from=1&to=2").await;
-    assert_eq!((never.status, never.body.matches("There is no deployment nowhere.").count()), (404, 1), "said once");
+    assert_eq!((never.status, never.body.matches(">There is no deployment nowhere.<").count()), (404, 1), "said once");
+}
+
+/// So many nodes that get one noderole each, with a value of its own.
+fn large(nodes: u128) -> Fake {
+    Fake::new(|world| {
+        let difference = &mut world.review.difference;
+        let like = difference.nodes[1].clone();
+        let own = |n: u128| Change {
+            path: "/app/address".into(),
+            kind: ChangeKind::Added,
+            old: None,
+            new: Some(json!(format!("10.0.{}.{}", n / 256, n % 256))),
+            secret: false,
+        };
+        let one = |n: u128| NodeDifference {
+            id: node(n),
+            fqdn: Fqdn::parse(&fqdn(n)).expect("a name"),
+            noderoles: vec![NoderoleDifference { data: vec![own(n)], ..like.noderoles[0].clone() }],
+            ..like.clone()
+        };
+        difference.nodes = (1..=nodes).map(one).collect();
+        difference.deployments.clear();
+    })
+}
+
+/// A reviewer sees all of a change, page by page: what a page has is bounded, as it is for programs.
+#[tokio::test]
+async fn a_large_change_comes_page_by_page() {
+    let fake = large(1_000);
+    let next = |n: u128| format!("/reviews/128?after={}", places::encoded(&format!("node/{}", node(n))));
+    let most = DOCUMENTS_SHOWN as u128;
+    let first = get(&fake, "/reviews/128").await;
+    let here = format!("{DOCUMENTS_SHOWN} documents");
+    first.says(&[&next(most), &here, "Changes 1000"]);
+    first.says_not(&[">First<"]);
+    let second = get(&fake, &next(most)).await;
+    second.says(&[&next(2 * most), ">First<"]);
+    let last = get(&fake, &next(999)).await;
+    last.says(&["1 document", ">First<", &fqdn(1_000)]);
+    last.says_not(&["/reviews/128?after="]);
+    let exactly = get(&large(most), "/reviews/128").await;
+    assert!(first.body.len() < exactly.body.len() + 2_000, "as large as with nothing behind the first page");
+    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["Pages of the changes"]);
+    assert_eq!(get(&fake, &next(4_000)).await.status, 400, "no page begins behind what does not differ");
 }

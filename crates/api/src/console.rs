@@ -1207,8 +1207,21 @@ pub struct ReviewView {
 impl ReviewView {
     /// Only the first documents that differ, and what is said of those; the others are counted.
     #[must_use]
-    pub fn cut(mut self, most: usize) -> Self {
-        let Part { difference, more, next } = Part::of(self.difference, 0, most);
+    pub fn cut(self, most: usize) -> Self {
+        self.part(0, most)
+    }
+
+    /// Only so many documents, those behind `after`, and what is said of those; the others are counted.
+    ///
+    /// # Errors
+    /// When `after` is none of the documents that differ.
+    pub fn page(self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
+        let skip = behind(&self.difference, after)?;
+        Ok(self.part(skip, most))
+    }
+
+    fn part(mut self, skip: usize, most: usize) -> Self {
+        let Part { difference, more, next } = Part::of(self.difference, skip, most);
         (self.difference, self.next) = (difference, next);
         self.more += more;
         let noderoles = self.difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
