@@ -17,7 +17,6 @@ use api::console::{
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use engine::Hash;
-#[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
