@@ -227,7 +227,7 @@ test('jigs are switched, and the policy is set, for all deployments', { timeout:
   await jigs.getByText('Switches jig noop off: nothing that needs it starts, in any deployment.').waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-jigs');
-  await putAndUndo(jigs, /^Switches jig noop off/, 'switch jig noop off');
+  await putAndUndo(jigs, /^Switches jig noop off/, 'switch jig noop off for every deployment');
 
   await more(page, 'Policy');
   const policy = dialog('Policy');
@@ -241,10 +241,10 @@ test('jigs are switched, and the policy is set, for all deployments', { timeout:
   assert.equal(await every.inputValue(), '0', 'what was typed is still there');
   await every.fill('2');
   await policy.getByLabel('When something is removed').fill('3');
-  await policy.getByText(/^Sets the policy for all changes after this one: 2 approvals for every change, 3 for a removal\./).waitFor();
+  await policy.getByText(/^Sets the policy for all changes after this one, in every deployment: 2 approvals for every change, 3 for a removal\./).waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-policy');
-  await putAndUndo(policy, /^Sets the policy/, 'let changes need 2 approvals, 3 for a removal from now on');
+  await putAndUndo(policy, /^Sets the policy/, 'let the changes of every deployment need 2 approvals, 3 for a removal from now on');
   assertQuiet(page);
 });
 

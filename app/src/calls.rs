@@ -17,7 +17,6 @@ use api::console::{
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use engine::Hash;
-#[cfg(feature = "ssr")]
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -132,10 +131,10 @@ pub async fn proposals(wanted: ProposalsWanted) -> Answer<ProposalPage> {
     answer(console()?.proposals(wanted).await)
 }
 
-/// A submission.
+/// A submission, with the documents behind one, or the first.
 #[server(name = ReadReview, prefix = "/call", endpoint = "review", input = AsJson, output = AsJson)]
-pub async fn review(id: SubmissionId) -> Answer<ReviewView> {
-    answer(console()?.review(id).await)
+pub async fn review(id: SubmissionId, after: Option<Anchor>) -> Answer<ReviewView> {
+    answer(console()?.review(id, after).await)
 }
 
 /// A deployment's graph.

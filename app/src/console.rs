@@ -57,8 +57,8 @@ pub trait Console: Send + Sync {
     async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem>;
     /// What a submission changes and one step around it, as a graph.
     async fn review_graph(&self, id: SubmissionId, wish: GraphWish) -> Result<GraphView, Problem>;
-    /// A submission.
-    async fn review(&self, id: SubmissionId) -> Result<ReviewView, Problem>;
+    /// A submission, with those of its documents that come behind one, or the first: at most `DOCUMENTS_SHOWN`.
+    async fn review(&self, id: SubmissionId, after: Option<Anchor>) -> Result<ReviewView, Problem>;
     /// What is said of a submission's proposal.
     async fn discussion(&self, id: SubmissionId) -> Result<Discussion, Problem>;
     /// What a submission changes against the one that this person looked at before.

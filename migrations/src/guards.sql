@@ -28,8 +28,8 @@ DO $$
 DECLARE tbl text;
 BEGIN
   FOREACH tbl IN ARRAY ARRAY['object', 'policy', 'barclamp', 'target', 'submission', 'submission_base',
-                             'submission_author', 'submission_document', 'target_deployment', 'replan', 'verdict', 'audit',
-                             'seal'] LOOP
+                             'submission_author', 'submission_document', 'target_deployment', 'left_out', 'replan', 'verdict',
+                             'audit', 'seal'] LOOP
     EXECUTE format('CREATE TRIGGER guard_append_only BEFORE UPDATE OR DELETE ON %I
                     FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only()', tbl);
     EXECUTE format('CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON %I
@@ -362,8 +362,9 @@ CREATE TRIGGER guard_head_stays BEFORE DELETE OR TRUNCATE ON head FOR EACH STATE
 -- A policy comes with the commit of a submission that names it, and never asks for less than one approval.
 CREATE OR REPLACE FUNCTION guard_policy() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF NOT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
-                 WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR s.new_policy_hash = NEW.hash)) THEN
+  SELECT t.number INTO NEW.target FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
+  WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR s.new_policy_hash = NEW.hash);
+  IF NEW.target IS NULL THEN
     RAISE EXCEPTION 'a policy comes only with a commit that brings it' USING ERRCODE = 'GY002';
   END IF;
   IF (approvals_asked(NEW.hash, '{}') >= 1) IS NOT TRUE THEN
@@ -938,6 +939,7 @@ BEGIN
     'INSERT ON submission_author',
     'INSERT ON submission_document',
     'INSERT ON target_deployment',
+    'INSERT (proposal_id, first_edit, last_edit, target, missing, more) ON left_out',
     'INSERT (before_id, proposal_id, after_id, version, target, moved, refused) ON replan',
     'INSERT (submission_id, person_id, policy_number, kind, reason) ON verdict',
     'INSERT (submission_id, thread_id, anchor, person_id, body) ON comment',

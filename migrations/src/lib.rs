@@ -64,6 +64,9 @@ mod m0008_catalog_objects;
 mod m0009_own_reviews;
 mod m0010_node_records;
 mod m0011_dropped_before;
+mod m0014_policy_targets;
+mod m0015_left_out;
+mod m0016_removed_names;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -121,6 +124,9 @@ impl MigratorTrait for Migrator {
             Box::new(m0009_own_reviews::Migration),
             Box::new(m0010_node_records::Migration),
             Box::new(m0011_dropped_before::Migration),
+            Box::new(m0014_policy_targets::Migration),
+            Box::new(m0015_left_out::Migration),
+            Box::new(m0016_removed_names::Migration),
         ]
     }
 }
@@ -210,6 +216,9 @@ pub fn content() -> String {
         m0009_own_reviews::SQL,
         m0010_node_records::SQL,
         m0011_dropped_before::SQL,
+        m0014_policy_targets::SQL,
+        m0015_left_out::SQL,
+        m0016_removed_names::SQL,
     ] {
         hash.update(tables);
     }

@@ -11,12 +11,13 @@ const BEFORE: [(&str, &str); 4] = [
 ];
 
 /// `system` (1) has `web` (2) and `edge` (3) below it, and had `old` (4). Target 2 came from a proposal on `web` that changed the
-/// document of `edge`, too; 3 is a switch; 4 removed `old`. Every deployment has a phantom, 10 more than its own number.
+/// document of `edge`, too; 3 is a switch; 4 removed `old`, and brought a policy. Every deployment has a phantom, 10 more than its own
+/// number. Rows of policies can't be changed, as it is where guards are.
 const DATA: &str = "
 INSERT INTO object (hash, kind, body) VALUES (sha256('root'), 'root', 'root'), (sha256('doc'), 'deployment', 'doc'),
   (sha256('policy'), 'policy', 'policy'), (sha256('new'), 'deployment', 'new');
 INSERT INTO person (id, name) VALUES (lpad('7', 32, '0')::uuid, 'ada');
-INSERT INTO policy (number, hash) VALUES (1, sha256('policy'));
+INSERT INTO policy (number, hash) VALUES (1, sha256('policy')), (2, sha256('policy'));
 INSERT INTO target (number, parent, kind, root, enabled, epoch) VALUES (1, NULL, 'genesis', sha256('root'), true, 1);
 INSERT INTO deployment (id, parent, name, system, phantom, doc, head_no)
 SELECT lpad(n::text, 32, '0')::uuid, CASE WHEN n > 1 THEN lpad('1', 32, '0')::uuid END, name, n = 1,
@@ -37,7 +38,10 @@ INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch) V
   (2, 1, 'change', sha256('root'), 1, true, 1), (3, 2, 'switch', sha256('root'), NULL, false, 1), (4, 3, 'change', sha256('root'), 2, false, 1);
 UPDATE deployment SET head_no = 2 WHERE name IN ('web', 'edge');
 UPDATE deployment SET head_no = 4, removed_in = 4 WHERE name = 'old';
-UPDATE head SET number = 4, enabled = false, policy_number = 1;
+UPDATE submission SET new_policy_hash = sha256('policy') WHERE id = 2;
+UPDATE head SET number = 4, enabled = false, policy_number = 2;
+CREATE FUNCTION guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'rows of % are never changed', TG_TABLE_NAME; END $$;
+CREATE TRIGGER guard_append_only BEFORE UPDATE OR DELETE ON policy FOR EACH STATEMENT EXECUTE FUNCTION guard();
 INSERT INTO edit (proposal_id, seq, actor, body, undone)
 SELECT p, seq, lpad('7', 32, '0')::uuid, '{}', undone
 FROM (VALUES (1, 1, true), (1, 2, false),
@@ -73,6 +77,12 @@ async fn what_older_databases_did_not_note_is_filled_in() {
     // By what was proposed on, by what changed its document, and by what was its last; a switch is in nobody's line.
     let expected = [line("system", 1), line("edge", 2), line("web", 2), line("old", 4), line("system", 4)];
     assert_eq!(lines, expected);
+
+    let policies: Vec<(i64, i64)> =
+        sqlx::query_as("SELECT number, target FROM policy ORDER BY 1").fetch_all(db.app()).await.unwrap();
+    assert_eq!(policies, [(1, 1), (2, 4)], "with the genesis, and with the commit that named it");
+    let changed = owner.execute("UPDATE policy SET target = 2").await.unwrap_err().to_string();
+    assert!(changed.contains("never changed"), "the guard is there again: {changed}");
 
     let dropped: Vec<(i64, i32)> = sqlx::query_as("SELECT proposal_id, seq FROM edit WHERE dropped ORDER BY 1, 2")
         .fetch_all(db.app())

@@ -9,7 +9,7 @@ use sqlx::Executor as _;
 use uuid::Uuid;
 use world::{World, assert_refused, state};
 
-const APPEND_ONLY: [&str; 12] = [
+const APPEND_ONLY: [&str; 13] = [
     "object",
     "policy",
     "barclamp",
@@ -19,6 +19,7 @@ const APPEND_ONLY: [&str; 12] = [
     "submission_author",
     "submission_document",
     "target_deployment",
+    "left_out",
     "verdict",
     "audit",
     "seal",

@@ -110,8 +110,8 @@ impl Console for Bound {
         asked!(self.proposals(&wanted))
     }
 
-    async fn review(&self, id: SubmissionId) -> Result<ReviewView, Problem> {
-        asked!(self.review(id))
+    async fn review(&self, id: SubmissionId, after: Option<Anchor>) -> Result<ReviewView, Problem> {
+        asked!(self.review(id))?.page(after.as_ref(), DOCUMENTS_SHOWN)
     }
 
     async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem> {

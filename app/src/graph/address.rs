@@ -1,7 +1,7 @@
 //! What a graph shows, as an address: whoever gets the link sees the same.
 
 use api::console::{GraphWay, GraphWish, Length, TrailWish};
-use engine::ids::RoleName;
+use engine::ids::{RoleName, TargetNo};
 use leptos_router::params::ParamsMap;
 
 use crate::places;
@@ -73,6 +73,7 @@ impl Address {
                 steps: query.get("steps").and_then(|steps| steps.parse().ok()).filter(|steps| *steps > 0),
                 trail: trail(query),
                 only_trail: query.get("only").as_deref() == Some("trail"),
+                target: query.get("target").and_then(|number| number.parse().ok()).map(TargetNo),
             },
             at: query.get("at").filter(|key| !key.is_empty()),
             table: query.get("as").as_deref() == Some("table"),
@@ -137,6 +138,7 @@ impl Address {
             one("from", from),
             one("to", to),
             one("longest", longest),
+            self.wish.target.map(|target| format!("target={target}")),
             one("only", self.wish.only_trail.then_some("trail")),
             one("colour", Some(self.colour.word()).filter(|_| self.colour != Colour::State)),
         ]
@@ -226,12 +228,17 @@ impl Address {
 
     /// Shows everything again, roles folded.
     pub fn all(&self) -> Self {
-        Self { wish: GraphWish::default(), at: None, ..self.clone() }
+        Self { wish: self.first(), at: None, ..self.clone() }
     }
 
     /// Whether it is the first view.
     pub fn is_first(&self) -> bool {
-        self.wish == GraphWish::default()
+        self.wish == self.first()
+    }
+
+    /// What the first view asks for: another target is another graph, not another view of one.
+    fn first(&self) -> GraphWish {
+        GraphWish { target: self.wish.target, ..GraphWish::default() }
     }
 }
 
@@ -292,6 +299,16 @@ mod tests {
         for address in [first, begun, whole, near, longest] {
             assert_eq!(read(&address.link()), address);
         }
+    }
+
+    #[test]
+    fn a_target_stays_in_the_address_whatever_is_looked_at() {
+        let then = read("/graph/old?target=3");
+        assert!(then.is_first() && then.wish.target == Some(TargetNo(3)));
+        let near = then.focused("old:app", GraphWay::Up);
+        assert_eq!(near.link(), "/graph/old?focus=old%3Aapp&way=up&target=3&at=old%3Aapp");
+        assert_eq!(near.file(), "/graph/old/graph.svg?focus=old%3Aapp&way=up&target=3");
+        assert_eq!(near.all(), then);
     }
 
     #[test]

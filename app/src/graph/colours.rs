@@ -151,6 +151,7 @@ pub(crate) mod tests {
         GraphView {
             deployment: deployment("web"),
             deployment_id: DeploymentId(Uuid::from_u128(1)),
+            target: None,
             vertices: owners.iter().enumerate().map(vertex).collect(),
             edges: Vec::new(),
             noderoles: owners.len() * 2,

@@ -87,7 +87,7 @@ pub fn Blueprints() -> impl IntoView {
         <Title text="Blueprints"/>
         <div class="head"><h1>"Blueprints"</h1></div>
         {load(deployments, move |all| view! { <Choice all wanted/> })}
-        <comparison::Compared compared wanted/>
+        <comparison::Compared compared line=targets wanted/>
         {load(targets, move |first| view! { <Line first wanted/> })}
     }
     .into_any()
@@ -101,6 +101,12 @@ fn Choice(all: Vec<DeploymentSummary>, wanted: Memo<Wanted>) -> impl IntoView {
         let is_chosen = move || wanted.read().deployment.as_deref() == Some(name.as_str());
         view! { <option value=value selected=is_chosen>{shown}</option> }
     };
+    // What is gone is no choice, and stays chosen for who came to look at it.
+    let known: Vec<String> = all.iter().map(|deployment| deployment.name.to_string()).collect();
+    let gone = move || {
+        let chosen = wanted.read().deployment.clone().filter(|name| !known.contains(name))?;
+        Some(view! { <option value=chosen.clone() selected=true>{chosen.clone()}</option> })
+    };
     let options = all.into_iter().map(|deployment| option(deployment.name.to_string())).collect_view();
     view! {
         <Form method="GET" action=places::BLUEPRINTS attr:class="filters" attr:aria-label="What to look at">
@@ -109,6 +115,7 @@ fn Choice(all: Vec<DeploymentSummary>, wanted: Memo<Wanted>) -> impl IntoView {
                 <select class="select" id="blueprints-deployment" name="deployment">
                     <option value="" selected=move || wanted.read().deployment.is_none()>"All"</option>
                     {options}
+                    {gone}
                 </select>
             </div>
             <div class="field">
@@ -138,7 +145,14 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>) -> impl IntoView {
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let next = move || page.read().next.map(|next| Wanted { before: Some(next), ..wanted.get() }.address());
     let newest = move || before.map(|_| Wanted { before: None, ..wanted.get() }.address());
-    let table = move || match is_empty.get() {
+    let removed_in = page.read_untracked().removed_in;
+    let fate = removed_in.zip(of.clone()).map(|(target, name)| {
+        let said = format!("Target {target} removed {name}: it is compared, and drawn as a graph, where it was.");
+        view! { <p class="inside">{said}</p> }
+    });
+    let may_come_back = removed_in.is_none();
+    let table = move || {
+        match is_empty.get() {
         true => view! {
             <Empty icon=Icon::Blueprint title="Nothing here">
                 <p>"No target this far back changed what you look at."</p>
@@ -159,16 +173,18 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>) -> impl IntoView {
                         <th scope="col">"Compare"</th>
                     </tr>
                 </thead>
-                <tbody>{rows(list.into(), |target| target.number, move |target| row(target, wanted, head))}</tbody>
+                <tbody>{rows(list.into(), |target| target.number, move |target| row(target, wanted, head, may_come_back))}</tbody>
             </table>
         }
         .into_any(),
+    }
     };
     let title = of.map_or_else(|| "The line of targets".to_owned(), |name| format!("Targets that changed {name}"));
     view! {
         <ProblemNotice problem=feed.problem()/>
         <section class="card" aria-label="Line of targets">
             <header><h2>{title}</h2> <span class="muted">"newest first"</span></header>
+            {fate}
             {table}
             {move || {
                 let (next, newest) = (next(), newest());
@@ -185,7 +201,7 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>) -> impl IntoView {
     .into_any()
 }
 
-fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>) -> impl IntoView {
+fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, may_come_back: bool) -> impl IntoView {
     // A target never changes.
     let target = target.get_untracked();
     let number = target.number;
@@ -211,7 +227,7 @@ fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>) 
     let restorable = move || {
         let wanted = wanted.get();
         let head = head.get();
-        (wanted.deployment.is_some() && number < head)
+        (may_come_back && wanted.deployment.is_some() && number < head)
             .then(|| view! { <a href=wanted.comparing(head, number).address()>"Restore…"</a> })
     };
     view! {

@@ -12,7 +12,7 @@ use crate::calls::{self, ImportBarclamp};
 use crate::clock::Moment;
 use crate::live::{NOW, use_live};
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, heed, icon, load, rows};
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
 
@@ -130,7 +130,7 @@ fn row(version: Memo<BarclampVersion>) -> impl IntoView {
     view! {
         <tr>
             <td><div><b>{move || version.read().barclamp.to_string()}</b> {move || about(&version.read().description)}</div></td>
-            <td data-label="Version"><span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span></td>
+            <td data-label="Version"><span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span> {move || heed::deceiving_in_version(&version.read().deceiving)}</td>
             <td data-label="Roles" class="number">{move || version.read().roles}</td>
             <td data-label="Used by"><span>{used}</span></td>
             <td data-label="Has no longer">{lacks}</td>

@@ -50,10 +50,11 @@ pub fn GraphPage() -> impl IntoView {
     let query = use_query_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let address = Memo::new(move |_| Address::of(places::graph_of(&name.get()), None, &query.read()));
-    // The page is made once for a deployment; another fold of the same is fetched under it.
+    // The page is made once for a deployment at a target; another fold of the same is fetched under it.
+    let target = Memo::new(move |_| address.read().wish.target);
     let graph = Resource::new(
-        move || name.get(),
-        move |name| {
+        move || (name.get(), target.get()),
+        move |(name, _)| {
             let wish = address.get_untracked().wish;
             calls::graph(name, wish)
         },
@@ -63,19 +64,26 @@ pub fn GraphPage() -> impl IntoView {
 
 #[component]
 fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
-    let (name, id, cursor) = (first.deployment.clone(), first.deployment_id, first.cursor);
+    let (name, id, cursor, then) = (first.deployment.clone(), first.deployment_id, first.cursor, first.target);
+    let heading = match then {
+        Some(target) => format!("Graph of {name} at target {target}"),
+        None => format!("Graph of {name}"),
+    };
     let fetched: DeploymentName = name.clone();
     let feed = Feed::new(first, move || calls::graph(fetched.to_string(), address.get_untracked().wish));
     use_live().hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |_| feed.eventually());
     view! {
-        <Title text=format!("Graph of {name}")/>
+        <Title text=heading.clone()/>
         <div class="head">
             <div>
                 <div class="muted">"what waits for what"</div>
-                <h1>"Graph of " {name.to_string()}</h1>
+                <h1>{heading}</h1>
             </div>
             <div class="buttons">
-                <a class="button small" href=places::deployment(&name)>{icon(Icon::Deployments)} "Board"</a>
+                {match then {
+                    Some(_) => view! { <a class="button small" href=format!("{}?deployment={name}", places::BLUEPRINTS)>{icon(Icon::Blueprint)} "Targets"</a> }.into_any(),
+                    None => view! { <a class="button small" href=places::deployment(&name)>{icon(Icon::Deployments)} "Board"</a> }.into_any(),
+                }}
             </div>
         </div>
         <Graph feed address/>

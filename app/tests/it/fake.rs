@@ -175,6 +175,7 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         refused: Vec::new(),
         submission: None,
         sent_back: None,
+        left_out: None,
         clashes: Vec::new(),
     }
 }
@@ -521,6 +522,8 @@ fn review() -> ReviewView {
         noderoles: Default::default(),
         contents: Vec::new(),
         pins: Vec::new(),
+        deceiving: Default::default(),
+        left_out: None,
         waves: vec![
             WaveView { number: 1, items: vec!["dns-client on 3 nodes".into()], noderoles: 3 },
             WaveView { number: 2, items: vec!["runtime on 3 nodes".into(), "store on web-1".into()], noderoles: 4 },
@@ -635,7 +638,7 @@ impl Default for World {
             review: review(),
             graph: graph(),
             discussion: discussion(),
-            targets: TargetPage { targets: line(), next: None, head: TargetNo(3) },
+            targets: TargetPage { targets: line(), next: None, head: TargetNo(3), removed_in: None },
             comparison: comparison(),
             catalog: catalog(),
             report: Some(report()),
@@ -763,6 +766,7 @@ fn catalog() -> Vec<BarclampVersion> {
         used_by: before.iter().map(|_| deployment("web")).collect(),
         before: before.map(Into::into),
         disappeared: disappeared.iter().map(|line| (*line).to_owned()).collect(),
+        deceiving: Default::default(),
     };
     vec![version("3", Some("2"), &["role cache"]), version("2", Some("1"), &[]), version("1", None, &[])]
 }
@@ -774,11 +778,13 @@ fn comparison() -> Comparison {
         from: side(1),
         to: side(2),
         deployment: None,
+        note: None,
         difference: difference(),
         more: 0,
         next: None,
         contents: Vec::new(),
         pins: Vec::new(),
+        deceiving: Default::default(),
         names: engine::blueprint::text::Names { deployments: names.into(), ..Default::default() },
         consequences: Consequences::default(),
     }
@@ -832,6 +838,7 @@ fn graph() -> GraphView {
     GraphView {
         deployment: deployment("web"),
         deployment_id: deployment_id(1),
+        target: None,
         vertices: vec![
             one(1, StepState::Active),
             one(2, StepState::Error),
@@ -845,6 +852,11 @@ fn graph() -> GraphView {
         trail: None,
         cursor: 900,
     }
+}
+
+fn known(deployment: Option<&str>) -> Result<(), Problem> {
+    let missing = || Problem::not_found("There is no deployment nowhere.");
+    if deployment == Some("nowhere") { Err(missing()) } else { Ok(()) }
 }
 
 /// A refusal of one of the edits of [`proposal`].
@@ -949,9 +961,11 @@ impl Console for Fake {
 
     async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem> {
         self.told(format!("targets {deployment:?} {before:?}"));
+        known(deployment.as_deref())?;
         self.read(|world| world.targets.clone())
     }
-    async fn compare(&self, from: String, to: String, _: Option<String>) -> Result<Comparison, Problem> {
+    async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem> {
+        known(deployment.as_deref())?;
         match (from.as_str(), to.as_str()) {
             ("9", _) | (_, "9") => Err(Problem::not_found("There is no target 9: they go from 1 to 3.")),
             _ => self.read(|world| world.comparison.clone()),
@@ -985,8 +999,8 @@ impl Console for Fake {
         self.read(|world| world.graph.clone())
     }
 
-    async fn review(&self, _: SubmissionId) -> Result<ReviewView, Problem> {
-        self.read(|world| world.review.clone())
+    async fn review(&self, _: SubmissionId, after: Option<Anchor>) -> Result<ReviewView, Problem> {
+        self.read(|world| world.review.clone())?.page(after.as_ref(), DOCUMENTS_SHOWN)
     }
 
     async fn propose(&self, _: DeploymentId) -> Result<ProposalId, Problem> {

@@ -3,6 +3,7 @@
 mod differing;
 mod edits;
 mod fake;
+mod heeding;
 mod serve;
 
 use api::Problem;
@@ -340,7 +341,7 @@ async fn what_is_grave_is_never_folded_away() {
     let moved = (1..=3).map(|n| format!("n{n} moves from system to web."));
     let first = ["Can’t be undone: store on n1.", "Removes deployment shop."].map(str::to_owned);
     let last = [
-        "Sets the policy for all changes after this one: one approval for every change.",
+        "Sets the policy for all changes after this one, in every deployment: one approval for every change.",
         "Switches jig script off: nothing that needs it starts, in any deployment.",
     ];
     let all = first.into_iter().chain(gives_up).chain(roles).chain(unbound).chain(moved);

@@ -398,6 +398,9 @@ pub struct BarclampVersion {
     pub before: Option<String>,
     /// What that one has and this one has not.
     pub disappeared: Vec<String>,
+    /// Its scripts that read as another than they are.
+    #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
+    pub deceiving: Deceiving,
 }
 
 /// What a proposal would come to with further edits.
@@ -549,6 +552,9 @@ pub struct ProposalView {
     /// Set while the review of it was closed because its base moved and its edits don't plan on what is there now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_back: Option<Replanned>,
+    /// Set where it brings back a part of what a deployment was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
 }
 
 /// An edit in words.
@@ -863,6 +869,9 @@ pub struct TargetPage {
     pub next: Option<TargetNo>,
     /// The newest target of all.
     pub head: TargetNo,
+    /// The target that removed the deployment whose line it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_in: Option<TargetNo>,
 }
 
 /// Two blueprints compared. `docs/blueprint-difference.md` describes it as JSON.
@@ -875,6 +884,9 @@ pub struct Comparison {
     /// The one deployment that is looked at; None: everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentName>,
+    /// Set when only one of the two has that deployment: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// In what they differ.
     pub difference: Difference,
     /// How many deployments and nodes differ that are not among these.
@@ -891,6 +903,9 @@ pub struct Comparison {
     /// Versions of barclamps that are pinned otherwise, each with what is seen in its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
+    /// Scripts that the right side uses, the left does not, and that read as another than they are.
+    #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
+    pub deceiving: Deceiving,
     /// What going from the one to the other would lead to.
     pub consequences: Consequences,
 }
@@ -906,6 +921,18 @@ pub struct Restored {
     pub edits: usize,
     /// What can't be brought back and was left out, each with the reason.
     pub missing: Vec<String>,
+}
+
+/// What a proposal that restores a deployment leaves out, because it can't be brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The target that the deployment was to be as of.
+    pub target: TargetNo,
+    /// What, each with the reason.
+    pub missing: Vec<String>,
+    /// How many more there are.
+    #[serde(default)]
+    pub more: usize,
 }
 
 /// A side of a comparison.
@@ -1006,12 +1033,14 @@ impl Comparison {
     /// The comparison as text, for terminals and files.
     pub fn text(&self) -> String {
         let only = self.deployment.iter().map(|name| format!("in   {name}\n")).collect::<String>();
+        let note = self.note.iter().map(|note| format!("{note}\n")).collect::<String>();
         let more = match self.more {
             0 => String::new(),
             n => format!("Beside that, {n} documents differ.\n"),
         };
         let difference = self.difference.text(&self.names, &self.behind());
-        format!("from {}\nto   {}\n{only}\n{difference}{more}", self.from, self.to)
+        let deceiving = self.deceiving.text();
+        format!("from {}\nto   {}\n{only}{note}\n{difference}{more}{deceiving}", self.from, self.to)
     }
 
     /// What stands behind the hashes, as far as it is known.
@@ -1173,6 +1202,12 @@ pub struct ReviewView {
     /// Versions of barclamps that it pins or unpins, each with what was seen before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
+    /// Scripts that it begins to use and that read as another than they are.
+    #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
+    pub deceiving: Deceiving,
+    /// Set where it brings back a part of what a deployment was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// The order in which it will run.
     pub waves: Vec<WaveView>,
     /// What it leads to: on the states of steps now if it is `fresh`, else as it was when it was submitted.
@@ -1209,8 +1244,21 @@ pub struct ReviewView {
 impl ReviewView {
     /// Only the first documents that differ, and what is said of those; the others are counted.
     #[must_use]
-    pub fn cut(mut self, most: usize) -> Self {
-        let Part { difference, more, next } = Part::of(self.difference, 0, most);
+    pub fn cut(self, most: usize) -> Self {
+        self.part(0, most)
+    }
+
+    /// Only so many documents, those behind `after`, and what is said of those; the others are counted.
+    ///
+    /// # Errors
+    /// When `after` is none of the documents that differ.
+    pub fn page(self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
+        let skip = behind(&self.difference, after)?;
+        Ok(self.part(skip, most))
+    }
+
+    fn part(mut self, skip: usize, most: usize) -> Self {
+        let Part { difference, more, next } = Part::of(self.difference, skip, most);
         (self.difference, self.next) = (difference, next);
         self.more += more;
         let noderoles = self.difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
@@ -1538,6 +1586,56 @@ pub struct PinnedRole {
     pub contents: Sides<Option<Hash>>,
 }
 
+/// Scripts whose text reads as another than it is: with characters that can't be seen, or that turn the direction of reading.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deceiving {
+    /// Some of them, by barclamp, role and file.
+    pub scripts: Vec<DeceivingScript>,
+    /// How many more there are.
+    #[serde(default)]
+    pub more: usize,
+}
+
+impl Deceiving {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.scripts.is_empty()
+    }
+
+    fn text(&self) -> String {
+        if self.is_empty() {
+            return String::new();
+        }
+        let lines: String = self.scripts.iter().map(|script| format!("  {script}\n")).collect();
+        let more = if self.more > 0 { format!("  and {} more\n", self.more) } else { String::new() };
+        format!("\nScripts that read as another than they are:\n{lines}{more}")
+    }
+}
+
+/// A script whose text reads as another than it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeceivingScript {
+    /// Whose.
+    pub barclamp: BarclampName,
+    /// Of which of its roles.
+    pub role: RoleName,
+    /// The file's name.
+    pub file: String,
+    /// The whole of it, by which it can be asked for.
+    pub hash: Hash,
+    /// Where the first such character is: the line, and the place in it.
+    pub at: (u32, u32),
+    /// What there is: `the script has the character U+202E, ...`.
+    pub what: String,
+}
+
+impl std::fmt::Display for DeceivingScript {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { barclamp, role, file, at: (line, column), what, .. } = self;
+        write!(f, "{role} of {barclamp}, {file}:{line}:{column}: {what}")
+    }
+}
+
 /// How much of a submission a person has opened, in documents: deployments and nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
@@ -1632,6 +1730,9 @@ pub struct GraphView {
     pub deployment: DeploymentName,
     /// The same, for the live stream's topic.
     pub deployment_id: DeploymentId,
+    /// The target at which it was meant like this, when it is not the present: then nothing is said of states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetNo>,
     /// In a fixed order: positions stay from one view to the next.
     pub vertices: Vec<GraphVertex>,
     /// From what is waited for to what waits, as places in `vertices`.
@@ -1748,6 +1849,8 @@ pub struct GraphWish {
     pub trail: Option<TrailWish>,
     /// Shows the noderoles of the trail alone, one by one.
     pub only_trail: bool,
+    /// Of a deployment: as it was meant at this target. Without it: as it is meant now, or was last.
+    pub target: Option<TargetNo>,
 }
 
 /// What is to be marked in a graph.

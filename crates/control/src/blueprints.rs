@@ -4,15 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::Problem;
-use api::console::{Comparison, PAGE_SIZE, Point, Side as ComparedSide, TargetKind, TargetPage, TargetSummary};
+use api::console::{
+    Comparison, Deceiving, PAGE_SIZE, Point, Side as ComparedSide, TargetKind, TargetPage, TargetSummary,
+};
 use engine::Hash;
 use engine::blueprint::consequences::{self, consequences};
+use engine::blueprint::difference::Sides;
 use engine::blueprint::text::Names;
 use engine::blueprint::{compare, difference, project};
 use engine::cluster::Blueprint;
+use engine::gate::Policy;
 use engine::ids::{DeploymentId, NoderoleId, SubmissionId, TargetNo};
 use engine::plan::Effects;
 use sqlx::PgConnection;
+use store::intent;
 use store::reading::{self, TargetRow};
 
 use crate::people::{Actor, Permission};
@@ -32,13 +37,17 @@ impl Control {
     ) -> Result<TargetPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let deployment = deployment.map(|name| present.named(name)).transpose()?;
         let mut connection = self.connection().await?;
+        let deployment = match deployment {
+            Some(name) => Some(Once::named(&mut connection, &present, name).await?),
+            None => None,
+        };
+        let (deployment, removed_in) = (deployment.map(|once| once.id), deployment.and_then(|once| once.removed_in));
         let rows = reading::targets(&mut connection, deployment, before).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         let targets: Vec<_> = rows.into_iter().take(PAGE_SIZE).map(to_target).collect::<Result<_, _>>()?;
         let next = targets.last().filter(|_| more).map(|target| target.number);
-        Ok(TargetPage { targets, next, head: present.head.number })
+        Ok(TargetPage { targets, next, head: present.head.number, removed_in })
     }
 
     /// In what two blueprints differ, and what going from the one to the other would lead to: everywhere, or in one deployment.
@@ -51,15 +60,21 @@ impl Control {
     ) -> Result<Comparison, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let only = deployment.map(|name| present.named(name)).transpose()?;
         let mut connection = self.connection().await?;
         let (from, old) = side(&mut connection, &present, from).await?;
         let (to, new) = side(&mut connection, &present, to).await?;
+        let policy = policies(&mut connection, &from, &to).await?;
+        let only = match deployment {
+            Some(name) => Some(of_either(&mut connection, &present, name, (&from, &old), (&to, &new)).await?),
+            None => None,
+        };
         drop(connection);
         let catalog = Arc::clone(&present.catalog);
         let mut found = aside(move || compared(&present, (from, &old), (to, &new), only)).await??;
+        found.difference.policy = policy;
         let mut connection = self.connection().await?;
         found.contents = versions::changes(&mut connection, &found.difference, &found.pins, &catalog).await?;
+        found.deceiving = self.kept.deceiving.begun(&mut connection, &found.difference, &found.pins, &catalog).await?;
         Ok(found)
     }
 
@@ -71,14 +86,72 @@ impl Control {
             from: ComparedSide { target: Some(review.parent), submission: None, root: None },
             to: ComparedSide { target: review.target, submission: Some(id), root: None },
             deployment: None,
+            note: None,
             difference: review.difference,
             more: 0,
             next: None,
             names,
             pins: review.pins,
             contents: review.contents,
+            deceiving: review.deceiving,
             consequences: review.consequences,
         })
+    }
+}
+
+/// A deployment that is there, or was once: whoever looks back names it as it was called then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Once {
+    pub id: DeploymentId,
+    /// The target that removed it.
+    pub removed_in: Option<TargetNo>,
+}
+
+impl Once {
+    /// By its name: the one that is there, else the one that went last.
+    pub async fn named(on: &mut PgConnection, present: &Present, name: &str) -> Result<Self, Problem> {
+        let unknown = match present.named(name) {
+            Ok(id) => return Ok(Self { id, removed_in: None }),
+            Err(unknown) => unknown,
+        };
+        let removed = intent::removed_deployment(on, name).await.map_err(from_store)?;
+        removed.map(|(id, target)| Self { id, removed_in: Some(target) }).ok_or(unknown)
+    }
+
+    /// What became of it, where somebody looks for it and it is not there.
+    pub fn fate(self) -> String {
+        self.removed_in.map(|target| format!(" Target {target} removed it.")).unwrap_or_default()
+    }
+}
+
+/// The deployment of this name in a blueprint: the one that is meant by it now, else what was called so there.
+pub(crate) fn of_then(blueprint: &Blueprint, name: &str, once: Option<Once>) -> Option<DeploymentId> {
+    let here = once.map(|once| once.id).filter(|id| blueprint.deployments.contains_key(id));
+    let called = || blueprint.deployments.iter().find(|(_, stored)| stored.doc.name.as_str() == name);
+    here.or_else(|| called().map(|(id, _)| *id))
+}
+
+/// The deployment of this name in one of two blueprints, or in both.
+async fn of_either(
+    on: &mut PgConnection,
+    present: &Present,
+    name: &str,
+    (from, old): (&ComparedSide, &Blueprint),
+    (to, new): (&ComparedSide, &Blueprint),
+) -> Result<DeploymentId, Problem> {
+    let once = Once::named(on, present, name).await;
+    let known = once.as_ref().ok().copied();
+    if let Some(id) = of_then(new, name, known).or_else(|| of_then(old, name, known)) {
+        return Ok(id);
+    }
+    let fate = once?.fate();
+    Err(Problem::not_found(format!("Neither {} nor {} has the deployment {name}.{fate}", called(from), called(to))))
+}
+
+fn called(side: &ComparedSide) -> String {
+    match (side.target, &side.root) {
+        (Some(target), _) => format!("target {target}"),
+        (None, root) => format!("blueprint {}", root.as_deref().and_then(|root| root.get(..8)).unwrap_or_default()),
     }
 }
 
@@ -114,12 +187,23 @@ fn compared(
     };
     let consequences = consequences(&planned, None);
     let names = Names::of(&difference, old, new);
-    let deployment = only.and_then(|id| names.deployments.get(&id).cloned());
+    let of_one =
+        |id| new.deployments.get(&id).or_else(|| old.deployments.get(&id)).map(|stored| stored.doc.name.clone());
+    let deployment = only.and_then(of_one);
+    let note = only.zip(deployment.as_ref()).and_then(|(id, name)| {
+        let (has, lacks) = match (old.deployments.contains_key(&id), new.deployments.contains_key(&id)) {
+            (true, false) => (&from, &to),
+            (false, true) => (&to, &from),
+            _ => return None,
+        };
+        Some(format!("Only {} has {name}: {} does not.", called(has), called(lacks)))
+    });
     let pins = versions::pins(&difference, Side::whole(old), Side::whole(new), &present.catalog);
     Ok(Comparison {
         from,
         to,
         deployment,
+        note,
         names,
         consequences,
         difference,
@@ -127,7 +211,21 @@ fn compared(
         next: None,
         pins,
         contents: Vec::new(),
+        deceiving: Deceiving::default(),
     })
+}
+
+/// The policies that were in force at two targets, if they differ. A blueprint that is named by its root may be that of many targets, so
+/// nothing can be said of it.
+async fn policies(
+    on: &mut PgConnection,
+    from: &ComparedSide,
+    to: &ComparedSide,
+) -> Result<Option<Sides<Policy>>, Problem> {
+    let (Some(from), Some(to)) = (from.target, to.target) else { return Ok(None) };
+    let old = intent::policy_at(on, from).await.map_err(from_store)?;
+    let new = intent::policy_at(on, to).await.map_err(from_store)?;
+    Ok(Sides::differing(old.as_ref(), new.as_ref()))
 }
 
 /// The blueprint that somebody asked for. What it shares with the present is taken from there.

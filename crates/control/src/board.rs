@@ -31,7 +31,8 @@ use crate::cataloguing;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Planned, counting, plan};
+use crate::proposing::{Planned, counting, plan_aside};
+use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::{Names, at};
 
@@ -109,7 +110,14 @@ impl Control {
             Some(open) => self.sent_back(&mut connection, open.id, open.version).await?,
             None => None,
         };
-        let planned = open.as_ref().map(|_| plan(&present, &counting(&rows))).transpose()?;
+        let left_out = match &open {
+            Some(open) => left_out(&mut connection, open.id).await?,
+            None => None,
+        };
+        let planned = match &open {
+            Some(_) => Some(plan_aside(&present, counting(&rows)).await?),
+            None => None,
+        };
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
@@ -124,6 +132,7 @@ impl Control {
         let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
             submission,
             sent_back,
+            left_out,
             ..proposal_view(&present, &scene.names, open, &rows, planned)
         });
         Ok(Board {
@@ -185,7 +194,7 @@ fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem
     Ok(Some(HoldView { deployment, by, reason }))
 }
 
-/// An open proposal. Whether it was submitted or sent back is not looked up here.
+/// An open proposal. Whether it was submitted or sent back, and what it leaves out, is not looked up here.
 pub(crate) fn proposal_view(
     present: &Present,
     names: &Names<'_>,
@@ -220,6 +229,7 @@ pub(crate) fn proposal_view(
         clashes: clash_views(present, names, rows, planned),
         submission: None,
         sent_back: None,
+        left_out: None,
     }
 }
 

@@ -9,18 +9,18 @@ use api::Problem;
 use api::console::{BarclampVersion, CatalogPage, Foreseen, FromAbove, OwnVersion, VersionChoice};
 use engine::Hash;
 use engine::catalog::version::{compare, order};
-use engine::catalog::{Catalog, in_sight};
+use engine::catalog::{Barclamp, Catalog, in_sight};
 use engine::ids::{BarclampName, DeploymentId, ProposalId};
 use engine::plan::{Edit, Effects, NumberedEdit};
 use store::intent;
 
-use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{counting, objections, plan};
+use crate::proposing::{counting, objections_aside, plan};
 use crate::saying;
 use crate::words::{self, at};
+use crate::{Control, aside};
 
 /// Versions of a barclamp that a board offers: the newest, and the one in use.
 const OFFERED: usize = 10;
@@ -32,12 +32,13 @@ fn not_a_version(hash: Hash) -> Problem {
     Problem::invalid(format!("No version has the content {hash}: begin again without after."))
 }
 
+fn missing(error: engine::catalog::CatalogError) -> Problem {
+    tracing::error!(%error, "an imported barclamp is incomplete");
+    Problem::internal()
+}
+
 /// What a version lacks that another has, one line each; nothing when they are the same.
 fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem> {
-    let missing = |error: engine::catalog::CatalogError| {
-        tracing::error!(%error, "an imported barclamp is incomplete");
-        Problem::internal()
-    };
     let (old, new) = (catalog.barclamp(old).map_err(missing)?, catalog.barclamp(new).map_err(missing)?);
     Ok(compare(old, new, catalog).map_err(missing)?.disappeared())
 }
@@ -58,10 +59,15 @@ impl Control {
         };
         // What is imported stays, so what is there now has all of them.
         let present = self.present().await?;
+        let page: Vec<&Barclamp> = (rows.iter().skip(first).take(PAGE))
+            .map(|row| present.catalog.barclamp(row.hash).map(|barclamp| &**barclamp))
+            .collect::<Result<_, _>>()
+            .map_err(missing)?;
+        let deceiving = self.kept.deceiving.of_versions(&mut connection, &page, &present.catalog).await?;
         let mut versions = Vec::new();
-        for (place, row) in rows.iter().enumerate().skip(first).take(PAGE) {
+        let shown = rows.iter().enumerate().skip(first).zip(page).zip(deceiving);
+        for (((place, row), barclamp), deceiving) in shown {
             let before = rows.get(place + 1).filter(|older| older.name == row.name);
-            let barclamp = present.catalog.barclamp(row.hash).map_err(|_| Problem::internal())?;
             let using = present.skeleton.deployments.values().filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));
             versions.push(BarclampVersion {
                 barclamp: row.name.clone(),
@@ -77,6 +83,7 @@ impl Control {
                     Some(older) => lacks(&present.catalog, older.hash, row.hash)?,
                     None => Vec::new(),
                 },
+                deceiving,
             });
         }
         let more = rows.len() > first.saturating_add(versions.len());
@@ -102,15 +109,17 @@ impl Control {
             return Ok(Foreseen { refused: vec![closed], lines: Vec::new() });
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
-        let refused = objections(&present, &row, &rows, &edits);
+        drop(connection);
+        let refused = objections_aside(&present, &row, &rows, &edits).await?;
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);
         let mut all = counting(&rows);
         all.extend((first..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }));
-        let planned = plan(&present, &all)?;
-        Ok(Foreseen {
-            refused: refused.into_iter().map(|finding| finding.detail).collect(),
-            lines: saying::lines_of(&present, &all, &planned),
-        })
+        let lines = aside(move || {
+            let planned = plan(&present, &all)?;
+            Ok::<_, Problem>(saying::lines_of(&present, &all, &planned))
+        });
+        let refused = refused.into_iter().map(|finding| finding.detail).collect();
+        Ok(Foreseen { refused, lines: lines.await?? })
     }
 }
 

@@ -87,11 +87,13 @@ impl Control {
         settle(&mut case, planned.as_ref(), &ground);
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &case, &gate) {
-            let code = gate.closed_by().map_or("committed", |rule| rule_code(rule.rule));
+            // What is committed breaks rules by being there: its documents are not any more what it was planned on.
+            let broken = || gate.broken().filter(|_| case.row.target.is_none());
+            let code = broken().next().map_or("committed", |rule| rule_code(rule.rule));
             drop(transaction);
             self.note_refused_commit(actor, id, code).await?;
             let mut problem = Problem::conflict(code, reason);
-            problem.errors = gate.broken().map(finding).collect();
+            problem.errors = broken().map(finding).collect();
             return Err(problem);
         }
         let name = name_to_type(&present, &case)?;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::console::{
     GraphEdge, GraphNoderole, GraphTrail, GraphVertex, GraphView, GraphWay, GraphWaypoint, GraphWish, Length, Look,
-    StepState, TrailWish, WAY_TOLD,
+    Point, StepState, TrailWish, WAY_TOLD,
 };
 use engine::blueprint::Difference;
 use engine::blueprint::consequences::{below, running};
@@ -20,18 +20,19 @@ use engine::blueprint::difference::Mark;
 use engine::blueprint::projection::StepChange;
 use engine::cluster::graph::{Edge, Folded, Item, Unfold, Vertex, Way, fold, reach};
 use engine::cluster::trail::{self, Trail};
-use engine::cluster::{Blueprint, EdgeKind, phantom};
-use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId};
+use engine::cluster::{Blueprint, EdgeKind, Skeleton, phantom};
+use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId, TargetNo};
 use sqlx::PgConnection;
 use store::reading;
 
-use crate::Control;
+use crate::blueprints::{Once, of_then, side};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::Summary;
 use crate::reviewing::{Case, difference_of, sides};
 use crate::weighing::Weighed;
+use crate::{Control, aside};
 
 /// Most vertices of one picture.
 pub const DRAWN: usize = 1_500;
@@ -47,9 +48,11 @@ struct Scene {
     /// How each noderole looks.
     looks: BTreeMap<NoderoleId, Look>,
     names: BTreeMap<DeploymentId, DeploymentName>,
-    /// Noderoles that have no page yet.
+    /// Noderoles that have no page: not yet, or not any more.
     new: BTreeSet<NoderoleId>,
     rewired: Rewired,
+    /// The target that it shows, when that is not the present, and a word about it.
+    then: Option<(TargetNo, String)>,
 }
 
 /// The edges that a change adds and takes away: what is waited for, and what waits.
@@ -67,7 +70,14 @@ impl Control {
         let mut connection = self.connection().await?;
         let cursor = self.cursor(&mut connection).await?;
         let present = self.kept.present(&mut connection).await?;
-        let id = present.named(deployment)?;
+        let once = Once::named(&mut connection, &present, deployment).await;
+        let last = once.as_ref().ok().and_then(|once| once.removed_in).map(|removed| TargetNo(removed.0 - 1));
+        if let Some(target) = wish.target.or(last) {
+            let (id, scene) = Scene::then(&mut connection, &present, deployment, once, target).await?;
+            let took = scene.durations(&mut connection, wish).await?;
+            return scene.view(id, wish, &took, cursor);
+        }
+        let id = once?.id;
         let items = present.skeleton.graph_of(id);
         // What is waited for outside of the deployment is few, and is read by id.
         let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
@@ -78,7 +88,7 @@ impl Control {
             looks.extend(look(&state).map(|look| (id, look)));
         }
         let (new, rewired) = (BTreeSet::new(), Rewired::default());
-        let scene = Scene { items, looks, names: names(&present), new, rewired };
+        let scene = Scene { items, looks, names: names(&present), new, rewired, then: None };
         let took = scene.durations(&mut connection, wish).await?;
         scene.view(id, wish, &took, cursor)
     }
@@ -186,7 +196,7 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
         looks.entry(id).or_insert(Look::Around);
     }
     let items = items.into_values().filter(|item| looks.contains_key(&item.id)).collect();
-    Scene { items, looks, names: names(present), new, rewired }
+    Scene { items, looks, names: names(present), new, rewired, then: None }
 }
 
 impl Rewired {
@@ -266,6 +276,42 @@ fn items_of(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
 type Took = BTreeMap<NoderoleId, u64>;
 
 impl Scene {
+    /// A deployment as it was meant at a target. Steps say how far they are now and not how far they were, so nothing is said of that.
+    async fn then(
+        on: &mut PgConnection,
+        present: &Present,
+        name: &str,
+        once: Result<Once, Problem>,
+        target: TargetNo,
+    ) -> Result<(DeploymentId, Self), Problem> {
+        let (_, blueprint) = side(on, present, Point::Target(target)).await?;
+        let known = once.as_ref().ok().copied();
+        let Some(id) = of_then(&blueprint, name, known) else {
+            let fate = once?.fate();
+            return Err(Problem::not_found(format!("Target {target} does not have the deployment {name}.{fate}")));
+        };
+        let fate = known.filter(|once| once.id == id).map(Once::fate).unwrap_or_default();
+        let said = format!("This is {name} as it was meant at target {target}, without the states of its steps.{fate}");
+        let present = present.clone();
+        let scene = aside(move || {
+            let skeleton = Skeleton::of(&blueprint, [], &present.catalog).map_err(|error| {
+                tracing::error!(%error, "the catalog lacks what a target pins");
+                Problem::internal()
+            })?;
+            let items = skeleton.graph_of(id);
+            let gone = items.iter().map(|item| item.id).filter(|id| present.skeleton.place(*id).is_none());
+            Ok(Self {
+                new: gone.collect(),
+                items,
+                looks: BTreeMap::new(),
+                names: skeleton.deployments.iter().map(|(id, found)| (*id, found.name.clone())).collect(),
+                rewired: Rewired::default(),
+                then: Some((target, said)),
+            })
+        });
+        Ok((id, scene.await??))
+    }
+
     /// Gives noderoles a look, and brings in those that are not drawn, however far from the change; what changes itself keeps its look.
     fn mark(&mut self, present: &Present, marked: &[NoderoleId], as_what: Look) {
         let drawn: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
@@ -309,7 +355,8 @@ impl Scene {
         let (trail, told) = self.trail(wish, took);
         let (unfold, gone) = self.narrow(wish, &trail);
         let (folded, cut) = self.fold(&unfold, &trail);
-        let said: Vec<String> = gone.map(str::to_owned).into_iter().chain(cut).collect();
+        let (target, then) = self.then.take().unzip();
+        let said: Vec<String> = then.into_iter().chain(gone.map(str::to_owned)).chain(cut).collect();
         let cut = (!said.is_empty()).then(|| said.join(" "));
 
         let vertex = |vertex| self.vertex(vertex, &waves, &trail);
@@ -319,6 +366,7 @@ impl Scene {
         Ok(GraphView {
             deployment: name,
             deployment_id: deployment,
+            target,
             vertices,
             edges,
             noderoles,

@@ -15,6 +15,7 @@ mod blueprints;
 mod board;
 mod cataloguing;
 mod commit;
+mod deceiving;
 mod discussing;
 mod genesis;
 mod graphing;

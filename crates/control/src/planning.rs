@@ -83,77 +83,81 @@ impl Control {
         let open = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?;
         let open = open.ok_or_else(|| Problem::conflict("no_proposal", "There is no open proposal here any more."))?;
         let rows = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
-        let edits = counting(&rows);
-        let effects = resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
-        let needed = Needed::of(&present, &edits);
-        let stamp = needed.stamp()?;
-        let wanted = known != Some(stamp.as_str()) && !is_too_large(&present.skeleton, needed.roles.len());
-        Ok(PlannerView {
-            ground: wanted.then(|| needed.ground()),
-            stamp,
-            proposal: open.id,
-            version: open.version,
-            next: rows.last().map_or(1, |row| row.edit.seq + 1),
-            edits,
-            effects,
+        drop(connection);
+        let (edits, known) = (counting(&rows), known.map(str::to_owned));
+        let next = rows.last().map_or(1, |row| row.edit.seq + 1);
+        aside(move || {
+            let effects = resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
+            let versions = versions(&present, &edits);
+            let stamp = stamp(&present, &versions)?;
+            let ground = match known != Some(stamp.clone()) {
+                true => ground(&present, versions),
+                false => None,
+            };
+            Ok(PlannerView { ground, stamp, proposal: open.id, version: open.version, next, edits, effects })
         })
+        .await?
     }
 }
 
-/// What a browser gets of the cluster and the catalog.
-struct Needed<'a> {
-    present: &'a Present,
-    /// The versions that are in use, or come into use by the edits.
-    barclamps: BTreeSet<Hash>,
-    /// The roles of these versions, and those that something still has from another one.
-    roles: BTreeSet<Hash>,
+/// The versions of barclamps that are in use, or come into use by the edits.
+fn versions(present: &Present, edits: &[NumberedEdit]) -> BTreeSet<Hash> {
+    let deployments = present.skeleton.deployments.values();
+    let pinned = deployments.flat_map(|deployment| deployment.barclamps.values().copied());
+    let used = edits.iter().filter_map(|numbered| match &numbered.edit {
+        Edit::UseBarclamp { version, .. } => Some(*version),
+        _ => None,
+    });
+    pinned.chain(used).collect()
 }
 
-impl<'a> Needed<'a> {
-    fn of(present: &'a Present, edits: &[NumberedEdit]) -> Self {
-        let deployments = present.skeleton.deployments.values();
-        let pinned = deployments.clone().flat_map(|deployment| deployment.barclamps.values().copied());
-        let used = edits.iter().filter_map(|numbered| match &numbered.edit {
-            Edit::UseBarclamp { version, .. } => Some(*version),
-            _ => None,
-        });
-        let barclamps: BTreeSet<Hash> = pinned.chain(used).collect();
-        let known = barclamps.iter().filter_map(|version| present.catalog.barclamp(*version).ok());
-        let mut roles: BTreeSet<Hash> = known.flat_map(|barclamp| barclamp.roles.values().copied()).collect();
-        roles.extend(deployments.flat_map(|deployment| deployment.roles.values()));
-        let nodes = present.skeleton.nodes.values();
-        roles.extend(nodes.flat_map(|node| node.noderoles.values()).map(|noderole| noderole.role));
-        Self { present, barclamps, roles }
+/// What a browser gets of the cluster and the catalog, unless that is more than it should have to take in.
+fn ground(present: &Present, versions: BTreeSet<Hash>) -> Option<Ground> {
+    // Before anything is gathered: what is too large is looked at and not copied.
+    let left = LARGEST.checked_sub(parts(&present.skeleton, LARGEST))?;
+    let roles = roles(present, &versions);
+    if roles.len() > left {
+        return None;
     }
-
-    fn ground(&self) -> Ground {
-        let catalog = &self.present.catalog;
-        let barclamps =
-            self.barclamps.iter().filter_map(|hash| Some((*hash, (**catalog.barclamp(*hash).ok()?).clone())));
-        let roles = self.roles.iter().filter_map(|hash| Some((*hash, (**catalog.role(*hash).ok()?).clone())));
-        Ground { skeleton: (*self.present.skeleton).clone(), barclamps: barclamps.collect(), roles: roles.collect() }
-    }
-
-    /// Names what planning rests on: the root, the nodes that no document speaks of yet, and the versions.
-    fn stamp(&self) -> Result<String, Problem> {
-        let present = self.present;
-        let bare: BTreeMap<&NodeId, (&Fqdn, &DeploymentId)> = present
-            .skeleton
-            .nodes
-            .iter()
-            .filter(|(id, _)| !present.blueprint.nodes.contains_key(id))
-            .map(|(id, node)| (id, (&node.fqdn, &node.deployment)))
-            .collect();
-        let root: Option<Hash> = present.head.root;
-        canonical::hash(&(root, bare, &self.barclamps)).map(|hash| hash.to_string()).map_err(unsaid)
-    }
+    let catalog = &present.catalog;
+    let barclamps = versions.into_iter().filter_map(|hash| Some((hash, (**catalog.barclamp(hash).ok()?).clone())));
+    let roles = roles.into_iter().filter_map(|hash| Some((hash, (**catalog.role(hash).ok()?).clone())));
+    Some(Ground { skeleton: (*present.skeleton).clone(), barclamps: barclamps.collect(), roles: roles.collect() })
 }
 
-/// Whether it is more than a browser should have to take in.
-fn is_too_large(skeleton: &Skeleton, roles: usize) -> bool {
-    let noderoles = skeleton.nodes.values().flat_map(|node| node.noderoles.values());
-    let parts: usize = noderoles.map(|noderole| 1 + noderole.parents.len()).sum();
-    parts + skeleton.nodes.len() + roles > LARGEST
+/// The roles of these versions, and those that something still has from another one.
+fn roles(present: &Present, versions: &BTreeSet<Hash>) -> BTreeSet<Hash> {
+    let known = versions.iter().filter_map(|version| present.catalog.barclamp(*version).ok());
+    let mut roles: BTreeSet<Hash> = known.flat_map(|barclamp| barclamp.roles.values().copied()).collect();
+    roles.extend(present.skeleton.deployments.values().flat_map(|deployment| deployment.roles.values()));
+    let nodes = present.skeleton.nodes.values();
+    roles.extend(nodes.flat_map(|node| node.noderoles.values()).map(|noderole| noderole.role));
+    roles
+}
+
+/// Names what planning rests on: the root, the nodes that no document speaks of yet, and the versions.
+fn stamp(present: &Present, versions: &BTreeSet<Hash>) -> Result<String, Problem> {
+    let bare: BTreeMap<&NodeId, (&Fqdn, &DeploymentId)> = present
+        .skeleton
+        .nodes
+        .iter()
+        .filter(|(id, _)| !present.blueprint.nodes.contains_key(id))
+        .map(|(id, node)| (id, (&node.fqdn, &node.deployment)))
+        .collect();
+    let root: Option<Hash> = present.head.root;
+    canonical::hash(&(root, bare, versions)).map(|hash| hash.to_string()).map_err(unsaid)
+}
+
+/// Nodes, noderoles and edges, counted until they are more than `most`.
+fn parts(skeleton: &Skeleton, most: usize) -> usize {
+    let mut parts = skeleton.nodes.len();
+    for noderole in skeleton.nodes.values().flat_map(|node| node.noderoles.values()) {
+        if parts > most {
+            break;
+        }
+        parts += 1 + noderole.parents.len();
+    }
+    parts
 }
 
 fn unsaid(error: serde_json::Error) -> Problem {
@@ -163,13 +167,17 @@ fn unsaid(error: serde_json::Error) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use engine::cluster::SkeletonNode;
+    use std::sync::Arc;
+
+    use engine::cluster::{SkeletonDeployment, SkeletonNode};
+    use engine::ids::{DeploymentName, PolicyNo, RoleName, TargetNo};
+    use store::intent::Head;
     use uuid::Uuid;
 
     use super::*;
 
-    #[test]
-    fn what_is_too_large_for_a_browser_is_not_sent() {
+    /// With so many nodes, and so many roles beside them.
+    fn cluster(nodes: u128, roles: u128) -> Present {
         let node = |n: u128| {
             let fqdn = Fqdn::parse(&format!("n{n}.large.example.com")).unwrap();
             let deployment = DeploymentId(Uuid::nil());
@@ -177,8 +185,31 @@ mod tests {
             (NodeId(Uuid::from_u128(n)), node)
         };
         let mut skeleton = Skeleton::default();
-        skeleton.nodes.extend((0..LARGEST as u128 - 10).map(node));
-        assert!(!is_too_large(&skeleton, 10));
-        assert!(is_too_large(&skeleton, 11));
+        skeleton.nodes.extend((0..nodes).map(node));
+        let role = |n: u128| (RoleName::parse(&format!("role-{n}")).unwrap(), Hash::of_bytes(&n.to_be_bytes()));
+        let deployment = SkeletonDeployment {
+            name: DeploymentName::parse("system").unwrap(),
+            parent: None,
+            phantom: NodeId(Uuid::nil()),
+            barclamps: BTreeMap::new(),
+            roles: (0..roles).map(role).collect(),
+            inactive_jigs: BTreeSet::new(),
+        };
+        skeleton.deployments.insert(DeploymentId(Uuid::nil()), deployment);
+        Present {
+            head: Head { number: TargetNo(1), root: None, enabled: true, policy: PolicyNo(1), epoch: 1 },
+            blueprint: Arc::default(),
+            catalog: Arc::default(),
+            skeleton: Arc::new(skeleton),
+            rows: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_browser_is_not_sent() {
+        let most = LARGEST as u128;
+        let is_sent = |nodes, roles| ground(&cluster(nodes, roles), BTreeSet::new()).is_some();
+        assert!(is_sent(most, 0) && is_sent(most - 2, 2));
+        assert!(!is_sent(most + 1, 0) && !is_sent(most - 2, 3));
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Kept {
     blueprint: RwLock<Option<(Hash, Arc<Blueprint>)>>,
     catalog: RwLock<Arc<Catalog>>,
     skeleton: RwLock<Option<KeptSkeleton>>,
+    /// Scripts that read as another than they are.
+    pub deceiving: crate::deceiving::Known,
     /// What open submissions come to on it.
     pub weighed: crate::weighing::Kept,
 }

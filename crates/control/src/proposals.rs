@@ -17,7 +17,8 @@ use crate::board::proposal_view;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Planned, counting, node_name, plan};
+use crate::proposing::{Planned, counting, node_name, plan_aside};
+use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::Names;
 
@@ -28,7 +29,7 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
-        let planned = plan(&present, &counting(&edits))?;
+        let planned = plan_aside(&present, counting(&edits)).await?;
         Ok((scope_view(&present, &row)?, self.open_view(&mut connection, &present, &row, &edits, &planned).await?))
     }
 
@@ -43,7 +44,7 @@ impl Control {
             let name = present.name_of(row.deployment);
             return Err(Problem::conflict("on_deployment", format!("Proposal {id} is on {name}: look at its board.")));
         };
-        let planned = plan(&present, &counting(&edits))?;
+        let planned = plan_aside(&present, counting(&edits)).await?;
         Ok(NodeProposal {
             scope: scope_view(&present, &row)?,
             proposal: self.open_view(&mut connection, &present, &row, &edits, &planned).await?,
@@ -66,7 +67,7 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let (_, edits) = opened(&mut connection, proposal).await?;
-        let effects = plan(&present, &counting(&edits))?.effects;
+        let effects = plan_aside(&present, counting(&edits)).await?.effects;
         let bound = effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
         let known = present.blueprint.noderole(node, noderole).map(|(_, known)| known);
         let new = bound.map(|bound| (bound.role, bound.deployment));
@@ -104,7 +105,8 @@ impl Control {
         let names = Names::of(present, edits.iter().map(|e| &e.edit.edit)).at(row.deployment);
         let submission = intent::submission_of(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
-        Ok(ProposalView { submission, sent_back, ..proposal_view(present, &names, row, edits, planned) })
+        let left_out = left_out(on, row.id).await?;
+        Ok(ProposalView { submission, sent_back, left_out, ..proposal_view(present, &names, row, edits, planned) })
     }
 }
 

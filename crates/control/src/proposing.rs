@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{Lift, WaveView};
+use api::console::{LeftOut, Lift, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::consequences::{self, Consequences, Wave, WaveGroup};
@@ -27,10 +27,11 @@ use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
+use crate::restoring::left_out;
 use crate::reviewing::risks_of;
 use crate::saying;
 use crate::words::{self, Names};
-use crate::{Control, done};
+use crate::{Control, aside, done};
 
 /// Most edits in one call.
 pub const MAX_EDITS_PER_CALL: usize = 1_000;
@@ -93,6 +94,9 @@ pub(crate) struct Summary {
     /// Those that others wait for on nodes that stay as they are.
     #[serde(default)]
     pub noderoles: BTreeMap<NoderoleId, Place>,
+    /// What it leaves out of what it restores.
+    #[serde(default)]
+    pub left_out: Option<LeftOut>,
 }
 
 /// The edits that count, in their order.
@@ -114,6 +118,23 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
     let mut planned = Planned { effects, along, materialised, projection, difference, risks: BTreeSet::new(), policy };
     planned.risks = consequences::risks(&planned.from(present));
     Ok(planned)
+}
+
+/// The same, beside the threads that answer requests: it walks all that there is.
+pub(crate) async fn plan_aside(present: &Present, edits: Vec<NumberedEdit>) -> Result<Planned, Problem> {
+    let present = present.clone();
+    aside(move || plan(&present, &edits)).await?
+}
+
+/// [`objections`], beside the threads that answer requests.
+pub(crate) async fn objections_aside(
+    present: &Present,
+    row: &ProposalRow,
+    rows: &[EditRow],
+    edits: &[Edit],
+) -> Result<Vec<Finding>, Problem> {
+    let (present, row, rows, edits) = (present.clone(), row.clone(), rows.to_vec(), edits.to_vec());
+    aside(move || objections(&present, &row, &rows, &edits)).await
 }
 
 impl Planned {
@@ -200,7 +221,7 @@ impl Control {
         edits.iter().try_for_each(words::well_formed)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
         self.check_minted(&edits).await?;
-        self.check_edits(&present, &row, &rows, &edits)?;
+        self.check_edits(&present, &row, &rows, &edits).await?;
         let mut transaction = self.begin().await?;
         let version = intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
             .await
@@ -243,7 +264,7 @@ impl Control {
     }
 
     /// Every new edit must take effect and stay within what the proposal's review covers.
-    pub(crate) fn check_edits(
+    pub(crate) async fn check_edits(
         &self,
         present: &Present,
         row: &ProposalRow,
@@ -265,7 +286,7 @@ impl Control {
                 ),
             ));
         }
-        let findings = objections(present, row, rows, edits);
+        let findings = objections_aside(present, row, rows, edits).await?;
         let Some(finding) = findings.first() else { return Ok(()) };
         let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
         problem.errors = findings;
@@ -351,7 +372,7 @@ impl Control {
             ));
         }
         let (present, row, rows) = self.at_version(proposal, version).await?;
-        let planned = plan(&present, &counting(&rows))?;
+        let planned = plan_aside(&present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
         let asked = Asked { title: title.to_owned(), by: actor.person };
         let mut new = self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
@@ -398,6 +419,7 @@ impl Control {
         let ground = self.ground(on, present).await?;
         let mut authors = authors(rows);
         authors.insert(asked.by);
+        summary.left_out = left_out(on, row.id).await?;
         summary.findings = linting::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
         Ok(NewSubmission {
@@ -479,7 +501,8 @@ impl Control {
         };
         let edits = counting(&rows);
         let next = rows.last().map_or(1, |e| e.edit.seq + 1);
-        Ok(lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes))
+        drop(connection);
+        aside(move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes)).await
     }
 
     /// The present, the proposal and its edits; refused unless it is open at this version.
@@ -510,7 +533,7 @@ impl Control {
 }
 
 /// Why edits can't be part of a proposal: each that can't take effect, and each that its review would not cover.
-pub(crate) fn objections(present: &Present, row: &ProposalRow, rows: &[EditRow], edits: &[Edit]) -> Vec<Finding> {
+fn objections(present: &Present, row: &ProposalRow, rows: &[EditRow], edits: &[Edit]) -> Vec<Finding> {
     let first = rows.last().map_or(1, |e| e.edit.seq + 1);
     let mut all = counting(rows);
     let mut findings = Vec::new();
@@ -675,6 +698,7 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
         waves: waves(&consequences),
         consequences,
         findings: Vec::new(),
+        left_out: None,
         brought: brought(&planned.effects),
         deployments: known.chain(new).collect(),
         noderoles: awaited(present, &planned.difference),

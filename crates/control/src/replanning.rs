@@ -28,7 +28,7 @@ use store::intent::{self, EditRow, ReplanRow, SubmissionRow};
 
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Asked, Planned, counting, plan, tell};
+use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
 use crate::reviewing::{moved_base, moved_documents, policies, shown};
 use crate::{Control, done};
 
@@ -81,7 +81,7 @@ impl Control {
             Err(problem) if problem.code == "version" => return Ok(false),
             found => found?,
         };
-        let planned = plan(&present, &counting(&rows));
+        let planned = plan_aside(&present, counting(&rows)).await;
         let mut transaction = self.begin().await?;
         let moved = moved(&mut transaction, &present, id).await?;
         let asked = Asked { title: before.title.clone(), by: before.by };

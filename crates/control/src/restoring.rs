@@ -4,19 +4,20 @@
 //! target. It begins empty, because the edits are found for what is there now and not for what a draft would make of it.
 
 use api::Problem;
-use api::console::{Point, Restored};
+use api::console::{LeftOut, Point, Restored};
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use engine::ids::TargetNo;
+use engine::ids::{ProposalId, TargetNo};
 use engine::plan::restore::{Missing, Now, RestoreError, restore};
 use serde_json::json;
-use store::intent;
+use sqlx::PgConnection;
+use store::intent::{self, LeftOutRow, MAX_LEFT_OUT};
 
 use crate::blueprints::side;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposing::{counting, moved_on};
-use crate::{Control, done, words};
+use crate::{Control, aside, done, words};
 
 impl Control {
     /// Opens a proposal that brings a deployment back to what it was at a target. What can't be brought back is refused with the
@@ -43,13 +44,12 @@ impl Control {
         }
         let mut transaction = self.begin().await?;
         let (_, then) = side(&mut transaction, &present, Point::Target(target)).await?;
-        let now = Now {
-            blueprint: &present.blueprint,
-            skeleton: &present.skeleton,
-            catalog: &present.catalog,
-            bare: &|node| present.bare(node),
-        };
-        let found = restore(now, &then, id).map_err(|error| not_restorable(&error))?;
+        let now = present.clone();
+        let found = aside(move || {
+            let (blueprint, skeleton, catalog) = (&now.blueprint, &now.skeleton, &now.catalog);
+            restore(Now { blueprint, skeleton, catalog, bare: &|node| now.bare(node) }, &then, id)
+        });
+        let found = found.await?.map_err(|error| not_restorable(&error))?;
         if found.edits.is_empty() && found.missing.is_empty() {
             return Err(Problem::conflict(
                 "nothing_to_restore",
@@ -69,7 +69,7 @@ impl Control {
                 format!("A proposal with edits is open on {deployment}: submit it or discard it first."),
             ));
         }
-        self.check_edits(&present, &row, &rows, &found.edits)?;
+        self.check_edits(&present, &row, &rows, &found.edits).await?;
         let version = intent::append_edits(&mut transaction, proposal, row.version, actor.person, &found.edits)
             .await
             .map_err(from_store)?
@@ -77,6 +77,8 @@ impl Control {
         let title = format!("Restore {deployment} as of target {target}");
         intent::set_title(&mut transaction, proposal, &title).await.map_err(from_store)?;
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
+        let first = rows.last().map_or(1, |row| row.edit.seq + 1);
+        note_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing).await?;
         let detail = json!({"deployment": deployment, "target": target, "edits": found.edits.len(), "missing": missing, "new": new});
         intent::append_audit(&mut transaction, Some(actor.person), "proposal.restore", &proposal.to_string(), &detail)
             .await
@@ -88,6 +90,30 @@ impl Control {
         done(transaction).await?;
         Ok(Restored { proposal, version, edits: found.edits.len(), missing })
     }
+}
+
+/// Who restored knows what is left out; who reviews it has to know, too.
+async fn note_left_out(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+    first: u32,
+    edits: usize,
+    target: TargetNo,
+    missing: &[String],
+) -> Result<(), Problem> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = missing.iter().take(MAX_LEFT_OUT).cloned().collect();
+    let left_out = LeftOutRow { target, more: missing.len() - named.len(), missing: named };
+    let last = first + u32::try_from(edits).unwrap_or(u32::MAX) - 1;
+    intent::insert_left_out(on, proposal, first..=last, &left_out).await.map_err(from_store)
+}
+
+/// What a proposal leaves out of what it restores, if it does.
+pub(crate) async fn left_out(on: &mut PgConnection, proposal: ProposalId) -> Result<Option<LeftOut>, Problem> {
+    let found = intent::left_out(on, proposal).await.map_err(from_store)?;
+    Ok(found.map(|LeftOutRow { target, missing, more }| LeftOut { target, missing, more }))
 }
 
 fn not_restorable(error: &RestoreError) -> Problem {

@@ -106,6 +106,7 @@ impl Control {
         let (difference, pins) =
             pins_of(&mut connection, difference, &case.documents, (Arc::clone(&others), others), &present).await?;
         let contents = versions::changes(&mut connection, &difference, &pins, &present.catalog).await?;
+        let deceiving = self.kept.deceiving.begun(&mut connection, &difference, &pins, &present.catalog).await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
         let (came_from, became) = self.replanned(&mut connection, id).await?;
         let mut summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
@@ -149,12 +150,14 @@ impl Control {
             risks: risks_of(&case.row).into_iter().collect(),
             contents,
             pins,
+            deceiving,
             noderoles,
             difference,
             more: 0,
             next: None,
             brought: summary.brought,
             deployments: summary.deployments,
+            left_out: summary.left_out,
             waves: summary.waves,
             consequences: now.unwrap_or(summary.consequences),
             checks: weighed.filter(|_| fresh).map_or(summary.findings, |weighed| weighed.findings.clone()),
@@ -251,7 +254,7 @@ pub(crate) fn commits(actor: &Actor) -> bool {
 /// Whether a person may commit now; else why not.
 pub(crate) fn may_commit(actor: &Actor, case: &Case, gate: &GateState) -> Result<(), String> {
     if let Some(target) = case.row.target {
-        return Err(format!("It is target {target} already."));
+        return Err(format!("It is committed already, as target {target}."));
     }
     if !commits(actor) {
         return Err(format!(

@@ -35,6 +35,16 @@ fn from_change(error: ChangeError) -> Problem {
     }
 }
 
+/// Why the step of a noderole is not retried; people know it by its role and node.
+fn not_retried(error: ChangeError, called: &str) -> Problem {
+    let why = match &error {
+        ChangeError::Refused(refused) => refused.said_of(called),
+        ChangeError::Gone(_) => format!("{called} was removed: bind it again by a proposal if it is wanted"),
+        ChangeError::NotOpen(_) | ChangeError::NoNode(_) | ChangeError::Store(_) => return from_change(error),
+    };
+    Problem::conflict("state", words::sentence(&why))
+}
+
 /// A deployment and all below it.
 fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<DeploymentId> {
     let mut all = BTreeSet::from([deployment]);
@@ -59,11 +69,8 @@ impl Control {
         let called = format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
         // Written down first: what was done is never without a name, and a refused attempt is worth knowing too.
         self.note(actor, "step.retry", &noderole.to_string(), &json!({"reason": reason})).await?;
-        running::retry_step(self.store.pool(), step).await.map_err(from_change).map_err(|problem| {
-            // People know it by its role and node.
-            let detail = problem.detail.replace(&format!("step {step}"), &called);
-            Problem { detail: words::capital(&detail), ..problem }
-        })
+        let done = running::retry_step(self.store.pool(), step).await;
+        done.map_err(|error| not_retried(error, &called))
     }
 
     /// Stops a run.

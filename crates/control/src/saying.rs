@@ -288,7 +288,9 @@ fn waits(effects: &Effects) -> Vec<String> {
         lines.push(format!("{} for others than before.", words::wait(effects.rewired.len())));
     }
     let on = effects.jigs.iter().filter(|switch| switch.active);
-    lines.extend(on.map(|switch| format!("Switches jig {} on: what waits for it may start.", switch.jig)));
+    lines.extend(
+        on.map(|switch| format!("Switches jig {} on: what waits for it may start, in any deployment.", switch.jig)),
+    );
     lines
 }
 

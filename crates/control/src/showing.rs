@@ -26,7 +26,7 @@ use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{counting, plan};
+use crate::proposing::{counting, plan_aside};
 use crate::words::at;
 
 /// Most bytes of one part of a log.
@@ -190,7 +190,7 @@ impl Control {
             return Ok(Err(format!("Propose changes on {name} first: its data is changed by a reviewed change.")));
         };
         let edits = intent::edits(on, open.id).await.map_err(from_store)?;
-        let planned = plan(present, &counting(&edits))?;
+        let planned = plan_aside(present, counting(&edits)).await?;
         let (node, key) = self.key_of(row)?;
         let drafted = planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
         Ok(Ok(NoderoleDraft {

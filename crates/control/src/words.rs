@@ -137,11 +137,16 @@ impl<'a> Names<'a> {
                     self.deployment(*deployment)
                 )
             }
-            Edit::ActivateJig { jig, active } => format!("switch jig {jig} {}", if *active { "on" } else { "off" }),
+            Edit::ActivateJig { jig, active } => {
+                format!("switch jig {jig} {} for every deployment", if *active { "on" } else { "off" })
+            }
             Edit::SetPolicy { policy } => {
                 let by_risk = policy.by_risk.iter().map(|(risk, n)| format!(", {n} for {}", risk.change()));
                 let by_risk: String = by_risk.collect();
-                format!("let changes need {}{by_risk} from now on", count(policy.approvals as usize, "approval"))
+                format!(
+                    "let the changes of every deployment need {}{by_risk} from now on",
+                    count(policy.approvals as usize, "approval")
+                )
             }
         }
     }
@@ -195,7 +200,7 @@ pub(crate) fn wait(n: usize) -> String {
 pub(crate) fn policy(policy: &Policy) -> String {
     let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
     asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
-    format!("Sets the policy for all changes after this one: {}.", asks.join(", "))
+    format!("Sets the policy for all changes after this one, in every deployment: {}.", asks.join(", "))
 }
 
 /// A text that ends like a sentence.

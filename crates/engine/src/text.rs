@@ -9,6 +9,8 @@
 //! `Bidi_Control`) is a test of `control`, which has those tables at hand.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
 
 /// Drawn as nothing, or turning the direction; with what most programs draw as nothing beside that: separators of lines that are no line
 /// ends to them, the blank of Braille, the marks of annotations. In order.
@@ -61,9 +63,78 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(seen).collect())
 }
 
+/// What whoever reads such a text is told to do.
+pub const READ_OTHERWISE: &str = "read it where such characters are shown, as cat -A does, before it is approved";
+
+/// Characters of a file that [deceive](deceives): where the first one is, and how many there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deceit {
+    /// The first.
+    pub first: char,
+    /// Its line, from 1.
+    pub line: u32,
+    /// Its place in the line, in characters, from 1.
+    pub column: u32,
+    /// How many there are.
+    pub count: usize,
+    /// The first lines that have any.
+    lines: Vec<u32>,
+    more_lines: bool,
+}
+
+impl Deceit {
+    /// What there is in the bytes of a file; None: nothing of that kind. What is no text is looked at as far as it is one.
+    pub fn within(body: &[u8]) -> Option<Self> {
+        const LINES_NAMED: usize = 5;
+        if body.iter().all(|byte| byte.is_ascii() && !deceives(char::from(*byte))) {
+            return None;
+        }
+        let text = String::from_utf8_lossy(body);
+        let found = text.split('\n').zip(1..).flat_map(|(line, number)| {
+            line.chars().zip(1..).filter(|(c, _)| deceives(*c)).map(move |(c, column)| (c, number, column))
+        });
+        let mut found = found.peekable();
+        let (first, line, column) = found.peek().copied()?;
+        let (mut count, mut lines) = (0, BTreeSet::new());
+        for (_, line, _) in found {
+            count += 1;
+            if lines.len() <= LINES_NAMED {
+                lines.insert(line);
+            }
+        }
+        let more_lines = lines.len() > LINES_NAMED;
+        let lines = lines.into_iter().take(LINES_NAMED).collect();
+        Some(Self { first, line, column, count, lines, more_lines })
+    }
+}
+
+/// As it follows "the script has".
+impl fmt::Display for Deceit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the character {}, which can't be seen or makes it read as another", number(self.first))?;
+        if self.count == 1 {
+            return Ok(());
+        }
+        let named: Vec<String> = self.lines.iter().map(ToString::to_string).collect();
+        let more = if self.more_lines { " and further ones" } else { "" };
+        write!(f, "; it has {} of that kind, in the lines {}{more}", self.count, named.join(", "))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_deceives_in_a_file_is_placed_and_counted() {
+        let found = |text: &str| Deceit::within(text.as_bytes());
+        assert_eq!(found("#!/bin/sh\n\u{e4}\n"), None);
+        let one = found("#!/bin/sh\n\u{e4}\u{202e}x\n").unwrap();
+        assert_eq!((one.line, one.column, one.count), (2, 2, 1));
+        assert!(one.to_string().ends_with("the character U+202E, which can't be seen or makes it read as another"));
+        let many = found(&"\u{200b}\n".repeat(9)).unwrap().to_string();
+        assert!(many.ends_with("; it has 9 of that kind, in the lines 1, 2, 3, 4, 5 and further ones"), "{many}");
+    }
 
     #[test]
     fn the_table_is_in_order() {

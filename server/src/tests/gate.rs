@@ -169,7 +169,7 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
     let sooner = house.submit(&ada, (other, sooner)).await;
     house.judge_by(Way::Page, &bo, sooner, "approve").await;
     assert_eq!(house.commit_by(Way::Page, &ada, sooner).await.0, 200);
-    house.refuses(&ada, sooner, &no(409, "not_newest"), "it is a target already").await;
+    house.refuses(&ada, sooner, &no(409, "committed"), "it is a target already").await;
     house.refuses(&ada, second, &no(409, "not_newest"), "another change came first").await;
     assert_eq!(house.judge_by(Way::Rest, &bo, second, "approve").await, no(409, "not_newest"), "nor is it approved");
 

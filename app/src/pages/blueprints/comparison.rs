@@ -1,7 +1,8 @@
 //! Two blueprints compared: what differs, and what going from the one to the other would lead to.
 
-use api::console::{Comparison, Side};
+use api::console::{Comparison, Side, TargetPage};
 use engine::blueprint::Consequences;
+use engine::blueprint::difference::Mark;
 use engine::ids::{DeploymentName, TargetNo};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -11,19 +12,26 @@ use crate::calls::Restore;
 use crate::failure::Answer;
 use crate::pages::review::{count, differs};
 use crate::parts::act::problem_of;
-use crate::parts::{Icon, ProblemNotice, icon};
+use crate::parts::{Icon, ProblemNotice, heed, icon};
+use crate::places;
 
 /// Where programs get the same.
 const REST: &str = "/api/v1/targets/compare";
 
 /// The comparison that the address asks for, if it names two.
 #[component]
-pub(super) fn Compared(compared: Resource<Answer<Option<Comparison>>>, wanted: Memo<Wanted>) -> impl IntoView {
+pub(super) fn Compared(
+    compared: Resource<Answer<Option<Comparison>>>,
+    /// The line below it: what that can't show for the same reason is said there, once.
+    line: Resource<Answer<TargetPage>>,
+    wanted: Memo<Wanted>,
+) -> impl IntoView {
     let body = move || {
         Suspend::new(async move {
             match compared.await {
                 Ok(Some(found)) => view! { <Found found wanted/> }.into_any(),
                 Ok(None) => view! { <Half wanted/> }.into_any(),
+                Err(failure) if line.await.is_err_and(|other| other.0.detail == failure.0.detail) => ().into_any(),
                 Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
             }
         })
@@ -53,11 +61,14 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
     let heading = format!("From {} to {}", name(&found.from), name(&found.to));
     let same_root = found.from.root.is_some() && found.from.root == found.to.root;
     let count = count(&found.difference);
-    let said = match (same_root, count) {
+    // The policy is in no blueprint.
+    let same = same_root && found.difference.is_empty();
+    let said = match (same, count) {
         (true, _) => "Both are the same blueprint.".to_owned(),
         (false, 1) => "One change".to_owned(),
         (false, n) => format!("{n} changes"),
     };
+    let graphs = graphs(&found);
     let within = found.deployment.clone().map(|name| format!("in {name}"));
     let swapped = move || wanted.read().pair().map(|(from, to)| wanted.read().comparing(to, from).address());
     let rest = move |form: &'static str| {
@@ -80,22 +91,39 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
                 </header>
                 <div class="inside">
                     <p><b>{said}</b> " " <span class="muted">{hash(&found.from)} {hash(&found.to)}</span></p>
+                    {found.note.clone().map(|note| view! { <p>{note}</p> })}
                     {leads_to(&found.consequences)}
+                    {graphs}
                 </div>
                 {restore}
             </div>
-            {(!same_root).then(|| differs(found.difference, found.names, found.contents, found.pins))}
+            {heed::deceiving(&found.deceiving)}
+            {(!same).then(|| differs(found.difference, found.names, found.contents, found.pins))}
             {more}
         </section>
     }
     .into_any()
 }
 
+/// The ways to the graphs of the one deployment that is looked at, as it was meant on each side that has it.
+fn graphs(found: &Comparison) -> impl IntoView + use<> {
+    let name = found.deployment.clone()?;
+    let mark = found.difference.deployments.iter().find(|one| one.name == name).map(|one| one.mark);
+    let sides = [(&found.from, Mark::Added), (&found.to, Mark::Removed)];
+    let there = sides.into_iter().filter(|(_, lacks)| mark != Some(*lacks));
+    let links = there.filter_map(|(side, _)| side.target).map(|target| {
+        let address = format!("{}?target={target}", places::graph(&name));
+        view! { <a class="button quiet small" href=address>{icon(Icon::Graph)} {format!("Graph at target {target}")}</a> }
+    });
+    Some(view! { <div class="buttons">{links.collect_view()}</div> })
+}
+
 /// The deployment and the target that it can be brought back to: with one deployment looked at, from something newer.
 fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
     let (name, target) = (found.deployment.clone()?, found.to.target?);
     let newer = found.from.target.is_some_and(|from| from > target);
-    (newer && !found.difference.is_empty()).then_some((name, target))
+    // What only one of the two has is not there to be restored, or was not there to be restored to.
+    (newer && found.note.is_none() && !found.difference.is_empty()).then_some((name, target))
 }
 
 /// Opens a proposal that brings the deployment back. What stands below is what it comes to when *from* is the newest target.

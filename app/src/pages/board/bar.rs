@@ -10,7 +10,7 @@ use crate::calls::{Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
 use crate::pages::review::reasons;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, heed, icon};
 use crate::places;
 
 /// Clashes before the rest becomes a number.
@@ -71,6 +71,8 @@ fn Open(desk: Desk) -> impl IntoView {
             }
         })
     };
+    let left_out = Memo::new(move |_| proposal.read().as_ref().and_then(|proposal| proposal.left_out.clone()));
+    let left_out = move || left_out.get().map(heed::left_out);
     view! {
         <section class="proposal" aria-label="Open proposal">
             <div class="line">
@@ -87,6 +89,7 @@ fn Open(desk: Desk) -> impl IntoView {
             </div>
         </section>
         <SentBack desk/>
+        {left_out}
         <Clashes desk/>
         <Refused desk/>
         {dialogs}

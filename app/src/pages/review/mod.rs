@@ -31,7 +31,7 @@ use crate::failure::{Answer, Failure};
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
-use crate::parts::{Feed, Icon, ProblemNotice, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, heed, icon, load};
 use crate::places;
 
 /// A submission, by the number in the address.
@@ -45,7 +45,9 @@ pub fn ReviewPage() -> impl IntoView {
         let path = format!("{}/{}", places::REVIEWS, places::encoded(&id.get()));
         Address::of(path, Some(("tab", Tab::Graph.word())), &query.read())
     });
-    let review = Resource::new(move || id.get(), by_text);
+    // What names no document names no page: the first one is shown.
+    let after = Memo::new(move |_| query.read().get("after").and_then(|after| after.parse::<Anchor>().ok()));
+    let review = Resource::new(move || (id.get(), after.get()), |(id, after)| by_text(id, after));
     // Made here and not where it is shown: see `Frame`.
     let graph = Resource::new(
         move || (id.get(), tab.get() == Tab::Graph),
@@ -68,15 +70,16 @@ pub fn ReviewPage() -> impl IntoView {
             }
         },
     );
-    load(review, move |first| view! { <Loaded first tab address graph report/> })
+    load(review, move |first| view! { <Loaded first after=after.get_untracked() tab address graph report/> })
 }
 
 /// What the page is made of: a submission, what is said of it, what is new for this reader, and what they have opened.
 type Whole = (ReviewView, Discussion, SinceLook, Opened);
 
-async fn by_text(id: String) -> Answer<Whole> {
+async fn by_text(id: String, after: Option<Anchor>) -> Answer<Whole> {
     let id = id.parse::<SubmissionId>().map_err(|_| missing())?;
-    Ok((calls::review(id).await?, calls::discussion(id).await?, calls::since_look(id).await?, calls::opened(id).await?))
+    let review = calls::review(id, after).await?;
+    Ok((review, calls::discussion(id).await?, calls::since_look(id).await?, calls::opened(id).await?))
 }
 
 fn missing() -> Failure {
@@ -121,6 +124,8 @@ impl Tab {
 #[component]
 fn Loaded(
     first: Whole,
+    /// The document behind which its documents begin; None: with the first.
+    after: Option<Anchor>,
     tab: Memo<Tab>,
     address: Memo<Address>,
     graph: Resource<OfGraph>,
@@ -129,7 +134,8 @@ fn Loaded(
     let (first, said, since, marked) = first;
     let (id, proposal) = (first.submission, first.proposal);
     let title = first.title.clone();
-    let feed = Feed::new(first, move || calls::review(id));
+    let begins = after.clone();
+    let feed = Feed::new(first, move || calls::review(id, begins.clone()));
     let discussion = Feed::new(said, move || calls::discussion(id));
     use_live().hear(vec![Topic::Submission(id), Topic::Proposal(proposal), Topic::Targets], NOW, move |_| {
         feed.soon();
@@ -146,7 +152,8 @@ fn Loaded(
     let shown = move || match tab.get() {
         Tab::Changes => {
             let difference = review.read_untracked().difference.clone();
-            view! { <changes::Changes review difference talks=Some(talks) marks/> }.into_any()
+            let pages = pages(&review.read_untracked(), after.is_some());
+            view! { <changes::Changes review difference talks=Some(talks) marks/> {pages} }.into_any()
         }
         Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
         Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
@@ -163,6 +170,9 @@ fn Loaded(
         <moved::Moved review/>
         <ProblemNotice problem=feed.problem()/>
         {since_notice(id, &since.get_value())}
+        // A submission never changes, and neither do these.
+        {review.read_untracked().left_out.clone().map(heed::left_out)}
+        {heed::deceiving(&review.read_untracked().deceiving)}
         <div class="columns">
             <div class="stack">
                 <facts::Facts review/>
@@ -170,7 +180,7 @@ fn Loaded(
                     <nav class="tabs" aria-label="What to look at">
                         {tabs.map(|which| tab_link(which, tab, review, discussion, since)).collect_view()}
                     </nav>
-                    {opened::seen(marks)}
+                    {opened::seen(marks, review.read_untracked().more > 0)}
                 </div>
                 {shown}
             </div>
@@ -178,6 +188,24 @@ fn Loaded(
                 <gate::Gate feed/>
             </div>
         </div>
+    }
+    .into_any()
+}
+
+/// The ways to the documents that are not on this page.
+fn pages(review: &ReviewView, is_later: bool) -> AnyView {
+    if review.more == 0 {
+        return ().into_any();
+    }
+    let (first, here) = (places::review(review.submission), review.difference.documents().count());
+    let next = review.next.as_ref().map(|last| format!("{first}?after={}", places::encoded(&last.to_string())));
+    view! {
+        <nav class="pager card" aria-label="Pages of the changes">
+            {is_later.then(|| view! { <a class="button small" href=first.clone()>{icon(Icon::Up)} "First"</a> })}
+            <span class="muted">{facts::counted(here, "document")} " on this page of " {here + review.more}</span>
+            <span class="grow"></span>
+            {next.map(|next| view! { <a class="button small" href=next>"Next" {icon(Icon::Right)}</a> })}
+        </nav>
     }
     .into_any()
 }
@@ -257,7 +285,7 @@ fn tab_link(
     let label = move || {
         let review = review.read();
         match which {
-            Tab::Changes => format!("Changes {}", count(&review.difference)),
+            Tab::Changes => format!("Changes {}", count(&review.difference) + review.more),
             Tab::Since => {
                 format!("Since your last look {}", since.with_value(|since| count(&since.difference)))
             }

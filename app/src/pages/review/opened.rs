@@ -79,15 +79,17 @@ impl Marks {
     }
 }
 
-/// `You have opened 3 of 12 cards`, for beside the tabs.
-pub(super) fn seen(marks: Marks) -> impl IntoView {
+/// `You have opened 3 of 12 cards`, for beside the tabs; `is_part`: other pages have more.
+pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
+    let of = if is_part { "of this page" } else { "" };
     let said = move || {
         let (seen, all) = marks.seen();
         match all - seen {
-            0 => {
-                view! { "opened all " <b class="num">{all}</b> {if all == 1 { " card" } else { " cards" }} }.into_any()
+            0 => view! { "opened all " <b class="num">{all}</b> {if all == 1 { " card " } else { " cards " }} {of} }
+                .into_any(),
+            _ => {
+                view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> " cards " {of} }.into_any()
             }
-            _ => view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> " cards" }.into_any(),
         }
     };
     let title =

@@ -9,7 +9,7 @@ use super::{Scene, tell_states};
 use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::proposing::{counting, plan};
+use crate::proposing::{counting, plan_aside};
 use crate::words::Names;
 
 impl Control {
@@ -34,7 +34,10 @@ impl Control {
             Some(open) => Some(intent::edits(&mut connection, open.id).await.map_err(from_store)?),
             None => None,
         };
-        let planned = rows.as_ref().map(|rows| plan(&present, &counting(rows))).transpose()?;
+        let planned = match &rows {
+            Some(rows) => Some(plan_aside(&present, counting(rows)).await?),
+            None => None,
+        };
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);

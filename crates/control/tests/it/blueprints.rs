@@ -1,10 +1,15 @@
 //! The line of targets, and any two compared.
 
-use api::console::{Point, TargetKind};
+use std::collections::BTreeMap;
+
+use api::console::{GraphView, GraphWish, Point, TargetKind};
 use engine::Hash;
-use engine::ids::TargetNo;
+use engine::blueprint::difference::Mark;
+use engine::gate::Policy;
+use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, TargetNo};
 use engine::plan::Edit;
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::house::{House, role};
 
@@ -84,6 +89,43 @@ async fn any_two_are_compared_from_both_sides() {
     }
 }
 
+/// Neither is in a document of the deployment, and the policy is in none at all.
+#[tokio::test]
+async fn policies_and_jigs_are_compared_wherever_one_looks() {
+    let house = House::new().await;
+    let pass = async |edits| {
+        let id = house.submit(&house.ada, "web", edits).await;
+        house.approve(&house.bo, id).await;
+        house.approve(&house.cy, id).await;
+        house.commit(&house.ada, id).await.unwrap();
+    };
+    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
+    let jig = |active| Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active };
+    pass(vec![policy(2)]).await;
+    house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
+    pass(vec![jig(false)]).await;
+    pass(vec![jig(true)]).await;
+    pass(vec![policy(1)]).await;
+
+    let found = async |from, to, only: Option<&str>| {
+        let found = house.control.compare(&house.cy, target(from), target(to), only).await.unwrap();
+        let approvals = found.difference.policy.as_ref().map(|sides| (sides.old.approvals, sides.new.approvals));
+        let jigs = found.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
+        (approvals, jigs.map(|jig| (jig.jig.to_string(), jig.mark == Mark::Added)).collect::<Vec<_>>(), found.more)
+    };
+    let (none, off, on) = (Vec::new(), vec![("script".to_owned(), true)], vec![("script".to_owned(), false)]);
+    for only in [None, Some("web"), Some("system")] {
+        assert_eq!(found(1, 2, only).await, (Some((1, 2)), none.clone(), 0), "{only:?}");
+        assert_eq!(found(2, 1, only).await, (Some((2, 1)), none.clone(), 0), "{only:?}");
+        assert_eq!(found(2, 3, only).await, (None, none.clone(), 0), "a switch: {only:?}");
+        assert_eq!(found(1, 4, only).await, (Some((1, 2)), off.clone(), 0), "{only:?}");
+        assert_eq!(found(4, 6, only).await, (Some((2, 1)), on.clone(), 0), "{only:?}");
+        assert_eq!(found(1, 6, only).await, (None, none.clone(), 0), "{only:?}");
+    }
+    let text = house.control.compare(&house.cy, target(1), target(4), Some("web")).await.unwrap().text();
+    assert!(text.contains("* policy of the gate, approvals") && text.contains("script"), "{text}");
+}
+
 #[tokio::test]
 async fn a_reviews_difference_reads_with_names() {
     let house = House::new().await;
@@ -120,4 +162,72 @@ async fn a_deployment_has_a_line_and_differences_of_its_own() {
     assert_eq!((web.more, web.consequences.starts.count), (2, 4), "edge and its node");
     let unknown = house.control.compare(&house.cy, target(1), target(6), Some("wbe")).await.unwrap_err();
     assert!(unknown.status == 404 && unknown.detail.contains("web"), "{unknown:?}");
+}
+
+/// What was once is there for ever, under the name that it had.
+#[tokio::test]
+async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
+    let house = House::new().await;
+    let then = house.bound("web", 1, "app").await;
+    let (web, system) = (house.id("web").await, house.id("system").await);
+    let pass = async |on: &str, edits| {
+        let id = house.submit(&house.ada, on, edits).await;
+        house.approve(&house.bo, id).await;
+        house.commit(&house.ada, id).await.unwrap()
+    };
+    pass("web", vec![Edit::ExpungeNode { node: house.node(1).await, reason: "burnt".into() }]).await;
+    let last = pass("web", vec![Edit::RemoveDeployment { deployment: web }]).await;
+    assert_eq!((then, last), (TargetNo(2), TargetNo(4)));
+    let (control, cy) = (&house.control, &house.cy);
+
+    let line = control.targets(cy, Some("web"), None).await.unwrap();
+    assert_eq!((line.targets[0].number, line.removed_in), (last, Some(last)));
+    let gone = control.compare(cy, target(2), target(4), Some("web")).await.unwrap();
+    let note = "Only target 2 has web: target 4 does not.";
+    assert_eq!((gone.note.as_deref(), gone.deployment.as_ref().map(|name| name.as_str())), (Some(note), Some("web")));
+    assert_eq!(gone.difference.deployments[0].mark, Mark::Removed);
+    assert!(gone.text().contains(&format!("in   web\n{note}\n")), "{}", gone.text());
+    let back = control.compare(cy, target(4), target(2), Some("web")).await.unwrap();
+    assert_eq!((back.note.as_deref(), back.difference.deployments[0].mark), (Some(note), Mark::Added));
+    let both = control.compare(cy, target(1), target(2), Some("web")).await.unwrap();
+    assert_eq!((both.note, both.difference.nodes.len()), (None, 1));
+    let neither = control.compare(cy, target(4), target(4), Some("web")).await.unwrap_err();
+    let said = "Neither target 4 nor target 4 has the deployment web. Target 4 removed it.";
+    assert_eq!((neither.status, neither.detail.as_str()), (404, said));
+
+    let drawn = async |name: &str, at: Option<i64>| {
+        let wish = GraphWish { target: at.map(TargetNo), ..GraphWish::default() };
+        control.graph(cy, name, &wish).await
+    };
+    let roles = |view: &GraphView| view.vertices.iter().map(|vertex| vertex.role.to_string()).collect::<Vec<_>>();
+    let graph = drawn("web", Some(2)).await.unwrap();
+    assert_eq!((graph.target, roles(&graph)), (Some(then), vec!["app".into(), "base".into(), "runtime".into()]));
+    assert!(graph.vertices.iter().all(|vertex| vertex.looks.is_empty()), "how far they are now says nothing of then");
+    let said = "This is web as it was meant at target 2, without the states of its steps. Target 4 removed it.";
+    assert_eq!(graph.cut.as_deref(), Some(said));
+    let graph = drawn("web", None).await.unwrap();
+    assert_eq!((graph.target, graph.vertices.len()), (Some(TargetNo(3)), 0), "as it was last");
+    for (at, said) in [
+        (4, "Target 4 does not have the deployment web. Target 4 removed it."),
+        (9, "There is no target 9: they go from 1 to 4."),
+    ] {
+        let refused = drawn("web", Some(at)).await.unwrap_err();
+        assert_eq!((refused.status, refused.detail.as_str()), (404, said));
+    }
+    let refused = drawn("wbe", Some(2)).await.unwrap_err();
+    assert_eq!((refused.status, refused.detail.as_str()), (404, "There is no deployment \"wbe\"."));
+
+    // Another one of that name is another one.
+    let create = Edit::CreateDeployment {
+        id: DeploymentId(Uuid::from_u128(0xa0)),
+        phantom: NodeId(Uuid::from_u128(0xa1)),
+        name: DeploymentName::parse("web").unwrap(),
+        parent: system,
+    };
+    pass("system", vec![create]).await;
+    assert_eq!(control.targets(cy, Some("web"), None).await.unwrap().targets.len(), 1);
+    let old = control.compare(cy, target(1), target(2), Some("web")).await.unwrap();
+    assert_eq!(old.difference.nodes.len(), 1, "what was called so then");
+    assert_eq!(drawn("web", Some(2)).await.unwrap().vertices.len(), 3);
+    assert_eq!(drawn("web", None).await.unwrap().target, None);
 }

@@ -407,3 +407,67 @@ async fn a_script_that_a_version_lacks_is_told_wherever_the_version_is_judged() 
     let line = told.lines().map(str::trim).find(|line| line.contains("20-oil.sh:"));
     assert!(line.is_some_and(|line| line.starts_with("- script ") && line.ends_with(": +0 -2 lines")), "{told}");
 }
+
+/// Who imports is not who approves.
+#[tokio::test]
+async fn a_script_that_reads_as_another_is_told_to_who_reviews_it_compares_it_and_looks_it_up() {
+    let house = House::new().await;
+    let import = async |version: &str, scripts: &[(&str, &str)]| {
+        let mut files = barclamp("tool", version, "roles:\n  - {name: saw, jig: script}\n");
+        files.extend(scripts.iter().map(|(name, text)| (format!("tool/scripts/saw/{name}"), text.as_bytes().to_vec())));
+        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2
+    };
+    let (plain, old) = (("10-cut.sh", "#!/bin/sh\ncut\n"), ("20-old.sh", "#!/bin/sh\necho \u{fe0f}\n"));
+    let bad = ("30-new.sh", "#!/bin/sh\n: \u{202e}x\n:\u{200b}\n");
+    let first = import("1", &[plain, old]).await;
+    let second = import("2", &[plain, old, bad]).await;
+    let told = |found: &api::console::Deceiving| {
+        assert_eq!(found.more, 0);
+        found.scripts.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let of_old = "saw of tool, 20-old.sh:2:6: the script has the character U+FE0F, which can't be seen or makes it read as another";
+    let of_new = "saw of tool, 30-new.sh:2:3: the script has the character U+202E, which can't be seen or makes it read as another; \
+                  it has 2 of that kind, in the lines 2, 3";
+
+    let catalog = house.control.catalog(&house.cy, None).await.unwrap().versions;
+    let of = |version: &str| catalog.iter().find(|v| v.barclamp.as_str() == "tool" && v.version == version).unwrap();
+    assert_eq!(
+        (told(&of("1").deceiving), told(&of("2").deceiving)),
+        (vec![of_old.into()], vec![of_old.into(), of_new.into()])
+    );
+
+    let web = house.id("web").await;
+    let pin = |version| Edit::UseBarclamp { deployment: web, barclamp: BarclampName::parse("tool").unwrap(), version };
+    let used = house.submit(&house.ada, "web", vec![pin(first)]).await;
+    assert_eq!(told(&house.control.review(&house.bo, used).await.unwrap().deceiving), [of_old]);
+    house.approve(&house.bo, used).await;
+    let before = house.commit(&house.ada, used).await.unwrap();
+
+    // What was there before is no news with the next version.
+    let newer = house.submit(&house.ada, "web", vec![pin(second)]).await;
+    assert_eq!(told(&house.control.review(&house.bo, newer).await.unwrap().deceiving), [of_new]);
+    house.approve(&house.bo, newer).await;
+    let after = house.commit(&house.ada, newer).await.unwrap();
+    let compare = async |from, to| {
+        let (from, to) = (api::console::Point::Target(from), api::console::Point::Target(to));
+        house.control.compare(&house.cy, from, to, None).await.unwrap()
+    };
+    let found = compare(before, after).await;
+    assert_eq!(told(&found.deceiving), [of_new]);
+    assert!(
+        found.text().contains(&format!("Scripts that read as another than they are:\n  {of_new}\n")),
+        "{}",
+        found.text()
+    );
+    assert!(compare(after, before).await.deceiving.is_empty());
+
+    // A role that comes brings its scripts; a node that gets a role which is there brings none.
+    let add = Edit::AddRole { deployment: web, role: crate::house::role("saw") };
+    let added = house.submit(&house.ada, "web", vec![add]).await;
+    assert_eq!(told(&house.control.review(&house.bo, added).await.unwrap().deceiving), [of_old, of_new]);
+    house.approve(&house.bo, added).await;
+    house.commit(&house.ada, added).await.unwrap();
+    let bind = house.bind("web", 1, "saw").await;
+    let bound = house.submit(&house.ada, "web", vec![bind]).await;
+    assert!(house.control.review(&house.bo, bound).await.unwrap().deceiving.is_empty());
+}

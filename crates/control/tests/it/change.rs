@@ -245,3 +245,23 @@ async fn a_list_has_everything_that_carries_a_role_the_drafts_too() {
     let tray: Vec<String> = house.board("web").await.tray.into_iter().map(|node| node.short).collect();
     assert_eq!(tray, ["n1", "n2", "n3", "n4"]);
 }
+
+/// People know a step by its role and node.
+#[tokio::test]
+async fn what_is_not_retried_is_named_as_people_know_it() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let refused = async |name: &str| {
+        let id = house.noderole(1, name).await;
+        let refused = house.control.retry(&house.ada, id, "why not".into()).await.unwrap_err();
+        (refused.status, refused.code, refused.detail)
+    };
+    let told = |detail: &str| (409, "state".to_owned(), detail.to_owned());
+    let (waits, blocked) = ("it waits to be claimed already", "retry what it waits for");
+    let todo = format!("base on n1.house.example.com is TODO, so it can't be retried: {waits}.");
+    assert_eq!(refused("base").await, told(&todo));
+    let app = format!("app on n1.house.example.com is BLOCKED, so it can't be retried: {blocked}.");
+    assert_eq!(refused("app").await, told(&app));
+    let again = refused("app").await.2;
+    assert!(!again.contains(&house.noderole(1, "app").await.to_string()), "{again}");
+}

@@ -34,7 +34,12 @@ async fn two_commits_at_once_make_one_target() {
     let (one, two) = tokio::join!(house.commit(&house.ada, id), house.commit(&house.cy, id));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     let again = house.commit(&house.ada, id).await.unwrap_err();
-    assert!(again.detail.contains("target 2 already"), "{}", again.detail);
+    let told = (again.status, again.code.as_str(), again.detail.as_str(), again.errors.len());
+    assert_eq!(
+        told,
+        (409, "committed", "It is committed already, as target 2.", 0),
+        "and nothing about what came since"
+    );
     assert_eq!(house.traces().await[0], 2);
 }
 

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod bad_input;
+mod beside;
 mod blueprints;
 mod cataloguing;
 mod change;

@@ -1,5 +1,6 @@
 //! A deployment brought back to an earlier target, by a proposal.
 
+use api::console::LeftOut;
 use engine::ids::TargetNo;
 use engine::plan::Edit;
 use serde_json::json;
@@ -68,6 +69,20 @@ async fn what_can_not_come_back_is_named_and_left_out_on_demand() {
 
     let restored = house.control.restore(&house.ada, "web", then, true).await.unwrap();
     assert_eq!((restored.edits, restored.missing.len()), (1, 4), "the data: {restored:?}");
+    // Whoever looks at the proposal reads it, and whoever reviews it, for as long as there is the review.
+    let left_out = Some(LeftOut { target: then, missing: restored.missing.clone(), more: 0 });
+    let (_, proposal) = house.control.proposal(&house.cy, restored.proposal).await.unwrap();
+    assert_eq!((&proposal.left_out, &house.board("web").await.proposal.unwrap().left_out), (&left_out, &left_out));
+    let id = house.control.submit(&house.ada, restored.proposal, restored.version, "back".into()).await.unwrap();
+    assert_eq!(house.control.review(&house.bo, id).await.unwrap().left_out, left_out);
+    // Without its edits nothing is restored, so nothing is left out.
+    let version = house.control.undo(&house.ada, restored.proposal, restored.version).await.unwrap();
+    assert_eq!(house.board("web").await.proposal.unwrap().left_out, None);
+    let other = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 2}}) };
+    let version = house.control.edit(&house.ada, restored.proposal, version, vec![other]).await.unwrap();
+    let next = house.control.submit(&house.ada, restored.proposal, version, "other".into()).await.unwrap();
+    let reviewed = async |id| house.control.review(&house.bo, id).await.unwrap().left_out;
+    assert_eq!((reviewed(next).await, reviewed(id).await), (None, left_out));
     for (name, target, code) in [("system", 2, "system"), ("nowhere", 2, "not_found"), ("edge", 99, "not_found")] {
         let refused = house.control.restore(&house.ada, name, TargetNo(target), false).await.unwrap_err();
         assert_eq!(refused.code, code, "{name}");

@@ -212,7 +212,7 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
     let id = house.submit(ada, "web", vec![app]).await;
     house.approve(bo, id).await;
     let target = house.control.commit(ada, id).await.unwrap();
-    assert_eq!(review(&house, bo, id).await.may_commit, Err(format!("It is target {target} already.")));
+    assert_eq!(review(&house, bo, id).await.may_commit, Err(format!("It is committed already, as target {target}.")));
 }
 
 #[tokio::test]

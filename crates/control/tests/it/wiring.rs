@@ -107,7 +107,7 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
     let house = House::under(policy(2)).await;
     let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: policy(1) }]).await;
     let undo = house.board("web").await.proposal.unwrap().undo.unwrap();
-    assert_eq!(undo, "let changes need one approval, 1 for a destructive change from now on");
+    assert_eq!(undo, "let the changes of every deployment need one approval, 1 for a destructive change from now on");
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.difference.policy, Some(Sides { old: policy(2), new: policy(1) }));
     let text = house.control.review_difference(&house.bo, id).await.unwrap();
@@ -179,7 +179,8 @@ async fn what_is_grave_stands_first_however_much_else_a_change_does() {
         "Takes role still and its data out of web.",
         "Removes app from n1.",
         "Switches jig script off: nothing that needs it starts, in any deployment.",
-        "Sets the policy for all changes after this one: one approval for every change, 1 for a rerun, 3 for a halt of a jig.",
+        "Sets the policy for all changes after this one, in every deployment: one approval for every change, 1 for a rerun, 3 for a halt of a \
+         jig.",
         "n2 moves from system to web.",
         "Creates web-100 below web.",
     ];

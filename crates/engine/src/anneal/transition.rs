@@ -1,6 +1,7 @@
 //! How states move: one change, worked off in (rank, id) order. The rules are in the theory of [`super`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use super::step::{missing, satisfies};
@@ -132,10 +133,9 @@ pub enum Stop {
 }
 
 /// A change that does not fit the step.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
     /// The state is another one.
-    #[error("step {step} is {state}, so it can't be {event}: {}", hint(.event, *.state))]
     State {
         /// The step.
         step: StepId,
@@ -145,15 +145,11 @@ pub enum Refused {
         event: &'static str,
     },
     /// It becomes ACTIVE without a run.
-    #[error("step {step} needs no run: it becomes active by itself")]
     Rests {
         /// The step.
         step: StepId,
     },
     /// A generation never goes back.
-    #[error(
-        "step {step} is at generation {generation}, so target {asked} can't re-run it: plan the change again on the present target"
-    )]
     Older {
         /// The step.
         step: StepId,
@@ -163,17 +159,11 @@ pub enum Refused {
         asked: TargetNo,
     },
     /// It loses data and is in ERROR: nothing but a person's retry, or a reviewed re-run, starts it again.
-    #[error(
-        "step {step} is destructive and in ERROR, so whether it was done is not known: look at its node, then retry it"
-    )]
     Unasked {
         /// The step.
         step: StepId,
     },
     /// It was done, loses data, and is done once for each generation.
-    #[error(
-        "step {step} is destructive and was applied at generation {generation}: only a reviewed re-run, with a generation of its own, does it again"
-    )]
     DoneForGood {
         /// The step.
         step: StepId,
@@ -181,6 +171,46 @@ pub enum Refused {
         generation: TargetNo,
     },
 }
+
+impl Refused {
+    /// The step that it does not fit.
+    pub fn step(&self) -> StepId {
+        match self {
+            Self::State { step, .. }
+            | Self::Rests { step }
+            | Self::Older { step, .. }
+            | Self::Unasked { step }
+            | Self::DoneForGood { step, .. } => *step,
+        }
+    }
+
+    /// The same for people, who know a step by its role and node: `app on n1`.
+    pub fn said_of(&self, called: &str) -> String {
+        match self {
+            Self::State { state, event, .. } => {
+                format!("{called} is {state}, so it can't be {event}: {}", hint(event, *state))
+            }
+            Self::Rests { .. } => format!("{called} needs no run: it becomes active by itself"),
+            Self::Older { generation, asked, .. } => format!(
+                "{called} is at generation {generation}, so target {asked} can't re-run it: plan the change again on the present target"
+            ),
+            Self::Unasked { .. } => format!(
+                "{called} is destructive and in ERROR, so whether it was done is not known: look at its node, then retry it"
+            ),
+            Self::DoneForGood { generation, .. } => format!(
+                "{called} is destructive and was applied at generation {generation}: only a reviewed re-run, with a generation of its own, does it again"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.said_of(&format!("step {}", self.step())))
+    }
+}
+
+impl std::error::Error for Refused {}
 
 fn hint(event: &str, state: StepState) -> &'static str {
     match (event, state) {

@@ -237,12 +237,18 @@ impl Difference {
         self
     }
 
-    /// What of it concerns one deployment (its document, what is bound in it, nodes that come to it and leave it, and the policy, which
-    /// holds everywhere), and how many documents differ beside that.
+    /// What of it concerns one deployment (its document, what is bound in it, nodes that come to it and leave it, and what holds
+    /// everywhere: the policy, and which jigs are off), and how many documents differ beside that.
     #[must_use]
     pub fn of_deployment(mut self, id: DeploymentId) -> (Self, usize) {
-        let all = self.deployments.len() + self.nodes.len();
-        self.deployments.retain(|deployment| deployment.id == id);
+        let mut beside = self.deployments.len() + self.nodes.len();
+        self.deployments.retain_mut(|deployment| {
+            let keeps = deployment.id == id || !deployment.inactive_jigs.is_empty();
+            if deployment.id == id || (keeps && !deployment.leave_jigs()) {
+                beside -= 1;
+            }
+            keeps
+        });
         self.nodes.retain_mut(|node| {
             let here = |noderole: &NoderoleDifference| {
                 noderole.deployment == id || noderole.bound.is_some_and(|sides| sides.old == id)
@@ -251,7 +257,7 @@ impl Difference {
             let moved = node.moved.is_some_and(|(from, to)| from == Some(id) || to == Some(id));
             moved || !node.noderoles.is_empty()
         });
-        let beside = all - self.deployments.len() - self.nodes.len();
+        beside -= self.nodes.len();
         (self, beside)
     }
 
@@ -276,6 +282,15 @@ impl Difference {
 }
 
 impl DeploymentDifference {
+    /// Takes out all but which jigs are off; says whether there was anything else.
+    fn leave_jigs(&mut self) -> bool {
+        let parts = [self.renamed.take().is_some(), self.parent.take().is_some(), self.phantom.take().is_some()];
+        let had_parts = parts.contains(&true) || !self.barclamps.is_empty() || !self.roles.is_empty();
+        self.barclamps.clear();
+        self.roles.clear();
+        had_parts
+    }
+
     fn mirrored(self) -> Self {
         let Self { id, name, mark, renamed, parent, phantom, inactive_jigs, barclamps, roles } = self;
         let jigs = inactive_jigs.into_iter();

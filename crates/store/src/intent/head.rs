@@ -102,3 +102,17 @@ pub async fn set_hold(
     }
     Ok(done.rows_affected() == 1)
 }
+
+/// The deployment of this name that was removed last, and the target that removed it.
+pub async fn removed_deployment(
+    on: &mut PgConnection,
+    name: &str,
+) -> Result<Option<(DeploymentId, TargetNo)>, StoreError> {
+    let row: Option<(Uuid, i64)> = sqlx::query_as(
+        "SELECT id, removed_in FROM deployment WHERE name = $1 AND removed_in IS NOT NULL ORDER BY removed_in DESC LIMIT 1",
+    )
+    .bind(name)
+    .fetch_optional(on)
+    .await?;
+    Ok(row.map(|(id, removed_in)| (DeploymentId(id), TargetNo(removed_in))))
+}

@@ -11,6 +11,7 @@ mod comments;
 mod commit;
 mod head;
 mod imports;
+mod left_out;
 mod listing;
 mod nodes;
 mod objects;
@@ -28,8 +29,9 @@ pub use comments::{
     set_resolved, thread,
 };
 pub use commit::{NewTarget, close_committed, commit_change, commit_genesis, insert_switch};
-pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit, set_hold};
+pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit, removed_deployment, set_hold};
 pub use imports::{BarclampRow, ImportOutcome, MAX_BARCLAMPS, barclamps, import_barclamp, jigs};
+pub use left_out::{LeftOutRow, MAX_LEFT_OUT, insert_left_out, left_out};
 pub use listing::{
     Became, FactsRow, Find, FindProposals, Found, LineRow, ProposalLine, WINDOW, facts_of, find_proposals,
     find_submissions, lines_of, open_facts,
@@ -37,7 +39,7 @@ pub use listing::{
 pub use nodes::{BareNode, NewNode, bare_nodes, insert_node, removed_ids, take_out_record};
 pub use objects::{ScriptHead, bodies, catalog_objects, put_objects, script_heads};
 pub use opened::{MAX_OPENED, ensure_opened, opened};
-pub use policies::{insert_policy, policy};
+pub use policies::{insert_policy, policy, policy_at};
 pub use proposals::{
     EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_node_proposal,
     ensure_proposal, lock_proposal, open_proposal, proposal, raise_version, redo_edit, set_title, undo_edit,

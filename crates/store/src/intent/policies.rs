@@ -2,7 +2,7 @@
 
 use engine::Hash;
 use engine::gate::Policy;
-use engine::ids::{PersonId, PolicyNo};
+use engine::ids::{PersonId, PolicyNo, TargetNo};
 use sqlx::PgConnection;
 
 use crate::StoreError;
@@ -16,6 +16,18 @@ pub async fn policy(on: &mut PgConnection, number: PolicyNo) -> Result<Option<Po
             .await?;
     let read = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
     row.map(read).transpose().map_err(|e| StoreError::corrupt(format!("policy {number}"), e))
+}
+
+/// The policy that was in force once a target was committed.
+pub async fn policy_at(on: &mut PgConnection, target: TargetNo) -> Result<Option<Policy>, StoreError> {
+    let row: Option<(Vec<u8>,)> = sqlx::query_as(
+        "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.target <= $1 ORDER BY p.target DESC LIMIT 1",
+    )
+    .bind(target.0)
+    .fetch_optional(on)
+    .await?;
+    let read = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
+    row.map(read).transpose().map_err(|e| StoreError::corrupt(format!("policy at target {target}"), e))
 }
 
 /// Adds a version of the policy, whose object is there. Only in the transaction of the commit that brings it.

@@ -141,7 +141,7 @@ async fn two_ways_at_once_make_one_target() {
         (_, 200) => rest,
         neither => panic!("{neither:?}"),
     };
-    assert_eq!(lost, no(409, "not_newest"));
+    assert_eq!(lost, no(409, "committed"));
     assert_eq!(house.count("target").await, 2);
 }
 

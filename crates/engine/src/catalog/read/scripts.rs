@@ -11,7 +11,7 @@ use super::{MAX_SCRIPTS, Source};
 use crate::canonical::{Hash, Object, ObjectKind};
 use crate::catalog::{MAX_SCRIPT, Script};
 use crate::ids::{MAX_NAME, RoleName};
-use crate::text::{deceives, deceiving, number};
+use crate::text::{Deceit, READ_OTHERWISE, deceiving};
 
 const ROOT: &str = "scripts/";
 
@@ -153,33 +153,10 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
 
 /// A script may need characters that can't be seen, so they are no error; but who reads it before it runs has to know where they are.
 fn point_at_unseen(path: &str, body: &[u8], reader: &mut Reader<'_>) {
-    const LINES_NAMED: usize = 5;
-    if body.iter().all(|byte| byte.is_ascii() && !deceives(char::from(*byte))) {
-        return;
-    }
-    let text = String::from_utf8_lossy(body);
-    let found = text.split('\n').zip(1..).flat_map(|(line, number)| {
-        let at = move |column| At { line: number, column };
-        line.chars().zip(1..).filter(|(c, _)| deceives(*c)).map(move |(c, column)| (c, at(column)))
-    });
-    let mut found = found.peekable();
-    let Some((c, first)) = found.peek().copied() else { return };
-    let (mut count, mut lines) = (0_usize, BTreeSet::new());
-    for (_, at) in found {
-        count += 1;
-        if lines.len() <= LINES_NAMED {
-            lines.insert(at.line);
-        }
-    }
-    let mut what =
-        format!("the script has the character {}, which can't be seen or makes it read as another", number(c));
-    if count > 1 {
-        let named: Vec<String> = lines.iter().take(LINES_NAMED).map(ToString::to_string).collect();
-        let more = if lines.len() > LINES_NAMED { " and further ones" } else { "" };
-        what = format!("{what}; it has {count} of that kind, in the lines {}{more}", named.join(", "));
-    }
-    let advice = "read it where such characters are shown, as cat -A does, before it is approved".to_owned();
-    reader.at_place(Severity::Warning, path, first, what, Some(advice));
+    let Some(found) = Deceit::within(body) else { return };
+    let at = At { line: found.line, column: found.column };
+    let what = format!("the script has {found}");
+    reader.at_place(Severity::Warning, path, at, what, Some(READ_OTHERWISE.to_owned()));
 }
 
 fn file_name(path: &str) -> &str {

@@ -1,0 +1,94 @@
+//! What whoever decides has to heed, and would not see by themselves: scripts that read as another than they are, and what a restore
+//! leaves out.
+
+use api::console::{Deceiving, DeceivingScript, LeftOut};
+use engine::text::READ_OTHERWISE;
+use leptos::prelude::*;
+
+use super::icon::{Icon, icon};
+use crate::places;
+
+/// Lines that are shown unfolded.
+const GLANCE: usize = 8;
+
+/// Scripts that begin to be used here and read as another than they are; nothing where there are none.
+pub fn deceiving(found: &Deceiving) -> AnyView {
+    if found.is_empty() {
+        return ().into_any();
+    }
+    let title = match found.scripts.len() + found.more {
+        1 => "A script that begins to be used here reads as another than it is".to_owned(),
+        n => format!("{n} scripts that begin to be used here read as others than they are"),
+    };
+    let advice = "Where the text of a file is shown here, such characters are spelled out, as <U+202E>. Else ";
+    notice(title, scripts(found), view! { <p>{advice} {READ_OTHERWISE} "."</p> }.into_any())
+}
+
+/// The same of a version in a list, folded.
+pub fn deceiving_in_version(found: &Deceiving) -> AnyView {
+    if found.is_empty() {
+        return ().into_any();
+    }
+    let said = match found.scripts.len() + found.more {
+        1 => "1 script reads as another than it is".to_owned(),
+        n => format!("{n} scripts read as others than they are"),
+    };
+    view! {
+        <details class="heed">
+            <summary><span class="pill" data-state="warn">{icon(Icon::Warn)} {said}</span></summary>
+            <ul tabindex="0" aria-label="Scripts">{scripts(found)}</ul>
+        </details>
+    }
+    .into_any()
+}
+
+/// What a proposal that restores a deployment leaves out.
+pub fn left_out(found: LeftOut) -> AnyView {
+    let LeftOut { target, missing, more } = found;
+    let title = match missing.len() + more {
+        1 => format!("One thing of target {target} is left out, because it can’t be brought back"),
+        n => format!("{n} things of target {target} are left out, because they can’t be brought back"),
+    };
+    let lines: Vec<AnyView> = missing.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
+    notice(title, with_more(lines, more), ().into_any())
+}
+
+fn scripts(found: &Deceiving) -> Vec<AnyView> {
+    let line = |script: &DeceivingScript| {
+        let DeceivingScript { barclamp, role, file, hash, at: (line, column), what } = script.clone();
+        let (whose, place) = (format!("{role} of {barclamp}, "), format!("{file}:{line}:{column}"));
+        view! {
+            <li>
+                {whose}
+                <a href=places::script(hash) target="_blank" rel="noopener"><code>{place}</code></a>
+                ": " {what}
+            </li>
+        }
+        .into_any()
+    };
+    with_more(found.scripts.iter().map(line).collect(), found.more)
+}
+
+fn with_more(mut lines: Vec<AnyView>, more: usize) -> Vec<AnyView> {
+    if more > 0 {
+        lines.push(view! { <li>{format!("and {more} more")}</li> }.into_any());
+    }
+    lines
+}
+
+fn notice(title: String, lines: Vec<AnyView>, advice: AnyView) -> AnyView {
+    let open = lines.len() <= GLANCE;
+    view! {
+        <div class="notice heed" data-state="warn" role="status">
+            {icon(Icon::Warn)}
+            <div>
+                <details open=open>
+                    <summary><b>{title}</b></summary>
+                    <ul tabindex="0" aria-label="Each of them">{lines}</ul>
+                </details>
+                {advice}
+            </div>
+        </div>
+    }
+    .into_any()
+}

@@ -1,0 +1,129 @@
+//! What whoever decides would not see by themselves, and what was once.
+
+use api::console::{DOCUMENTS_SHOWN, Deceiving, DeceivingScript, LeftOut};
+use app::places;
+use engine::Hash;
+use engine::blueprint::difference::{Mark, NodeDifference, NoderoleDifference};
+use engine::data::{Change, ChangeKind};
+use engine::ids::{BarclampName, Fqdn, TargetNo};
+use serde_json::json;
+
+use crate::fake::{Fake, fqdn, node, proposed_board, role};
+use crate::serve::get;
+
+fn deceiving(more: usize) -> Deceiving {
+    let script = DeceivingScript {
+        barclamp: BarclampName::parse("tool").expect("a name"),
+        role: role("saw"),
+        file: "10-cut.sh".into(),
+        hash: Hash::of_bytes(b"cut"),
+        at: (3, 7),
+        what: "the script has the character U+202E, which can't be seen or makes it read as another".into(),
+    };
+    Deceiving { scripts: vec![script], more }
+}
+
+#[tokio::test]
+async fn scripts_that_read_as_others_are_pointed_at_where_they_are_judged() {
+    let fake = Fake::new(|world| {
+        world.review.deceiving = deceiving(0);
+        world.comparison.deceiving = deceiving(2);
+        world.catalog[0].deceiving = deceiving(0);
+    });
+    let link = format!("href=\"/api/v1/scripts/{}\"", Hash::of_bytes(b"cut"));
+    let line = "10-cut.sh:3:7";
+    for (page, title) in [
+        ("/reviews/128", "A script that begins to be used here reads as another than it is"),
+        ("/reviews/128?tab=checks", "A script that begins to be used here reads as another than it is"),
+        ("/blueprints?from=1&to=2", "3 scripts that begin to be used here read as others than they are"),
+        ("/catalog", "1 script reads as another than it is"),
+    ] {
+        get(&fake, page).await.says(&[title, &link, line, "saw of tool", "the character U+202E"]);
+        get(&Fake::new(|_| {}), page).await.says_not(&["reads as another", "read as others"]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_restore_leaves_out_is_said_on_the_board_and_in_the_review() {
+    let left_out = |n: usize, more| {
+        let missing = (1..=n).map(|n| format!("node n{n}: it was given up")).collect();
+        Some(LeftOut { target: TargetNo(12), missing, more })
+    };
+    let fake = Fake::new(|world| {
+        world.board = proposed_board();
+        world.board.proposal.as_mut().expect("a proposal").left_out = left_out(1, 0);
+        world.review.left_out = left_out(200, 50);
+    });
+    let one = "One thing of target 12 is left out, because it can’t be brought back";
+    get(&fake, "/deployments/web").await.says(&[one, "node n1: it was given up", "<details open"]);
+    let many = "250 things of target 12 are left out, because they can’t be brought back";
+    get(&fake, "/reviews/128").await.says(&[many, "node n200: it was given up", ">and 50 more<"]);
+}
+
+#[tokio::test]
+async fn what_is_gone_is_looked_at_where_it_was() {
+    let fake = Fake::new(|world| {
+        world.targets.removed_in = Some(TargetNo(3));
+        world.comparison.deployment = Some(world.board.name.clone());
+        world.comparison.note = Some("Only target 1 has web: target 2 does not.".into());
+        world.comparison.difference.deployments[0].name = world.board.name.clone();
+        world.comparison.difference.deployments[0].mark = Mark::Removed;
+        world.graph.target = Some(TargetNo(1));
+        world.graph.cut = Some("This is web as it was meant at target 1.".into());
+    });
+    let page = get(&fake, "/blueprints?deployment=web&from=2&to=1").await;
+    let line = "Target 3 removed web: it is compared, and drawn as a graph, where it was.";
+    page.says(&[line, "Only target 1 has web: target 2 does not.", "/graph/web?target=1"]);
+    page.says_not(&["Restoring makes a proposal", "Restore…", "/graph/web?target=2"]);
+    let chosen = get(&fake, "/blueprints?deployment=shop").await;
+    chosen.says(&["<option value=\"shop\" selected", "Targets that changed shop"]);
+    let graph = get(&fake, "/graph/web?target=1").await;
+    graph.says(&["Graph of web at target 1<", "as it was meant at target 1", "/blueprints?deployment=web"]);
+
+    let never = get(&fake, "/blueprints?deployment=nowhere&from=1&to=2").await;
+    assert_eq!((never.status, never.body.matches(">There is no deployment nowhere.<").count()), (404, 1), "said once");
+}
+
+/// So many nodes that get one noderole each, with a value of its own.
+fn large(nodes: u128) -> Fake {
+    Fake::new(|world| {
+        let difference = &mut world.review.difference;
+        let like = difference.nodes[1].clone();
+        let own = |n: u128| Change {
+            path: "/app/address".into(),
+            kind: ChangeKind::Added,
+            old: None,
+            new: Some(json!(format!("10.0.{}.{}", n / 256, n % 256))),
+            secret: false,
+        };
+        let one = |n: u128| NodeDifference {
+            id: node(n),
+            fqdn: Fqdn::parse(&fqdn(n)).expect("a name"),
+            noderoles: vec![NoderoleDifference { data: vec![own(n)], ..like.noderoles[0].clone() }],
+            ..like.clone()
+        };
+        difference.nodes = (1..=nodes).map(one).collect();
+        difference.deployments.clear();
+    })
+}
+
+/// A reviewer sees all of a change, page by page: what a page has is bounded, as it is for programs.
+#[tokio::test]
+async fn a_large_change_comes_page_by_page() {
+    let fake = large(1_000);
+    let next = |n: u128| format!("/reviews/128?after={}", places::encoded(&format!("node/{}", node(n))));
+    let most = DOCUMENTS_SHOWN as u128;
+    let first = get(&fake, "/reviews/128").await;
+    let here = format!("{DOCUMENTS_SHOWN} documents");
+    first.says(&[&next(most), &here, "Changes 1000"]);
+    first.says_not(&[">First<"]);
+    let second = get(&fake, &next(most)).await;
+    second.says(&[&next(2 * most), ">First<"]);
+    let last = get(&fake, &next(999)).await;
+    last.says(&["1 document", ">First<", &fqdn(1_000)]);
+    last.says_not(&["/reviews/128?after="]);
+    let exactly = get(&large(most), "/reviews/128").await;
+    assert!(first.body.len() < exactly.body.len() + 2_000, "as large as with nothing behind the first page");
+    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["Pages of the changes"]);
+    assert_eq!(get(&fake, &next(4_000)).await.status, 400, "no page begins behind what does not differ");
+}

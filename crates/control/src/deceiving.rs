@@ -1,0 +1,159 @@
+//! Scripts that read as another than they are, told to who decides about them.
+//!
+//! A script may need characters that can't be seen, so an import takes it and says so; but who imports is not who approves. So it is
+//! said again where a change begins to run such a script, and beside the version in the catalog. What counts as one is
+//! [`engine::text`]'s, for the import too.
+//!
+//! It is worked out from the stored bytes and not kept in the database: then a rule that gets sharper holds for what is there already.
+//! Bytes never change under their hash, so each script is looked at once in the life of a process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, RwLock};
+
+use api::Problem;
+use api::console::{Deceiving, DeceivingScript, PinChange};
+use engine::Hash;
+use engine::blueprint::Difference;
+use engine::blueprint::difference::Sides;
+use engine::catalog::{Barclamp, Catalog, Role};
+use engine::ids::{BarclampName, RoleName};
+use engine::text::Deceit;
+use sqlx::PgConnection;
+use store::intent;
+
+use crate::aside;
+use crate::problems::from_store;
+
+/// Scripts that are told by name.
+const TOLD: usize = 50;
+/// Scripts that are read at once: with the longest that there may be, 8 MiB.
+const AT_ONCE: usize = 32;
+
+/// What was found in each script that was looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Known(RwLock<BTreeMap<Hash, Option<Arc<Deceit>>>>);
+
+impl Known {
+    /// Those of these scripts that have something.
+    async fn among(
+        &self,
+        on: &mut PgConnection,
+        wanted: BTreeSet<Hash>,
+    ) -> Result<BTreeMap<Hash, Arc<Deceit>>, Problem> {
+        let mut new: Vec<Hash> = Vec::new();
+        let mut found = BTreeMap::new();
+        let mut sort = |hash: Hash, known: Option<&Option<Arc<Deceit>>>| match known {
+            None => new.push(hash),
+            Some(None) => {}
+            Some(Some(deceit)) => drop(found.insert(hash, Arc::clone(deceit))),
+        };
+        match self.0.read() {
+            Ok(known) => wanted.into_iter().for_each(|hash| sort(hash, known.get(&hash))),
+            Err(_) => wanted.into_iter().for_each(|hash| sort(hash, None)),
+        }
+        for some in new.chunks(AT_ONCE) {
+            let scripts = intent::bodies(on, some).await.map_err(from_store)?;
+            let looked = move || scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)));
+            let looked: Vec<_> = aside(move || looked().collect()).await?;
+            found.extend(looked.iter().filter_map(|(hash, deceit)| Some((*hash, Arc::clone(deceit.as_ref()?)))));
+            if let Ok(mut known) = self.0.write() {
+                known.extend(looked);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Those that a difference begins to use: scripts of roles that are new to a deployment, or new in them.
+    pub async fn begun(
+        &self,
+        on: &mut PgConnection,
+        difference: &Difference,
+        pins: &[PinChange],
+        catalog: &Catalog,
+    ) -> Result<Deceiving, Problem> {
+        let places: BTreeSet<Place<'_>> = begun(difference, pins, catalog)
+            .into_iter()
+            .filter_map(|sides| Some((catalog.role(sides.new?).ok()?, sides.old)))
+            .flat_map(|(is, old)| places(is, old.and_then(|old| catalog.role(old).ok()).map(|was| &**was)))
+            .collect();
+        let found = self.among(on, hashes(&places)).await?;
+        Ok(told(places, &found))
+    }
+
+    /// Those of each of these versions.
+    pub async fn of_versions(
+        &self,
+        on: &mut PgConnection,
+        versions: &[&Barclamp],
+        catalog: &Catalog,
+    ) -> Result<Vec<Deceiving>, Problem> {
+        let of = |version: &Barclamp| -> BTreeSet<Place<'_>> {
+            version
+                .roles
+                .values()
+                .filter_map(|role| catalog.role(*role).ok())
+                .flat_map(|role| places(role, None))
+                .collect()
+        };
+        let all: Vec<BTreeSet<Place<'_>>> = versions.iter().map(|version| of(version)).collect();
+        let found = self.among(on, all.iter().flat_map(hashes).collect()).await?;
+        Ok(all.into_iter().map(|places| told(places, &found)).collect())
+    }
+}
+
+/// A script where it is used.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Place<'r> {
+    barclamp: &'r BarclampName,
+    role: &'r RoleName,
+    file: &'r str,
+    hash: Hash,
+}
+
+/// The scripts of a role that it did not have before.
+fn places<'r>(is: &'r Role, was: Option<&'r Role>) -> impl Iterator<Item = Place<'r>> {
+    let new = is
+        .scripts
+        .iter()
+        .filter(move |script| !was.is_some_and(|was| was.scripts.iter().any(|s| s.hash == script.hash)));
+    new.map(|script| Place { barclamp: &is.barclamp, role: &is.name, file: &script.name, hash: script.hash })
+}
+
+fn hashes(places: &BTreeSet<Place<'_>>) -> BTreeSet<Hash> {
+    places.iter().map(|place| place.hash).collect()
+}
+
+fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> Deceiving {
+    let script = |place: Place<'_>| {
+        let deceit = found.get(&place.hash)?;
+        Some(DeceivingScript {
+            barclamp: place.barclamp.clone(),
+            role: place.role.clone(),
+            file: place.file.to_owned(),
+            hash: place.hash,
+            at: (deceit.line, deceit.column),
+            what: format!("the script has {deceit}"),
+        })
+    };
+    let mut scripts: Vec<DeceivingScript> = places.into_iter().filter_map(script).collect();
+    let more = scripts.len().saturating_sub(TOLD);
+    scripts.truncate(TOLD);
+    Deceiving { scripts, more }
+}
+
+/// The contents of roles that come, each with the one in whose place. A node that gets a role which its deployment has had already
+/// begins nothing new.
+fn begun(difference: &Difference, pins: &[PinChange], catalog: &Catalog) -> Vec<Sides<Option<Hash>>> {
+    let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).filter_map(|role| role.contents);
+    let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).filter_map(|noderole| noderole.contents);
+    let noderoles = noderoles.filter(|sides| sides.old.is_some());
+    let pinned = pins.iter().flat_map(|pin| &pin.roles).map(|role| role.contents);
+    // Where no version was seen, all of the first one is new.
+    let first = pins.iter().filter(|pin| pin.old.is_none()).filter_map(|pin| {
+        let new = pin.new.as_ref()?;
+        let is_it = |barclamp: &Barclamp| barclamp.name == pin.barclamp && barclamp.version == new.version;
+        catalog.barclamps().map(|(_, barclamp)| barclamp).find(|barclamp| is_it(barclamp))
+    });
+    let first = first.flat_map(|barclamp| barclamp.roles.values().map(|role| Sides { old: None, new: Some(*role) }));
+    roles.chain(noderoles).chain(pinned).chain(first).collect()
+}

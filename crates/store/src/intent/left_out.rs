@@ -1,0 +1,61 @@
+//! What proposals that restore a deployment leave out.
+
+use std::ops::RangeInclusive;
+
+use engine::ids::{ProposalId, TargetNo};
+use sqlx::PgConnection;
+
+use crate::StoreError;
+
+/// Most things that are kept by name; those behind them are counted.
+pub const MAX_LEFT_OUT: usize = 200;
+
+/// What could not be brought back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOutRow {
+    /// The target that the deployment was to be as of.
+    pub target: TargetNo,
+    /// What, each with the reason; at most [`MAX_LEFT_OUT`].
+    pub missing: Vec<String>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// Notes what the edits of a proposal with these numbers leave out.
+pub async fn insert_left_out(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+    edits: RangeInclusive<u32>,
+    left_out: &LeftOutRow,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO left_out (proposal_id, first_edit, last_edit, target, missing, more) VALUES ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(proposal.0)
+    .bind(i64::from(*edits.start()))
+    .bind(i64::from(*edits.end()))
+    .bind(left_out.target.0)
+    .bind(&left_out.missing)
+    .bind(i32::try_from(left_out.more).unwrap_or(i32::MAX))
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+/// What a proposal leaves out, while one of the edits that restore counts.
+pub async fn left_out(on: &mut PgConnection, proposal: ProposalId) -> Result<Option<LeftOutRow>, StoreError> {
+    let found: Option<(i64, Vec<String>, i32)> = sqlx::query_as(
+        "SELECT l.target, l.missing, l.more FROM left_out l WHERE l.proposal_id = $1 AND EXISTS (SELECT FROM edit e \
+         WHERE e.proposal_id = l.proposal_id AND e.seq BETWEEN l.first_edit AND l.last_edit AND NOT e.undone) \
+         ORDER BY l.first_edit DESC LIMIT 1",
+    )
+    .bind(proposal.0)
+    .fetch_optional(on)
+    .await?;
+    let row = |(target, missing, more): (i64, Vec<String>, i32)| LeftOutRow {
+        target: TargetNo(target),
+        missing,
+        more: usize::try_from(more).unwrap_or_default(),
+    };
+    Ok(found.map(row))
+}

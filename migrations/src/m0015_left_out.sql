@@ -1,0 +1,16 @@
+-- What a proposal that restores a deployment leaves out because it can't be brought back: whoever reviews it has to know.
+
+CREATE TABLE left_out (
+  proposal_id  bigint NOT NULL,
+  first_edit   int NOT NULL,
+  last_edit    int NOT NULL,
+  target       bigint NOT NULL REFERENCES target,
+  missing      text[] NOT NULL CHECK (cardinality(missing) BETWEEN 1 AND 200),
+  more         int NOT NULL DEFAULT 0 CHECK (more >= 0),
+  PRIMARY KEY (proposal_id, first_edit),
+  FOREIGN KEY (proposal_id, first_edit) REFERENCES edit (proposal_id, seq),
+  FOREIGN KEY (proposal_id, last_edit) REFERENCES edit (proposal_id, seq),
+  CONSTRAINT left_out_edits_rise CHECK (last_edit >= first_edit)
+);
+COMMENT ON TABLE left_out IS 'It holds for as long as one of the edits that restore counts. Append-only.';
+COMMENT ON COLUMN left_out.more IS 'How many things more were left out than are named.';
