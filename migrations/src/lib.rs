@@ -64,6 +64,7 @@ mod m0008_catalog_objects;
 mod m0009_own_reviews;
 mod m0010_node_records;
 mod m0011_dropped_before;
+mod m0013_opened_policy;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -121,6 +122,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0009_own_reviews::Migration),
             Box::new(m0010_node_records::Migration),
             Box::new(m0011_dropped_before::Migration),
+            Box::new(m0013_opened_policy::Migration),
         ]
     }
 }
@@ -210,6 +212,7 @@ pub fn content() -> String {
         m0009_own_reviews::SQL,
         m0010_node_records::SQL,
         m0011_dropped_before::SQL,
+        m0013_opened_policy::SQL,
     ] {
         hash.update(tables);
     }
