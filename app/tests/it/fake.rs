@@ -160,12 +160,14 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         actor: "ada".into(),
         at: ago(90),
         undone: false,
+        touched_by: Vec::new(),
     });
     ProposalView {
         id: ProposalId(7),
         version: 3,
         title: String::new(),
         authors: vec!["ada".into()],
+        would_join: false,
         edits: edits.collect(),
         undo: texts.last().map(|text| (*text).into()),
         redo: None,
@@ -712,7 +714,14 @@ impl Default for World {
                 children: vec![noderole_ref(5, "gateway", StepState::Blocked)],
                 runs: vec![run(1004, "gateway", 4, RunState::Failed)],
                 may_retry: Ok(()),
-                may_edit: Ok(NoderoleDraft { proposal: ProposalId(7), version: 3, data: json!({}), rerun: false }),
+                may_propose: Ok(()),
+                may_edit: Ok(NoderoleDraft {
+                    proposal: ProposalId(7),
+                    version: 3,
+                    would_join: false,
+                    data: json!({}),
+                    rerun: false,
+                }),
             },
             problem: None,
             opened: Opened::default(),
@@ -1042,6 +1051,7 @@ impl Console for Fake {
                         actor: "ada".into(),
                         at: now(),
                         undone: false,
+                        touched_by: Vec::new(),
                     });
                     proposal.undo = Some(text);
                     proposal.version = version + 1;

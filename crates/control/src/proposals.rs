@@ -29,7 +29,10 @@ impl Control {
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         let planned = plan(&present, &counting(&edits))?;
-        Ok((scope_view(&present, &row)?, self.open_view(&mut connection, &present, &row, &edits, &planned).await?))
+        Ok((
+            scope_view(&present, &row)?,
+            self.open_view(actor, &mut connection, &present, &row, &edits, &planned).await?,
+        ))
     }
 
     /// An open proposal on a node.
@@ -46,7 +49,7 @@ impl Control {
         let planned = plan(&present, &counting(&edits))?;
         Ok(NodeProposal {
             scope: scope_view(&present, &row)?,
-            proposal: self.open_view(&mut connection, &present, &row, &edits, &planned).await?,
+            proposal: self.open_view(actor, &mut connection, &present, &row, &edits, &planned).await?,
             carries: carries(&present, node, &planned)?,
             choices: choices(&present, node, &planned)?,
             may_edit: actor.require(Permission::Operator).map_err(|problem| problem.detail),
@@ -95,6 +98,7 @@ impl Control {
 
     async fn open_view(
         &self,
+        actor: &Actor,
         on: &mut PgConnection,
         present: &Present,
         row: &ProposalRow,
@@ -104,7 +108,7 @@ impl Control {
         let names = Names::of(present, edits.iter().map(|e| &e.edit.edit)).at(row.deployment);
         let submission = intent::submission_of(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
-        Ok(ProposalView { submission, sent_back, ..proposal_view(present, &names, row, edits, planned) })
+        Ok(ProposalView { submission, sent_back, ..proposal_view(actor, present, &names, row, edits, planned) })
     }
 }
 

@@ -95,6 +95,17 @@ pub(crate) struct Summary {
     pub noderoles: BTreeMap<NoderoleId, Place>,
 }
 
+/// Whoever ever edited a proposal, took an edit back or brought one again: they shaped it. Some are named more than once.
+pub(crate) fn authors(edits: &[EditRow]) -> impl Iterator<Item = PersonId> {
+    edits.iter().flat_map(|edit| edit.touched_by.iter().copied().chain([edit.actor]))
+}
+
+/// Whether a person could approve a proposal, and no longer can once they touch it: it is somebody else's so far.
+pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
+    let is_others = !edits.is_empty() && authors(edits).all(|author| author != actor.person);
+    is_others && actor.may(Permission::Reviewer) && actor.may(Permission::Operator)
+}
+
 /// The edits that count, in their order.
 pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
     edits.iter().filter(|e| !e.undone).map(|e| e.edit.clone()).collect()
@@ -409,12 +420,8 @@ impl Control {
             risks: planned.risks.clone(),
             by: asked.by,
             base,
-            // Whoever ever edited it, took an edit back or brought one again shaped it; so does whoever submits it.
-            authors: rows
-                .iter()
-                .flat_map(|e| e.touched_by.iter().copied().chain([e.actor]))
-                .chain([asked.by])
-                .collect(),
+            // Whoever submits it is answerable for it, too.
+            authors: authors(rows).chain([asked.by]).collect(),
             documents: planned.materialised.changes.clone(),
         })
     }

@@ -18,7 +18,7 @@ use super::planner::{Planner, Unusable};
 use crate::calls;
 use crate::failure::Answer;
 use crate::live::Event;
-use crate::pages::edits::{Pen, Put};
+use crate::pages::edits::{Joining, Pen, Put, Step};
 use crate::parts::{DialogHandle, Feed};
 
 /// How nodes were lifted.
@@ -88,6 +88,7 @@ pub(super) struct Desk {
     /// What the last command was said to come to, and at which version.
     foretold: StoredValue<Option<(i32, Hash)>>,
     plans: RwSignal<Plans>,
+    pub(super) joining: Joining,
     pub(super) nodes_for: RwSignal<Option<RoleName>>,
     pub(super) act: RwSignal<Option<Act>>,
     pub(super) all_of: RwSignal<Option<Asked>>,
@@ -143,10 +144,13 @@ impl Desk {
             Some(last) if is_lifted.get() => last.clone(),
             _ => feed.value().get(),
         });
+        let proposal = Memo::new(move |_| board.read().proposal.clone());
+        let joins = move || proposal.read().as_ref().filter(|proposal| proposal.would_join).map(|proposal| proposal.id);
         let desk = Self {
             feed,
             board,
-            proposal: Memo::new(move |_| board.read().proposal.clone()),
+            proposal,
+            joining: Joining::new(Signal::derive(joins)),
             editable: Memo::new(move |_| board.with(|board| board.proposal.is_some() && board.may_propose.is_ok())),
             version: StoredValue::new(0),
             states: StoredValue::new(HashMap::new()),
@@ -526,14 +530,35 @@ impl Desk {
         self.give(Next::Put(put));
     }
 
-    /// Takes the last edit back.
+    /// Takes the last edit back, or asks first.
     pub(super) fn undo(self) {
-        self.give(Next::Undo);
+        self.step(Step::Undo);
     }
 
-    /// Brings the last undone edit back.
+    /// Brings the last undone edit back, or asks first.
     pub(super) fn redo(self) {
-        self.give(Next::Redo);
+        self.step(Step::Redo);
+    }
+
+    fn step(self, step: Step) {
+        let is_there = match step {
+            Step::Undo => self.newest(|proposal| proposal.undo.is_some()),
+            Step::Redo => self.newest(|proposal| proposal.redo.is_some()),
+        };
+        // Nobody is asked about nothing; what waits for the board is not known yet.
+        if !self.editable.get_untracked() || is_there == Some(false) && self.has_caught_up() || !self.joining.may(step)
+        {
+            return;
+        }
+        self.step_now(step);
+    }
+
+    /// The same without asking.
+    pub(super) fn step_now(self, step: Step) {
+        self.give(match step {
+            Step::Undo => Next::Undo,
+            Step::Redo => Next::Redo,
+        });
     }
 
     /// Gives a command, or keeps it until those before it are done: a hand is faster than the way to the server.
