@@ -88,6 +88,7 @@ pub struct World {
     pub run: RunView,
     pub log: String,
     pub noderole: NoderoleView,
+    pub node_proposal: NodeProposal,
     /// What every read answers instead.
     pub problem: Option<Problem>,
     /// Commands that were given.
@@ -723,6 +724,7 @@ impl Default for World {
                     rerun: false,
                 }),
             },
+            node_proposal: node_proposal(),
             problem: None,
             opened: Opened::default(),
             told: Vec::new(),
@@ -1018,7 +1020,7 @@ impl Console for Fake {
 
     async fn node_proposal(&self, _: ProposalId) -> Result<NodeProposal, Problem> {
         self.told("node_proposal");
-        Ok(node_proposal())
+        self.read(|world| world.node_proposal.clone())
     }
 
     async fn drafted(&self, _: ProposalId, _: NodeId, _: NoderoleKey) -> Result<DraftedNoderole, Problem> {

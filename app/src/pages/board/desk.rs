@@ -541,16 +541,18 @@ impl Desk {
     }
 
     fn step(self, step: Step) {
-        let is_there = match step {
-            Step::Undo => self.newest(|proposal| proposal.undo.is_some()),
-            Step::Redo => self.newest(|proposal| proposal.redo.is_some()),
-        };
-        // Nobody is asked about nothing; what waits for the board is not known yet.
-        if !self.editable.get_untracked() || is_there == Some(false) && self.has_caught_up() || !self.joining.may(step)
-        {
+        if !self.editable.get_untracked() {
             return;
         }
-        self.step_now(step);
+        let is_there = self.newest(|proposal| match step {
+            Step::Undo => proposal.undo.is_some(),
+            Step::Redo => proposal.redo.is_some(),
+        });
+        // Nobody is asked about nothing.
+        let is_nothing = is_there == Some(false) && !self.busy.get_untracked() && self.has_caught_up();
+        if is_nothing || self.joining.may(step) {
+            self.step_now(step);
+        }
     }
 
     /// The same without asking.
@@ -665,6 +667,8 @@ impl Desk {
         let Way { foretold, problem, taken } = way;
         self.busy.set(true);
         problem.try_set(None);
+        // Whoever gives one wants to be an author: what comes after it needs no question.
+        self.joining.agree();
         spawn_local(async move {
             let answer = command.await;
             self.busy.try_set(false);
@@ -677,6 +681,7 @@ impl Desk {
                     taken.and_then(|taken| taken.try_run(()));
                 }
                 Err(failure) => {
+                    self.joining.take_back();
                     let waited = self.queue.try_with_value(VecDeque::len).unwrap_or_default();
                     problem.try_set(Some(with_those_after(failure.0, waited)));
                     self.send_back(AFTER_REFUSAL);

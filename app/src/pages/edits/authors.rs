@@ -36,6 +36,17 @@ impl Joining {
         Self { of, agreed: RwSignal::new(None), asked: RwSignal::new(None) }
     }
 
+    /// They want to.
+    pub fn agree(self) {
+        self.agreed.set(self.of.get_untracked());
+        self.asked.set(None);
+    }
+
+    /// It came to nothing: they are none yet.
+    pub fn take_back(self) {
+        self.agreed.try_set(None);
+    }
+
     /// Whether the step may be taken; else the reader is asked first.
     pub fn may(self, step: Step) -> bool {
         let of = self.of.get_untracked();
@@ -66,8 +77,7 @@ pub fn JoinNotice(
         }
     });
     let agree = move |step: Step| {
-        joining.agreed.set(joining.of.get_untracked());
-        joining.asked.set(None);
+        joining.agree();
         go.run(step);
     };
     let asks = move |step: Step| {
@@ -130,4 +140,78 @@ fn touched(edits: &[EditView], name: &str) -> (bool, bool) {
 pub fn fate(edit: &EditView) -> Option<String> {
     let by = edit.touched_by.last().filter(|by| **by != edit.actor)?;
     Some(format!("{} by {by}", if edit.undone { "undone" } else { "redone" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::At;
+
+    fn edit(seq: u32, actor: &str, touched_by: &[&str]) -> EditView {
+        EditView {
+            seq,
+            text: "bind n1 to app".into(),
+            actor: actor.into(),
+            at: At(0),
+            undone: touched_by.len() % 2 == 1,
+            touched_by: touched_by.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn proposal(authors: &[&str], edits: Vec<EditView>) -> ProposalView {
+        ProposalView {
+            id: ProposalId(7),
+            version: 3,
+            title: String::new(),
+            authors: authors.iter().map(|name| (*name).to_owned()).collect(),
+            would_join: true,
+            edits,
+            undo: None,
+            redo: None,
+            added: 0,
+            removed: 0,
+            reruns: 0,
+            refused: Vec::new(),
+            clashes: Vec::new(),
+            submission: None,
+            sent_back: None,
+        }
+    }
+
+    #[test]
+    fn whoever_took_back_alone_is_named_with_what_they_did() {
+        let edits = vec![edit(1, "ada", &["bo"]), edit(2, "cy", &["ada", "di", "bo", "eve"]), edit(3, "ada", &[])];
+        assert_eq!(
+            by(&proposal(&["ada", "bo", "cy", "di", "eve"], edits)),
+            "ada, cy; undone by bo; redone by di, eve",
+            "each once, and ada, who undid something, among those who wrote"
+        );
+        let both = vec![edit(1, "ada", &["bo", "bo"])];
+        assert_eq!(by(&proposal(&["ada", "bo"], both)), "ada; undone and redone by bo");
+        assert_eq!(by(&proposal(&[], Vec::new())), "");
+    }
+
+    #[test]
+    fn an_edit_says_who_else_laid_hands_on_it() {
+        assert_eq!(fate(&edit(1, "ada", &[])), None);
+        assert_eq!(fate(&edit(1, "ada", &["ada"])), None, "that it is gone is seen");
+        assert_eq!(fate(&edit(1, "ada", &["bo"])).unwrap(), "undone by bo");
+        assert_eq!(fate(&edit(1, "ada", &["ada", "bo"])).unwrap(), "redone by bo");
+    }
+
+    #[test]
+    fn who_is_no_author_is_asked_once_for_each_proposal() {
+        Owner::new().with(|| {
+            let of = RwSignal::new(Some(ProposalId(7)));
+            let joining = Joining::new(of.into());
+            assert!(!joining.may(Step::Undo));
+            assert_eq!(joining.asked.get_untracked(), Some(Step::Undo));
+            joining.agree();
+            assert!(joining.may(Step::Redo), "they have said so");
+            of.set(Some(ProposalId(8)));
+            assert!(!joining.may(Step::Redo), "that was another proposal");
+            of.set(None);
+            assert!(joining.may(Step::Undo), "it costs them nothing");
+        });
+    }
 }
