@@ -109,8 +109,11 @@ pub(super) fn open_all(marks: Marks) -> impl IntoView {
         let (seen, all) = marks.seen();
         seen < all
     };
-    view! { <button class="button small scripted" type="button" hidden=move || !some_left() on:click=move |_| marks.all.set(true)>"Open all"</button> }
-        .into_any()
+    view! {
+        <small class="muted">"A card counts once you were at its end, with everything in it open."</small>
+        <button class="button small scripted" type="button" hidden=move || !some_left() on:click=move |_| marks.all.set(true)>"Open all"</button>
+    }
+    .into_any()
 }
 
 /// Whether a card was opened: a word, and for whoever has no scripts a button.
