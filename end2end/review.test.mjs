@@ -3,6 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { join, relative } from 'node:path';
 import { after, before, test } from 'node:test';
 import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
@@ -32,6 +34,23 @@ async function ask(page, path, body) {
   }, [path, body]);
   assert.ok(status < 300, `${path}: ${status} ${JSON.stringify(answer)}`);
   return answer;
+}
+
+/** Unfolds everything and goes to the end of each part, as somebody who reads it would. */
+async function readAll(page) {
+  const folded = page.locator('.card:has(> .fold) details:not([open])');
+  while (await folded.count() > 0) await folded.first().locator('> summary').click();
+  for (const end of await page.locator('.end').all()) {
+    await end.evaluate((end) => end.scrollIntoView({ block: 'center' }));
+    await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+  }
+}
+
+/** A folder's files by their paths in it. */
+async function files(folder) {
+  const found = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
+  const paths = found.map((entry) => join(entry.parentPath ?? entry.path, entry.name));
+  return Object.fromEntries(await Promise.all(paths.map(async (path) => [relative(folder, path), await readFile(path, 'utf8')])));
 }
 
 /** Submits edits on a deployment; the review's number. */
@@ -102,7 +121,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
   await t.test('what was opened is marked, and a newer version drops the mark of what differs alone', async () => {
     await visit(bo, `/reviews/${review}`);
     const cards = await bo.locator('details.fold').count();
-    for (const details of await bo.locator('details.fold:not([open])').all()) await details.locator('summary').click();
+    await readAll(bo);
     await bo.getByText(`You have opened all ${cards} card`).waitFor();
     const before = await ask(bo, `/submissions/${review}/opened`);
     assert.equal(before.opened.length, before.all);
@@ -116,6 +135,96 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
   });
 
   assertQuiet(ada);
+  assertQuiet(bo);
+});
+
+test('a card counts when all of it was in the window, and not when it was unfolded', { timeout: 240_000 }, async (t) => {
+  const scripts = await files(join(import.meta.dirname, '../barclamps/demo'));
+  scripts['demo.yml'] = scripts['demo.yml'].replace(/^( *version: ).*$/m, '$1"1.long"');
+  const lines = Array.from({ length: 400 }, (_, n) => `echo "line ${n} of a script that takes long to read"`);
+  scripts['scripts/app/10-boot'] += `${lines.join('\n')}\n`;
+  scripts['scripts/app/20-start'] += `echo ${'x'.repeat(4000)}\n`;
+  await ask(ada, '/barclamps', { files: scripts });
+  const system = await ask(ada, '/deployments/system/board');
+  await ask(ada, '/deployments/system/proposals', {});
+  const { versions } = await ask(ada, '/deployments/system/board');
+  const { hash } = versions.find(({ version }) => version === '1.long');
+  const use = { edit: 'use_barclamp', deployment: system.id, barclamp: 'demo', version: hash };
+  const { proposal, version, submission } = await proposed(ada, 'system', 'Long scripts', [use]);
+  await visit(bo, `/reviews/${submission}`);
+  const card = bo.locator('.card:has(> .fold):has(.file-text)').first();
+  const marked = card.getByText('opened', { exact: true });
+  const long = card.locator('.file-text').filter({ hasText: 'line 399' });
+  const unread = async () => {
+    await bo.waitForTimeout(700);
+    assert.equal(await marked.count(), 0);
+  };
+
+  await t.test('unfolded, with its end out of the window', async () => {
+    if (!await card.locator('> .fold').getAttribute('open').then((open) => open !== null)) await card.locator('> .fold > summary').click();
+    await bo.evaluate(() => scrollTo(0, 0));
+    await unread();
+  });
+
+  await t.test('scrolled to its end with files folded in it', async () => {
+    await card.locator('> .fold > .end').scrollIntoViewIfNeeded();
+    await unread();
+  });
+
+  await t.test('with every file unfolded, and a box of 400 lines not scrolled', async () => {
+    for (const folded of await card.locator('tr.file details:not([open]) > summary').all()) await folded.click();
+    await long.waitFor();
+    for (const box of await card.locator('.file-text').all()) {
+      await box.scrollIntoViewIfNeeded();
+      await bo.waitForTimeout(100);
+    }
+    await card.locator('> .fold > .end').scrollIntoViewIfNeeded();
+    await unread();
+    await card.getByText(/^The box has \d+ lines: scroll in it to its end\.$/).first().waitFor();
+  });
+
+  await t.test('read to the end of everything it counts', async () => {
+    await readAll(bo);
+    await marked.waitFor();
+    await bo.getByText(/^You have opened all \d+ cards$/).waitFor();
+  });
+
+  await t.test('it fits, what is cut says so, and the whole file is one click away', async () => {
+    await card.getByText(/\[\d+ more characters are not shown\]/).first().waitFor();
+    await card.getByText(/^Not all of it is here:/).first().waitFor();
+    await screenshot(bo, 'review-scripts');
+    await eachLook(bo, () => assertFits(bo));
+    await assertAccessible(bo);
+    const whole = card.locator('tr.file').filter({ hasText: '20-start' }).getByRole('link', { name: 'The whole file after' });
+    const [tab] = await Promise.all([bo.context().waitForEvent('page'), whole.first().click()]);
+    await tab.waitForLoadState();
+    assert.ok((await tab.locator('body').innerText()).includes('x'.repeat(4000)));
+    await tab.close();
+  });
+
+  await t.test('the comparison with it fits, too', async () => {
+    await visit(bo, `/reviews/${submission}?tab=checks`);
+    await eachLook(bo, () => assertFits(bo));
+  });
+  await ask(ada, `/proposals/${proposal}/discard`, { version });
+  assertQuiet(bo);
+});
+
+test('another policy is looked at and talked about like everything else', { timeout: 120_000 }, async () => {
+  const policy = { edit: 'set_policy', policy: { approvals: 1, by_risk: { removal: 2 } } };
+  const { proposal, version, submission } = await proposed(ada, 'web', 'Two to remove', [policy]);
+  await visit(bo, `/reviews/${submission}`);
+  const card = bo.getByRole('region', { name: 'Policy of the gate' });
+  await card.getByText('opened', { exact: true }).waitFor();
+  await bo.getByText('You have opened all 1 card').waitFor();
+  await screenshot(bo, 'review-policy');
+  await card.getByRole('link', { name: 'Comment on the policy, approvals for removal' }).click();
+  await bo.getByLabel(/^Open a thread on the policy/).fill('Why two?');
+  await bo.getByRole('button', { name: 'Open thread' }).click();
+  const thread = bo.locator('.thread.open').filter({ hasText: 'Why two?' });
+  await thread.getByText('the policy, /by_risk/removal').waitFor();
+  await thread.getByRole('button', { name: 'Resolve' }).click();
+  await ask(ada, `/proposals/${proposal}/discard`, { version });
   assertQuiet(bo);
 });
 
@@ -152,8 +261,54 @@ test('without scripts the page says the same, and a button marks', { timeout: 12
   await plain.getByText(/opened 0 of 1/).waitFor();
   await plain.getByRole('button', { name: 'Mark as opened' }).click();
   await plain.getByText(/opened all 1 card/).waitFor();
+
+  // The board says what it is good for without scripts, and what it shows works.
+  await plain.context().clearCookies();
+  await plain.context().addCookies(await ada.context().cookies());
+  await plain.goto('/deployments/web');
+  await plain.getByText('This browser runs no scripts').waitFor();
+  assert.ok(await plain.getByRole('button', { name: 'Add role' }).isHidden());
+  assert.ok(await plain.getByRole('button', { name: 'Bind nodes to app', exact: true }).isHidden());
+  await screenshot(plain, 'board-without-scripts');
+  await eachLook(plain, () => assertFits(plain));
+  await plain.getByRole('button', { name: /^Undo “/ }).click();
+  await plain.getByRole('button', { name: /^Redo “/ }).waitFor();
   await plain.context().close();
-  await ask(ada, `/proposals/${proposal}/discard`, { version });
+  await visit(ada, '/deployments/web');
+  assert.ok(await ada.getByText('This browser runs no scripts').isHidden());
+  await ask(ada, `/proposals/${proposal}/discard`, { version: version + 1 });
+});
+
+test('undo on the board of somebody else asks once, since it makes an author', { timeout: 120_000 }, async () => {
+  const board = await ask(ada, '/deployments/web/board');
+  const data = (greeting) => ({ edit: 'set_role_data', deployment: board.id, role: 'app', data: { app: { greeting } } });
+  const { proposal, version } = await proposed(ada, 'web', 'Two words', [data('One'), data('Two')]);
+  await visit(bo, '/deployments/web');
+  const bar = bo.getByRole('region', { name: 'Open proposal' });
+  await bar.getByText(/^You are no author of this proposal/).waitFor();
+  await assertAccessible(bo);
+  await screenshot(bo, 'board-no-author');
+  await eachLook(bo, () => assertFits(bo));
+  await bo.keyboard.press('Control+z');
+  await bar.getByText('Undo makes you an author of this proposal.').waitFor();
+  await screenshot(bo, 'board-joining');
+  await assertAccessible(bo);
+  await bar.getByRole('button', { name: 'Leave it' }).click();
+  await bar.getByText(/^You are no author of this proposal/).waitFor();
+  const before = await ask(bo, '/deployments/web/board');
+  assert.deepEqual([before.proposal.version, before.proposal.authors], [version, ['ada']], 'nothing was taken back');
+
+  await bar.getByRole('button', { name: /^Undo “/ }).click();
+  await bo.keyboard.press('Enter');
+  await bar.getByRole('button', { name: /^Redo “/ }).waitFor();
+  await bar.getByText('ada; undone by bo').waitFor();
+  assert.equal(await bar.getByText(/^You are no author/).count(), 0);
+  await bo.keyboard.press('Control+Shift+Z');
+  await bar.getByRole('button', { name: /^Redo “/ }).waitFor({ state: 'detached' });
+  await bar.getByText('ada; undone and redone by bo').waitFor();
+  await ada.getByRole('region', { name: 'Open proposal' }).getByText('ada; undone and redone by bo').waitFor();
+  await ask(ada, `/proposals/${proposal}/discard`, { version: version + 2 });
+  assertQuiet(bo);
 });
 
 test('a thread on a single change keeps the gate shut until it is resolved', { timeout: 240_000 }, async (t) => {

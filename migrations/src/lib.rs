@@ -64,9 +64,10 @@ mod m0008_catalog_objects;
 mod m0009_own_reviews;
 mod m0010_node_records;
 mod m0011_dropped_before;
-mod m0014_policy_targets;
-mod m0015_left_out;
-mod m0016_removed_names;
+mod m0012_opened_policy;
+mod m0013_policy_targets;
+mod m0014_left_out;
+mod m0015_removed_names;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -124,9 +125,10 @@ impl MigratorTrait for Migrator {
             Box::new(m0009_own_reviews::Migration),
             Box::new(m0010_node_records::Migration),
             Box::new(m0011_dropped_before::Migration),
-            Box::new(m0014_policy_targets::Migration),
-            Box::new(m0015_left_out::Migration),
-            Box::new(m0016_removed_names::Migration),
+            Box::new(m0012_opened_policy::Migration),
+            Box::new(m0013_policy_targets::Migration),
+            Box::new(m0014_left_out::Migration),
+            Box::new(m0015_removed_names::Migration),
         ]
     }
 }
@@ -216,9 +218,10 @@ pub fn content() -> String {
         m0009_own_reviews::SQL,
         m0010_node_records::SQL,
         m0011_dropped_before::SQL,
-        m0014_policy_targets::SQL,
-        m0015_left_out::SQL,
-        m0016_removed_names::SQL,
+        m0012_opened_policy::SQL,
+        m0013_policy_targets::SQL,
+        m0014_left_out::SQL,
+        m0015_removed_names::SQL,
     ] {
         hash.update(tables);
     }

@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
-use super::edits::{About, Carried, Named, Outcome, Pen, Put, Wish};
+use super::edits::{About, Carried, JoinNotice, Joining, Named, Outcome, Pen, Put, Step, Wish, by, fate};
 use super::review::reasons;
 use crate::calls::{self, Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
@@ -364,12 +364,30 @@ fn Edits(draft: Draft) -> impl IntoView {
     let (undo, redo) = (ServerAction::<Undo>::new(), ServerAction::<Redo>::new());
     when_done(undo, move |_| draft.feed.now());
     when_done(redo, move |_| draft.feed.now());
+    let joins =
+        move || view.with(|view| (view.proposal.would_join && view.may_edit.is_ok()).then_some(view.proposal.id));
+    let joining = Joining::new(Signal::derive(joins));
+    let go = Callback::new(move |step| {
+        let (proposal, version) = view.with_untracked(|view| (view.proposal.id, view.proposal.version));
+        match step {
+            Step::Undo => drop(undo.dispatch(Undo { proposal, version })),
+            Step::Redo => drop(redo.dispatch(Redo { proposal, version })),
+        }
+    });
+    let ask = move |step| {
+        move |event: leptos::ev::MouseEvent| {
+            if !joining.may(step) {
+                event.prevent_default();
+            }
+        }
+    };
     let line = |edit: EditView| {
+        let fate = fate(&edit).map(|fate| view! { <br/> {fate} });
         view! {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
                 <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
-                <span class="muted">{edit.actor} ", " <Moment at=edit.at/></span>
+                <span class="muted">{edit.actor} ", " <Moment at=edit.at/> {fate}</span>
             </li>
         }
     };
@@ -388,16 +406,17 @@ fn Edits(draft: Draft) -> impl IntoView {
     };
     view! {
         <section class="card" aria-labelledby="edits-title">
-            <header><h2 id="edits-title">"Edits"</h2></header>
+            <header><h2 id="edits-title">"Edits"</h2> <span class="muted">{move || Some(by(&view.read().proposal)).filter(|by| !by.is_empty()).map(|by| format!("by {by}"))}</span></header>
             {list}
+            <JoinNotice joining go/>
             <div class="inside buttons">
                 <ActionForm action=undo>
                     <Which draft/>
-                    <button class="button quiet undo" type="submit" disabled=move || view.read().proposal.undo.is_none() || draft.is_off()>{icon(Icon::Undo)} <span>{move || named("Undo", view.read().proposal.undo.as_ref())}</span></button>
+                    <button class="button quiet undo" type="submit" disabled=move || view.read().proposal.undo.is_none() || draft.is_off() on:click=ask(Step::Undo)>{icon(Icon::Undo)} <span>{move || named("Undo", view.read().proposal.undo.as_ref())}</span></button>
                 </ActionForm>
                 <ActionForm action=redo>
                     <Which draft/>
-                    <button class="button quiet undo" type="submit" disabled=move || view.read().proposal.redo.is_none() || draft.is_off()>{icon(Icon::Redo)} <span>{move || named("Redo", view.read().proposal.redo.as_ref())}</span></button>
+                    <button class="button quiet undo" type="submit" disabled=move || view.read().proposal.redo.is_none() || draft.is_off() on:click=ask(Step::Redo)>{icon(Icon::Redo)} <span>{move || named("Redo", view.read().proposal.redo.as_ref())}</span></button>
                 </ActionForm>
             </div>
             <ProblemNotice problem=problem_of(undo)/>

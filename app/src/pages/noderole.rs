@@ -15,7 +15,7 @@ use crate::calls::{self, Retry};
 use crate::clock::{Moment, Span};
 use crate::failure::{Answer, Failure};
 use crate::live::{Event, NOW, use_live};
-use crate::pages::edits::{Alone, Outcome, Pen, Put, PutIn, Wish};
+use crate::pages::edits::{Alone, Outcome, Pen, Put, PutIn, Wish, says};
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
@@ -140,7 +140,12 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                     <dt>"Node"</dt>
                     <dd>
                         {move || noderole.read().fqdn.clone()}
-                        <Alone node=Signal::derive(move || noderole.read().node) name=Signal::derive(move || noderole.read().fqdn.clone()) in_full=true/>
+                        <Alone
+                            node=Signal::derive(move || noderole.read().node)
+                            name=Signal::derive(move || noderole.read().fqdn.clone())
+                            in_full=true
+                            why_not=Signal::derive(move || noderole.read().may_propose.clone().err())
+                        />
                     </dd>
                     <dt>"Deployment"</dt>
                     <dd>{move || {
@@ -270,6 +275,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     view! {
         <details class="fold" on:toggle=move |event| is_open.set(is_shown(&event))>
             <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
+            {move || noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.would_join).then(says)}
             <div class="inside">
                 <form class="form" on:submit=put(data, |name| format!("Data of {name} changed in the proposal."), nothing)>
                     <p class="muted">"What is said here holds for this noderole alone and beats every other source."</p>

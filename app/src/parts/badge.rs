@@ -89,7 +89,7 @@ pub fn Counts(
     ];
     let some: Vec<_> = all.into_iter().filter(|(_, n)| *n > 0).collect();
     if some.is_empty() {
-        return view! { <span class="muted">"nothing bound"</span> }.into_any();
+        return view! { <span class="muted nowrap">"nothing bound"</span> }.into_any();
     }
     let items = some.into_iter().map(|(state, n)| {
         let word = state.word().to_lowercase();

@@ -202,7 +202,7 @@ async fn another_version_is_told_with_what_it_takes_the_place_of_and_with_the_te
             "cut",
             "burn \\u{202e}",
             "Not all of it is here",
-            "whole, after",
+            "The whole file after",
             &format!("href=\"/api/v1/scripts/{}\"", Hash::of_bytes(b"new")),
             "is no text",
             "3 bytes, then 4 bytes",

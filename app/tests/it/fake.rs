@@ -88,6 +88,7 @@ pub struct World {
     pub run: RunView,
     pub log: String,
     pub noderole: NoderoleView,
+    pub node_proposal: NodeProposal,
     /// What every read answers instead.
     pub problem: Option<Problem>,
     /// Commands that were given.
@@ -160,12 +161,14 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         actor: "ada".into(),
         at: ago(90),
         undone: false,
+        touched_by: Vec::new(),
     });
     ProposalView {
         id: ProposalId(7),
         version: 3,
         title: String::new(),
         authors: vec!["ada".into()],
+        would_join: false,
         edits: edits.collect(),
         undo: texts.last().map(|text| (*text).into()),
         redo: None,
@@ -716,8 +719,16 @@ impl Default for World {
                 children: vec![noderole_ref(5, "gateway", StepState::Blocked)],
                 runs: vec![run(1004, "gateway", 4, RunState::Failed)],
                 may_retry: Ok(()),
-                may_edit: Ok(NoderoleDraft { proposal: ProposalId(7), version: 3, data: json!({}), rerun: false }),
+                may_propose: Ok(()),
+                may_edit: Ok(NoderoleDraft {
+                    proposal: ProposalId(7),
+                    version: 3,
+                    would_join: false,
+                    data: json!({}),
+                    rerun: false,
+                }),
             },
+            node_proposal: node_proposal(),
             problem: None,
             opened: Opened::default(),
             told: Vec::new(),
@@ -1024,7 +1035,7 @@ impl Console for Fake {
 
     async fn node_proposal(&self, _: ProposalId) -> Result<NodeProposal, Problem> {
         self.told("node_proposal");
-        Ok(node_proposal())
+        self.read(|world| world.node_proposal.clone())
     }
 
     async fn drafted(&self, _: ProposalId, _: NodeId, _: NoderoleKey) -> Result<DraftedNoderole, Problem> {
@@ -1057,6 +1068,7 @@ impl Console for Fake {
                         actor: "ada".into(),
                         at: now(),
                         undone: false,
+                        touched_by: Vec::new(),
                     });
                     proposal.undo = Some(text);
                     proposal.version = version + 1;

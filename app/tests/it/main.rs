@@ -94,8 +94,64 @@ async fn a_proposed_board_counts_names_and_explains() {
         "script · new",
         "/reviews/128",
         "Bind nodes to app",
+        "This browser runs no scripts",
+        "/api/v1/proposals/",
     ]);
     page.says_not(&["Bind nodes to dns-client", "COMMITTED"]);
+}
+
+#[tokio::test]
+async fn who_would_become_an_author_is_told_before() {
+    let fake = |would_join| {
+        Fake::new(move |world| {
+            world.board = fake::proposed_board();
+            let proposal = world.board.proposal.as_mut().expect("a proposal");
+            proposal.would_join = would_join;
+            proposal.authors.push("bo".into());
+            proposal.edits[0].undone = true;
+            proposal.edits[0].touched_by = vec!["bo".into()];
+            world.node_proposal.proposal = proposal.clone();
+            if let Ok(draft) = &mut world.noderole.may_edit {
+                draft.would_join = would_join;
+            }
+        })
+    };
+    let pages = ["/deployments/web", "/proposals/9", &format!("/noderoles/{}", fake::noderole(4, "gateway"))];
+    for path in pages {
+        get(&fake(true), path).await.says(&["You are no author of this proposal"]);
+        get(&fake(false), path).await.says_not(&["You are no author of this proposal"]);
+    }
+    for path in &pages[..2] {
+        get(&fake(false), path).await.says(&["ada; undone by bo"]);
+    }
+    get(&fake(true), "/deployments/web").await.says(&["Submitting makes you an author, too"]);
+}
+
+#[tokio::test]
+async fn who_may_only_look_reads_why_a_node_can_not_be_proposed_on() {
+    let path = format!("/noderoles/{}", fake::noderole(4, "gateway"));
+    get(&Fake::new(|_| {}), &path).await.says_not(&["That takes the operator permission."]);
+    let fake = Fake::new(|world| world.noderole.may_propose = Err("That takes the operator permission.".into()));
+    let page = get(&fake, &path).await;
+    page.says(&["That takes the operator permission."]);
+    let button = page.body.split("<button").find(|part| part.contains("alone")).expect("the button");
+    assert!(button.contains("disabled"), "{button}");
+}
+
+#[tokio::test]
+async fn another_policy_is_a_card_like_every_other() {
+    let policy = |approvals| engine::gate::Policy { approvals, by_risk: Default::default() };
+    let fake = Fake::new(move |world| {
+        let sides = engine::blueprint::difference::Sides { old: policy(1), new: policy(2) };
+        world.review.difference.policy = Some(sides);
+    });
+    let page = get(&fake, "/reviews/128").await;
+    page.says(&[
+        "of <b class=\"num\">4",
+        "name=\"anchors\" value=\"policy\"",
+        "Comment on the policy, approvals for every change",
+    ]);
+    page.says(&["tab=discussion&amp;about=policy%23%2Fapprovals"]);
 }
 
 #[tokio::test]

@@ -528,8 +528,11 @@ pub struct ProposalView {
     pub version: i32,
     /// What it is for.
     pub title: String,
-    /// Who edited it.
+    /// Who shaped it: whoever made an edit, took one back or brought one again. None of them may approve it.
     pub authors: Vec<String>,
+    /// Whether the reader could approve it and no longer can once they edit, undo, redo or submit it: it is somebody else's so far.
+    #[serde(default)]
+    pub would_join: bool,
     /// Its edits, oldest first, undone ones included.
     pub edits: Vec<EditView>,
     /// The edit that undo would take back, in words.
@@ -570,6 +573,9 @@ pub struct EditView {
     pub at: At,
     /// Whether it was taken back.
     pub undone: bool,
+    /// Who took it back, who brought it again, who took that back, and so on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub touched_by: Vec<String>,
 }
 
 /// What a browser needs to plan by itself on an open proposal.
@@ -653,6 +659,8 @@ pub struct NoderoleView {
     pub may_retry: Result<(), String>,
     /// Whether its own data can be edited in an open proposal of its deployment; else why not.
     pub may_edit: Result<NoderoleDraft, String>,
+    /// Whether the reader may propose changes on its node; else why not.
+    pub may_propose: Result<(), String>,
 }
 
 /// A noderole in the open proposal of its deployment.
@@ -662,6 +670,9 @@ pub struct NoderoleDraft {
     pub proposal: ProposalId,
     /// Its version: an edit names it.
     pub version: i32,
+    /// Whether an edit makes the reader, who could approve it so far, an author of it.
+    #[serde(default)]
+    pub would_join: bool,
     /// The noderole's user data, the proposal's edits included.
     pub data: Value,
     /// Whether the proposal lets it run again.

@@ -31,7 +31,7 @@ use crate::cataloguing;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Planned, counting, plan_aside};
+use crate::proposing::{Planned, counting, plan_aside, would_join};
 use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::{Names, at};
@@ -133,7 +133,7 @@ impl Control {
             submission,
             sent_back,
             left_out,
-            ..proposal_view(&present, &scene.names, open, &rows, planned)
+            ..proposal_view(actor, &present, &scene.names, open, &rows, planned)
         });
         Ok(Board {
             id,
@@ -194,8 +194,9 @@ fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem
     Ok(Some(HoldView { deployment, by, reason }))
 }
 
-/// An open proposal. Whether it was submitted or sent back, and what it leaves out, is not looked up here.
+/// An open proposal, as this person sees it. Whether it was submitted or sent back, and what it leaves out, is not looked up here.
 pub(crate) fn proposal_view(
+    actor: &Actor,
     present: &Present,
     names: &Names<'_>,
     open: &ProposalRow,
@@ -205,7 +206,8 @@ pub(crate) fn proposal_view(
     let text = |row: &EditRow| names.edit(&row.edit.edit);
     let last = rows.iter().rev().find(|r| !r.undone);
     let first_undone = rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
-    let authors: BTreeSet<&str> = rows.iter().map(|r| r.actor_name.as_str()).collect();
+    let shaped = rows.iter().flat_map(|r| r.touched_names.iter().chain([&r.actor_name]));
+    let authors: BTreeSet<&str> = shaped.map(String::as_str).collect();
     let reruns = planned.projection.steps.iter().filter(|s| matches!(s.change, StepChange::Rerun(_))).count();
     let view = |row: &EditRow| EditView {
         seq: row.edit.seq,
@@ -213,12 +215,14 @@ pub(crate) fn proposal_view(
         actor: row.actor_name.clone(),
         at: at(row.at),
         undone: row.undone,
+        touched_by: row.touched_names.clone(),
     };
     ProposalView {
         id: open.id,
         version: open.version,
         title: open.title.clone(),
         authors: authors.into_iter().map(str::to_owned).collect(),
+        would_join: would_join(actor, rows),
         edits: rows.iter().map(view).collect(),
         undo: last.map(text),
         redo: first_undone.map(text),

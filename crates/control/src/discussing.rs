@@ -23,7 +23,7 @@ use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 use crate::people::{Actor, Permission};
 use crate::present::load_deployments;
 use crate::problems::from_store;
-use crate::reviewing::{Case, pins_of, policies, shown};
+use crate::reviewing::{Case, changed, pins_of, policies, shown};
 use crate::words::{self, at};
 use crate::{Control, done, versions};
 
@@ -37,7 +37,7 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let case = self.case(&mut connection, &present, id, false).await?;
-        let difference = shown(&mut connection, &case.documents).await?;
+        let difference = changed(&mut connection, &case.row, &case.documents).await?;
         let rows = intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
         let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
         let mut answers: BTreeMap<CommentId, Vec<CommentView>> = BTreeMap::new();
@@ -78,7 +78,7 @@ impl Control {
         let mut transaction = self.begin().await?;
         let case = self.case_to_discuss(&mut transaction, id).await?;
         may_write(voice(actor, &case), case.proposal.state == "open").map_err(refused)?;
-        if !anchor.stands_in(&shown(&mut transaction, &case.documents).await?) {
+        if !anchor.stands_in(&changed(&mut transaction, &case.row, &case.documents).await?) {
             return Err(Problem::invalid(format!(
                 "Review {id} has no change {anchor}: leave it out to speak of the whole."
             )));
@@ -300,6 +300,7 @@ fn about(present: &crate::present::Present, anchor: &Anchor) -> String {
     let node = |id: &NodeId| present.called(*id).unwrap_or_else(|| id.to_string());
     let what = match anchor {
         Anchor::Whole => "the whole change".to_owned(),
+        Anchor::Policy(_) => "the policy".to_owned(),
         Anchor::Deployment(id) => format!("deployment {}", present.name_of(*id)),
         Anchor::Barclamp(id, barclamp) => format!("{barclamp} in {}", present.name_of(*id)),
         Anchor::Role(id, role, _) => format!("{role} in {}", present.name_of(*id)),

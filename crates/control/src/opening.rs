@@ -13,7 +13,7 @@ use store::intent::{self, MAX_OPENED};
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::reviewing::shown;
+use crate::reviewing::changed;
 use crate::{Control, aside};
 
 impl Control {
@@ -37,7 +37,7 @@ impl Control {
         let mark = |anchor: Anchor| match changes.contents.get(&anchor) {
             Some(content) => Ok((anchor, *content)),
             None => Err(Problem::invalid(format!(
-                "Review {id} changes no document {anchor}: name a deployment or a node, as deployment/ID or node/ID."
+                "Review {id} changes no document {anchor}: name policy, a deployment or a node, as deployment/ID or node/ID."
             ))),
         };
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
@@ -69,7 +69,7 @@ async fn changes(on: &mut PgConnection, id: SubmissionId) -> Result<Changes, Pro
     let row = intent::submission(on, id).await.map_err(from_store)?;
     let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
     let documents = intent::documents(on, id).await.map_err(from_store)?;
-    let difference = shown(on, &documents).await?;
+    let difference = changed(on, &row, &documents).await?;
     let contents = aside(move || contents(&difference)).await?.map_err(|error| {
         tracing::error!(%error, "a change can't be written as JSON");
         Problem::internal()

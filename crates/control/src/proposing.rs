@@ -99,6 +99,12 @@ pub(crate) struct Summary {
     pub left_out: Option<LeftOut>,
 }
 
+/// Whether a person could approve a proposal, and no longer can once they touch it: it is somebody else's so far.
+pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
+    let is_others = !edits.is_empty() && !authors(edits).contains(&actor.person);
+    is_others && actor.may(Permission::Reviewer) && actor.may(Permission::Operator)
+}
+
 /// The edits that count, in their order.
 pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
     edits.iter().filter(|e| !e.undone).map(|e| e.edit.clone()).collect()

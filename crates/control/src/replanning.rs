@@ -29,7 +29,7 @@ use store::intent::{self, EditRow, ReplanRow, SubmissionRow};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
-use crate::reviewing::{moved_base, moved_documents, policies, shown};
+use crate::reviewing::{changed, moved_base, moved_documents};
 use crate::{Control, done};
 
 /// How long behind a commit another change begins to be planned anew. Its caller waits for the last one to end, however long that takes;
@@ -228,6 +228,5 @@ async fn found(on: &mut PgConnection, id: SubmissionId) -> Result<SubmissionRow,
 /// What a submission changes, from its own base.
 async fn effect(on: &mut PgConnection, row: &SubmissionRow) -> Result<engine::blueprint::Difference, Problem> {
     let documents = intent::documents(on, row.id).await.map_err(from_store)?;
-    let policy = policies(on, row).await?;
-    Ok(engine::blueprint::Difference { policy, ..shown(on, &documents).await? })
+    changed(on, row, &documents).await
 }

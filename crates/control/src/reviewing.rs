@@ -95,9 +95,8 @@ impl Control {
         drop(connection);
         let weighed = self.weigh(&ground, &mut case).await?;
         let mut connection = self.connection().await?;
-        let mut difference = shown(&mut connection, &case.documents).await?;
+        let mut difference = changed(&mut connection, &case.row, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
-        difference.policy = policies(&mut connection, &case.row).await?;
         // What is committed is there now; what was above it then may be another since.
         let others = match case.row.target {
             Some(target) => deployments_at(&mut connection, &present, TargetNo(target.0 - 1)).await?,
@@ -360,6 +359,16 @@ pub(crate) async fn policies(on: &mut PgConnection, row: &SubmissionRow) -> Resu
         Problem::internal()
     })?;
     Ok(Sides::differing(old.as_ref(), Some(&new)))
+}
+
+/// What a submission of these documents changes, from its own base: the documents and the policy.
+pub(crate) async fn changed(
+    on: &mut PgConnection,
+    row: &SubmissionRow,
+    documents: &[DocumentChange],
+) -> Result<Difference, Problem> {
+    let policy = policies(on, row).await?;
+    Ok(Difference { policy, ..shown(on, documents).await? })
 }
 
 /// The difference as it was submitted, from the documents themselves.

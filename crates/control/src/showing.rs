@@ -26,7 +26,7 @@ use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{counting, plan_aside};
+use crate::proposing::{counting, plan_aside, would_join};
 use crate::words::at;
 
 /// Most bytes of one part of a log.
@@ -159,6 +159,7 @@ impl Control {
             runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             may_retry: may_retry(actor, state),
             may_edit,
+            may_propose: actor.require(Permission::Operator).map_err(|problem| problem.detail),
         })
     }
 
@@ -196,6 +197,7 @@ impl Control {
         Ok(Ok(NoderoleDraft {
             proposal: open.id,
             version: open.version,
+            would_join: would_join(actor, &edits),
             data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
             rerun: planned.effects.reruns.iter().any(|r| r.node == node && r.noderole == key),
         }))

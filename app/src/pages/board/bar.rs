@@ -8,6 +8,7 @@ use super::desk::Desk;
 use super::lifting::counted;
 use crate::calls::{Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
+use crate::pages::edits::{JoinNotice, by, fate};
 use crate::pages::review::reasons;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, heed, icon};
@@ -30,7 +31,7 @@ fn Open(desk: Desk) -> impl IntoView {
     let figure = move |read: fn(&ProposalView) -> usize, sign: &'static str, what: &'static str| {
         view! { <span class:muted=move || get(read) == 0><span class="num">{sign} {move || get(read)}</span> " " {what}</span> }
     };
-    let authors = move || proposal.read().as_ref().map(|p| p.authors.join(", ")).filter(|names| !names.is_empty());
+    let authors = move || proposal.read().as_ref().map(by).filter(|names| !names.is_empty());
     let in_review = move || {
         let id = proposal.read().as_ref()?.submission?;
         Some(
@@ -63,6 +64,10 @@ fn Open(desk: Desk) -> impl IntoView {
             }
         })
     };
+    let joins = move || {
+        let go = Callback::new(move |step| desk.step_now(step));
+        desk.editable().get().then(|| view! { <JoinNotice joining=desk.joining go/> })
+    };
     let dialogs = move || {
         desk.editable().get().then(|| {
             view! {
@@ -87,6 +92,7 @@ fn Open(desk: Desk) -> impl IntoView {
                 <span class="grow"></span>
                 {buttons}
             </div>
+            {joins}
         </section>
         <SentBack desk/>
         {left_out}
@@ -110,8 +116,8 @@ fn Edits(desk: Desk) -> impl IntoView {
         view! {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
-                <span>{edit.text} {overruled.map(|by| view! { " " <span class="pill" data-state="warn">{by}</span> })} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
-                <span class="muted">{edit.actor} ", " <Moment at=edit.at/></span>
+                <span>{edit.text.clone()} {overruled.map(|by| view! { " " <span class="pill" data-state="warn">{by}</span> })} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
+                <span class="muted">{edit.actor.clone()} ", " <Moment at=edit.at/> {fate(&edit).map(|fate| view! { <br/> {fate} })}</span>
             </li>
         }
     };
@@ -318,6 +324,9 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
             <ActionForm action=submit attr:class="form">
                 <Which desk/>
                 <div class="body">
+                    {move || desk.proposal().read().as_ref().is_some_and(|p| p.would_join).then(|| view! {
+                        <p><b>"Submitting makes you an author, too: you can’t approve it then."</b></p>
+                    })}
                     <p>{summary} " Somebody else has to approve it before anything happens. You can go on editing; that makes another submission."</p>
                     <div class="field">
                         <label for="proposal-title">"Title"</label>

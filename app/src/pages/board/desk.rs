@@ -18,7 +18,7 @@ use super::planner::{Planner, Unusable};
 use crate::calls;
 use crate::failure::Answer;
 use crate::live::Event;
-use crate::pages::edits::{Pen, Put};
+use crate::pages::edits::{Joining, Pen, Put, Step};
 use crate::parts::{DialogHandle, Feed};
 
 /// How nodes were lifted.
@@ -88,6 +88,7 @@ pub(super) struct Desk {
     /// What the last command was said to come to, and at which version.
     foretold: StoredValue<Option<(i32, Hash)>>,
     plans: RwSignal<Plans>,
+    pub(super) joining: Joining,
     pub(super) nodes_for: RwSignal<Option<RoleName>>,
     pub(super) act: RwSignal<Option<Act>>,
     pub(super) all_of: RwSignal<Option<Asked>>,
@@ -143,10 +144,13 @@ impl Desk {
             Some(last) if is_lifted.get() => last.clone(),
             _ => feed.value().get(),
         });
+        let proposal = Memo::new(move |_| board.read().proposal.clone());
+        let joins = move || proposal.read().as_ref().filter(|proposal| proposal.would_join).map(|proposal| proposal.id);
         let desk = Self {
             feed,
             board,
-            proposal: Memo::new(move |_| board.read().proposal.clone()),
+            proposal,
+            joining: Joining::new(Signal::derive(joins)),
             editable: Memo::new(move |_| board.with(|board| board.proposal.is_some() && board.may_propose.is_ok())),
             version: StoredValue::new(0),
             states: StoredValue::new(HashMap::new()),
@@ -526,14 +530,37 @@ impl Desk {
         self.give(Next::Put(put));
     }
 
-    /// Takes the last edit back.
+    /// Takes the last edit back, or asks first.
     pub(super) fn undo(self) {
-        self.give(Next::Undo);
+        self.step(Step::Undo);
     }
 
-    /// Brings the last undone edit back.
+    /// Brings the last undone edit back, or asks first.
     pub(super) fn redo(self) {
-        self.give(Next::Redo);
+        self.step(Step::Redo);
+    }
+
+    fn step(self, step: Step) {
+        if !self.editable.get_untracked() {
+            return;
+        }
+        let is_there = self.newest(|proposal| match step {
+            Step::Undo => proposal.undo.is_some(),
+            Step::Redo => proposal.redo.is_some(),
+        });
+        // Nobody is asked about nothing.
+        let is_nothing = is_there == Some(false) && !self.busy.get_untracked() && self.has_caught_up();
+        if is_nothing || self.joining.may(step) {
+            self.step_now(step);
+        }
+    }
+
+    /// The same without asking.
+    pub(super) fn step_now(self, step: Step) {
+        self.give(match step {
+            Step::Undo => Next::Undo,
+            Step::Redo => Next::Redo,
+        });
     }
 
     /// Gives a command, or keeps it until those before it are done: a hand is faster than the way to the server.
@@ -640,6 +667,8 @@ impl Desk {
         let Way { foretold, problem, taken } = way;
         self.busy.set(true);
         problem.try_set(None);
+        // Whoever gives one wants to be an author: what comes after it needs no question.
+        self.joining.agree();
         spawn_local(async move {
             let answer = command.await;
             self.busy.try_set(false);
@@ -652,6 +681,7 @@ impl Desk {
                     taken.and_then(|taken| taken.try_run(()));
                 }
                 Err(failure) => {
+                    self.joining.take_back();
                     let waited = self.queue.try_with_value(VecDeque::len).unwrap_or_default();
                     problem.try_set(Some(with_those_after(failure.0, waited)));
                     self.send_back(AFTER_REFUSAL);

@@ -84,7 +84,7 @@ fn Row(desk: Desk, role: Memo<BoardRole>, ancestor: StoredValue<Option<Deploymen
             let name = name.get_value();
             view! {
                 <button
-                    class="button add"
+                    class="button add needs-scripts"
                     type="button"
                     aria-label=format!("Bind nodes to {name}")
                     title="Bind nodes"
@@ -149,7 +149,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
     let name = role.read_untracked().role.to_string();
     let has_nodes = Memo::new(move |_| !role.read().chips.is_empty() || role.read().more > 0);
     view! {
-        <div class="buttons">
+        <div class="buttons needs-scripts">
             <button
                 class="button quiet small only-icon"
                 type="button"

@@ -78,6 +78,7 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         <ProblemNotice problem=desk.feed().problem()/>
         <hold::Held desk/>
         <Sent desk/>
+        <WithoutScripts desk/>
         <bar::ProposalBar desk/>
         <div class="board" class:with-panel=with_panel data-planner=move || desk.plans().get().word()>
             <grid::Grid desk/>
@@ -92,6 +93,29 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         <hold::HoldDialog desk handle=dialogs.hold/>
         <act::ActDialog desk/>
         <div class="unseen" role="status" aria-live="assertive">{move || desk.said().get()}</div>
+    }
+    .into_any()
+}
+
+/// What the board is good for in a browser that runs no scripts.
+#[component]
+fn WithoutScripts(desk: Desk) -> impl IntoView {
+    let about = move || {
+        let proposal = desk.proposal().read().as_ref().map(|proposal| proposal.id).filter(|_| desk.editable().get());
+        match proposal {
+            Some(id) => view! {
+                <p>
+                    "Without scripts the board can be read, and a proposal be undone, redone, discarded and sent to review. Binding and every other edit need                      scripts; programs make them with " <code>"POST /api/v1/proposals/" {id.0} "/edits"</code> "."
+                </p>
+            }
+            .into_any(),
+            None => view! { <p>"Without scripts the board can be read, and shows what was so when it was loaded."</p> }.into_any(),
+        }
+    };
+    view! {
+        <div class="no-scripts">
+            <div class="notice refused" data-state="todo">{icon(Icon::Warn)} <div><b>"This browser runs no scripts"</b> {about}</div></div>
+        </div>
     }
     .into_any()
 }
@@ -172,11 +196,11 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     let act = move || {
         if desk.editable().get() {
             return view! {
-                <button class="button" type="button" commandfor="add-role" command="show-modal" on:click=dialogs.add_role.on_click()>
+                <button class="button needs-scripts" type="button" commandfor="add-role" command="show-modal" on:click=dialogs.add_role.on_click()>
                     {icon(Icon::Plus)}
                     "Add role"
                 </button>
-                <button class="button quiet" type="button" aria-haspopup="dialog" on:click=move |_| desk.ask(Act::More)>
+                <button class="button quiet needs-scripts" type="button" aria-haspopup="dialog" on:click=move |_| desk.ask(Act::More)>
                     {icon(Icon::Down)}
                     "More…"
                 </button>

@@ -50,7 +50,7 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
     let help = move || {
         match (open.get(), desk.proposal().read().is_some()) {
         (true, _) => view! {
-            <p class="help">
+            <p class="help needs-scripts">
                 "Drag onto a role, or select and " <b>"Bind to…"</b> " " <kbd>"B"</kbd> ". Keyboard: " <kbd>"Space"</kbd>
                 " lifts, arrows choose, " <kbd>"Enter"</kbd> " drops, " <kbd>"Esc"</kbd> " puts back. "
                 <kbd>"Shift F10"</kbd> " or the right button opens a node’s menu."

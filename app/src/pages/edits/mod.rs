@@ -3,6 +3,7 @@
 //! A form says which edits it stands for. What these come to is shown before they are made ([`Foresight`]), they are put into the
 //! proposal by one command, and a refusal leaves the form as it was filled in.
 
+mod authors;
 mod node;
 mod noderole;
 
@@ -17,6 +18,7 @@ use crate::calls::ProposeOnNode;
 use crate::parts::act::problem_of;
 use crate::parts::foresight::{Consequence, Foresight};
 use crate::parts::{Icon, ProblemNotice, icon};
+pub use authors::{JoinNotice, Joining, Step, by, fate, says};
 pub use node::TypedName;
 pub use noderole::Reason;
 
@@ -190,18 +192,23 @@ pub fn Alone(
     /// Shows the whole sentence, not only its first word.
     #[prop(optional)]
     in_full: bool,
+    /// Why this person may not; None: they may.
+    #[prop(optional, into)]
+    why_not: Option<Signal<Option<String>>>,
 ) -> impl IntoView {
+    let why_not = Memo::new(move |_| why_not.and_then(|why| why.get()));
     let propose = ServerAction::<ProposeOnNode>::new();
     let label = move || format!("Propose changes on {} alone", name.get());
     let class = if in_full { "button small wraps" } else { "button quiet small" };
     view! {
         <ActionForm action=propose>
             <input type="hidden" name="node" value=move || node.get().to_string()/>
-            <button class=class type="submit" aria-label=label title=label disabled=move || propose.pending().get()>
+            <button class=class type="submit" aria-label=label title=label disabled=move || why_not.read().is_some() || propose.pending().get()>
                 {icon(Icon::Proposed)}
                 {move || if in_full { label() } else { "Propose".to_owned() }}
             </button>
         </ActionForm>
+        {move || why_not.get().map(|why| view! { <small class="muted">{why}</small> })}
         <ProblemNotice problem=problem_of(propose)/>
     }
     .into_any()

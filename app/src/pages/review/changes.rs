@@ -157,6 +157,7 @@ pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
     };
     let what = match anchor {
         Anchor::Whole => "the whole change".to_owned(),
+        Anchor::Policy(_) => "the policy".to_owned(),
         Anchor::Deployment(id) => format!("deployment {}", deployment(id)),
         Anchor::Barclamp(id, barclamp) => format!("{barclamp} in {}", deployment(id)),
         Anchor::Role(id, role, _) => format!("{role} in {}", deployment(id)),
@@ -244,7 +245,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
     let tools = names.marks.map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
     view! {
         {tools}
-        {policy.map(|sides| policy_card(&sides, names.talk(Anchor::Whole, "the policy")))}
+        {policy.map(|sides| policy_card(&sides, &names))}
         {cards}
         {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
         {rest}
@@ -284,10 +285,11 @@ fn of_both(noderole: &NoderoleDifference) -> Option<Sides<Option<Hash>>> {
 
 /// The documents of each card.
 pub(super) fn cards(review: &ReviewView) -> Vec<Vec<Anchor>> {
+    let policy = review.difference.policy.iter().map(|_| vec![Anchor::Policy(None)]);
     let deployments = review.difference.deployments.iter().map(|deployment| vec![Anchor::Deployment(deployment.id)]);
     let known = Known { deployments: BTreeMap::new(), noderoles: review.noderoles.clone() };
     let nodes = alike(review.difference.nodes.clone(), &known, &review.brought);
-    deployments.chain(nodes.iter().map(Group::documents)).collect()
+    policy.chain(deployments).chain(nodes.iter().map(Group::documents)).collect()
 }
 
 /// Nodes that change in the same way.
@@ -521,6 +523,7 @@ fn node_card(group: Group, names: &Names) -> AnyView {
             <details>
                 <summary class="muted">"and " {n} " more in the same way"</summary>
                 <p>{others.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")}</p>
+                {opened::end()}
             </details>
         }
     });
@@ -675,24 +678,38 @@ fn definition_row(change: Change) -> AnyView {
     value_row(Change { path: format!("definition {}", change.path), ..change }, ().into_any())
 }
 
-/// The policy is no document, so what is said of it is said of the whole change.
-fn policy_card(Sides { old, new }: &Sides<Policy>, talk: AnyView) -> AnyView {
-    let rows = old.changes(new).into_iter().map(|change| {
+/// The policy is no document, and looked at like one.
+fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
+    let changes = old.changes(new);
+    let count = changes.len();
+    let rows = changes.into_iter().map(|change| {
         let weaker = change.is_weaker().then(|| {
             view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} "fewer than before"</span> }
         });
         let about = view! { "approvals for " <b>{change.about()}</b> {weaker} };
-        row(Mark::Changed, about, sides_view(Some(change.old), Some(change.new)), ().into_any())
+        let talk = names
+            .talk(Anchor::Policy(Some(change.pointer())), &format!("the policy, approvals for {}", change.about()));
+        row(Mark::Changed, about, sides_view(Some(change.old), Some(change.new)), talk)
     });
+    let table = view! {
+        <div class="table-scroll">
+            <table class="table changes">
+                <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                <tbody>{rows.collect_view()}</tbody>
+            </table>
+        </div>
+    };
+    let card = vec![Anchor::Policy(None)];
     view! {
         <section class="card" aria-labelledby="policy-change">
-            <header><h2 id="policy-change">"Policy of the gate"</h2> <span class="muted">"holds for every deployment"</span> <span class="grow"></span> {talk}</header>
-            <div class="table-scroll">
-                <table class="table changes">
-                    <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
-                    <tbody>{rows.collect_view()}</tbody>
-                </table>
-            </div>
+            <header>
+                <h2 id="policy-change">"Policy of the gate"</h2>
+                <span class="muted">"holds for every deployment"</span>
+                <span class="grow"></span>
+                {opened::mark(names.marks, &card)}
+                {names.talk(Anchor::Policy(None), "the policy")}
+            </header>
+            {opened::fold(names.marks, card, count, names.unfolded, table.into_any())}
         </section>
     }
     .into_any()

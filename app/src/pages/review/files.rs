@@ -4,11 +4,14 @@ use api::console::{FILE_LINES, FileChange, FileLine, FileText, LineMark};
 use engine::blueprint::difference::Mark;
 use leptos::prelude::*;
 
+use super::opened;
 use crate::parts::{Icon, icon};
 use crate::places;
 
 /// Lines of a difference that is shown unfolded.
 const GLANCE: usize = 40;
+/// Lines that fit into the box, and characters of a line that fit beside each other in a wide window.
+const BOX: (usize, usize) = (24, 100);
 
 /// A row of a table of changes.
 pub(super) fn file_row(file: FileChange) -> AnyView {
@@ -17,10 +20,9 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
         Mark::Removed => ("removed", "−"),
         Mark::Changed => ("changed", "~"),
     };
-    let whole = [("before", file.old), ("after", file.new)];
-    let whole = whole.into_iter().filter_map(|(when, hash)| {
-        let hash = hash?;
-        Some(view! { " " <a href=places::script(hash) target="_blank" rel="noopener">{format!("whole, {when}")}</a> })
+    let whole = [("The whole file before", file.old), ("The whole file after", file.new)];
+    let whole = whole.into_iter().filter_map(|(which, hash)| {
+        Some(view! { <a class="whole" href=places::script(hash?) target="_blank" rel="noopener">{which}</a> })
     });
     let whole = whole.collect_view();
     let body = match file.text {
@@ -57,13 +59,18 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
     if lines.is_empty() {
         return rest.into_any();
     }
+    let high: usize = lines.iter().map(|line| line.text.chars().count().div_ceil(BOX.1).max(1)).sum();
+    let scrolls = (high > BOX.0).then(|| {
+        view! { <p class="muted">"The box has " <b class="num">{lines.len()}</b> {if lines.len() == 1 { " line" } else { " lines" }} ": scroll in it to its end."</p> }
+    });
     let label = format!("Text of {name}");
     let open = lines.len() <= GLANCE;
     view! {
         {rest}
         <details open=open>
             <summary class="muted num">{added} {if added == 1 { " line added, " } else { " lines added, " }} {removed} " removed"</summary>
-            <pre class="file-text" tabindex="0" role="region" aria-label=label>{lines.into_iter().map(line).collect_view()}</pre>
+            <pre class="file-text" tabindex="0" role="region" aria-label=label>{lines.into_iter().map(line).collect_view()} {opened::end()}</pre>
+            {scrolls}
         </details>
     }
     .into_any()

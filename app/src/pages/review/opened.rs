@@ -1,6 +1,13 @@
-//! Marks of what was opened. A card counts as opened when all documents in it do. Marks are sent a moment after a card was opened,
-//! several at once; whoever can't be told about loses a mark and nothing else.
+//! Marks of what was opened. A card counts as opened when all documents in it do.
+//!
+//! A mark says that somebody had all of a card before their eyes, so opening is not enough: each of its parts ends in an [`end`], and
+//! the card is marked when every one of them has been in the window. What is folded has no place in the window, and what a box scrolls
+//! away is not in it either, so neither counts before somebody went there. Nobody can tell that what was in sight was read, but what
+//! never was in sight was not.
+//!
+//! Marks are sent a moment after that, several at once; whoever can't be told about loses a mark and nothing else.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -11,6 +18,8 @@ use leptos::html;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use leptos::task::spawn_local;
+use wasm_bindgen::JsCast;
+use wasm_bindgen::prelude::Closure;
 
 use crate::calls::{self, OpenChanges};
 use crate::parts::{Icon, icon};
@@ -92,8 +101,7 @@ pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
             }
         }
     };
-    let title =
-        "How many of the cards below you have had open, in this version or, where they are the same, in an earlier one";
+    let title = "How many of the cards below you have had open to their end, with every part in them, in this version or, where they are the same, in an earlier one";
     view! { <span class="muted seen" title=title><span class="unseen">"You have "</span>{said}</span> }.into_any()
 }
 
@@ -103,8 +111,11 @@ pub(super) fn open_all(marks: Marks) -> impl IntoView {
         let (seen, all) = marks.seen();
         seen < all
     };
-    view! { <button class="button small scripted" type="button" hidden=move || !some_left() on:click=move |_| marks.all.set(true)>"Open all"</button> }
-        .into_any()
+    view! {
+        <small class="muted">"A card counts once you were at its end, with everything in it open."</small>
+        <button class="button small scripted" type="button" hidden=move || !some_left() on:click=move |_| marks.all.set(true)>"Open all"</button>
+    }
+    .into_any()
 }
 
 /// Whether a card was opened: a word, and for whoever has no scripts a button.
@@ -141,30 +152,73 @@ pub(super) fn fold(marks: Option<Marks>, card: Vec<Anchor>, rows: usize, open: b
     let Some(marks) = marks else { return inside };
     let details = NodeRef::<html::Details>::new();
     let held = StoredValue::new(card);
-    let look = move || {
-        if details.get_untracked().is_some_and(|details| details.open()) {
-            held.with_value(|card| marks.mark(card));
-        }
-    };
-    // What is open from the start, or was opened before the page was taken over, has told nobody.
     Effect::new(move |_| {
-        if details.get().is_some() {
-            look();
+        if let Some(details) = details.get() {
+            watch(&details, move || {
+                held.try_with_value(|card| marks.mark(card));
+            });
         }
     });
     Effect::new(move |_| {
         if marks.all.get()
             && let Some(details) = details.get_untracked()
         {
-            details.set_open(true);
+            unfold(&card_of(&details));
         }
     });
-    let label = if rows == 1 { "One line".to_owned() } else { format!("{rows} lines") };
+    let label = if rows == 1 { "One change".to_owned() } else { format!("{rows} changes") };
     view! {
-        <details class="fold" node_ref=details open=open on:toggle=move |_| look()>
+        <details class="fold" node_ref=details open=open>
             <summary>{label}</summary>
             {inside}
+            {end()}
         </details>
     }
     .into_any()
+}
+
+/// Where a part of a card ends. Every part that can be folded or scrolled by itself has one.
+pub(super) fn end() -> AnyView {
+    view! { <span class="end" aria-hidden="true"></span> }.into_any()
+}
+
+/// The whole card that a fold is in: its heading may have parts, too.
+fn card_of(details: &web_sys::Element) -> web_sys::Element {
+    details.closest(".card").ok().flatten().unwrap_or_else(|| details.clone())
+}
+
+fn unfold(card: &web_sys::Element) {
+    for details in all_in(card, "details") {
+        let _ = details.set_attribute("open", "");
+    }
+}
+
+fn all_in(card: &web_sys::Element, selector: &str) -> Vec<web_sys::Element> {
+    let Ok(found) = card.query_selector_all(selector) else { return Vec::new() };
+    (0..found.length()).filter_map(|n| found.item(n)?.dyn_into().ok()).collect()
+}
+
+/// Calls back when every end in the card has been in the window.
+fn watch(details: &web_sys::Element, seen: impl Fn() + 'static) {
+    let ends = all_in(&card_of(details), ".end");
+    let left = Cell::new(ends.len());
+    let look = move |entries: js_sys::Array, observer: web_sys::IntersectionObserver| {
+        for entry in entries.iter().map(JsCast::unchecked_into::<web_sys::IntersectionObserverEntry>) {
+            if entry.is_intersecting() {
+                observer.unobserve(&entry.target());
+                left.set(left.get().saturating_sub(1));
+                if left.get() == 0 {
+                    seen();
+                }
+            }
+        }
+    };
+    let look = Closure::<dyn Fn(js_sys::Array, web_sys::IntersectionObserver)>::new(look).into_js_value();
+    // A browser that can't tell what is in its window marks nothing.
+    let Ok(observer) = web_sys::IntersectionObserver::new(look.unchecked_ref()) else { return };
+    ends.iter().for_each(|end| observer.observe(end));
+    let observer = StoredValue::new_local(observer);
+    on_cleanup(move || {
+        observer.try_with_value(web_sys::IntersectionObserver::disconnect);
+    });
 }

@@ -1,6 +1,7 @@
 //! Marks of what was opened: each person's own, kept for as long as the change is the same.
 
 use engine::blueprint::Anchor;
+use engine::gate::{Policy, Risk};
 use engine::plan::Edit;
 use serde_json::{Value, json};
 
@@ -52,4 +53,27 @@ async fn only_what_a_submission_changes_is_marked() {
     assert_eq!(now.opened.len(), now.all);
     let missing = house.control.opened(&house.bo, engine::ids::SubmissionId(999)).await.unwrap_err();
     assert_eq!(missing.status, 404);
+}
+
+#[tokio::test]
+async fn another_policy_is_marked_and_talked_about_like_a_document() {
+    let house = House::new().await;
+    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: [(Risk::Removal, 3)].into() } };
+    let (proposal, version) = house.propose(&house.ada, "web", vec![policy(1)]).await;
+    let first = house.control.submit(&house.ada, proposal, version, "three to remove".into()).await.unwrap();
+    let whole = Anchor::Policy(None);
+    let now = house.control.open_changes(&house.bo, first, vec![whole.clone()]).await.unwrap();
+    assert_eq!((now.all, now.opened), (1, [whole.clone()].into()));
+
+    let removal = Anchor::Policy(Some("/by_risk/removal".into()));
+    house.control.open_thread(&house.bo, first, removal, "Why three?".into()).await.unwrap();
+    let stays = Anchor::Policy(Some("/approvals".into()));
+    assert!(house.control.open_thread(&house.bo, first, stays, "What?".into()).await.is_err(), "that does not change");
+    let said = house.control.discussion(&house.ada, first).await.unwrap();
+    assert_eq!((said.threads[0].about.as_str(), said.threads[0].stands), ("the policy, /by_risk/removal", true));
+
+    let version = house.control.edit(&house.ada, proposal, version, vec![policy(2)]).await.unwrap();
+    let second = house.control.submit(&house.ada, proposal, version, "and two for all".into()).await.unwrap();
+    let now = house.control.opened(&house.bo, second).await.unwrap();
+    assert_eq!((now.opened.len(), now.outdated), (0, [whole].into()), "another policy was not looked at");
 }

@@ -91,3 +91,23 @@ async fn undo_and_redo_walk_as_the_model_does() {
     let empty = house.control.submit(&house.ada, proposal, version, "nothing".into()).await.unwrap_err();
     assert_eq!(empty.code, "empty", "undoing everything leaves no difference");
 }
+
+#[tokio::test]
+async fn who_took_back_is_an_author_named_as_one_and_told_before() {
+    let house = House::new().await;
+    let (proposal, version) = house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
+    let open = async |by| house.control.proposal(by, proposal).await.unwrap().1;
+    assert!(!open(&house.ada).await.would_join, "she wrote it");
+    assert!(open(&house.bo).await.would_join, "he could approve it so far");
+    let version = house.control.undo(&house.bo, proposal, version).await.unwrap();
+    let version = house.control.redo(&house.cy, proposal, version).await.unwrap();
+
+    let now = open(&house.bo).await;
+    assert!(!now.would_join, "he is one now");
+    assert_eq!(now.authors, ["ada", "bo", "cy"]);
+    assert_eq!(now.edits[0].touched_by, ["bo", "cy"]);
+    let id = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(review.authors, now.authors, "the board names whom the gate refuses");
+    assert!(review.may_judge.is_err());
+}

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::difference::Difference;
+use super::difference::{Difference, Sides};
 use crate::cluster::NoderoleKey;
 use crate::data::Change;
 use crate::ids::{BarclampName, DeploymentId, NodeId, RoleName};
@@ -17,13 +17,15 @@ use crate::ids::{BarclampName, DeploymentId, NodeId, RoleName};
 /// Longest anchor, in bytes.
 pub const MAX_ANCHOR: usize = 2_000;
 
-/// What a comment speaks of. As text: nothing, `deployment/ID`, `deployment/ID/barclamp/NAME`, `deployment/ID/role/NAME`,
-/// `node/ID`, `node/ID/noderole/ROLE`; the last of each kind may end in `#` and the JSON pointer of a value.
+/// What a comment speaks of. As text: nothing, `policy`, `deployment/ID`, `deployment/ID/barclamp/NAME`, `deployment/ID/role/NAME`,
+/// `node/ID`, `node/ID/noderole/ROLE`; the policy, a role and a noderole may end in `#` and the JSON pointer of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Anchor {
     /// The change as a whole.
     Whole,
+    /// The gate's policy, or one value of it.
+    Policy(Option<String>),
     /// A deployment's document.
     Deployment(DeploymentId),
     /// A deployment's use of a barclamp.
@@ -39,8 +41,8 @@ pub enum Anchor {
 /// A text that names no change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} names no change: leave it out for the whole, or write deployment/ID, deployment/ID/role/NAME, node/ID or node/ID/noderole/ROLE, \
-     with #/path/of/a/value behind a role or noderole"
+    "{0:?} names no change: leave it out for the whole, or write policy, deployment/ID, deployment/ID/role/NAME, node/ID or \
+     node/ID/noderole/ROLE, with #/path/of/a/value behind the policy, a role or a noderole"
 )]
 pub struct NotAnAnchor(String);
 
@@ -48,6 +50,10 @@ impl fmt::Display for Anchor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = match self {
             Self::Whole => return Ok(()),
+            Self::Policy(value) => {
+                write!(f, "policy")?;
+                value
+            }
             Self::Deployment(id) => return write!(f, "deployment/{id}"),
             Self::Barclamp(id, name) => return write!(f, "deployment/{id}/barclamp/{name}"),
             Self::Node(id) => return write!(f, "node/{id}"),
@@ -79,6 +85,7 @@ impl FromStr for Anchor {
             };
             let parts: Vec<&str> = path.splitn(4, '/').collect();
             match (parts.as_slice(), value) {
+                (["policy"], value) => Some(Self::Policy(value)),
                 (["deployment", id], None) => Some(Self::Deployment(id.parse().ok()?)),
                 (["deployment", id, "barclamp", name], None) => {
                     Some(Self::Barclamp(id.parse().ok()?, name.parse().ok()?))
@@ -118,6 +125,9 @@ impl Anchor {
         let node = |id: &NodeId| difference.nodes.iter().find(|n| n.id == *id);
         match self {
             Self::Whole => true,
+            Self::Policy(value) => difference.policy.as_ref().is_some_and(|Sides { old, new }| {
+                value.as_ref().is_none_or(|value| old.changes(new).iter().any(|change| change.pointer() == *value))
+            }),
             Self::Deployment(id) => deployment(id).is_some(),
             Self::Barclamp(id, name) => deployment(id).is_some_and(|d| d.barclamps.iter().any(|b| b.barclamp == *name)),
             Self::Role(id, name, value) => {
@@ -135,7 +145,7 @@ impl Anchor {
     /// The value that it speaks of, as a JSON pointer.
     pub fn value(&self) -> Option<&str> {
         match self {
-            Self::Role(_, _, value) | Self::Noderole(_, _, value) => value.as_deref(),
+            Self::Policy(value) | Self::Role(_, _, value) | Self::Noderole(_, _, value) => value.as_deref(),
             _ => None,
         }
     }
@@ -156,6 +166,8 @@ mod tests {
         let (role, second) = (RoleName::parse("app").unwrap(), "app/1".parse::<NoderoleKey>().unwrap());
         for anchor in [
             Anchor::Whole,
+            Anchor::Policy(None),
+            Anchor::Policy(Some("/by_risk/removal".into())),
             Anchor::Deployment(deployment),
             Anchor::Barclamp(deployment, BarclampName::parse("demo").unwrap()),
             Anchor::Role(deployment, role.clone(), None),
@@ -175,6 +187,7 @@ mod tests {
         let long = format!("node/{id}/noderole/app#/{}", "x".repeat(MAX_ANCHOR));
         for text in [
             "x".to_owned(),
+            "policy/approvals".into(),
             "deployment/1".into(),
             format!("deployment/{id}#/a"),
             format!("deployment/{id}/role/"),

@@ -13,12 +13,16 @@ use super::anchor::Anchor;
 use super::difference::{Difference, NodeDifference};
 use crate::canonical::{self, Hash};
 
-/// The content of each document's change, by its anchor ([`Anchor::Deployment`] or [`Anchor::Node`]).
+/// The content of each document's change, by its anchor ([`Anchor::Deployment`] or [`Anchor::Node`]), and of the policy's
+/// ([`Anchor::Policy`]), which is no document and looked at like one.
 ///
 /// # Errors
 /// A value that JSON can't hold.
 pub fn contents(difference: &Difference) -> Result<BTreeMap<Anchor, Hash>, serde_json::Error> {
     let mut contents = BTreeMap::new();
+    if let Some(policy) = &difference.policy {
+        contents.insert(Anchor::Policy(None), canonical::hash(policy)?);
+    }
     for deployment in &difference.deployments {
         contents.insert(Anchor::Deployment(deployment.id), canonical::hash(deployment)?);
     }

@@ -179,6 +179,11 @@ impl PolicyChange {
     pub fn about(&self) -> &'static str {
         self.risk.map_or("every change", Risk::as_str)
     }
+
+    /// Where it stands in a policy, as a JSON pointer.
+    pub fn pointer(&self) -> String {
+        self.risk.map_or_else(|| "/approvals".to_owned(), |risk| format!("/by_risk/{}", risk.as_str()))
+    }
 }
 
 impl fmt::Display for PolicyChange {

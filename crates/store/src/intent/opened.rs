@@ -12,7 +12,7 @@ use crate::StoreError;
 /// Most marks that are read or written at once.
 pub const MAX_OPENED: usize = 50_000;
 
-/// What a person opened last of each document that a proposal changes: a deployment or a node, and the content of its change.
+/// What a person opened last of each thing that a proposal changes: the policy, a deployment or a node, and the content of its change.
 pub async fn opened(
     on: &mut PgConnection,
     person: PersonId,
@@ -28,6 +28,7 @@ pub async fn opened(
     .await?;
     let read = |(kind, id, content): (String, Uuid, Vec<u8>)| {
         let anchor = match kind.as_str() {
+            "policy" => Anchor::Policy(None),
             "deployment" => Anchor::Deployment(DeploymentId(id)),
             _ => Anchor::Node(NodeId(id)),
         };
@@ -36,7 +37,7 @@ pub async fn opened(
     rows.into_iter().map(read).collect()
 }
 
-/// Notes that a person opened the changes of these documents. Anchors of anything else are no documents and are left out.
+/// Notes that a person opened the changes of these documents. Anchors of anything smaller are left out.
 pub async fn ensure_opened(
     on: &mut PgConnection,
     person: PersonId,
@@ -46,6 +47,8 @@ pub async fn ensure_opened(
     let (mut kinds, mut ids, mut contents) = (Vec::new(), Vec::new(), Vec::new());
     for (anchor, content) in changes.iter().take(MAX_OPENED) {
         let (kind, id) = match anchor {
+            // There is one.
+            Anchor::Policy(None) => ("policy", Uuid::nil()),
             Anchor::Deployment(id) => ("deployment", id.0),
             Anchor::Node(id) => ("node", id.0),
             _ => continue,

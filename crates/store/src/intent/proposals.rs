@@ -57,8 +57,10 @@ pub struct EditRow {
     pub undone: bool,
     /// Whether another edit was made after it was taken back: redo passes it by.
     pub dropped: bool,
-    /// Whoever took it back or brought it again.
+    /// Who took it back, who brought it again, who took that back, and so on.
     pub touched_by: Vec<PersonId>,
+    /// Their names.
+    pub touched_names: Vec<String>,
 }
 
 type Row = (i64, Uuid, String, Option<Uuid>, String, String, i32);
@@ -138,16 +140,18 @@ pub async fn ensure_node_proposal(
 
 /// Its edits in their order, undone ones included.
 pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>, StoreError> {
-    type Row = (i32, Uuid, String, OffsetDateTime, Value, bool, bool, Vec<Uuid>);
+    type Row = (i32, Uuid, String, OffsetDateTime, Value, bool, bool, Vec<Uuid>, Vec<String>);
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone, e.dropped, e.touched_by FROM edit e JOIN person p ON p.id = e.actor \
+        "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone, e.dropped, e.touched_by, \
+         ARRAY(SELECT t.name FROM unnest(e.touched_by) WITH ORDINALITY AS touch (id, n) JOIN person t ON t.id = touch.id ORDER BY touch.n) \
+         FROM edit e JOIN person p ON p.id = e.actor \
          WHERE e.proposal_id = $1 ORDER BY e.seq LIMIT $2",
     )
     .bind(id.0)
     .bind(MAX_EDITS)
     .fetch_all(on)
     .await?;
-    let row = |(seq, actor, actor_name, at, body, undone, dropped, touched_by): Row| {
+    let row = |(seq, actor, actor_name, at, body, undone, dropped, touched_by, touched_names): Row| {
         Ok(EditRow {
             edit: numbered(id, seq, body)?,
             actor: PersonId(actor),
@@ -156,6 +160,7 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
             undone,
             dropped,
             touched_by: touched_by.into_iter().map(PersonId).collect(),
+            touched_names,
         })
     };
     rows.into_iter().map(row).collect()

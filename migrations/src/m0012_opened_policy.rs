@@ -1,16 +1,16 @@
-//! What restoring a deployment leaves out.
+//! A change of the policy is opened like one of a document.
 
 use sea_orm_migration::prelude::*;
 
-pub(crate) const SQL: &str = include_str!("m0015_left_out.sql");
+pub(crate) const SQL: &str = include_str!("m0012_opened_policy.sql");
 
-/// Applies `m0015_left_out.sql`.
+/// Applies `m0012_opened_policy.sql`.
 #[derive(Debug)]
 pub struct Migration;
 
 impl MigrationName for Migration {
     fn name(&self) -> &str {
-        "m0015_left_out"
+        "m0012_opened_policy"
     }
 }
 

@@ -2,15 +2,15 @@
 
 use sea_orm_migration::prelude::*;
 
-pub(crate) const SQL: &str = include_str!("m0016_removed_names.sql");
+pub(crate) const SQL: &str = include_str!("m0015_removed_names.sql");
 
-/// Applies `m0016_removed_names.sql`.
+/// Applies `m0015_removed_names.sql`.
 #[derive(Debug)]
 pub struct Migration;
 
 impl MigrationName for Migration {
     fn name(&self) -> &str {
-        "m0016_removed_names"
+        "m0015_removed_names"
     }
 }
 

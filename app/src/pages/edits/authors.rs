@@ -1,0 +1,217 @@
+//! Who shaped a proposal, and who is about to.
+//!
+//! Whoever edits a proposal, takes an edit back or brings one again becomes an author of it, and no author approves. A slip of the hand
+//! (Ctrl Z on somebody else's board) must not cost a reviewer that right unseen. So the page says it as long as it is ahead, and undo and
+//! redo, which are given by one key, ask once. Edits do not: each is made on purpose, beside the sentence that says what it means.
+
+use api::console::{EditView, ProposalView};
+use engine::ids::ProposalId;
+use leptos::html;
+use leptos::prelude::*;
+
+use crate::parts::{Icon, icon};
+
+/// What one key does to the edits of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Takes the last edit back.
+    Undo,
+    /// Brings one again.
+    Redo,
+}
+
+/// A reader who is no author yet.
+#[derive(Clone, Copy)]
+pub struct Joining {
+    /// The proposal of which they would become one, if that costs them something.
+    of: Signal<Option<ProposalId>>,
+    /// The one of which they said that they want to.
+    agreed: RwSignal<Option<ProposalId>>,
+    asked: RwSignal<Option<Step>>,
+}
+
+impl Joining {
+    /// Of whoever would become an author of these proposals, one after the other.
+    pub fn new(of: Signal<Option<ProposalId>>) -> Self {
+        Self { of, agreed: RwSignal::new(None), asked: RwSignal::new(None) }
+    }
+
+    /// They want to.
+    pub fn agree(self) {
+        self.agreed.set(self.of.get_untracked());
+        self.asked.set(None);
+    }
+
+    /// It came to nothing: they are none yet.
+    pub fn take_back(self) {
+        self.agreed.try_set(None);
+    }
+
+    /// Whether the step may be taken; else the reader is asked first.
+    pub fn may(self, step: Step) -> bool {
+        let of = self.of.get_untracked();
+        let may = of.is_none() || of == self.agreed.get_untracked();
+        if !may {
+            self.asked.set(Some(step));
+        }
+        may
+    }
+}
+
+/// Says what touching the proposal means, and asks before undo or redo.
+#[component]
+pub fn JoinNotice(
+    /// The reader.
+    joining: Joining,
+    /// Takes the step that was asked about.
+    go: Callback<Step>,
+) -> impl IntoView {
+    let is_ahead = Memo::new(move |_| {
+        let of = joining.of.get();
+        of.is_some() && of != joining.agreed.get()
+    });
+    let yes = NodeRef::<html::Button>::new();
+    Effect::new(move |_| {
+        if let Some(yes) = yes.get() {
+            let _ = yes.focus();
+        }
+    });
+    let agree = move |step: Step| {
+        joining.agree();
+        go.run(step);
+    };
+    let asks = move |step: Step| {
+        let (word, button) = match step {
+            Step::Undo => ("Undo", "Undo, and become an author"),
+            Step::Redo => ("Redo", "Redo, and become an author"),
+        };
+        view! {
+            <div class="joining" role="group" aria-label="Become an author?">
+                {icon(Icon::Warn)}
+                <span class="grow"><b>{word} " makes you an author of this proposal."</b> " Then you can't approve it any more; taking it back doesn't change that."</span>
+                <span class="buttons">
+                    <button class="button small" type="button" node_ref=yes on:click=move |_| agree(step)>{button}</button>
+                    <button class="button quiet small" type="button" on:click=move |_| joining.asked.set(None)>"Leave it"</button>
+                </span>
+            </div>
+        }
+        .into_any()
+    };
+    move || {
+        is_ahead.get().then(|| match joining.asked.get() {
+            Some(step) => asks(step),
+            None => says(),
+        })
+    }
+}
+
+/// The sentence alone.
+pub fn says() -> AnyView {
+    view! {
+        <div class="joining">
+            {icon(Icon::Warn)}
+            <span>"You are no author of this proposal, so you may approve it. Whoever edits it, undoes, redoes or submits becomes an author, and can't."</span>
+        </div>
+    }
+    .into_any()
+}
+
+/// `ada, bo; undone by cy`: whoever made edits, then those who are authors by what they took back or brought again alone.
+pub fn by(proposal: &ProposalView) -> String {
+    let edits = |name: &str| proposal.edits.iter().any(|edit| edit.actor == name);
+    let mut said: Vec<String> = Vec::new();
+    let writers: Vec<&str> = proposal.authors.iter().map(String::as_str).filter(|name| edits(name)).collect();
+    said.extend((!writers.is_empty()).then(|| writers.join(", ")));
+    for (did, words) in [((true, false), "undone"), ((false, true), "redone"), ((true, true), "undone and redone")] {
+        let some = proposal.authors.iter().map(String::as_str).filter(|name| !edits(name));
+        let some: Vec<&str> = some.filter(|name| touched(&proposal.edits, name) == did).collect();
+        said.extend((!some.is_empty()).then(|| format!("{words} by {}", some.join(", "))));
+    }
+    said.join("; ")
+}
+
+/// Whether somebody took an edit back, and whether they brought one again: the two alternate.
+fn touched(edits: &[EditView], name: &str) -> (bool, bool) {
+    let places = edits.iter().flat_map(|edit| edit.touched_by.iter().enumerate()).filter(|(_, by)| *by == name);
+    places.fold((false, false), |(undid, redid), (place, _)| (undid || place % 2 == 0, redid || place % 2 == 1))
+}
+
+/// What became of an edit, for the list of them: ` undone by bo`.
+pub fn fate(edit: &EditView) -> Option<String> {
+    let by = edit.touched_by.last().filter(|by| **by != edit.actor)?;
+    Some(format!("{} by {by}", if edit.undone { "undone" } else { "redone" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::At;
+
+    fn edit(seq: u32, actor: &str, touched_by: &[&str]) -> EditView {
+        EditView {
+            seq,
+            text: "bind n1 to app".into(),
+            actor: actor.into(),
+            at: At(0),
+            undone: touched_by.len() % 2 == 1,
+            touched_by: touched_by.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn proposal(authors: &[&str], edits: Vec<EditView>) -> ProposalView {
+        ProposalView {
+            id: ProposalId(7),
+            version: 3,
+            title: String::new(),
+            authors: authors.iter().map(|name| (*name).to_owned()).collect(),
+            would_join: true,
+            edits,
+            undo: None,
+            redo: None,
+            added: 0,
+            removed: 0,
+            reruns: 0,
+            refused: Vec::new(),
+            clashes: Vec::new(),
+            submission: None,
+            sent_back: None,
+        }
+    }
+
+    #[test]
+    fn whoever_took_back_alone_is_named_with_what_they_did() {
+        let edits = vec![edit(1, "ada", &["bo"]), edit(2, "cy", &["ada", "di", "bo", "eve"]), edit(3, "ada", &[])];
+        assert_eq!(
+            by(&proposal(&["ada", "bo", "cy", "di", "eve"], edits)),
+            "ada, cy; undone by bo; redone by di, eve",
+            "each once, and ada, who undid something, among those who wrote"
+        );
+        let both = vec![edit(1, "ada", &["bo", "bo"])];
+        assert_eq!(by(&proposal(&["ada", "bo"], both)), "ada; undone and redone by bo");
+        assert_eq!(by(&proposal(&[], Vec::new())), "");
+    }
+
+    #[test]
+    fn an_edit_says_who_else_laid_hands_on_it() {
+        assert_eq!(fate(&edit(1, "ada", &[])), None);
+        assert_eq!(fate(&edit(1, "ada", &["ada"])), None, "that it is gone is seen");
+        assert_eq!(fate(&edit(1, "ada", &["bo"])).unwrap(), "undone by bo");
+        assert_eq!(fate(&edit(1, "ada", &["ada", "bo"])).unwrap(), "redone by bo");
+    }
+
+    #[test]
+    fn who_is_no_author_is_asked_once_for_each_proposal() {
+        Owner::new().with(|| {
+            let of = RwSignal::new(Some(ProposalId(7)));
+            let joining = Joining::new(of.into());
+            assert!(!joining.may(Step::Undo));
+            assert_eq!(joining.asked.get_untracked(), Some(Step::Undo));
+            joining.agree();
+            assert!(joining.may(Step::Redo), "they have said so");
+            of.set(Some(ProposalId(8)));
+            assert!(!joining.may(Step::Redo), "that was another proposal");
+            of.set(None);
+            assert!(joining.may(Step::Undo), "it costs them nothing");
+        });
+    }
+}
