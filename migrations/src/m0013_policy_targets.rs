@@ -2,15 +2,15 @@
 
 use sea_orm_migration::prelude::*;
 
-pub(crate) const SQL: &str = include_str!("m0014_policy_targets.sql");
+pub(crate) const SQL: &str = include_str!("m0013_policy_targets.sql");
 
-/// Applies `m0014_policy_targets.sql`.
+/// Applies `m0013_policy_targets.sql`.
 #[derive(Debug)]
 pub struct Migration;
 
 impl MigrationName for Migration {
     fn name(&self) -> &str {
-        "m0014_policy_targets"
+        "m0013_policy_targets"
     }
 }
 
