@@ -1936,6 +1936,7 @@ mod tests {
             from: side.clone(),
             to: side,
             deployment: None,
+            note: None,
             difference: Difference {
                 deployments: (1..=3).map(deployment).collect(),
                 nodes: (1..=5).map(node).collect(),
@@ -1946,6 +1947,7 @@ mod tests {
             next: None,
             contents: Vec::new(),
             pins: Vec::new(),
+            deceiving: Deceiving::default(),
             names: Names { deployments: (1..=7).map(|n| (id(n), name(n))).collect(), ..Names::default() },
             consequences: Consequences::default(),
         }
