@@ -224,6 +224,31 @@ async fn the_root_differs_in_exactly_what_is_listed() {
     let no_root = world.put("node", json!({"deployments": {}, "nodes": {}})).await;
     assert_refused("no root", world.commit_root(&planned, submission, &no_root).await, Refusal::OtherDocuments);
 
+    // Bytes alone tell it of so few documents; where they don't, the rows above decide.
+    let mut beside = world.root().await;
+    let (_, n1, _, new) = planned.documents[0].clone();
+    beside.nodes.remove(&n1);
+    beside.deployments.insert(n1, new.unwrap());
+    let beside = world.put_root(&beside).await;
+    assert_refused("beside", world.commit_root(&planned, submission, &beside).await, Refusal::OtherDocuments);
+    for (what, root, wanted) in [
+        ("sound", &sound, true),
+        ("more", &more, false),
+        ("fewer", &same, false),
+        ("removed", &gone, false),
+        ("no root", &no_root, false),
+        ("beside", &beside, false),
+    ] {
+        let told: bool = sqlx::query_scalar("SELECT replaces_as_listed((SELECT root FROM target WHERE number = $1), $2, $3)")
+            .bind(world.head().await)
+            .bind(root)
+            .bind(submission)
+            .fetch_one(world.db.owner())
+            .await
+            .unwrap();
+        assert_eq!(told, wanted, "{what}");
+    }
+
     world.commit_root(&planned, submission, &sound).await.unwrap();
 }
 
