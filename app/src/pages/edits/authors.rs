@@ -175,6 +175,7 @@ mod tests {
             clashes: Vec::new(),
             submission: None,
             sent_back: None,
+            left_out: None,
         }
     }
 
