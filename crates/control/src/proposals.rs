@@ -30,7 +30,10 @@ impl Control {
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         let planned = plan_aside(&present, counting(&edits)).await?;
-        Ok((scope_view(&present, &row)?, self.open_view(actor, &mut connection, &present, &row, &edits, &planned).await?))
+        Ok((
+            scope_view(&present, &row)?,
+            self.open_view(actor, &mut connection, &present, &row, &edits, &planned).await?,
+        ))
     }
 
     /// An open proposal on a node.
@@ -107,7 +110,12 @@ impl Control {
         let submission = intent::submission_of(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
         let left_out = left_out(on, row.id).await?;
-        Ok(ProposalView { submission, sent_back, left_out, ..proposal_view(actor, present, &names, row, edits, planned) })
+        Ok(ProposalView {
+            submission,
+            sent_back,
+            left_out,
+            ..proposal_view(actor, present, &names, row, edits, planned)
+        })
     }
 }
 

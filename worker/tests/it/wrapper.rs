@@ -208,7 +208,10 @@ async fn the_clock_of_a_run_ends_with_it() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{} processes still wait for the end of a time that no run has any more", processes_with(&LIMIT.to_string()));
+    panic!(
+        "{} processes still wait for the end of a time that no run has any more",
+        processes_with(&LIMIT.to_string())
+    );
 }
 
 #[tokio::test]
