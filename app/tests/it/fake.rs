@@ -473,6 +473,7 @@ pub fn consequences() -> Consequences {
         Counted { count: 30, first: vec![Awaited { wave: 2, role: role("runtime"), deployment: deployment("web") }] };
     Consequences {
         nodes: 4,
+        kept: Counted::default(),
         starts: all([6, 7, 8].iter().flat_map(|n| ["dns-client", "runtime", "app"].map(|r| touched(*n, r))).collect()),
         restarts: Counted { count: 1, first: vec![restart] },
         interrupted: Some(1),

@@ -172,6 +172,7 @@ mod tests {
             removed: 0,
             reruns: 0,
             refused: Vec::new(),
+            left_out: None,
             clashes: Vec::new(),
             submission: None,
             sent_back: None,

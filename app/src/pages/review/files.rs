@@ -69,7 +69,7 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
         {rest}
         <details open=open>
             <summary class="muted num">{added} {if added == 1 { " line added, " } else { " lines added, " }} {removed} " removed"</summary>
-            <pre class="file-text" tabindex="0" role="region" aria-label=label>{lines.into_iter().map(line).collect_view()} {opened::end()}</pre>
+            <pre class="file-text" tabindex="0" role="group" aria-label=label>{lines.into_iter().map(line).collect_view()} {opened::end()}</pre>
             {scrolls}
         </details>
     }
