@@ -239,13 +239,14 @@ async fn the_root_differs_in_exactly_what_is_listed() {
         ("no root", &no_root, false),
         ("beside", &beside, false),
     ] {
-        let told: bool = sqlx::query_scalar("SELECT replaces_as_listed((SELECT root FROM target WHERE number = $1), $2, $3)")
-            .bind(world.head().await)
-            .bind(root)
-            .bind(submission)
-            .fetch_one(world.db.owner())
-            .await
-            .unwrap();
+        let told: bool =
+            sqlx::query_scalar("SELECT replaces_as_listed((SELECT root FROM target WHERE number = $1), $2, $3)")
+                .bind(world.head().await)
+                .bind(root)
+                .bind(submission)
+                .fetch_one(world.db.owner())
+                .await
+                .unwrap();
         assert_eq!(told, wanted, "{what}");
     }
 

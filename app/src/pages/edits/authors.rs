@@ -176,7 +176,6 @@ mod tests {
             clashes: Vec::new(),
             submission: None,
             sent_back: None,
-            left_out: None,
         }
     }
 
