@@ -11,7 +11,7 @@ use api::Problem;
 use engine::Hash;
 use engine::blueprint::Difference;
 use engine::blueprint::text::{Place, parents};
-use engine::catalog::Catalog;
+use engine::catalog::{Catalog, CatalogError};
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc, Skeleton, phantom};
 use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId};
@@ -19,6 +19,7 @@ use sqlx::PgConnection;
 use store::StoreError;
 use store::intent::{self, BareNode, DeploymentRow, Head};
 
+use crate::aside;
 use crate::problems::from_store;
 
 /// Everything that planning and pages look at.
@@ -130,32 +131,38 @@ impl Kept {
         let blueprint = self.blueprint(on, root).await.map_err(from_store)?;
         let catalog = self.catalog(on).await.map_err(from_store)?;
         let bare = intent::bare_nodes(on).await.map_err(from_store)?;
-        let skeleton = self.skeleton(root, bare, &blueprint, &catalog)?;
+        let skeleton = self.skeleton(root, bare, &blueprint, &catalog).await?;
         let rows = intent::deployment_rows(on).await.map_err(from_store)?;
         Ok(Present { head, blueprint, catalog, skeleton, rows })
     }
 
-    fn skeleton(
+    /// Made beside the threads that answer requests: at 200,000 noderoles it takes most of a second.
+    async fn skeleton(
         &self,
         root: Hash,
         bare: Vec<BareNode>,
-        blueprint: &Blueprint,
-        catalog: &Catalog,
+        blueprint: &Arc<Blueprint>,
+        catalog: &Arc<Catalog>,
     ) -> Result<Arc<Skeleton>, Problem> {
         if let Ok(kept) = self.skeleton.read()
             && let Some(kept) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare)
         {
             return Ok(Arc::clone(&kept.skeleton));
         }
-        let nodes = bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
-        let skeleton = Skeleton::of(blueprint, nodes, catalog).map_err(|error| {
+        let (blueprint, catalog) = (Arc::clone(blueprint), Arc::clone(catalog));
+        let made = aside(move || {
+            let nodes = bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
+            let skeleton = Arc::new(Skeleton::of(&blueprint, nodes, &catalog)?);
+            Ok::<_, CatalogError>(KeptSkeleton { root, bare, skeleton })
+        });
+        let made = made.await?.map_err(|error| {
             tracing::error!(%error, "the catalog lacks what the blueprint pins");
             Problem::internal()
         })?;
-        let skeleton = Arc::new(skeleton);
-        if let Ok(mut kept) = self.skeleton.write() {
-            *kept = Some(KeptSkeleton { root, bare, skeleton: Arc::clone(&skeleton) });
-        }
+        let skeleton = Arc::clone(&made.skeleton);
+        let before = self.skeleton.write().ok().and_then(|mut kept| kept.replace(made));
+        // Taking a large one apart takes long, too.
+        drop(tokio::task::spawn_blocking(move || drop(before)));
         Ok(skeleton)
     }
 
