@@ -14,11 +14,11 @@ const BEFORE: [(&str, &str); 4] = [
 /// document of `edge`, too; 3 is a switch; 4 removed `old`, and brought a policy. Every deployment has a phantom, 10 more than its own
 /// number. Rows of policies can't be changed, as it is where guards are.
 const DATA: &str = "
-INSERT INTO object (hash, kind, body) VALUES (sha256('root'), 'root', 'root'), (sha256('doc'), 'deployment', 'doc'),
+INSERT INTO object (hash, kind, body) VALUES (sha256('{\"deployments\":{},\"nodes\":{}}'), 'root', '{\"deployments\":{},\"nodes\":{}}'), (sha256('doc'), 'deployment', 'doc'),
   (sha256('policy'), 'policy', 'policy'), (sha256('new'), 'deployment', 'new');
 INSERT INTO person (id, name) VALUES (lpad('7', 32, '0')::uuid, 'ada');
 INSERT INTO policy (number, hash) VALUES (1, sha256('policy')), (2, sha256('policy'));
-INSERT INTO target (number, parent, kind, root, enabled, epoch) VALUES (1, NULL, 'genesis', sha256('root'), true, 1);
+INSERT INTO target (number, parent, kind, root, enabled, epoch) VALUES (1, NULL, 'genesis', sha256('{\"deployments\":{},\"nodes\":{}}'), true, 1);
 INSERT INTO deployment (id, parent, name, system, phantom, doc, head_no)
 SELECT lpad(n::text, 32, '0')::uuid, CASE WHEN n > 1 THEN lpad('1', 32, '0')::uuid END, name, n = 1,
        lpad((n + 10)::text, 32, '0')::uuid, sha256('doc'), 1
@@ -30,12 +30,12 @@ INSERT INTO proposal (deployment_id, state, version, created_by)
 SELECT lpad(n::text, 32, '0')::uuid, state, 1, lpad('7', 32, '0')::uuid
 FROM (VALUES (2, 'committed'), (1, 'committed'), (2, 'open'), (3, 'open')) p (n, state);
 INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed, epoch, root_hash, created_by)
-SELECT p.id, 1, sha256('c'), sha256('e'), 1, 1, 1, sha256('root'), p.created_by FROM proposal p WHERE p.id IN (1, 2) ORDER BY p.id;
+SELECT p.id, 1, sha256('c'), sha256('e'), 1, 1, 1, sha256('{\"deployments\":{},\"nodes\":{}}'), p.created_by FROM proposal p WHERE p.id IN (1, 2) ORDER BY p.id;
 INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) VALUES
   (1, 'deployment', lpad('3', 32, '0')::uuid, sha256('doc'), sha256('new')),
   (2, 'deployment', lpad('4', 32, '0')::uuid, sha256('doc'), NULL);
 INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch) VALUES
-  (2, 1, 'change', sha256('root'), 1, true, 1), (3, 2, 'switch', sha256('root'), NULL, false, 1), (4, 3, 'change', sha256('root'), 2, false, 1);
+  (2, 1, 'change', sha256('{\"deployments\":{},\"nodes\":{}}'), 1, true, 1), (3, 2, 'switch', sha256('{\"deployments\":{},\"nodes\":{}}'), NULL, false, 1), (4, 3, 'change', sha256('{\"deployments\":{},\"nodes\":{}}'), 2, false, 1);
 UPDATE deployment SET head_no = 2 WHERE name IN ('web', 'edge');
 UPDATE deployment SET head_no = 4, removed_in = 4 WHERE name = 'old';
 UPDATE submission SET new_policy_hash = sha256('policy') WHERE id = 2;
@@ -49,8 +49,8 @@ FROM (VALUES (1, 1, true), (1, 2, false),
              (4, 1, true), (4, 2, true)) e (p, seq, undone);
 ";
 
-#[tokio::test]
-async fn what_older_databases_did_not_note_is_filled_in() {
+/// A database as it was before, with these rows.
+async fn older(data: &str) -> TestDatabase {
     let db = TestDatabase::new().await;
     let owner = db.owner();
     owner.execute("DROP SCHEMA public CASCADE").await.unwrap();
@@ -63,7 +63,22 @@ async fn what_older_databases_did_not_note_is_filled_in() {
         owner.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.unwrap();
         sqlx::query("INSERT INTO seaql_migrations VALUES ($1, 0)").bind(name).execute(owner).await.unwrap();
     }
-    owner.execute(sqlx::raw_sql(DATA)).await.unwrap();
+    owner.execute(sqlx::raw_sql(AssertSqlSafe(data))).await.unwrap();
+    db
+}
+
+#[tokio::test]
+async fn a_root_that_can_be_read_in_two_ways_stops_the_migration() {
+    let odd = r#"{"deployments":{},"nodes":{} }"#;
+    let db = older(&DATA.replace(r#"{"deployments":{},"nodes":{}}"#, odd)).await;
+    let error = migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap_err();
+    assert!(format!("{error:#}").contains("not written canonically"), "{error:#}");
+}
+
+#[tokio::test]
+async fn what_older_databases_did_not_note_is_filled_in() {
+    let db = older(DATA).await;
+    let owner = db.owner();
     migrations::migrate(owner, migrations::APP_ROLE).await.unwrap();
     assert!(migrations::is_current(db.app()).await.unwrap());
 

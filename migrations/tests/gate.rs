@@ -7,7 +7,7 @@ mod world;
 use migrations::Refusal;
 use serde_json::json;
 use sqlx::Executor as _;
-use world::{Submission, World, assert_refused, deployment_doc, node_doc, state};
+use world::{Submission, World, assert_refused, deployment_doc, hex, node_doc, state};
 
 /// A planned, submitted and approved change of `web`.
 async fn approved(world: &World) -> (Submission, i64) {
@@ -231,7 +231,19 @@ async fn the_root_differs_in_exactly_what_is_listed() {
     beside.deployments.insert(n1, new.unwrap());
     let beside = world.put_root(&beside).await;
     assert_refused("beside", world.commit_root(&planned, submission, &beside).await, Refusal::OtherDocuments);
+    // Of a key that is there twice, one reader takes the first and one the last: no target begins with such a root.
+    let twice = {
+        let (id, old) = (n1, world.root().await.nodes[&n1].clone());
+        let entry = |hash: &[u8], blank: &str| format!("\"{id}\"{blank}:\"{}\"", hex(hash));
+        let body = world.root_body(&sound).await;
+        let new = entry(planned.documents[0].3.as_ref().unwrap(), "");
+        assert!(body.contains(&new));
+        let body = body.replace(&new, &format!("{},{new}", entry(&old, " ")));
+        world.put_bytes("root", body.into_bytes()).await
+    };
+    assert_refused("twice", world.commit_root(&planned, submission, &twice).await, Refusal::OtherDocuments);
     for (what, root, wanted) in [
+        ("twice", &twice, false),
         ("sound", &sound, true),
         ("more", &more, false),
         ("fewer", &same, false),

@@ -277,6 +277,15 @@ impl World {
         put(&mut self.db.app().acquire().await.unwrap(), "root", root.body()).await
     }
 
+    pub async fn put_bytes(&self, kind: &str, body: Vec<u8>) -> Hash {
+        put(&mut self.db.app().acquire().await.unwrap(), kind, body).await
+    }
+
+    pub async fn root_body(&self, root: &Hash) -> String {
+        let sql = "SELECT convert_from(body, 'UTF8') FROM object WHERE hash = $1";
+        sqlx::query_scalar(sql).bind(root).fetch_one(self.db.app()).await.unwrap()
+    }
+
     /// One statement as the application role.
     pub async fn app(&self, sql: &str) -> Result<u64, sqlx::Error> {
         Ok(self.db.app().execute(AssertSqlSafe(sql)).await?.rows_affected())

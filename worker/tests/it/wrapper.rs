@@ -214,6 +214,34 @@ async fn the_clock_of_a_run_ends_with_it() {
     );
 }
 
+/// Whoever has the number of a wrapper that was killed is not who the clock is to wake.
+#[test]
+fn a_clock_wakes_nobody_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wrapper = folder.path().join("wrapper");
+    std::fs::write(&wrapper, worker::jig::script::transport::WRAPPER).expect("the folder is ours");
+    let woken = |began: &str| {
+        let mut other = Command::new("sleep").arg("300").spawn().expect("a process");
+        let pid = other.id().to_string();
+        let began = match began {
+            "its own" => {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+                stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19)).expect("a start").to_owned()
+            }
+            other => other.to_owned(),
+        };
+        let clock = Command::new("sh").arg(&wrapper).arg(folder.path()).args(["clock", "0", &pid, &began]).status();
+        assert!(clock.expect("it ends").success());
+        std::thread::sleep(Duration::from_millis(100));
+        let woken = other.try_wait().expect("it is ours").is_some();
+        let _ = other.kill();
+        let _ = other.wait();
+        woken
+    };
+    assert!(woken("its own"));
+    assert!(!woken("1"));
+}
+
 #[tokio::test]
 async fn a_run_that_is_stopped_says_whether_it_started() {
     let bench = Bench::with("#!/bin/sh\necho $$ >ran\nsleep 300\n");

@@ -321,8 +321,15 @@ end_aside() {
 # Wakes the wrapper when the time is over. In a session of its own, and ended by force, its sleeper after it: a polite signal that
 # comes just before it would be heard is lost, and then a run would last as long as it may.
 start_clock() {
-    setsid sh -c 'sleep "$1" && kill -USR1 "$2"' gantry-clock "$TIMEOUT" $$ </dev/null >/dev/null 2>&1 &
+    setsid sh "$SELF" "$ROOT" clock "$TIMEOUT" $$ "$(started_at $$)" </dev/null >/dev/null 2>&1 &
     clock=$!
+}
+
+# The wrapper may have been killed meanwhile, and its number be somebody else's.
+command_clock() {
+    sleep "$1"
+    [ "$(started_at "$2")" = "$3" ] && kill -s USR1 "$2"
+    exit 0
 }
 
 stop_clock() {
@@ -404,6 +411,7 @@ command_put() {
 case $COMMAND in
 run) command_run "$@" ;;
 launch) command_launch "$@" ;;
+clock) command_clock "$@" ;;
 take) command_take "$@" ;;
 end) command_end "$@" ;;
 lacks) missing_scripts "$@" ;;

@@ -1,0 +1,21 @@
+-- Gantry has never written another root; whoever wrote one past it finds out here, before a guard relies on it.
+DO $$
+DECLARE
+  body text;
+  entries text[];
+BEGIN
+  SELECT convert_from(o.body, 'UTF8') INTO body
+  FROM head h JOIN target t ON t.number = h.number JOIN object o ON o.hash = t.root;
+  IF body IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT array_agg(k.entries ORDER BY k.kind) INTO entries FROM (
+    SELECT kind, (SELECT coalesce(string_agg(format('"%s":"%s"', d.key::uuid, encode(decode(d.value, 'hex'), 'hex')), ','
+                                             ORDER BY d.key::uuid), '')
+                  FROM jsonb_each_text(body::jsonb -> kind) d) AS entries
+    FROM unnest(ARRAY['deployments', 'nodes']) AS kind) k;
+  IF body <> format('{"deployments":{%s},"nodes":{%s}}', VARIADIC entries) THEN
+    RAISE EXCEPTION 'the root of the newest target is not written canonically'
+      USING HINT = 'Gantry never writes such a root: look who else writes to this database, and restore a backup from before.';
+  END IF;
+END $$;
