@@ -80,7 +80,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
     let kept: Vec<String> = consequences.kept.first.iter().map(named).collect();
     if !kept.is_empty() {
         let named = words::first_of(&kept, consequences.kept.count);
-        rest.push(format!("Stays as it was applied, with new content or data for its next run: {named}."));
+        rest.push(format!("What is applied stays, and the next run takes the new content or data: {named}."));
     }
     rest.extend(lacks(consequences));
     if consequences.lost.count == 0 && !removes(effects) {

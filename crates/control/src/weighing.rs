@@ -22,7 +22,7 @@ use api::Problem;
 use api::console::StepState as Shown;
 use engine::anneal::StepState;
 use engine::blueprint::DocumentChange;
-use engine::blueprint::consequences::{Consequences, below, consequences, running};
+use engine::blueprint::consequences::{Consequences, below, consequences, kept, running};
 use engine::blueprint::projection::StepChange;
 use engine::gate::{Facts, Policy};
 use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, StepId, SubmissionId};
@@ -344,7 +344,9 @@ impl Control {
 fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
     let again = running(&planned.projection).filter(|step| step.change != StepChange::New).map(|step| step.noderole);
     let below = below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node));
-    again.chain(planned.projection.removed.iter().copied()).chain(below).collect()
+    let source = planned.from(present);
+    let kept = kept(&source).map(|step| step.noderole);
+    again.chain(planned.projection.removed.iter().copied()).chain(below).chain(kept).collect()
 }
 
 /// What was weighed on one ground.

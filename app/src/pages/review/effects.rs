@@ -8,7 +8,7 @@ use engine::cluster::phantom;
 use engine::ids::SubmissionId;
 use leptos::prelude::*;
 
-use super::facts::{counted, lost};
+use super::facts::{Keeps, counted, lost};
 use crate::parts::{Icon, icon};
 use crate::places;
 
@@ -28,6 +28,7 @@ fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
         section("downstream", &title, note, &group.noderoles, id, &["Noderole", "Node", "Deployment"], lines.into_any())
     });
     let plain = ["Noderole", "Node", "Deployment"];
+    let kept = Keeps::of(found);
     view! {
         {some(&found.irreversible).then(|| section(
             "irreversible", "Can’t be undone", "loses data when it runs: no later change brings that back".into(),
@@ -40,9 +41,7 @@ fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
             found.restarts.first.iter().map(restarted).collect_view().into_any(),
         ))}
         {some(&found.kept).then(|| section(
-            "kept", "Stays as it was applied",
-            "what is up stays so; new content or data waits for the next run, which this change does not ask for".into(),
-            &found.kept, id, &plain,
+            "kept", kept.lead, kept.note.into(), &found.kept, id, &plain,
             found.kept.first.iter().map(|touched| line(touched, true, None)).collect_view().into_any(),
         ))}
         {some(&found.lost).then(|| section(

@@ -100,14 +100,12 @@ fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
     }
     facts.extend(restarts(found));
     if found.kept.count > 0 {
+        let said = Keeps::of(found);
         facts.push(Fact {
             state: "warn",
             shape: Icon::Paused,
-            lead: "Stays as it was applied:".into(),
-            rest: format!(
-                "{}. Its new content or data waits for the next run, which this change does not ask for.",
-                names(&found.kept, touched)
-            ),
+            lead: format!("{}:", said.lead),
+            rest: format!("{}. {}", names(&found.kept, touched), said.sentence),
             way: ("effects#kept", list(found.kept.count)),
         });
     }
@@ -152,6 +150,30 @@ fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
     }
     facts.push(reach(found, changed));
     facts
+}
+
+/// What is said of steps that keep what is applied. Where nobody looked, a run of some may be due, and takes the new with it.
+pub(super) struct Keeps {
+    pub lead: &'static str,
+    pub note: &'static str,
+    sentence: &'static str,
+}
+
+impl Keeps {
+    pub fn of(found: &Consequences) -> Self {
+        match found.interrupted {
+            Some(_) => Self {
+                lead: "Stays as it was applied",
+                note: "what is up stays so; new content or data waits for the next run, which this change does not ask for",
+                sentence: "Its new content or data waits for the next run, which this change does not ask for.",
+            },
+            None => Self {
+                lead: "What is applied stays",
+                note: "this change asks for no run; the next one takes the new content or data",
+                sentence: "This change asks for no run; the next one takes the new content or data.",
+            },
+        }
+    }
 }
 
 fn restarts(found: &Consequences) -> Option<Fact> {
@@ -312,6 +334,19 @@ mod tests {
         );
         assert_eq!(said(&of(&[down]))[0], "Runs 1 noderole again: app on n1. None of it is up now.");
         assert_eq!(said(&of(&[None, None]))[0], "Runs 2 noderoles again: app on n1 and app on n2.");
+    }
+
+    #[test]
+    fn nothing_is_said_to_be_applied_where_nobody_looked() {
+        let of = |interrupted| Consequences { kept: vec![at(1)].into(), interrupted, ..Consequences::default() };
+        assert_eq!(
+            said(&of(Some(0)))[0],
+            "Stays as it was applied: app on n1. Its new content or data waits for the next run, which this change does not ask for."
+        );
+        assert_eq!(
+            said(&of(None))[0],
+            "What is applied stays: app on n1. This change asks for no run; the next one takes the new content or data."
+        );
     }
 
     #[test]

@@ -32,6 +32,18 @@ async fn all_active(house: &House) {
 }
 
 #[tokio::test]
+async fn what_was_never_applied_is_not_said_to_stay_applied() {
+    let house = House::new().await;
+    house.bound("web", 1, "still").await;
+    let (node, noderole) = (house.node(1).await, NoderoleKey::first(role("still")));
+    let edit = Edit::SetNoderoleData { node, noderole, data: serde_json::json!({"a": 1}) };
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    assert_eq!(review(&house, &house.bo, id).await.consequences.kept.count, 0, "its first run is due");
+    all_active(&house).await;
+    assert_eq!(review(&house, &house.bo, id).await.consequences.kept.count, 1);
+}
+
+#[tokio::test]
 async fn an_error_that_came_after_the_approval_is_shown() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;

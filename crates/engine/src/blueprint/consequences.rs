@@ -278,7 +278,8 @@ pub struct Consequences {
     /// What runs again, by name.
     pub restarts: Counted<Restart>,
     /// What gets another content or other data and does not run because of it, as its role says (`on-change: keep`): what is applied
-    /// stays, and its next run, which this change does not ask for, takes the new.
+    /// stays, and its next run, which this change does not ask for, takes the new. Where states are given only what is ACTIVE: a
+    /// run that is due takes the new with it. Where nobody looked all of them, so that some may have nothing applied yet.
     #[serde(default)]
     pub kept: Counted<Touched>,
     /// How many of those that run again are ACTIVE now: they are interrupted. None: nobody looked.
@@ -314,8 +315,11 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     let mut restarts = Vec::new();
     let mut irreversible = Vec::new();
     let mut kept = Vec::new();
+    for step in self::kept(planned) {
+        let is_applied = progress.is_none_or(|state| state(step.id) == Some(StepState::Active));
+        kept.extend(names.touched(step).filter(|_| is_applied));
+    }
     for step in planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep) {
-        kept.extend(names.touched(step).filter(|_| is_told_otherwise(planned, step)));
         irreversible.extend(names.touched(step).filter(|_| becomes_destructive(planned, step)));
     }
     // As `reason`, but found by key: a slice of 20,000 steps would be looked through 20,000 times.
@@ -368,13 +372,20 @@ pub fn running(projection: &Projection) -> impl Iterator<Item = &StepIntent> + C
     projection.steps.iter().filter(|step| step.change != StepChange::Keep)
 }
 
+/// Steps that keep their progress although they are told otherwise than before: their roles say so.
+pub fn kept<'a>(planned: &Planned<'a>) -> impl Iterator<Item = &'a StepIntent> {
+    let planned = *planned;
+    let stays = planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep);
+    stays.filter(move |step| is_told_otherwise(&planned, step))
+}
+
 /// The reason that a person gave for a step to run again.
 pub fn reason<'e>(effects: &'e Effects, step: &StepIntent) -> Option<&'e str> {
     let found = effects.reruns.iter().find(|rerun| rerun.node == step.node && rerun.noderole == step.key);
     found.map(|rerun| rerun.reason.as_str())
 }
 
-/// Whether reviewed intent tells a step something else than before. What keeps its progress all the same has a role that says so.
+/// Whether reviewed intent tells a step something else than before.
 fn is_told_otherwise(planned: &Planned<'_>, step: &StepIntent) -> bool {
     let told = |blueprint: &'_ Blueprint| {
         let (_, noderole) = blueprint.noderole(step.node, &step.key)?;

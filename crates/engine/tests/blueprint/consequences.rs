@@ -19,9 +19,13 @@ use crate::world::{
 };
 
 fn told(changed: &Changed) -> Consequences {
+    told_now(changed, None)
+}
+
+fn told_now(changed: &Changed, progress: Option<consequences::Progress<'_>>) -> Consequences {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
-    of(&Planned { old, new, difference: &found, projection, effects, catalog: &changed.catalog }, None)
+    of(&Planned { old, new, difference: &found, projection, effects, catalog: &changed.catalog }, progress)
 }
 
 /// `1: base 2; 2: runtime 2, db 1 (1 at once)`.
@@ -189,11 +193,20 @@ fn what_keeps_what_it_applied_is_told_and_does_not_run() {
     let mut world = World::of(vec![keeps("app", ""), keeps("own", ""), keeps("same", ""), role("runs", &["same"])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(WEB, 1, "own"), bind(WEB, 1, "runs")]);
     let kept = |found: &Consequences| found.kept.first.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let found = told(&world.change(&[role_data(WEB, "app", json!({"a": 1})), data(1, "own", json!({"a": 1}))]));
+    let changed = world.change(&[role_data(WEB, "app", json!({"a": 1})), data(1, "own", json!({"a": 1}))]);
+    let found = told(&changed);
     assert_eq!(
         (kept(&found), found.restarts.count),
         (vec!["app on n1".into(), "app on n2".into(), "own on n1".into()], 0)
     );
+    // What has nothing applied keeps nothing: the run that is due takes the new.
+    for state in StepState::ALL {
+        let first = StepId::of(key("app").id(node(1)), &ActionName::run());
+        let found = told_now(&changed, Some(&|step| Some(if step == first { StepState::Active } else { state })));
+        let others = if state == StepState::Active { vec!["app on n2".into(), "own on n1".into()] } else { Vec::new() };
+        assert_eq!(kept(&found), [vec!["app on n1".to_owned()], others].concat(), "{state}");
+    }
+    assert_eq!(told_now(&changed, Some(&|_| None)).kept.count, 0);
     let all = vec![keeps("app", "newer"), keeps("own", ""), keeps("same", ""), role("runs", &[])];
     let version = world.import("2", all);
     let using = Edit::UseBarclamp { deployment: SYSTEM, barclamp: BarclampName::parse("house").unwrap(), version };
