@@ -460,8 +460,8 @@ async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
     let (proposal, version) = house.propose(&house.ada, "web", vec![policy(3)]).await;
     let refused = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
     assert_eq!(refused.code, "lint");
-    let detail = "policy-unmet: every change would need 3 approvals, and 2 people may review without having written this change: nobody \
-                  could commit any. Ask for fewer approvals, or let more people review first";
+    let detail = "policy-unmet: every change would need 3 approvals, and 2 people may review without having written this change: this \
+                  change could never be committed. Ask for fewer approvals, or let more people review first";
     assert_eq!(refused.errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>(), [detail]);
     let version = house.control.edit(&house.ada, proposal, version, vec![policy(2)]).await.unwrap();
     let id = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap();
@@ -476,7 +476,8 @@ async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
     house.people.disable(Some(&admin), house.cy.person).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     let told = review.checks.iter().map(|finding| finding.what.as_str()).collect::<Vec<_>>();
-    let what = "every change would need 2 approvals, and 1 person may review without having written this change: nobody could commit any";
+    let what = "every change would need 2 approvals, and 1 person may review without having written this change: this change could never be \
+                committed";
     assert_eq!(told, [what]);
     let problem = house.commit(&house.ada, id).await.unwrap_err();
     assert!(problem.code == "lint" && problem.detail.contains(what), "{problem:?}");

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Found, Look, Reviewers};
+use crate::blueprint::consequences::risks;
 use crate::blueprint::difference::Mark;
 use crate::catalog::version::order;
 use crate::cluster::Blueprint;
@@ -39,25 +40,27 @@ pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
     found.add("policy", what, "Propose the policy by itself, so that it is judged by itself");
 }
 
-/// The change itself passes under its new policy, so its authors don't count for what that asks of every change. Changes of a risk
-/// may come from others.
+/// The change itself passes under its new policy, so its authors don't count for what that asks of every change and of the risks that
+/// the change carries. Changes of another risk may come from others.
 pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
     let Some((before, after)) = look.subject.policy else { return };
     let Reviewers { all, others } = look.subject.reviewers;
+    let carried = risks(look.planned());
     // One that asks for less than before is on its way to what can be met.
     for change in before.changes(after).iter().filter(|change| change.new.approvals > change.old.approvals) {
-        let (able, who) = match change.risk {
-            None => (others, " without having written this change"),
-            Some(_) => (all, ""),
+        let (able, who) = match change.risk.is_none_or(|risk| carried.contains(&risk)) {
+            true => (others, " without having written this change"),
+            false => (all, ""),
         };
         let asks = usize::try_from(change.new.approvals).unwrap_or(usize::MAX);
         if asks > able {
             let about = change.risk.map_or("every change", Risk::change);
             let people = if able == 1 { "person may" } else { "people may" };
+            let never = if asks > all { "no such change could ever" } else { "this change could never" };
             let asks = if asks == 1 { "1 approval".to_owned() } else { format!("{asks} approvals") };
             found.add(
                 "policy",
-                format!("{about} would need {asks}, and {able} {people} review{who}: nobody could commit any"),
+                format!("{about} would need {asks}, and {able} {people} review{who}: {never} be committed"),
                 "Ask for fewer approvals, or let more people review first",
             );
         }

@@ -321,28 +321,37 @@ fn policies_weakened_in_what_they_let_pass() {
 
 #[test]
 fn policies_that_nobody_can_meet() {
-    let world = World::of(vec![role("app", &[])]);
+    let world = World::of(vec![role("app", &[]), flagged(role("wipe", &[]), |f| f.destructive = true)]);
     let alone = world.to(world.blueprint.clone());
     let policy = |approvals, destructive| Policy { approvals, by_risk: [(Risk::Destructive, destructive)].into() };
-    let found = |before: &Policy, after: &Policy, all, others| {
+    let found_in = |changed: &Changed, before: &Policy, after: &Policy, all, others| {
         let among = Reviewers { all, others };
-        let all = findings_among(&world, &alone, &[], Some((before, after)), among).into_iter();
+        let all = findings_among(&world, changed, &[], Some((before, after)), among).into_iter();
         all.filter(|f| f.check == Check::PolicyUnmet).map(|f| (f.level, f.to_string())).collect::<Vec<_>>()
     };
-    let told = |what: &str| {
-        vec![(
-            Level::Error,
-            format!(
-                "policy: {what}: nobody could commit any. Ask for fewer approvals, or let more people review first"
-            ),
-        )]
+    let found = |before: &Policy, after: &Policy, all, others| found_in(&alone, before, after, all, others);
+    let told = |what: &str, never: &str| {
+        let remedy = "Ask for fewer approvals, or let more people review first";
+        vec![(Level::Error, format!("policy: {what}: {never} be committed. {remedy}"))]
     };
     let two = "every change would need 2 approvals, and 1 person may review without having written this change";
-    assert_eq!(found(&policy(1, 2), &policy(2, 2), 2, 1), told(two), "an author does not count");
+    assert_eq!(
+        found(&policy(1, 2), &policy(2, 2), 2, 1),
+        told(two, "this change could never"),
+        "an author does not count"
+    );
     assert_eq!(found(&policy(1, 2), &policy(2, 2), 2, 2), []);
     let risk = "a destructive change would need 3 approvals, and 2 people may review";
-    assert_eq!(found(&policy(1, 1), &policy(1, 3), 2, 1), told(risk));
+    assert_eq!(found(&policy(1, 1), &policy(1, 3), 2, 1), told(risk, "no such change could ever"));
     assert_eq!(found(&policy(1, 1), &policy(1, 2), 2, 1), [], "somebody else may write it");
+    let wiped = world.change(&[bind(WEB, 1, "wipe")]);
+    let own = "a destructive change would need 2 approvals, and 1 person may review without having written this change";
+    assert_eq!(
+        found_in(&wiped, &policy(1, 1), &policy(1, 2), 2, 1),
+        told(own, "this change could never"),
+        "it is one itself"
+    );
+    assert_eq!(found_in(&wiped, &policy(1, 1), &policy(1, 2), 3, 2), []);
     assert_eq!(found(&policy(9, 9), &policy(5, 9), 2, 1), [], "the way down is open");
     let people = [1, 2, 3].map(|n| PersonId(Uuid::from_u128(n)));
     let among = Reviewers::of(&people.into(), &[people[0], PersonId(Uuid::from_u128(9))].into());
