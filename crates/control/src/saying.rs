@@ -276,8 +276,8 @@ fn lacks(consequences: &Consequences) -> Vec<String> {
     }
     told(
         lacking,
-        |(barclamp, deployment), lines| format!("{barclamp} has no longer in {deployment}: {}.", some_of(lines)),
-        |_, lines| format!("Other barclamps have no longer: {}.", some_of(lines)),
+        |(barclamp, deployment), lines| format!("In {deployment}, {barclamp} no longer has: {}.", some_of(lines)),
+        |_, lines| format!("Other barclamps no longer have: {}.", some_of(lines)),
     )
 }
 

@@ -399,7 +399,7 @@ async fn a_script_that_a_version_lacks_is_told_wherever_the_version_is_judged() 
     house.commit(&house.ada, id).await.unwrap();
     let id = house.submit(&house.ada, "web", vec![using(second)]).await;
     let review = house.control.review(&house.bo, id).await.unwrap();
-    let gone = |line: &&String| line.contains("20-oil.sh") && line.starts_with("tool has no longer in web: script ");
+    let gone = |line: &&String| line.contains("20-oil.sh") && line.starts_with("In web, tool no longer has: script ");
     assert!(review.summary.iter().any(|line| gone(&line)), "{:?}", review.summary);
     assert!(!review.summary.contains(&"Nothing is removed.".to_owned()), "{:?}", review.summary);
     assert_eq!(review.consequences.lost.count, 1, "so the page does not say that nothing is taken away");
