@@ -71,8 +71,9 @@ impl VersionDifference {
 /// 4. any other word, letter by letter in whatever case: `2.A` is older than `2.E`. OpenCrowbar counted on with letters beside the
 ///    numbers of its files (`2.0`, later `2.E`), so letters come behind numbers.
 ///
-/// A `v` before the first number means nothing. Two that differ in nothing but what parts them, in zeros before a number or in the
-/// case of letters are equal; every two can be compared, and the order is one ([`by_number`] tells equal ones apart by their text).
+/// A `v` before the first number means nothing. Two that differ in nothing but what parts them (other than a hyphen before a word, which
+/// rule 1 counts), in zeros before a number or in the case of letters are equal; every two can be compared, and the order is one
+/// ([`by_number`] tells equal ones apart by their text).
 pub fn order(a: &str, b: &str) -> Ordering {
     segments(a).cmp(&segments(b))
 }
@@ -308,6 +309,7 @@ mod tests {
             "2.0-rc10",
             "2.0",
             "2.0.1",
+            "2.0.rc1",
             "v2.1",
             "2.20000000000000000000000",
             "2.a",
