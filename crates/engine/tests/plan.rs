@@ -1238,6 +1238,10 @@ fn two_barclamps_exchange_a_role_name_in_either_order() {
     let e = barclamp(&mut world, "e", "1", &["newer"]);
     let found = refused(&world, &[use_in(WEB, &c), use_in(SYSTEM, &d), use_in(WEB, &e)]);
     assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [2]);
+    // What is pinned above is not at fault where a pin below hides it.
+    let above = barclamp(&mut world, "c", "2", &["other"]);
+    let found = refused(&world, &[use_in(WEB, &c), use_in(WEB, &d), use_in(SYSTEM, &above)]);
+    assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [2]);
     // A version that comes back into sight from above counts like one that is used.
     world.commit(&[use_in(SYSTEM, &d)]);
     let own = barclamp(&mut world, "d", "2", &["other"]);

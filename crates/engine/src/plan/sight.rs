@@ -72,8 +72,10 @@ impl<'e> Pinned<'e> {
 /// A role name that begins to mean two things.
 struct Doubled<'a> {
     deployment: DeploymentId,
-    /// It and its ancestors.
+    /// It and its ancestors up to the one whose version of the barclamp is in sight. What those above pin is hidden.
     chain: Vec<DeploymentId>,
+    /// The same for the other one.
+    other_chain: Vec<DeploymentId>,
     /// The barclamp whose version in sight has the role anew.
     barclamp: BarclampName,
     other: &'a BarclampName,
@@ -84,11 +86,11 @@ impl Doubled<'_> {
     /// The edits that brought the two versions into sight, the later one first. That one is at fault; the other one is none where the
     /// version was seen before.
     fn edits(&self, pins: &[Pinned<'_>]) -> Option<(u32, Option<u32>)> {
-        let last = |barclamp: &BarclampName| {
-            let of_it = pins.iter().filter(|pin| pin.barclamp == barclamp && self.chain.contains(&pin.deployment));
+        let last = |barclamp: &BarclampName, chain: &[DeploymentId]| {
+            let of_it = pins.iter().filter(|pin| pin.barclamp == barclamp && chain.contains(&pin.deployment));
             of_it.map(|pin| pin.edit).max()
         };
-        let (one, two) = (last(&self.barclamp), last(self.other));
+        let (one, two) = (last(&self.barclamp, &self.chain), last(self.other, &self.other_chain));
         Some((one.max(two)?, one.min(two)))
     }
 
@@ -142,8 +144,16 @@ impl<'a> Draft<'a> {
                 let known = before.get(pin.barclamp).map(|known| catalog.barclamp(*known)).transpose()?;
                 let anew = |role: &RoleName| known.is_none_or(|known| !known.roles.contains_key(role));
                 if let Some((other, role)) = twice_among(catalog, catalog.barclamp(pin.version)?, &sight, anew)? {
-                    let (chain, barclamp) = (chain.clone(), pin.barclamp.clone());
-                    doubled.push(Doubled { deployment, chain, barclamp, other, role });
+                    let up = sight.iter().find(|pin| pin.barclamp == other).map_or(0, |pin| pin.up);
+                    let [chain, other_chain] = [pin.up, up].map(|up| chain.iter().take(up + 1).copied().collect());
+                    doubled.push(Doubled {
+                        deployment,
+                        chain,
+                        other_chain,
+                        barclamp: pin.barclamp.clone(),
+                        other,
+                        role,
+                    });
                 }
             }
         }
