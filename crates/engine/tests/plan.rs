@@ -1242,6 +1242,13 @@ fn two_barclamps_exchange_a_role_name_in_either_order() {
     let above = barclamp(&mut world, "c", "2", &["other"]);
     let found = refused(&world, &[use_in(WEB, &c), use_in(WEB, &d), use_in(SYSTEM, &above)]);
     assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [2]);
+    // Nor is a later version of the barclamp that had the role before.
+    let taker = barclamp(&mut world, "f", "1", &["x"]);
+    let more = barclamp(&mut world, "a", "3", &["r", "x", "y"]);
+    for edits in [[use_in(WEB, &taker), use_in(WEB, &more)], [use_in(WEB, &taker), use_in(WEB, &a1)]] {
+        let found = refused(&world, &edits);
+        assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [1], "{found:?}");
+    }
     // A version that comes back into sight from above counts like one that is used.
     world.commit(&[use_in(SYSTEM, &d)]);
     let own = barclamp(&mut world, "d", "2", &["other"]);

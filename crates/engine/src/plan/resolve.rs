@@ -60,7 +60,8 @@ pub(super) struct Laid<'a> {
 /// Lays all edits over the skeleton.
 pub(super) fn laid<'a>(rules: Rules, skeleton: &'a Skeleton, catalog: &'a Catalog, edits: &[NumberedEdit]) -> Laid<'a> {
     let mut at_fault = BTreeMap::new();
-    // Each further time round refuses at least one edit more.
+    // Once round finds all that are at fault, so the second time is mostly the last. Another follows where one that goes takes others with
+    // it, or leaves a version in sight that it hid; each refuses at least one edit more.
     loop {
         let laid = laid_without(&at_fault, Draft::new(skeleton, catalog, rules), edits);
         let refused: BTreeSet<u32> = laid.refused.iter().map(|refusal| refusal.edit).collect();

@@ -30,20 +30,9 @@ pub fn twice<'c>(
     barclamp: &'c Barclamp,
     sight: &[InSight<'_>],
 ) -> Result<Option<(&'c BarclampName, &'c RoleName)>, CatalogError> {
-    twice_among(catalog, barclamp, sight, |_| true)
-}
-
-/// The same, asked of some of its roles.
-fn twice_among<'c>(
-    catalog: &'c Catalog,
-    barclamp: &'c Barclamp,
-    sight: &[InSight<'_>],
-    counts: impl Fn(&RoleName) -> bool,
-) -> Result<Option<(&'c BarclampName, &'c RoleName)>, CatalogError> {
     for pin in sight.iter().filter(|pin| *pin.barclamp != barclamp.name) {
         let other = catalog.barclamp(pin.version)?;
-        let mut both = barclamp.roles.keys().filter(|role| other.roles.contains_key(*role));
-        if let Some(role) = both.find(|role| counts(role)) {
+        if let Some(role) = barclamp.roles.keys().find(|role| other.roles.contains_key(*role)) {
             return Ok(Some((&other.name, role)));
         }
     }
@@ -69,95 +58,116 @@ impl<'e> Pinned<'e> {
     }
 }
 
-/// A role name that begins to mean two things.
-struct Doubled<'a> {
-    deployment: DeploymentId,
-    /// It and its ancestors up to the one whose version of the barclamp is in sight. What those above pin is hidden.
-    chain: Vec<DeploymentId>,
-    /// The same for the other one.
-    other_chain: Vec<DeploymentId>,
-    /// The barclamp whose version in sight has the role anew.
-    barclamp: BarclampName,
-    other: &'a BarclampName,
-    role: &'a RoleName,
+/// What deployments see otherwise after all edits than before, as far as it may make a role name mean two things.
+#[derive(Default)]
+struct Watched<'a> {
+    /// The deployments, and who has the roles there that others would have anew: by versions from before, or by edits that stay.
+    sights: Vec<(DeploymentId, BTreeMap<&'a RoleName, &'a BarclampName>)>,
+    /// What each edit would bring into which of these sights.
+    coming: BTreeMap<u32, Vec<Coming<'a>>>,
 }
 
-impl Doubled<'_> {
-    /// The edits that brought the two versions into sight, the later one first. That one is at fault; the other one is none where the
-    /// version was seen before.
-    fn edits(&self, pins: &[Pinned<'_>]) -> Option<(u32, Option<u32>)> {
-        let last = |barclamp: &BarclampName, chain: &[DeploymentId]| {
-            let of_it = pins.iter().filter(|pin| pin.barclamp == barclamp && chain.contains(&pin.deployment));
-            of_it.map(|pin| pin.edit).max()
-        };
-        let (one, two) = (last(&self.barclamp, &self.chain), last(self.other, &self.other_chain));
-        Some((one.max(two)?, one.min(two)))
-    }
-
-    fn error(&self, draft: &Draft<'_>) -> EditError {
-        EditError::RoleTwice {
-            barclamp: self.barclamp.clone(),
-            other: self.other.clone(),
-            role: self.role.clone(),
-            deployment: draft.deployment_name(self.deployment),
-        }
-    }
+/// Roles that a barclamp has anew in a sight.
+struct Coming<'a> {
+    sight: usize,
+    barclamp: &'a BarclampName,
+    roles: Vec<&'a RoleName>,
 }
+
+/// The last edit that took effect about a barclamp in a deployment.
+type LastPins<'p> = BTreeMap<(DeploymentId, &'p BarclampName), u32>;
 
 impl<'a> Draft<'a> {
-    /// The edits by which, after all of them, a role name begins to mean two things somewhere; `pins` are those that took effect. Of two
-    /// that are at odds it is the later one, unless the earlier one goes already.
+    /// The edits by which, after all of them, a role name begins to mean two things somewhere; `pins` are those that took effect, in
+    /// their order. Of two that are at odds it is the later one, unless the earlier one goes already. What a barclamp had before is no
+    /// edit's, so who takes it too is at fault whenever it does.
     pub fn doubling(&self, pins: &[Pinned<'_>]) -> BTreeMap<u32, EditError> {
-        let doubled = match self.doubled() {
-            Ok(doubled) => doubled,
+        let Watched { mut sights, coming } = match self.watched(pins) {
+            Ok(watched) => watched,
             // A version in sight is not in the catalog, so nobody can say what its roles are.
             Err(error) => return pins.iter().map(|pin| (pin.edit, error.clone())).collect(),
         };
-        let found: Vec<_> = doubled.iter().filter_map(|found| Some((found, found.edits(pins)?))).collect();
-        let at_fault: BTreeSet<u32> = found.iter().map(|(_, (later, _))| *later).collect();
-        let stands = |earlier: &Option<u32>| earlier.is_none_or(|earlier| !at_fault.contains(&earlier));
-        let first = found.iter().filter(|(_, (_, earlier))| stands(earlier));
-        first.map(|(found, (later, _))| (*later, found.error(self))).collect()
+        let mut at_fault = BTreeMap::new();
+        for (edit, coming) in coming {
+            let error = coming.iter().find_map(|coming| {
+                let (deployment, holders) = &sights[coming.sight];
+                let (role, other) = coming.roles.iter().find_map(|role| holders.get_key_value(*role))?;
+                Some(EditError::RoleTwice {
+                    barclamp: coming.barclamp.clone(),
+                    other: (*other).clone(),
+                    role: (*role).clone(),
+                    deployment: self.deployment_name(*deployment),
+                })
+            });
+            if let Some(error) = error {
+                at_fault.insert(edit, error);
+                continue;
+            }
+            for Coming { sight, barclamp, roles } in coming {
+                sights[sight].1.extend(roles.into_iter().map(|role| (role, barclamp)));
+            }
+        }
+        at_fault
     }
 
-    /// What the version that was seen `before` had twice already is none: else nobody could use a version that mends it by halves.
-    fn doubled(&self) -> Result<Vec<Doubled<'a>>, EditError> {
-        let (catalog, repinned) = (self.catalog, self.repinned());
-        let mut doubled = Vec::new();
+    fn watched(&self, pins: &[Pinned<'_>]) -> Result<Watched<'a>, EditError> {
+        let repinned = self.repinned();
+        let mut watched = Watched::default();
         if repinned.is_empty() {
-            return Ok(doubled);
+            return Ok(watched);
         }
+        let last: LastPins<'_> = pins.iter().map(|pin| ((pin.deployment, pin.barclamp), pin.edit)).collect();
         // Who pins nothing sees what the deployment above sees.
         let pinning = self.deployments().filter(|(id, d)| repinned.contains(id) || !d.barclamps.is_empty());
         for (deployment, _) in pinning {
             let chain = self.chain(deployment);
-            if !chain.iter().any(|id| repinned.contains(id)) {
-                continue;
-            }
-            let before = in_sight(self.pinned_before(&chain));
-            let before: BTreeMap<&BarclampName, Hash> =
-                before.into_iter().map(|pin| (pin.barclamp, pin.version)).collect();
-            let pins: Result<Vec<_>, EditError> =
-                chain.iter().map(|id| self.deployment(*id).map(|found| &found.barclamps)).collect();
-            let sight = in_sight(pins?);
-            for pin in sight.iter().filter(|pin| before.get(pin.barclamp) != Some(&pin.version)) {
-                let known = before.get(pin.barclamp).map(|known| catalog.barclamp(*known)).transpose()?;
-                let anew = |role: &RoleName| known.is_none_or(|known| !known.roles.contains_key(role));
-                if let Some((other, role)) = twice_among(catalog, catalog.barclamp(pin.version)?, &sight, anew)? {
-                    let up = sight.iter().find(|pin| pin.barclamp == other).map_or(0, |pin| pin.up);
-                    let [chain, other_chain] = [pin.up, up].map(|up| chain.iter().take(up + 1).copied().collect());
-                    doubled.push(Doubled {
-                        deployment,
-                        chain,
-                        other_chain,
-                        barclamp: pin.barclamp.clone(),
-                        other,
-                        role,
-                    });
-                }
+            if chain.iter().any(|id| repinned.contains(id)) {
+                self.watch(&mut watched, &chain, deployment, &last)?;
             }
         }
-        Ok(doubled)
+        Ok(watched)
+    }
+
+    /// What the version that was seen before had twice already is none: else nobody could use a version that mends it by halves.
+    fn watch(
+        &self,
+        watched: &mut Watched<'a>,
+        chain: &[DeploymentId],
+        deployment: DeploymentId,
+        last: &LastPins<'_>,
+    ) -> Result<(), EditError> {
+        let catalog = self.catalog;
+        let before = in_sight(self.pinned_before(chain));
+        let before: BTreeMap<&BarclampName, Hash> = before.into_iter().map(|pin| (pin.barclamp, pin.version)).collect();
+        let pins: Result<Vec<_>, EditError> =
+            chain.iter().map(|id| self.deployment(*id).map(|found| &found.barclamps)).collect();
+        let sight = in_sight(pins?);
+        let mut anew: BTreeMap<&RoleName, BTreeSet<&BarclampName>> = BTreeMap::new();
+        for pin in sight.iter().filter(|pin| before.get(pin.barclamp) != Some(&pin.version)) {
+            let known = before.get(pin.barclamp).map(|known| catalog.barclamp(*known)).transpose()?;
+            let content = catalog.barclamp(pin.version)?;
+            let is_new = |role: &&RoleName| known.is_none_or(|known| !known.roles.contains_key(*role));
+            let roles: Vec<&RoleName> = content.roles.keys().filter(is_new).collect();
+            // What is pinned above the version in sight is hidden, so it did not bring it there.
+            let by = chain.iter().take(pin.up + 1).filter_map(|id| last.get(&(*id, pin.barclamp))).max();
+            let Some(edit) = by.filter(|_| !roles.is_empty()) else { continue };
+            for role in &roles {
+                anew.entry(*role).or_default().insert(&content.name);
+            }
+            let coming = Coming { sight: watched.sights.len(), barclamp: &content.name, roles };
+            watched.coming.entry(*edit).or_default().push(coming);
+        }
+        if anew.is_empty() {
+            return Ok(());
+        }
+        let mut holders = BTreeMap::new();
+        for pin in &sight {
+            let content = catalog.barclamp(pin.version)?;
+            let had = |role: &&RoleName| anew.get(*role).is_some_and(|by| !by.contains(&content.name));
+            holders.extend(content.roles.keys().filter(had).map(|role| (role, &content.name)));
+        }
+        watched.sights.push((deployment, holders));
+        Ok(())
     }
 }
 
@@ -222,5 +232,79 @@ impl Sight {
             self.clients.entry(name.clone()).or_insert_with(|| jig.client_role.clone());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::super::bind::Rules;
+    use super::*;
+    use crate::canonical::{self, Object, ObjectKind};
+    use crate::catalog::Role;
+    use crate::cluster::{Skeleton, SkeletonDeployment};
+    use crate::ids::{DeploymentName, NodeId};
+
+    const SYSTEM: DeploymentId = DeploymentId(Uuid::from_u128(1));
+
+    /// What is at fault at the first look when these barclamps, named by what their edit is and with these roles, come into use.
+    fn at_fault(barclamps: &[(&str, &[&str])]) -> Vec<u32> {
+        let mut catalog = Catalog::default();
+        let used: Vec<NumberedEdit> = (1..)
+            .zip(barclamps)
+            .map(|(seq, (label, roles))| {
+                let mut content = BTreeMap::new();
+                for role in *roles {
+                    let role = json!({"name": role, "barclamp": label, "jig": "noop", "jig_class": "noop"});
+                    let role: Role = serde_json::from_value(role).unwrap();
+                    let hash = canonical::hash(&role).unwrap();
+                    content.insert(role.name.clone(), hash);
+                    catalog.add_role(hash, Arc::new(role));
+                }
+                let stored = json!({"name": label, "version": "1", "roles": content});
+                let stored: Barclamp = serde_json::from_value(stored).unwrap();
+                let object = Object::of(ObjectKind::Barclamp, &stored).unwrap();
+                catalog.add(&object).unwrap();
+                let edit = Edit::UseBarclamp { deployment: SYSTEM, barclamp: stored.name, version: object.hash };
+                NumberedEdit { seq, edit }
+            })
+            .collect();
+        let system = SkeletonDeployment {
+            name: DeploymentName::parse("system").unwrap(),
+            parent: None,
+            phantom: NodeId(Uuid::from_u128(2)),
+            barclamps: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            inactive_jigs: BTreeSet::new(),
+        };
+        let mut skeleton = Skeleton::default();
+        skeleton.deployments.insert(SYSTEM, system);
+        let mut draft = Draft::new(&skeleton, &catalog, Rules::default());
+        for NumberedEdit { seq, edit } in &used {
+            draft.apply(*seq, edit).unwrap();
+        }
+        let pins: Vec<Pinned<'_>> = used.iter().filter_map(Pinned::by).collect();
+        draft.doubling(&pins).into_keys().collect()
+    }
+
+    #[test]
+    fn one_look_finds_all_that_are_at_fault() {
+        let row: [(&str, &[&str]); 6] = [
+            ("f", &["r1", "r2"]),
+            ("e", &["r2", "r3"]),
+            ("d", &["r3", "r4"]),
+            ("c", &["r4", "r5"]),
+            ("b", &["r5", "r6"]),
+            ("a", &["r6", "r7"]),
+        ];
+        assert_eq!(at_fault(&row), [2, 4, 6], "each shares a role with the next");
+        let spokes: [(&str, &[&str]); 3] = [("a", &["r1"]), ("c", &["r2"]), ("d", &["r3"])];
+        let hub: [(&str, &[&str]); 1] = [("b", &["r1", "r2", "r3"])];
+        assert_eq!(at_fault(&[hub.as_slice(), spokes.as_slice()].concat()), [2, 3, 4]);
+        assert_eq!(at_fault(&[spokes.as_slice(), hub.as_slice()].concat()), [4]);
     }
 }
