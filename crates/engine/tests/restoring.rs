@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use engine::Hash;
 use engine::canonical::{self, Object, ObjectKind};
 use engine::catalog::{Barclamp, Catalog, Flags, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
@@ -164,16 +165,81 @@ fn a_version_comes_back_from_above_and_what_was_not_used_goes_out_of_use() {
     let known = (**catalog.barclamp(first).unwrap()).clone();
     let second = imported(&mut catalog, "b", "2", &known);
     let other = imported(&mut catalog, "other", "1", &Barclamp { roles: BTreeMap::new(), ..known });
-    let using = |label: &str, version| Edit::UseBarclamp {
-        deployment: WEB,
-        barclamp: BarclampName::parse(label).unwrap(),
-        version,
-    };
-    let now = taken(&empty, &catalog, &[using("b", second), using("other", other)]);
+    let now = taken(&empty, &catalog, &[using(WEB, "b", second), using(WEB, "other", other)]);
     let Restore { edits, missing } = restored(&now, &empty, &catalog);
     assert_eq!(missing, vec![]);
-    let inherit =
-        |label: &str| Edit::InheritBarclamp { deployment: WEB, barclamp: BarclampName::parse(label).unwrap() };
     assert_eq!(edits, [inherit("b"), inherit("other")]);
     assert_eq!(taken(&now, &catalog, &edits).root(), empty.root(), "no version of its own is left");
+}
+
+/// A version of a barclamp with roles that require what they name.
+fn imported(catalog: &mut Catalog, label: &str, roles: &[(&str, &[&str])]) -> Hash {
+    let mut content = BTreeMap::new();
+    for (role, requires) in roles {
+        let role = json!({"name": role, "barclamp": label, "jig": "noop", "jig_class": "noop", "requires": requires});
+        let role: Role = serde_json::from_value(role).unwrap();
+        let role = Role { flags: Flags { implicit: role.requires.is_empty(), ..role.flags }, ..role };
+        let hash = canonical::hash(&role).unwrap();
+        content.insert(role.name.clone(), hash);
+        catalog.add_role(hash, Arc::new(role));
+    }
+    let stored = json!({"name": label, "version": content.len().to_string(), "roles": content});
+    let object = Object::of(ObjectKind::Barclamp, &serde_json::from_value::<Barclamp>(stored).unwrap()).unwrap();
+    catalog.add(&object).unwrap();
+    object.hash
+}
+
+fn using(deployment: DeploymentId, label: &str, version: Hash) -> Edit {
+    Edit::UseBarclamp { deployment, barclamp: BarclampName::parse(label).unwrap(), version }
+}
+
+fn inherit(label: &str) -> Edit {
+    Edit::InheritBarclamp { deployment: WEB, barclamp: BarclampName::parse(label).unwrap() }
+}
+
+fn reasons(restore: &Restore) -> Vec<(&str, &str)> {
+    restore.missing.iter().map(|missing| (missing.what.as_str(), missing.reason.as_str())).collect()
+}
+
+#[test]
+fn what_goes_along_with_a_version_that_is_refused_says_why() {
+    let (mut catalog, empty) = world();
+    let old = imported(&mut catalog, "old", &[("x", &[]), ("low", &[]), ("top", &["low"])]);
+    let new = imported(&mut catalog, "new", &[("x", &[])]);
+    let top = RoleName::parse("top").unwrap();
+    let bind = Edit::Bind { deployment: WEB, node: node(1), role: top };
+    let then = taken(&empty, &catalog, &[using(WEB, "old", old), bind]);
+    let now = taken(&empty, &catalog, &[using(SYSTEM, "new", new)]);
+    let restore = restored(&now, &then, &catalog);
+    assert_eq!(restore.edits, []);
+    let twice = "barclamps old and new both have a role x, and web would see both";
+    let found: Vec<(&str, &str)> = reasons(&restore);
+    let told = |what: &str| found.iter().find(|(found, _)| *found == what).unwrap().1;
+    assert!(told("the version of old").starts_with(twice), "{found:?}");
+    assert!(told("low on n0001").starts_with(twice), "it comes along with what is bound: {found:?}");
+    let unknown = "no barclamp that web uses has a role \"top\"";
+    assert_eq!((told("role top"), told("top on n0001")), (unknown, unknown));
+}
+
+#[test]
+fn a_version_from_above_that_is_refused_says_why() {
+    let (mut catalog, empty) = world();
+    let first = imported(&mut catalog, "tool", &[("x", &[])]);
+    let second = imported(&mut catalog, "tool", &[("y", &[]), ("z", &[])]);
+    let new = imported(&mut catalog, "new", &[("x", &[])]);
+    let below = DeploymentId(Uuid::from_u128(90));
+    let make = Edit::CreateDeployment {
+        id: below,
+        phantom: NodeId(Uuid::from_u128(91)),
+        name: DeploymentName::parse("below").unwrap(),
+        parent: WEB,
+    };
+    let add = Edit::AddRole { deployment: below, role: RoleName::parse("x").unwrap() };
+    let then = taken(&empty, &catalog, &[using(SYSTEM, "tool", first)]);
+    let now = taken(&then, &catalog, &[make, using(WEB, "tool", second), using(WEB, "new", new), add]);
+    let restore = restored(&now, &then, &catalog);
+    assert_eq!(restore.edits, []);
+    let found = reasons(&restore);
+    let version = found.iter().find(|(what, _)| *what == "the version of tool").unwrap();
+    assert!(version.1.starts_with("barclamps tool and new both have a role x"), "{found:?}");
 }

@@ -102,6 +102,39 @@ impl State {
 }
 
 impl State {
+    /// What an edit of restoring is for.
+    fn wanted_by(&self, edit: &Edit) -> Vec<Wanted> {
+        match edit {
+            Edit::UseBarclamp { barclamp, .. } | Edit::InheritBarclamp { barclamp, .. } => {
+                let barclamp = barclamp.clone();
+                vec![match self.versions.contains_key(&barclamp) {
+                    true => Wanted::Version(barclamp),
+                    false => Wanted::WithoutBarclamp(barclamp),
+                }]
+            }
+            Edit::MoveNode { node, .. } => vec![Wanted::Node(*node)],
+            Edit::AddRole { role, .. } => vec![Wanted::Role(role.clone())],
+            Edit::RemoveRole { role, .. } => vec![Wanted::WithoutRole(role.clone())],
+            Edit::Bind { node, role, .. } => vec![Wanted::Noderole(*node, NoderoleKey::first(role.clone()))],
+            Edit::Unbind { node, noderole, .. } => vec![Wanted::WithoutNoderole(*node, noderole.clone())],
+            Edit::BindNodes { .. } | Edit::UnbindNodes { .. } => {
+                edit.each().iter().flat_map(|single| self.wanted_by(single)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The version without which this can't be: the one of its role's barclamp. For what an edit would have brought along, or bound
+    /// elsewhere than it names.
+    fn version_of(&self, catalog: &Catalog, wanted: &Wanted) -> Option<Wanted> {
+        let (content, _) = match wanted {
+            Wanted::Role(role) => self.roles.get(role)?,
+            Wanted::Noderole(node, key) => self.noderoles.get(&(*node, key.clone()))?,
+            _ => return None,
+        };
+        Some(Wanted::Version(catalog.role(*content).ok()?.barclamp.clone()))
+    }
+
     /// Whether a noderole of a draft was there then, in this deployment. Barriers come and go by themselves.
     fn has(&self, draft: &Draft<'_>, id: NoderoleId, deployment: DeploymentId) -> bool {
         let Some((node, key, noderole)) = draft.noderole(id) else { return false };
@@ -201,7 +234,7 @@ pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Resu
     let (mut edits, mut refused) = (in_lists(&singles), refused);
     let (mut is, at_odds) = outcome(now, &edits, deployment)?;
     if !at_odds.is_empty() {
-        edits = without(edits, &at_odds, &mut refused);
+        edits = without(edits, &at_odds, &was, &mut refused);
     }
     let data = data_edits(deployment, &was, &is);
     if !data.is_empty() {
@@ -209,23 +242,22 @@ pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Resu
         is = outcome(now, &edits, deployment)?.0;
     }
     let missing = was.lacking(&is).into_iter().map(|wanted| {
-        let reason = refused.get(&wanted).cloned().unwrap_or_else(|| reason(now, &wanted));
+        let known = refused.get(&wanted).or_else(|| refused.get(&was.version_of(now.catalog, &wanted)?));
+        let reason = known.cloned().unwrap_or_else(|| reason(now, &wanted));
         Missing { what: in_words(now, then, &wanted), wanted, reason }
     });
     Ok(Restore { missing: missing.collect(), edits })
 }
 
-/// Only those edits that take effect, and why the versions of the others can't come back.
-fn without(edits: Vec<Edit>, at_odds: &[Refusal], refused: &mut BTreeMap<Wanted, String>) -> Vec<Edit> {
+/// Only those edits that take effect, and why what the others were for can't come back. A version that is refused takes along what
+/// needs it.
+fn without(edits: Vec<Edit>, at_odds: &[Refusal], was: &State, refused: &mut BTreeMap<Wanted, String>) -> Vec<Edit> {
     let reasons: BTreeMap<u32, &String> = at_odds.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
     let mut kept = Vec::new();
     for (seq, edit) in (1..).zip(edits) {
-        match (reasons.get(&seq), &edit) {
-            (None, _) => kept.push(edit),
-            (Some(reason), Edit::UseBarclamp { barclamp, .. }) => {
-                refused.insert(Wanted::Version(barclamp.clone()), (*reason).clone());
-            }
-            _ => {}
+        match reasons.get(&seq) {
+            None => kept.push(edit),
+            Some(reason) => refused.extend(was.wanted_by(&edit).into_iter().map(|wanted| (wanted, (*reason).clone()))),
         }
     }
     kept
