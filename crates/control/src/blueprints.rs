@@ -248,7 +248,7 @@ pub(crate) async fn side(
             (None, root)
         }
     };
-    let blueprint = load(on, root, &present.blueprint).await.map_err(from_store)?;
+    let blueprint = load(on, root, &present.blueprint).await?;
     Ok((ComparedSide { target, submission: None, root: Some(root.to_string()) }, blueprint))
 }
 
