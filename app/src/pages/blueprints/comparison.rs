@@ -108,7 +108,9 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
 /// The ways to the graphs of the one deployment that is looked at, as it was meant on each side that has it.
 fn graphs(found: &Comparison) -> impl IntoView + use<> {
     let name = found.deployment.clone()?;
-    let mark = found.difference.deployments.iter().find(|one| one.name == name).map(|one| one.mark);
+    // Two of that name are one on each side.
+    let mut called = found.difference.deployments.iter().filter(|one| one.name == name);
+    let mark = called.next().map(|one| one.mark).filter(|_| called.next().is_none());
     let sides = [(&found.from, Mark::Added), (&found.to, Mark::Removed)];
     let there = sides.into_iter().filter(|(_, lacks)| mark != Some(*lacks));
     let links = there.filter_map(|(side, _)| side.target).map(|target| {
