@@ -9,6 +9,8 @@ mod serve;
 use api::Problem;
 use api::console::*;
 use api::reviews::Waiting;
+use engine::blueprint::difference::Sides;
+use engine::gate::Policy;
 use engine::ids::*;
 use fake::Fake;
 use serve::{get, post};
@@ -292,6 +294,18 @@ async fn a_deployment_is_restored_without_scripts_too() {
     assert!(told.contains(&"restore web 1 false".to_owned()), "{told:?}");
     get(&Fake::new(|_| {}), "/blueprints?from=2&to=1").await.says_not(&["Restoring makes a proposal"]);
 }
+    let others = Fake::new(|world| {
+        world.comparison.from.target = Some(TargetNo(3));
+        world.comparison.to.target = Some(TargetNo(1));
+        world.comparison.deployment = Some(fake::deployment("web"));
+        let policy = |approvals| Policy { approvals, by_risk: Default::default() };
+        world.comparison.difference.policy = Some(Sides { old: policy(2), new: policy(1) });
+        world.comparison.difference.nodes.clear();
+        world.comparison.difference.deployments[0].name = fake::deployment("system");
+    });
+    let page = get(&others, "/blueprints?deployment=web&from=3&to=1").await;
+    page.says(&["From target 3 to target 1"]);
+    page.says_not(&["Restoring makes a proposal"]);
 
 #[tokio::test]
 async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be() {

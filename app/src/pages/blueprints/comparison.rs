@@ -124,8 +124,10 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
 fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
     let (name, target) = (found.deployment.clone()?, found.to.target?);
     let newer = found.from.target.is_some_and(|from| from > target);
-    // What only one of the two has is not there to be restored, or was not there to be restored to.
-    (newer && found.note.is_none() && !found.difference.is_empty()).then_some((name, target))
+    // What only one of the two has is not there to be restored, or was not there to be restored to. The policy, and which jigs are off,
+    // are told here too but are not the deployment's.
+    let own = found.difference.deployments.iter().any(|one| one.name == name) || !found.difference.nodes.is_empty();
+    (newer && found.note.is_none() && own).then_some((name, target))
 }
 
 /// Opens a proposal that brings the deployment back. What stands below is what it comes to when *from* is the newest target.
