@@ -97,6 +97,7 @@ async fn a_proposed_board_counts_names_and_explains() {
         "/reviews/128",
         "Bind nodes to app",
         "This browser runs no scripts",
+        "Binding and every other edit need scripts; programs",
         "/api/v1/proposals/",
     ]);
     page.says_not(&["Bind nodes to dns-client", "COMMITTED"]);
@@ -293,7 +294,6 @@ async fn a_deployment_is_restored_without_scripts_too() {
     let told = fake.0.lock().expect("no test died here").told.clone();
     assert!(told.contains(&"restore web 1 false".to_owned()), "{told:?}");
     get(&Fake::new(|_| {}), "/blueprints?from=2&to=1").await.says_not(&["Restoring makes a proposal"]);
-}
     let others = Fake::new(|world| {
         world.comparison.from.target = Some(TargetNo(3));
         world.comparison.to.target = Some(TargetNo(1));
@@ -306,6 +306,7 @@ async fn a_deployment_is_restored_without_scripts_too() {
     let page = get(&others, "/blueprints?deployment=web&from=3&to=1").await;
     page.says(&["From target 3 to target 1"]);
     page.says_not(&["Restoring makes a proposal"]);
+}
 
 #[tokio::test]
 async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be() {
