@@ -68,6 +68,7 @@ mod m0012_opened_policy;
 mod m0013_policy_targets;
 mod m0014_left_out;
 mod m0015_removed_names;
+mod m0016_policies_with_targets;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -129,6 +130,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0013_policy_targets::Migration),
             Box::new(m0014_left_out::Migration),
             Box::new(m0015_removed_names::Migration),
+            Box::new(m0016_policies_with_targets::Migration),
         ]
     }
 }
@@ -222,6 +224,7 @@ pub fn content() -> String {
         m0013_policy_targets::SQL,
         m0014_left_out::SQL,
         m0015_removed_names::SQL,
+        m0016_policies_with_targets::SQL,
     ] {
         hash.update(tables);
     }

@@ -49,8 +49,8 @@ FROM (VALUES (1, 1, true), (1, 2, false),
              (4, 1, true), (4, 2, true)) e (p, seq, undone);
 ";
 
-#[tokio::test]
-async fn what_older_databases_did_not_note_is_filled_in() {
+/// A database as of m0004, with these rows.
+async fn older() -> TestDatabase {
     let db = TestDatabase::new().await;
     let owner = db.owner();
     owner.execute("DROP SCHEMA public CASCADE").await.unwrap();
@@ -64,6 +64,23 @@ async fn what_older_databases_did_not_note_is_filled_in() {
         sqlx::query("INSERT INTO seaql_migrations VALUES ($1, 0)").bind(name).execute(owner).await.unwrap();
     }
     owner.execute(sqlx::raw_sql(DATA)).await.unwrap();
+    db
+}
+
+#[tokio::test]
+async fn a_policy_that_no_target_brought_stops_the_migration() {
+    let db = older().await;
+    db.owner().execute("INSERT INTO policy (number, hash) VALUES (3, sha256('policy'))").await.unwrap();
+    let stopped = migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap_err();
+    assert!(format!("{stopped:?}").contains("null values"), "{stopped:?}");
+    let applied: i64 = sqlx::query_scalar("SELECT count(*) FROM seaql_migrations").fetch_one(db.owner()).await.unwrap();
+    assert_eq!(applied, 4, "the schema stays as it was");
+}
+
+#[tokio::test]
+async fn what_older_databases_did_not_note_is_filled_in() {
+    let db = older().await;
+    let owner = db.owner();
     migrations::migrate(owner, migrations::APP_ROLE).await.unwrap();
     assert!(migrations::is_current(db.app()).await.unwrap());
 
