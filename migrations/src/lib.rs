@@ -69,6 +69,7 @@ mod m0013_policy_targets;
 mod m0014_left_out;
 mod m0015_removed_names;
 mod m0016_canonical_roots;
+mod m0017_policies_with_targets;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -131,6 +132,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0014_left_out::Migration),
             Box::new(m0015_removed_names::Migration),
             Box::new(m0016_canonical_roots::Migration),
+            Box::new(m0017_policies_with_targets::Migration),
         ]
     }
 }
@@ -225,6 +227,7 @@ pub fn content() -> String {
         m0014_left_out::SQL,
         m0015_removed_names::SQL,
         m0016_canonical_roots::SQL,
+        m0017_policies_with_targets::SQL,
     ] {
         hash.update(tables);
     }

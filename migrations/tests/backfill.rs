@@ -49,7 +49,7 @@ FROM (VALUES (1, 1, true), (1, 2, false),
              (4, 1, true), (4, 2, true)) e (p, seq, undone);
 ";
 
-/// A database as it was before, with these rows.
+/// A database as of m0004, with these rows.
 async fn older(data: &str) -> TestDatabase {
     let db = TestDatabase::new().await;
     let owner = db.owner();
@@ -73,6 +73,16 @@ async fn a_root_that_can_be_read_in_two_ways_stops_the_migration() {
     let db = older(&DATA.replace(r#"{"deployments":{},"nodes":{}}"#, odd)).await;
     let error = migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap_err();
     assert!(format!("{error:#}").contains("not written canonically"), "{error:#}");
+}
+
+#[tokio::test]
+async fn a_policy_that_no_target_brought_stops_the_migration() {
+    let db = older(DATA).await;
+    db.owner().execute("INSERT INTO policy (number, hash) VALUES (3, sha256('policy'))").await.unwrap();
+    let stopped = migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap_err();
+    assert!(format!("{stopped:?}").contains("null values"), "{stopped:?}");
+    let applied: i64 = sqlx::query_scalar("SELECT count(*) FROM seaql_migrations").fetch_one(db.owner()).await.unwrap();
+    assert_eq!(applied, 4, "the schema stays as it was");
 }
 
 #[tokio::test]

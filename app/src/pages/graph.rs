@@ -71,7 +71,10 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
     };
     let fetched: DeploymentName = name.clone();
     let feed = Feed::new(first, move || calls::graph(fetched.to_string(), address.get_untracked().wish));
-    use_live().hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |_| feed.eventually());
+    // An old target never changes, whatever happens.
+    if then.is_none() {
+        use_live().hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |_| feed.eventually());
+    }
     view! {
         <Title text=heading.clone()/>
         <div class="head">

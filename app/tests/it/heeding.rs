@@ -84,6 +84,16 @@ async fn what_is_gone_is_looked_at_where_it_was() {
     assert_eq!((never.status, never.body.matches(">There is no deployment nowhere.<").count()), (404, 1), "said once");
 }
 
+    let others = Fake::new(|world| {
+        world.comparison.deployment = Some(world.board.name.clone());
+        world.comparison.note = Some("web at target 1 is another deployment than web at target 2.".into());
+        let mut webs =
+            [world.comparison.difference.deployments[0].clone(), world.comparison.difference.deployments[0].clone()];
+        (webs[0].mark, webs[1].mark) = (Mark::Added, Mark::Removed);
+        world.comparison.difference.deployments = webs.into();
+    });
+    let page = get(&others, "/blueprints?deployment=web&from=1&to=2").await;
+    page.says(&["is another deployment than web at target 2.", "/graph/web?target=1", "/graph/web?target=2"]);
 /// So many nodes that get one noderole each, with a value of its own.
 fn large(nodes: u128) -> Fake {
     Fake::new(|world| {

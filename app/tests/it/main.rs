@@ -9,6 +9,8 @@ mod serve;
 use api::Problem;
 use api::console::*;
 use api::reviews::Waiting;
+use engine::blueprint::difference::Sides;
+use engine::gate::Policy;
 use engine::ids::*;
 use fake::Fake;
 use serve::{get, post};
@@ -95,6 +97,7 @@ async fn a_proposed_board_counts_names_and_explains() {
         "/reviews/128",
         "Bind nodes to app",
         "This browser runs no scripts",
+        "Binding and every other edit need scripts; programs",
         "/api/v1/proposals/",
     ]);
     page.says_not(&["Bind nodes to dns-client", "COMMITTED"]);
@@ -291,6 +294,18 @@ async fn a_deployment_is_restored_without_scripts_too() {
     let told = fake.0.lock().expect("no test died here").told.clone();
     assert!(told.contains(&"restore web 1 false".to_owned()), "{told:?}");
     get(&Fake::new(|_| {}), "/blueprints?from=2&to=1").await.says_not(&["Restoring makes a proposal"]);
+    let others = Fake::new(|world| {
+        world.comparison.from.target = Some(TargetNo(3));
+        world.comparison.to.target = Some(TargetNo(1));
+        world.comparison.deployment = Some(fake::deployment("web"));
+        let policy = |approvals| Policy { approvals, by_risk: Default::default() };
+        world.comparison.difference.policy = Some(Sides { old: policy(2), new: policy(1) });
+        world.comparison.difference.nodes.clear();
+        world.comparison.difference.deployments[0].name = fake::deployment("system");
+    });
+    let page = get(&others, "/blueprints?deployment=web&from=3&to=1").await;
+    page.says(&["From target 3 to target 1"]);
+    page.says_not(&["Restoring makes a proposal"]);
 }
 
 #[tokio::test]

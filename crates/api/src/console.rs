@@ -895,7 +895,7 @@ pub struct Comparison {
     /// The one deployment that is looked at; None: everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentName>,
-    /// Set when only one of the two has that deployment: which.
+    /// Set when only one of the two has that deployment: which. Or when the two have different ones of that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// In what they differ.

@@ -14,7 +14,7 @@ use engine::blueprint::text::Names;
 use engine::blueprint::{compare, difference, project};
 use engine::cluster::Blueprint;
 use engine::gate::Policy;
-use engine::ids::{DeploymentId, NoderoleId, SubmissionId, TargetNo};
+use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId, TargetNo};
 use engine::plan::Effects;
 use sqlx::PgConnection;
 use store::intent;
@@ -65,7 +65,7 @@ impl Control {
         let (to, new) = side(&mut connection, &present, to).await?;
         let policy = policies(&mut connection, &from, &to).await?;
         let only = match deployment {
-            Some(name) => Some(of_either(&mut connection, &present, name, (&from, &old), (&to, &new)).await?),
+            Some(name) => Some(Meant::of(&mut connection, &present, name, (&from, &old), (&to, &new)).await?),
             None => None,
         };
         drop(connection);
@@ -131,21 +131,74 @@ pub(crate) fn of_then(blueprint: &Blueprint, name: &str, once: Option<Once>) -> 
     here.or_else(|| called().map(|(id, _)| *id))
 }
 
-/// The deployment of this name in one of two blueprints, or in both.
-async fn of_either(
-    on: &mut PgConnection,
-    present: &Present,
-    name: &str,
-    (from, old): (&ComparedSide, &Blueprint),
-    (to, new): (&ComparedSide, &Blueprint),
-) -> Result<DeploymentId, Problem> {
-    let once = Once::named(on, present, name).await;
-    let known = once.as_ref().ok().copied();
-    if let Some(id) = of_then(new, name, known).or_else(|| of_then(old, name, known)) {
-        return Ok(id);
+/// What one name means on each side of a comparison. A name is free again once its deployment is removed, so that need not be the same
+/// deployment.
+#[derive(Debug, Clone, Copy)]
+enum Meant {
+    /// In one of two blueprints, or in both.
+    One(DeploymentId),
+    Others {
+        old: DeploymentId,
+        new: DeploymentId,
+    },
+}
+
+impl Meant {
+    async fn of(
+        on: &mut PgConnection,
+        present: &Present,
+        name: &str,
+        (from, old): (&ComparedSide, &Blueprint),
+        (to, new): (&ComparedSide, &Blueprint),
+    ) -> Result<Self, Problem> {
+        let once = Once::named(on, present, name).await;
+        let known = once.as_ref().ok().copied();
+        match (of_then(old, name, known), of_then(new, name, known)) {
+            (Some(old), Some(new)) if old != new => Ok(Self::Others { old, new }),
+            (Some(id), _) | (None, Some(id)) => Ok(Self::One(id)),
+            (None, None) => {
+                let (from, to, fate) = (called(from), called(to), once?.fate());
+                Err(Problem::not_found(format!("Neither {from} nor {to} has the deployment {name}.{fate}")))
+            }
+        }
     }
-    let fate = once?.fate();
-    Err(Problem::not_found(format!("Neither {} nor {} has the deployment {name}.{fate}", called(from), called(to))))
+
+    fn ids(self) -> BTreeSet<DeploymentId> {
+        match self {
+            Self::One(id) => BTreeSet::from([id]),
+            Self::Others { old, new } => BTreeSet::from([old, new]),
+        }
+    }
+
+    /// The one whose name is shown.
+    fn shown(self) -> DeploymentId {
+        match self {
+            Self::One(id) | Self::Others { new: id, .. } => id,
+        }
+    }
+
+    /// What to know before reading a comparison of it, if there is something.
+    fn note(
+        self,
+        name: &DeploymentName,
+        (from, old): (&ComparedSide, &Blueprint),
+        (to, new): (&ComparedSide, &Blueprint),
+    ) -> Option<String> {
+        let (from, to) = (called(from), called(to));
+        let id = match self {
+            Self::One(id) => id,
+            Self::Others { old: id, .. } => {
+                let then = old.deployments.get(&id).map_or(name, |stored| &stored.doc.name);
+                return Some(format!("{then} at {from} is another deployment than {name} at {to}."));
+            }
+        };
+        let (has, lacks) = match (old.deployments.contains_key(&id), new.deployments.contains_key(&id)) {
+            (true, false) => (from, to),
+            (false, true) => (to, from),
+            _ => return None,
+        };
+        Some(format!("Only {has} has {name}: {lacks} does not."))
+    }
 }
 
 fn called(side: &ComparedSide) -> String {
@@ -160,18 +213,18 @@ fn compared(
     present: &Present,
     (from, old): (ComparedSide, &Blueprint),
     (to, new): (ComparedSide, &Blueprint),
-    only: Option<DeploymentId>,
+    only: Option<Meant>,
 ) -> Result<Comparison, Problem> {
     let changes = compare(old, new);
     let refused = |error: &dyn std::fmt::Display| Problem::conflict("comparison", error.to_string());
     let difference = difference(old, new, &changes).map_err(|e| refused(&e))?;
     let mut projection = project(old, new, &changes, &present.catalog).map_err(|e| refused(&e))?;
     let (difference, more) = match only {
-        Some(id) => difference.of_deployment(id),
+        Some(meant) => difference.of_deployments(&meant.ids()),
         None => (difference, 0),
     };
-    if let Some(id) = only {
-        projection.steps.retain(|step| step.deployment == id);
+    if let Some(ids) = only.map(Meant::ids) {
+        projection.steps.retain(|step| ids.contains(&step.deployment));
         let here = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
         let here: BTreeSet<NoderoleId> = here.collect();
         projection.removed.retain(|id| here.contains(id));
@@ -189,15 +242,8 @@ fn compared(
     let names = Names::of(&difference, old, new);
     let of_one =
         |id| new.deployments.get(&id).or_else(|| old.deployments.get(&id)).map(|stored| stored.doc.name.clone());
-    let deployment = only.and_then(of_one);
-    let note = only.zip(deployment.as_ref()).and_then(|(id, name)| {
-        let (has, lacks) = match (old.deployments.contains_key(&id), new.deployments.contains_key(&id)) {
-            (true, false) => (&from, &to),
-            (false, true) => (&to, &from),
-            _ => return None,
-        };
-        Some(format!("Only {} has {name}: {} does not.", called(has), called(lacks)))
-    });
+    let deployment = only.map(Meant::shown).and_then(of_one);
+    let note = only.zip(deployment.as_ref()).and_then(|(meant, name)| meant.note(name, (&from, old), (&to, new)));
     let pins = versions::pins(&difference, Side::whole(old), Side::whole(new), &present.catalog);
     Ok(Comparison {
         from,
@@ -248,7 +294,7 @@ pub(crate) async fn side(
             (None, root)
         }
     };
-    let blueprint = load(on, root, &present.blueprint).await.map_err(from_store)?;
+    let blueprint = load(on, root, &present.blueprint).await?;
     Ok((ComparedSide { target, submission: None, root: Some(root.to_string()) }, blueprint))
 }
 

@@ -114,10 +114,12 @@ impl Control {
             Some(open) => left_out(&mut connection, open.id).await?,
             None => None,
         };
+        drop(connection);
         let planned = match &open {
             Some(_) => Some(plan_aside(&present, counting(&rows)).await?),
             None => None,
         };
+        let mut connection = self.connection().await?;
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);

@@ -110,7 +110,7 @@ impl Control {
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
         drop(connection);
-        let refused = objections_aside(&present, &row, &rows, &edits).await?;
+        let refused = objections_aside(&present, row.scope(), &rows, &edits).await?;
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);
         let mut all = counting(&rows);
         all.extend((first..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }));

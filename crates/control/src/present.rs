@@ -128,7 +128,7 @@ impl Kept {
         let root = head.root.ok_or_else(|| {
             Problem::unavailable("This database has no genesis yet: start `gantry server` or `gantry up` on it once.")
         })?;
-        let blueprint = self.blueprint(on, root).await.map_err(from_store)?;
+        let blueprint = self.blueprint(on, root).await?;
         let catalog = self.catalog(on).await.map_err(from_store)?;
         let bare = intent::bare_nodes(on).await.map_err(from_store)?;
         let skeleton = self.skeleton(root, bare, &blueprint, &catalog).await?;
@@ -167,7 +167,7 @@ impl Kept {
     }
 
     /// The blueprint of a root.
-    pub async fn blueprint(&self, on: &mut PgConnection, root: Hash) -> Result<Arc<Blueprint>, StoreError> {
+    pub async fn blueprint(&self, on: &mut PgConnection, root: Hash) -> Result<Arc<Blueprint>, Problem> {
         let kept = self.blueprint.read().map(|kept| kept.clone()).unwrap_or_default();
         if let Some((hash, blueprint)) = &kept
             && *hash == root
@@ -203,24 +203,20 @@ impl Kept {
     }
 }
 
-/// Reads a blueprint, taking what another one has already from there.
-pub(crate) async fn load(on: &mut PgConnection, root: Hash, before: &Blueprint) -> Result<Blueprint, StoreError> {
-    let doc = root_doc(on, root).await?;
-    let mut blueprint = deployments_of(on, &doc, before).await?;
-    let mut missing = Vec::new();
-    for (id, hash) in &doc.nodes {
-        match before.nodes.get(id).filter(|stored| stored.hash == *hash) {
-            Some(stored) => drop(blueprint.nodes.insert(*id, stored.clone())),
-            None => missing.push(*hash),
-        }
-    }
-    let bodies = bodies(on, &missing).await?;
-    for (id, hash) in &doc.nodes {
-        if !blueprint.nodes.contains_key(id) {
-            blueprint.load_node(*hash, body_of(&bodies, *hash)?).map_err(corrupt)?;
-        }
-    }
-    Ok(blueprint)
+/// Reads a blueprint, taking what another one has already from there. What is read is parsed beside the threads that answer requests:
+/// of an old target that may be every node.
+pub(crate) async fn load(on: &mut PgConnection, root: Hash, before: &Arc<Blueprint>) -> Result<Blueprint, Problem> {
+    let body = intent::bodies(on, &[root]).await.and_then(|bodies| one(bodies, root)).map_err(from_store)?;
+    let known = Arc::clone(before);
+    let named = aside(move || {
+        let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
+        let missing = [missing_deployments(&doc, &known), missing_nodes(&doc, &known)].concat();
+        Ok::<_, StoreError>((doc, missing))
+    });
+    let (doc, missing) = named.await?.map_err(from_store)?;
+    let bodies = bodies(on, &missing).await.map_err(from_store)?;
+    let known = Arc::clone(before);
+    aside(move || with_nodes(&doc, &known, &bodies)).await?.map_err(from_store)
 }
 
 /// Reads a blueprint's deployments alone: for who asks what they pin, the nodes are many and say nothing.
@@ -229,28 +225,43 @@ pub(crate) async fn load_deployments(
     root: Hash,
     before: &Blueprint,
 ) -> Result<Blueprint, StoreError> {
-    let doc = root_doc(on, root).await?;
-    deployments_of(on, &doc, before).await
-}
-
-async fn root_doc(on: &mut PgConnection, root: Hash) -> Result<RootDoc, StoreError> {
     let body = one(intent::bodies(on, &[root]).await?, root)?;
-    parse("root", root, &body).map_err(corrupt)
+    let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
+    let bodies = bodies(on, &missing_deployments(&doc, before)).await?;
+    with_deployments(&doc, before, &bodies)
 }
 
-async fn deployments_of(on: &mut PgConnection, doc: &RootDoc, before: &Blueprint) -> Result<Blueprint, StoreError> {
+fn missing_deployments(doc: &RootDoc, before: &Blueprint) -> Vec<Hash> {
+    let missing = |id| move |hash: &Hash| before.deployments.get(id).is_none_or(|stored| stored.hash != *hash);
+    doc.deployments.iter().filter_map(|(id, hash)| Some(*hash).filter(missing(id))).collect()
+}
+
+fn missing_nodes(doc: &RootDoc, before: &Blueprint) -> Vec<Hash> {
+    let missing = |id| move |hash: &Hash| before.nodes.get(id).is_none_or(|stored| stored.hash != *hash);
+    doc.nodes.iter().filter_map(|(id, hash)| Some(*hash).filter(missing(id))).collect()
+}
+
+fn with_deployments(
+    doc: &RootDoc,
+    before: &Blueprint,
+    bodies: &BTreeMap<Hash, Vec<u8>>,
+) -> Result<Blueprint, StoreError> {
     let mut blueprint = Blueprint::default();
-    let mut missing = Vec::new();
     for (id, hash) in &doc.deployments {
         match before.deployments.get(id).filter(|stored| stored.hash == *hash) {
             Some(stored) => drop(blueprint.deployments.insert(*id, stored.clone())),
-            None => missing.push(*hash),
+            None => blueprint.load_deployment(*hash, body_of(bodies, *hash)?).map_err(corrupt)?,
         }
     }
-    let bodies = bodies(on, &missing).await?;
-    for (id, hash) in &doc.deployments {
-        if !blueprint.deployments.contains_key(id) {
-            blueprint.load_deployment(*hash, body_of(&bodies, *hash)?).map_err(corrupt)?;
+    Ok(blueprint)
+}
+
+fn with_nodes(doc: &RootDoc, before: &Blueprint, bodies: &BTreeMap<Hash, Vec<u8>>) -> Result<Blueprint, StoreError> {
+    let mut blueprint = with_deployments(doc, before, bodies)?;
+    for (id, hash) in &doc.nodes {
+        match before.nodes.get(id).filter(|stored| stored.hash == *hash) {
+            Some(stored) => drop(blueprint.nodes.insert(*id, stored.clone())),
+            None => blueprint.load_node(*hash, body_of(bodies, *hash)?).map_err(corrupt)?,
         }
     }
     Ok(blueprint)

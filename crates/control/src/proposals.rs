@@ -29,7 +29,9 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
+        drop(connection);
         let planned = plan_aside(&present, counting(&edits)).await?;
+        let mut connection = self.connection().await?;
         Ok((
             scope_view(&present, &row)?,
             self.open_view(actor, &mut connection, &present, &row, &edits, &planned).await?,
@@ -47,7 +49,9 @@ impl Control {
             let name = present.name_of(row.deployment);
             return Err(Problem::conflict("on_deployment", format!("Proposal {id} is on {name}: look at its board.")));
         };
+        drop(connection);
         let planned = plan_aside(&present, counting(&edits)).await?;
+        let mut connection = self.connection().await?;
         Ok(NodeProposal {
             scope: scope_view(&present, &row)?,
             proposal: self.open_view(actor, &mut connection, &present, &row, &edits, &planned).await?,
@@ -70,6 +74,7 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let (_, edits) = opened(&mut connection, proposal).await?;
+        drop(connection);
         let effects = plan_aside(&present, counting(&edits)).await?.effects;
         let bound = effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
         let known = present.blueprint.noderole(node, noderole).map(|(_, known)| known);

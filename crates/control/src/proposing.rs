@@ -18,7 +18,7 @@ use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, Pr
 use engine::plan::base::{Beyond, Within, base, beyond, outside, written};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
-use engine::plan::{Along, Edit, EditError, Effects, NumberedEdit, materialise, resolve, resolve_with};
+use engine::plan::{Along, Edit, EditError, Effects, NumberedEdit, Scope, materialise, resolve, resolve_with};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::intent::{self, EditRow, NewSubmission, ProposalRow, Stepped};
@@ -135,12 +135,12 @@ pub(crate) async fn plan_aside(present: &Present, edits: Vec<NumberedEdit>) -> R
 /// [`objections`], beside the threads that answer requests.
 pub(crate) async fn objections_aside(
     present: &Present,
-    row: &ProposalRow,
+    scope: Scope,
     rows: &[EditRow],
     edits: &[Edit],
 ) -> Result<Vec<Finding>, Problem> {
-    let (present, row, rows, edits) = (present.clone(), row.clone(), rows.to_vec(), edits.to_vec());
-    aside(move || objections(&present, &row, &rows, &edits)).await
+    let (present, rows, edits) = (present.clone(), rows.to_vec(), edits.to_vec());
+    aside(move || objections(&present, scope, &rows, &edits)).await
 }
 
 impl Planned {
@@ -227,7 +227,7 @@ impl Control {
         edits.iter().try_for_each(words::well_formed)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
         self.check_minted(&edits).await?;
-        self.check_edits(&present, &row, &rows, &edits).await?;
+        self.check_edits(&present, row.scope(), &rows, &edits).await?;
         let mut transaction = self.begin().await?;
         let version = intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
             .await
@@ -273,7 +273,7 @@ impl Control {
     pub(crate) async fn check_edits(
         &self,
         present: &Present,
-        row: &ProposalRow,
+        scope: Scope,
         rows: &[EditRow],
         edits: &[Edit],
     ) -> Result<(), Problem> {
@@ -292,7 +292,7 @@ impl Control {
                 ),
             ));
         }
-        let findings = objections_aside(present, row, rows, edits).await?;
+        let findings = objections_aside(present, scope, rows, edits).await?;
         let Some(finding) = findings.first() else { return Ok(()) };
         let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
         problem.errors = findings;
@@ -409,7 +409,7 @@ impl Control {
         if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
             return Err(Problem::conflict(
                 "beyond_scope",
-                format!("{}.", words::capital(&reaches(present, row, &other))),
+                format!("{}.", words::capital(&reaches(present, row.scope(), &other))),
             ));
         }
         let internal = |error: serde_json::Error| {
@@ -539,15 +539,15 @@ impl Control {
 }
 
 /// Why edits can't be part of a proposal: each that can't take effect, and each that its review would not cover.
-fn objections(present: &Present, row: &ProposalRow, rows: &[EditRow], edits: &[Edit]) -> Vec<Finding> {
+fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit]) -> Vec<Finding> {
     let first = rows.last().map_or(1, |e| e.edit.seq + 1);
     let mut all = counting(rows);
     let mut findings = Vec::new();
-    let mut within = Within::new(&present.skeleton, row.scope());
+    let mut within = Within::new(&present.skeleton, scope);
     all.iter().for_each(|known| within.take_in(&known.edit));
     for (seq, edit) in (first..).zip(edits) {
         if !within.covers(edit) {
-            let detail = out_of_scope(present, row);
+            let detail = out_of_scope(present, scope);
             findings.push(Finding { at: format!("edit {}", seq - first + 1), detail });
         }
         within.take_in(edit);
@@ -559,9 +559,9 @@ fn objections(present: &Present, row: &ProposalRow, rows: &[EditRow], edits: &[E
         |r: &engine::plan::Refusal| Finding { at: format!("edit {}", r.edit - first + 1), detail: r.reason.clone() };
     findings.extend(refused.map(told));
     if findings.is_empty()
-        && let Some(other) = beyond(&present.skeleton, row.scope(), &effects)
+        && let Some(other) = beyond(&present.skeleton, scope, &effects)
     {
-        findings.push(Finding { at: format!("edit {}", edits.len()), detail: reaches(present, row, &other) });
+        findings.push(Finding { at: format!("edit {}", edits.len()), detail: reaches(present, scope, &other) });
     }
     findings
 }
@@ -573,22 +573,25 @@ pub(crate) fn moved_on() -> Problem {
     )
 }
 
-fn out_of_scope(present: &Present, row: &ProposalRow) -> String {
-    match row.node {
-        Some(node) => format!(
+fn out_of_scope(present: &Present, scope: Scope) -> String {
+    match scope {
+        Scope::Node(node) => format!(
             "this proposal is on node {} alone: it binds what the node's deployments have, unbinds, sets data, runs again or gives it \
              up; propose on the deployment for this",
             node_name(present, node)
         ),
-        None => format!(
+        Scope::Deployment(deployment) => format!(
             "this proposal is on {}: it changes that deployment and those below it; propose on the other one for this",
-            present.name_of(row.deployment)
+            present.name_of(deployment)
         ),
     }
 }
 
-fn reaches(present: &Present, row: &ProposalRow, other: &Beyond) -> String {
-    let node = row.node.map(|node| node_name(present, node)).unwrap_or_default();
+fn reaches(present: &Present, scope: Scope, other: &Beyond) -> String {
+    let node = match scope {
+        Scope::Node(node) => node_name(present, node),
+        Scope::Deployment(_) => String::new(),
+    };
     match other {
         Beyond::Machine(other) => format!(
             "this proposal is on node {node} alone, and {other} would change with it; propose on its deployment for this"
@@ -617,7 +620,7 @@ fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Res
     }
     let Some(first) = strays.first() else { return Ok(()) };
     let names = Names::of(present, counting.iter().map(|e| &e.edit));
-    let reason = out_of_scope(present, row);
+    let reason = out_of_scope(present, row.scope());
     let mut problem = Problem::conflict(
         "out_of_scope",
         format!(
@@ -653,7 +656,7 @@ fn within(
         "outside_base",
         format!(
             "Its effects reach {named}, which its review would not cover: {}. Take back what reaches there, then submit.",
-            out_of_scope(present, row)
+            out_of_scope(present, row.scope())
         ),
     ))
 }

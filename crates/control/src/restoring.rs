@@ -8,10 +8,11 @@ use api::console::{LeftOut, Point, Restored};
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::ids::{ProposalId, TargetNo};
+use engine::plan::Scope;
 use engine::plan::restore::{Missing, Now, RestoreError, restore};
 use serde_json::json;
 use sqlx::PgConnection;
-use store::intent::{self, LeftOutRow, MAX_LEFT_OUT};
+use store::intent::{self, EditRow, LeftOutRow, MAX_LEFT_OUT};
 
 use crate::blueprints::side;
 use crate::people::{Actor, Permission};
@@ -42,8 +43,14 @@ impl Control {
                  one by one.",
             ));
         }
-        let mut transaction = self.begin().await?;
-        let (_, then) = side(&mut transaction, &present, Point::Target(target)).await?;
+        // Planning takes as long as the cluster is large: nobody waits for a connection or for the proposal meanwhile.
+        let mut connection = self.connection().await?;
+        let (_, then) = side(&mut connection, &present, Point::Target(target)).await?;
+        let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {
+            Some(open) => intent::edits(&mut connection, open.id).await.map_err(from_store)?,
+            None => Vec::new(),
+        };
+        drop(connection);
         let now = present.clone();
         let found = aside(move || {
             let (blueprint, skeleton, catalog) = (&now.blueprint, &now.skeleton, &now.catalog);
@@ -59,17 +66,17 @@ impl Control {
         if found.edits.is_empty() || (!partial && !found.missing.is_empty()) {
             return Err(lost(deployment, target, &found.missing, found.edits.is_empty()));
         }
+        no_edits(&rows, deployment)?;
+        self.check_edits(&present, Scope::Deployment(id), &rows, &found.edits).await?;
+        let mut transaction = self.begin().await?;
         let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person).await.map_err(from_store)?;
         let row = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(moved_on)?;
-        let rows = intent::edits(&mut transaction, proposal).await.map_err(from_store)?;
-        if !counting(&rows).is_empty() {
-            return Err(Problem::conflict(
-                "proposal_open",
-                format!("A proposal with edits is open on {deployment}: submit it or discard it first."),
-            ));
+        let now = intent::edits(&mut transaction, proposal).await.map_err(from_store)?;
+        no_edits(&now, deployment)?;
+        if now != rows {
+            return Err(moved_on());
         }
-        self.check_edits(&present, &row, &rows, &found.edits).await?;
         let version = intent::append_edits(&mut transaction, proposal, row.version, actor.person, &found.edits)
             .await
             .map_err(from_store)?
@@ -90,6 +97,17 @@ impl Control {
         done(transaction).await?;
         Ok(Restored { proposal, version, edits: found.edits.len(), missing })
     }
+}
+
+/// What is restored is found for what is there, not for what a draft makes of it.
+fn no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
+    if counting(rows).is_empty() {
+        return Ok(());
+    }
+    Err(Problem::conflict(
+        "proposal_open",
+        format!("A proposal with edits is open on {deployment}: submit it or discard it first."),
+    ))
 }
 
 /// Who restored knows what is left out; who reviews it has to know, too.

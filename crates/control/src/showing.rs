@@ -127,7 +127,8 @@ impl Control {
         let data = self.own_data(&present, &row, role, &role_name);
         let state = StepState::from_word(&row.step.state).unwrap_or(StepState::Blocked);
         let why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
-        let may_edit = self.draft_of(actor, &mut connection, &present, &row).await?;
+        drop(connection);
+        let may_edit = self.draft_of(actor, &present, &row).await?;
         let layered = layers(step, data.own(role), row.step.wall.as_ref()).map_err(corrupt)?;
         let sources = layered.sources.iter().map(|(path, source)| Provenance {
             path: path.clone(),
@@ -178,7 +179,6 @@ impl Control {
     async fn draft_of(
         &self,
         actor: &Actor,
-        on: &mut PgConnection,
         present: &Present,
         row: &NoderoleRow,
     ) -> Result<Result<NoderoleDraft, String>, Problem> {
@@ -186,11 +186,13 @@ impl Control {
             return Ok(Err("Your account may not edit: that takes the operator permission.".into()));
         }
         let deployment = DeploymentId(row.noderole.deployment_id);
-        let Some(open) = intent::open_proposal(on, deployment).await.map_err(from_store)? else {
+        let mut connection = self.connection().await?;
+        let Some(open) = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)? else {
             let name = &row.deployment.name;
             return Ok(Err(format!("Propose changes on {name} first: its data is changed by a reviewed change.")));
         };
-        let edits = intent::edits(on, open.id).await.map_err(from_store)?;
+        let edits = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
+        drop(connection);
         let planned = plan_aside(present, counting(&edits)).await?;
         let (node, key) = self.key_of(row)?;
         let drafted = planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);

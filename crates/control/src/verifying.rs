@@ -1,5 +1,7 @@
 //! Verifying: whether the database's rows are what the documents say.
 
+use std::sync::Arc;
+
 use api::Problem;
 use engine::blueprint::{changes, project};
 use engine::cluster::{Blueprint, RootDoc};
@@ -36,9 +38,9 @@ impl Control {
             .map_err(|e| from_store(e.into()))?;
         let present = self.kept.present(&mut transaction).await?;
         let root = present.head.root.ok_or_else(Problem::internal)?;
-        let nothing = Blueprint::default();
+        let nothing: Arc<Blueprint> = Arc::default();
         // Read again: what is kept in memory is what this process believes.
-        let blueprint = load(&mut transaction, root, &nothing).await.map_err(from_store)?;
+        let blueprint = load(&mut transaction, root, &nothing).await?;
         let all = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&nothing, &blueprint, &all, &present.catalog)
             .map_err(|error| Problem::conflict("catalog", error.to_string()))?;

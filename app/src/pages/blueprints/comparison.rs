@@ -108,7 +108,9 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
 /// The ways to the graphs of the one deployment that is looked at, as it was meant on each side that has it.
 fn graphs(found: &Comparison) -> impl IntoView + use<> {
     let name = found.deployment.clone()?;
-    let mark = found.difference.deployments.iter().find(|one| one.name == name).map(|one| one.mark);
+    // Two of that name are one on each side.
+    let mut called = found.difference.deployments.iter().filter(|one| one.name == name);
+    let mark = called.next().map(|one| one.mark).filter(|_| called.next().is_none());
     let sides = [(&found.from, Mark::Added), (&found.to, Mark::Removed)];
     let there = sides.into_iter().filter(|(_, lacks)| mark != Some(*lacks));
     let links = there.filter_map(|(side, _)| side.target).map(|target| {
@@ -122,8 +124,10 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
 fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
     let (name, target) = (found.deployment.clone()?, found.to.target?);
     let newer = found.from.target.is_some_and(|from| from > target);
-    // What only one of the two has is not there to be restored, or was not there to be restored to.
-    (newer && found.note.is_none() && !found.difference.is_empty()).then_some((name, target))
+    // What only one of the two has is not there to be restored, or was not there to be restored to. The policy, and which jigs are off,
+    // are told here too but are not the deployment's.
+    let own = found.difference.deployments.iter().any(|one| one.name == name) || !found.difference.nodes.is_empty();
+    (newer && found.note.is_none() && own).then_some((name, target))
 }
 
 /// Opens a proposal that brings the deployment back. What stands below is what it comes to when *from* is the newest target.

@@ -459,8 +459,9 @@ impl Desk {
         let deployment = self.board.read_untracked().id;
         let names = self.names(&nodes);
         let bind = |node| Edit::Bind { deployment, node, role: role.clone() };
-        let edits = nodes.into_iter().map(bind).collect();
-        self.edit(edits, format!("{names} bound to {role} in the proposal. Control Z takes it back."));
+        let edits: Vec<Edit> = nodes.into_iter().map(bind).collect();
+        let back = taken_back(edits.len());
+        self.edit(edits, format!("{names} bound to {role} in the proposal. {back}"));
         self.selected.set(BTreeSet::new());
         self.put_down();
     }
@@ -748,6 +749,14 @@ impl Walk {
     }
 }
 
+/// How what was put in is taken back, of which each step takes one edit.
+pub(super) fn taken_back(edits: usize) -> &'static str {
+    match edits {
+        1 => "Control Z takes it back.",
+        _ => "Control Z takes them back one by one.",
+    }
+}
+
 /// `3 nodes`, for buttons.
 pub(super) fn nodes(n: usize) -> String {
     counted(n, "node")
@@ -756,6 +765,12 @@ pub(super) fn nodes(n: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_taken_back_step_by_step_is_said_to_be() {
+        assert_eq!(taken_back(1), "Control Z takes it back.");
+        assert_eq!(taken_back(2), "Control Z takes them back one by one.");
+    }
 
     #[test]
     fn a_walk_stays_on_the_board() {

@@ -105,7 +105,7 @@ fn WithoutScripts(desk: Desk) -> impl IntoView {
         match proposal {
             Some(id) => view! {
                 <p>
-                    "Without scripts the board can be read, and a proposal be undone, redone, discarded and sent to review. Binding and every other edit need                      scripts; programs make them with " <code>"POST /api/v1/proposals/" {id.0} "/edits"</code> "."
+                    "Without scripts the board can be read, and a proposal be undone, redone, discarded and sent to review. Binding and every other edit need scripts; programs make them with " <code>"POST /api/v1/proposals/" {id.0} "/edits"</code> "."
                 </p>
             }
             .into_any(),

@@ -10,7 +10,7 @@ use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::Edit;
 use leptos::prelude::*;
 
-use super::desk::Desk;
+use super::desk::{Desk, taken_back};
 use crate::pages::edits::{Outcome, PutIn, Wish};
 use crate::parts::{Icon, icon};
 
@@ -147,7 +147,7 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 if done.is_empty() {
                     return;
                 }
-                wish.put(format!("{} Control Z takes it back.", done.join(" ")), taken);
+                wish.put(format!("{} {}", done.join(" "), taken_back(done.len())), taken);
             }
         >
             <div class="body">

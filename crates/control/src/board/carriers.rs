@@ -34,10 +34,12 @@ impl Control {
             Some(open) => Some(intent::edits(&mut connection, open.id).await.map_err(from_store)?),
             None => None,
         };
+        drop(connection);
         let planned = match &rows {
             Some(rows) => Some(plan_aside(&present, counting(rows)).await?),
             None => None,
         };
+        let mut connection = self.connection().await?;
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);

@@ -230,4 +230,13 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
     assert_eq!(old.difference.nodes.len(), 1, "what was called so then");
     assert_eq!(drawn("web", Some(2)).await.unwrap().vertices.len(), 3);
     assert_eq!(drawn("web", None).await.unwrap().target, None);
+    for (from, to, then, now) in [(2, 5, Mark::Removed, Mark::Added), (5, 2, Mark::Added, Mark::Removed)] {
+        let others = control.compare(cy, target(from), target(to), Some("web")).await.unwrap();
+        let note = format!("web at target {from} is another deployment than web at target {to}.");
+        assert_eq!(others.note, Some(note));
+        assert_eq!(others.deployment.as_ref().map(|name| name.as_str()), Some("web"));
+        let marks: BTreeMap<_, _> = others.difference.deployments.iter().map(|one| (one.id, one.mark)).collect();
+        assert_eq!(marks, BTreeMap::from([(web, then), (DeploymentId(Uuid::from_u128(0xa0)), now)]));
+        assert!(others.difference.nodes.iter().any(|node| node.noderoles.len() == 3), "what was bound in the old one");
+    }
 }

@@ -237,24 +237,25 @@ impl Difference {
         self
     }
 
-    /// What of it concerns one deployment (its document, what is bound in it, nodes that come to it and leave it, and what holds
-    /// everywhere: the policy, and which jigs are off), and how many documents differ beside that.
+    /// What of it concerns these deployments (their documents, what is bound in them, nodes that come to them and leave them, and what
+    /// holds everywhere: the policy, and which jigs are off), and how many documents differ beside that.
     #[must_use]
-    pub fn of_deployment(mut self, id: DeploymentId) -> (Self, usize) {
+    pub fn of_deployments(mut self, ids: &BTreeSet<DeploymentId>) -> (Self, usize) {
         let mut beside = self.deployments.len() + self.nodes.len();
         self.deployments.retain_mut(|deployment| {
-            let keeps = deployment.id == id || !deployment.inactive_jigs.is_empty();
-            if deployment.id == id || (keeps && !deployment.leave_jigs()) {
+            let keeps = ids.contains(&deployment.id) || !deployment.inactive_jigs.is_empty();
+            if ids.contains(&deployment.id) || (keeps && !deployment.leave_jigs()) {
                 beside -= 1;
             }
             keeps
         });
         self.nodes.retain_mut(|node| {
             let here = |noderole: &NoderoleDifference| {
-                noderole.deployment == id || noderole.bound.is_some_and(|sides| sides.old == id)
+                ids.contains(&noderole.deployment) || noderole.bound.is_some_and(|sides| ids.contains(&sides.old))
             };
             node.noderoles.retain(here);
-            let moved = node.moved.is_some_and(|(from, to)| from == Some(id) || to == Some(id));
+            let theirs = |place: Option<DeploymentId>| place.is_some_and(|id| ids.contains(&id));
+            let moved = node.moved.is_some_and(|(from, to)| theirs(from) || theirs(to));
             moved || !node.noderoles.is_empty()
         });
         beside -= self.nodes.len();
