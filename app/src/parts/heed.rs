@@ -1,5 +1,4 @@
-//! What whoever decides has to heed, and would not see by themselves: scripts that read as another than they are, and what a restore
-//! leaves out.
+//! What whoever decides has to heed, and would not see by themselves: scripts with hidden characters, and what a restore leaves out.
 
 use api::console::{Deceiving, DeceivingScript, LeftOut};
 use engine::text::READ_OTHERWISE;
@@ -11,14 +10,16 @@ use crate::places;
 /// Lines that are shown unfolded.
 const GLANCE: usize = 8;
 
-/// Scripts that begin to be used here and read as another than they are; nothing where there are none.
+/// Scripts that begin to be used here and have hidden characters; nothing where there are none.
 pub fn deceiving(found: &Deceiving) -> AnyView {
     if found.is_empty() {
         return ().into_any();
     }
     let title = match found.scripts.len() + found.more {
-        1 => "A script that begins to be used here reads as another than it is".to_owned(),
-        n => format!("{n} scripts that begin to be used here read as others than they are"),
+        1 => "A script that begins to be used here has hidden characters: what it runs is not what it shows".to_owned(),
+        n => format!(
+            "{n} scripts that begin to be used here have hidden characters: what they run is not what they show"
+        ),
     };
     let advice = "Where the text of a file is shown here, such characters are spelled out, as <U+202E>. Else ";
     notice(title, scripts(found), view! { <p>{advice} {READ_OTHERWISE} "."</p> }.into_any())
@@ -30,8 +31,8 @@ pub fn deceiving_in_version(found: &Deceiving) -> AnyView {
         return ().into_any();
     }
     let said = match found.scripts.len() + found.more {
-        1 => "1 script reads as another than it is".to_owned(),
-        n => format!("{n} scripts read as others than they are"),
+        1 => "1 script has hidden characters: what it runs is not what it shows".to_owned(),
+        n => format!("{n} scripts have hidden characters: what they run is not what they show"),
     };
     view! {
         <details class="heed">

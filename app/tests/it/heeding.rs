@@ -33,13 +33,22 @@ async fn scripts_that_read_as_others_are_pointed_at_where_they_are_judged() {
     let link = format!("href=\"/api/v1/scripts/{}\"", Hash::of_bytes(b"cut"));
     let line = "10-cut.sh:3:7";
     for (page, title) in [
-        ("/reviews/128", "A script that begins to be used here reads as another than it is"),
-        ("/reviews/128?tab=checks", "A script that begins to be used here reads as another than it is"),
-        ("/blueprints?from=1&to=2", "3 scripts that begin to be used here read as others than they are"),
-        ("/catalog", "1 script reads as another than it is"),
+        (
+            "/reviews/128",
+            "A script that begins to be used here has hidden characters: what it runs is not what it shows",
+        ),
+        (
+            "/reviews/128?tab=checks",
+            "A script that begins to be used here has hidden characters: what it runs is not what it shows",
+        ),
+        (
+            "/blueprints?from=1&to=2",
+            "3 scripts that begin to be used here have hidden characters: what they run is not what they show",
+        ),
+        ("/catalog", "1 script has hidden characters: what it runs is not what it shows"),
     ] {
         get(&fake, page).await.says(&[title, &link, line, "saw of tool", "the character U+202E"]);
-        get(&Fake::new(|_| {}), page).await.says_not(&["reads as another", "read as others"]);
+        get(&Fake::new(|_| {}), page).await.says_not(&["hidden characters"]);
     }
 }
 
@@ -75,15 +84,6 @@ async fn what_is_gone_is_looked_at_where_it_was() {
     let line = "Target 3 removed web: it is compared, and drawn as a graph, where it was.";
     page.says(&[line, "Only target 1 has web: target 2 does not.", "/graph/web?target=1"]);
     page.says_not(&["Restoring makes a proposal", "Restore…", "/graph/web?target=2"]);
-    let chosen = get(&fake, "/blueprints?deployment=shop").await;
-    chosen.says(&["<option value=\"shop\" selected", "Targets that changed shop"]);
-    let graph = get(&fake, "/graph/web?target=1").await;
-    graph.says(&["Graph of web at target 1<", "as it was meant at target 1", "/blueprints?deployment=web"]);
-
-    let never = get(&fake, "/blueprints?deployment=nowhere&from=1&to=2").await;
-    assert_eq!((never.status, never.body.matches(">There is no deployment nowhere.<").count()), (404, 1), "said once");
-}
-
     let others = Fake::new(|world| {
         world.comparison.deployment = Some(world.board.name.clone());
         world.comparison.note = Some("web at target 1 is another deployment than web at target 2.".into());
@@ -94,6 +94,15 @@ async fn what_is_gone_is_looked_at_where_it_was() {
     });
     let page = get(&others, "/blueprints?deployment=web&from=1&to=2").await;
     page.says(&["is another deployment than web at target 2.", "/graph/web?target=1", "/graph/web?target=2"]);
+    let chosen = get(&fake, "/blueprints?deployment=shop").await;
+    chosen.says(&["<option value=\"shop\" selected", "Targets that changed shop"]);
+    let graph = get(&fake, "/graph/web?target=1").await;
+    graph.says(&["Graph of web at target 1<", "as it was meant at target 1", "/blueprints?deployment=web"]);
+
+    let never = get(&fake, "/blueprints?deployment=nowhere&from=1&to=2").await;
+    assert_eq!((never.status, never.body.matches(">There is no deployment nowhere.<").count()), (404, 1), "said once");
+}
+
 /// So many nodes that get one noderole each, with a value of its own.
 fn large(nodes: u128) -> Fake {
     Fake::new(|world| {

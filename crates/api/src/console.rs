@@ -398,7 +398,7 @@ pub struct BarclampVersion {
     pub before: Option<String>,
     /// What that one has and this one has not.
     pub disappeared: Vec<String>,
-    /// Its scripts that read as another than they are.
+    /// Its scripts that have hidden characters.
     #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
     pub deceiving: Deceiving,
 }
@@ -914,7 +914,7 @@ pub struct Comparison {
     /// Versions of barclamps that are pinned otherwise, each with what is seen in its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
-    /// Scripts that the right side uses, the left does not, and that read as another than they are.
+    /// Scripts that the right side uses, the left does not, and that have hidden characters.
     #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
     pub deceiving: Deceiving,
     /// What going from the one to the other would lead to.
@@ -1213,7 +1213,7 @@ pub struct ReviewView {
     /// Versions of barclamps that it pins or unpins, each with what was seen before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
-    /// Scripts that it begins to use and that read as another than they are.
+    /// Scripts that it begins to use and that have hidden characters.
     #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
     pub deceiving: Deceiving,
     /// Set where it brings back a part of what a deployment was.
@@ -1597,7 +1597,7 @@ pub struct PinnedRole {
     pub contents: Sides<Option<Hash>>,
 }
 
-/// Scripts whose text reads as another than it is: with characters that can't be seen, or that turn the direction of reading.
+/// Scripts with hidden characters: such that can't be seen, or that turn the direction of reading, so what runs is not what is shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deceiving {
     /// Some of them, by barclamp, role and file.
@@ -1619,11 +1619,11 @@ impl Deceiving {
         }
         let lines: String = self.scripts.iter().map(|script| format!("  {script}\n")).collect();
         let more = if self.more > 0 { format!("  and {} more\n", self.more) } else { String::new() };
-        format!("\nScripts that read as another than they are:\n{lines}{more}")
+        format!("\nScripts with hidden characters, so that what they run is not what they show:\n{lines}{more}")
     }
 }
 
-/// A script whose text reads as another than it is.
+/// A script with hidden characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeceivingScript {
     /// Whose.

@@ -1,4 +1,4 @@
-//! Scripts that read as another than they are, told to who decides about them.
+//! Scripts with hidden characters, so that what runs is not what is shown, told to who decides about them.
 //!
 //! A script may need characters that can't be seen, so an import takes it and says so; but who imports is not who approves. So it is
 //! said again where a change begins to run such a script, and beside the version in the catalog. What counts as one is

@@ -38,7 +38,7 @@ pub(crate) struct Kept {
     blueprint: RwLock<Option<(Hash, Arc<Blueprint>)>>,
     catalog: RwLock<Arc<Catalog>>,
     skeleton: RwLock<Option<KeptSkeleton>>,
-    /// Scripts that read as another than they are.
+    /// Scripts with hidden characters.
     pub deceiving: crate::deceiving::Known,
     /// What open submissions come to on it.
     pub weighed: crate::weighing::Kept,

@@ -455,7 +455,9 @@ async fn a_script_that_reads_as_another_is_told_to_who_reviews_it_compares_it_an
     let found = compare(before, after).await;
     assert_eq!(told(&found.deceiving), [of_new]);
     assert!(
-        found.text().contains(&format!("Scripts that read as another than they are:\n  {of_new}\n")),
+        found.text().contains(&format!(
+            "Scripts with hidden characters, so that what they run is not what they show:\n  {of_new}\n"
+        )),
         "{}",
         found.text()
     );
