@@ -143,9 +143,9 @@ async fn who_may_only_look_reads_why_a_node_can_not_be_proposed_on() {
 
 #[tokio::test]
 async fn another_policy_is_a_card_like_every_other() {
-    let policy = |approvals| engine::gate::Policy { approvals, by_risk: Default::default() };
+    let policy = |approvals| Policy { approvals, by_risk: Default::default() };
     let fake = Fake::new(move |world| {
-        let sides = engine::blueprint::difference::Sides { old: policy(1), new: policy(2) };
+        let sides = Sides { old: policy(1), new: policy(2) };
         world.review.difference.policy = Some(sides);
     });
     let page = get(&fake, "/reviews/128").await;
