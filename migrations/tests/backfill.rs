@@ -1,5 +1,7 @@
 //! Migrations that fill in what older databases did not note, on data as of m0004.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use sqlx::{AssertSqlSafe, Executor as _};
 use testdb::TestDatabase;
 

@@ -366,7 +366,7 @@ async fn submissions_are_sealed_when_made() {
         format!(
             "INSERT INTO submission_document VALUES ({submission}, 'node', '{}', NULL, '\\x{}')",
             world.n2,
-            world::hex(&planned.root)
+            hex(&planned.root)
         ),
     ] {
         assert_refused(&sql, world.app(&sql).await, Refusal::SubmissionSealed);
@@ -384,7 +384,7 @@ async fn switches_repeat_the_root_and_void_nothing() {
     let other = world.put_root(&world::Root::default()).await;
     let sql = format!(
         "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by) VALUES (5, 4, 'switch', '\\x{}', false, 1, '{}')",
-        world::hex(&other),
+        hex(&other),
         world.ada
     );
     assert_refused("another root", world.app(&sql).await, Refusal::NotTheNext);
