@@ -1658,6 +1658,16 @@ pub struct Opened {
     pub outdated: std::collections::BTreeSet<Anchor>,
 }
 
+impl Opened {
+    /// Takes in what another answer says. What was opened stays opened, whichever of two answers came first.
+    pub fn more(&mut self, other: Self) {
+        self.all = other.all;
+        self.opened.extend(other.opened);
+        self.outdated.extend(other.outdated);
+        self.outdated.retain(|anchor| !self.opened.contains(anchor));
+    }
+}
+
 /// A node that somebody wants to add.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -1950,6 +1960,22 @@ mod tests {
             deceiving: Deceiving::default(),
             names: Names { deployments: (1..=7).map(|n| (id(n), name(n))).collect(), ..Names::default() },
             consequences: Consequences::default(),
+        }
+    }
+
+    #[test]
+    fn what_was_opened_stays_opened_in_whatever_order_answers_come() {
+        let anchor = |n: u128| Anchor::Node(NodeId(Uuid::from_u128(n)));
+        let sets = |opened: &[u128], outdated: &[u128]| Opened {
+            all: 3,
+            opened: opened.iter().map(|n| anchor(*n)).collect(),
+            outdated: outdated.iter().map(|n| anchor(*n)).collect(),
+        };
+        let (earlier, later) = (sets(&[1], &[2, 3]), sets(&[1, 2], &[3]));
+        for order in [[earlier.clone(), later.clone()], [later.clone(), earlier]] {
+            let mut known = sets(&[], &[2, 3]);
+            order.into_iter().for_each(|answer| known.more(answer));
+            assert_eq!(known, later);
         }
     }
 

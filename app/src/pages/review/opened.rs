@@ -5,7 +5,8 @@
 //! away is not in it either, so neither counts before somebody went there. Nobody can tell that what was in sight was read, but what
 //! never was in sight was not.
 //!
-//! Marks are sent a moment after that, several at once; whoever can't be told about loses a mark and nothing else.
+//! Marks are sent a moment after that, several at once, and again a while later where that failed. Answers may come in another order
+//! than their questions, so what an answer does not know yet is no reason to forget it: of a submission, marks only become more.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -26,6 +27,8 @@ use crate::parts::{Icon, icon};
 
 /// Cards that are opened this close together cost one request.
 const GATHER: Duration = Duration::from_millis(200);
+/// After this, marks that could not be sent are sent again.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Documents of one request.
 const AT_ONCE: usize = 2_000;
 
@@ -77,11 +80,16 @@ impl Marks {
 
     fn send(self) {
         let Some(waiting) = self.waiting.try_update_value(std::mem::take) else { return };
-        let anchors: Vec<String> = waiting.iter().map(ToString::to_string).collect();
+        let waiting: Vec<Anchor> = waiting.into_iter().collect();
         spawn_local(async move {
-            for some in anchors.chunks(AT_ONCE) {
-                if let Ok(now) = calls::open_changes(self.submission, some.join(" ")).await {
-                    self.opened.try_set(now);
+            for some in waiting.chunks(AT_ONCE) {
+                let words: Vec<String> = some.iter().map(ToString::to_string).collect();
+                match calls::open_changes(self.submission, words.join(" ")).await {
+                    Ok(now) => drop(self.opened.try_update(|known| known.more(now))),
+                    Err(_) => {
+                        let some = some.to_vec();
+                        set_timeout(move || self.mark(&some), AGAIN);
+                    }
                 }
             }
         });
