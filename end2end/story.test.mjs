@@ -53,7 +53,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     const said = target.locator('.said');
     await said.filter({ hasText: 'brings' }).waitFor();
     const promise = await said.textContent();
-    for (const part of ['noderoles', 'runtime', 'app', 'n1 moves from system to web', 'wave']) {
+    for (const part of ['noderoles', 'runtime', 'app', 'n1 moves from system to web', 'in its order']) {
       assert.ok(promise.includes(part), `"${promise}" says ${part}`);
     }
     await ada.mouse.move(to.x + 1, to.y);

@@ -43,9 +43,9 @@ use axum::BoxError;
 use axum::Router;
 use axum::error_handling::HandleErrorLayer;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use control::Control;
 use control::people::People;
@@ -59,7 +59,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
 use tower_http::trace::{DefaultOnFailure, DefaultOnResponse, TraceLayer};
-use tracing::{Level, Span};
+use tracing::{Instrument as _, Level, Span};
 
 use api::Problem;
 
@@ -153,6 +153,18 @@ fn state(address: PublicAddress, site: PathBuf, control: Control, stopping: Canc
     }
 }
 
+/// What a request does goes on when its client hangs up or its time is over: nobody wrote it to be broken off anywhere, and to whom a
+/// commit was not confirmed it still was one or was none. How long it may go on is up to the database's own limit on statements.
+async fn to_its_end(request: Request, next: Next) -> Response {
+    match tokio::spawn(next.run(request).in_current_span()).await {
+        Ok(response) => response,
+        Err(ended) => match ended.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        },
+    }
+}
+
 /// Everything that answers.
 fn router(state: AppState) -> Router {
     let for_people = rest::routes()
@@ -169,7 +181,8 @@ fn router(state: AppState) -> Router {
         .merge(pages::routes(&state).layer(RequestBodyLimitLayer::new(limits::BODY)))
         .route("/sign-in", post(sign_in::sign_in).layer(DefaultBodyLimit::max(limits::BODY)))
         .fallback(site::file_or_nothing)
-        .layer(from_fn_with_state(state.clone(), guard::pass));
+        .layer(from_fn_with_state(state.clone(), guard::pass))
+        .layer(from_fn(to_its_end));
     let unchecked = Router::new().route("/healthz", get(health::lives)).route("/readyz", get(health::ready));
     let limited = ServiceBuilder::new()
         .layer(HandleErrorLayer::new(too_much))

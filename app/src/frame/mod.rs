@@ -29,15 +29,20 @@ pub struct FrameState(Feed<Option<FrameView>>);
 impl FrameState {
     /// Who is signed in, once that is known.
     pub fn me(self) -> Option<Me> {
-        self.0.value().read().as_ref().and_then(|frame| frame.me.clone())
+        self.seen(|frame| frame.me.clone()).flatten()
     }
 
     fn waiting(self) -> Waiting {
-        self.0.value().read().as_ref().map(|frame| frame.reviews_waiting).unwrap_or_default()
+        self.seen(|frame| frame.reviews_waiting).unwrap_or_default()
     }
 
     fn execution(self) -> bool {
-        self.0.value().read().as_ref().is_none_or(|frame| frame.execution)
+        self.seen(|frame| frame.execution).unwrap_or(true)
+    }
+
+    /// What was waited for may come when the page that waits is gone: a browser that goes on to the next one hangs up.
+    fn seen<R>(self, of: impl FnOnce(&FrameView) -> R) -> Option<R> {
+        self.0.value().try_read()?.as_ref().map(of)
     }
 }
 
@@ -56,7 +61,7 @@ pub fn Frame() -> impl IntoView {
         move || {
             Suspend::new(async move {
                 let first = frame.await.ok()?;
-                state.0.value().set(Some(first.clone()));
+                state.0.value().try_set(Some(first.clone()));
                 Some(show(state, first))
             })
         }

@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgConnection, PgPool, Row as _};
 
 /// How to reach the database.
 #[derive(Debug, Clone)]
@@ -77,8 +77,11 @@ impl Store {
     /// When the URL is none.
     pub fn open(how: &Connecting) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(&how.url)?.application_name("gantry").options(SETTINGS);
-        let pool =
-            PgPoolOptions::new().max_connections(how.connections).acquire_timeout(how.wait).connect_lazy_with(options);
+        let pool = PgPoolOptions::new()
+            .max_connections(how.connections)
+            .acquire_timeout(how.wait)
+            .after_release(|connection, _| Box::pin(is_between_transactions(connection)))
+            .connect_lazy_with(options);
         Ok(Self::over(pool))
     }
 
@@ -97,4 +100,12 @@ impl Store {
     pub fn orm(&self) -> &DatabaseConnection {
         &self.orm
     }
+}
+
+/// Whether no transaction is open on a connection that comes back; if one is, the pool closes it. Whoever is dropped while BEGIN is
+/// under way (a client hung up, a time limit passed) leaves one that sqlx does not know of, and the next user's BEGIN, SET TRANSACTION
+/// and COMMIT would be those of somebody else's transaction. Between transactions, each simple statement is one of its own and begins with
+/// it (a prepared one begins when it is bound, before it is executed).
+async fn is_between_transactions(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::raw_sql("SELECT now() = statement_timestamp()").fetch_one(connection).await?.try_get(0)
 }

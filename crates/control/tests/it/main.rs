@@ -16,6 +16,7 @@ mod line;
 mod lint;
 mod listing;
 mod opening;
+mod pool;
 mod races;
 mod records;
 mod removal;
