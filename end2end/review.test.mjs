@@ -186,7 +186,7 @@ test('a card counts when all of it was in the window, and not when it was unfold
   await t.test('read to the end of everything it counts', async () => {
     await readAll(bo);
     await marked.waitFor();
-    await bo.getByText(/^You have opened all \d+ cards$/).waitFor();
+    await bo.getByText(/^You have opened all \d+ cards/).waitFor();
   });
 
   await t.test('it fits, what is cut says so, and the whole file is one click away', async () => {
