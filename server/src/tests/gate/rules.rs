@@ -119,7 +119,8 @@ async fn break_alone(rule: Rule, case: &Approved) {
         }
         Rule::Epoch => house.sql("UPDATE head SET epoch = epoch + 1").await,
         Rule::Policy => {
-            let second = "INSERT INTO policy (number, hash, target) SELECT 2, hash, target FROM policy";
+            house.tell("/api/v1/execution", &case.ada, json!({"enabled": false, "reason": "a target"})).await.json();
+            let second = "INSERT INTO policy (number, hash, target) SELECT 2, p.hash, h.number FROM policy p, head h";
             case.past_the_guards("policy", second).await;
             case.past_the_guards("head", "UPDATE head SET policy_number = 2").await;
         }
