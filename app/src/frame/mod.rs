@@ -32,17 +32,22 @@ impl FrameState {
         self.seen(|frame| frame.me.clone()).flatten()
     }
 
-    fn waiting(self) -> Waiting {
-        self.seen(|frame| frame.reviews_waiting).unwrap_or_default()
+    fn waiting(self) -> Option<Waiting> {
+        self.seen(|frame| frame.reviews_waiting)
     }
 
-    fn execution(self) -> bool {
-        self.seen(|frame| frame.execution).unwrap_or(true)
+    fn execution(self) -> Option<bool> {
+        self.seen(|frame| frame.execution)
     }
 
-    /// What was waited for may come when the page that waits is gone: a browser that goes on to the next one hangs up.
+    /// None: nothing came yet, or it is gone. On the server the frame's parts are built once its data is there, by another task than the
+    /// page's, and what the page has made may not be found from there; to be told of changes is of no use there, and would fail then.
     fn seen<R>(self, of: impl FnOnce(&FrameView) -> R) -> Option<R> {
-        self.0.value().try_read()?.as_ref().map(of)
+        #[cfg(feature = "ssr")]
+        let value = self.0.value().try_read_untracked();
+        #[cfg(not(feature = "ssr"))]
+        let value = self.0.value().try_read();
+        value?.as_ref().map(of)
     }
 }
 
@@ -93,15 +98,15 @@ pub fn Frame() -> impl IntoView {
 /// The right end of the top bar; for who is not signed in, the way to the sign-in.
 fn top(state: FrameState, first: FrameView) -> AnyView {
     match first.me {
-        Some(me) => view! { <Top state me from=first.cursor/> }.into_any(),
+        Some(me) => view! { <Top state me from=first.cursor execution=first.execution/> }.into_any(),
         None => view! { <SignedOut/> }.into_any(),
     }
 }
 
 #[component]
-fn Top(state: FrameState, me: Me, from: i64) -> impl IntoView {
+fn Top(state: FrameState, me: Me, from: i64, execution: bool) -> impl IntoView {
     use_live().hear(vec![Topic::Reviews, Topic::Targets], from, move |_| state.0.soon());
-    let on = Memo::new(move |_| state.execution());
+    let on = Memo::new(move |_| state.execution().unwrap_or(execution));
     view! {
         <LiveMark/>
         <execution::Execution on changed=Callback::new(move |()| state.0.now())/>
@@ -111,8 +116,8 @@ fn Top(state: FrameState, me: Me, from: i64) -> impl IntoView {
 }
 
 /// How many reviews wait for the reader.
-fn waiting(state: FrameState, _: FrameView) -> AnyView {
-    let count = Memo::new(move |_| state.waiting());
+fn waiting(state: FrameState, first: FrameView) -> AnyView {
+    let count = Memo::new(move |_| state.waiting().unwrap_or(first.reviews_waiting));
     let badge = move || {
         let waiting = count.get();
         (waiting != Waiting::default()).then(|| {
