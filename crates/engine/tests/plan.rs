@@ -964,14 +964,20 @@ fn barclamp(world: &mut World, label: &str, number: &str, roles: &[&str]) -> (Ba
     (label, pin.hash)
 }
 
+fn use_in(deployment: DeploymentId, (barclamp, version): &(BarclampName, Hash)) -> Edit {
+    Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version: *version }
+}
+
+/// A deployment below web, and the edit that makes it.
+fn below_web() -> (DeploymentId, Edit) {
+    let below = DeploymentId(Uuid::from_u128(90));
+    let (phantom, name) = (NodeId(Uuid::from_u128(91)), DeploymentName::parse("below").unwrap());
+    (below, Edit::CreateDeployment { id: below, phantom, name, parent: WEB })
+}
+
 #[test]
 fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
     let mut world = World::of(Vec::new());
-    let use_in = |deployment, (barclamp, version): &(BarclampName, Hash)| Edit::UseBarclamp {
-        deployment,
-        barclamp: barclamp.clone(),
-        version: *version,
-    };
     let first = barclamp(&mut world, "first", "1", &["app", "db"]);
     let second = barclamp(&mut world, "second", "1", &["app", "other"]);
     let mended = barclamp(&mut world, "second", "2", &["other"]);
@@ -986,13 +992,7 @@ fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
     let reason = refused(&world, use_in(WEB, &second));
     assert!(reason.starts_with("barclamps second and first both have a role app, and web would see both"), "{reason}");
     assert!(refused(&world, use_in(SYSTEM, &second)).contains("web would see both"));
-    let below = DeploymentId(Uuid::from_u128(90));
-    let make = Edit::CreateDeployment {
-        id: below,
-        phantom: NodeId(Uuid::from_u128(91)),
-        name: DeploymentName::parse("below").unwrap(),
-        parent: WEB,
-    };
+    let (below, make) = below_web();
     let effects = world.effects(&[make, use_in(below, &second)]);
     assert_eq!(effects.refused.iter().map(|r| (r.edit, r.code.as_str())).collect::<Vec<_>>(), [(2, "role_twice")]);
     // A sibling does not see it; nor is there anything against a version without the role.
@@ -1152,13 +1152,7 @@ fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
 fn a_version_below_stays_when_the_one_above_it_goes() {
     let newer = |text: &str| Role { description: "newer".into(), ..role(text, &[]) };
     let mut world = World::of(vec![role("app", &[])]);
-    let below = DeploymentId(Uuid::from_u128(90));
-    let make = Edit::CreateDeployment {
-        id: below,
-        phantom: NodeId(Uuid::from_u128(91)),
-        name: DeploymentName::parse("below").unwrap(),
-        parent: WEB,
-    };
+    let (below, make) = below_web();
     let one = world.blueprint.deployments[&SYSTEM].doc.barclamps.values().next().copied().unwrap();
     let two = version(&mut world, "2", vec![newer("app")], json!({}));
     let three = version(&mut world, "3", vec![Role { description: "newest".into(), ..role("app", &[]) }], json!({}));
@@ -1196,11 +1190,6 @@ fn a_barclamp_goes_out_of_use_where_nothing_above_has_it_and_nothing_of_it_is_th
 #[test]
 fn two_barclamps_exchange_a_role_name_in_either_order() {
     let mut world = World::of(Vec::new());
-    let use_in = |deployment, (barclamp, version): &(BarclampName, Hash)| Edit::UseBarclamp {
-        deployment,
-        barclamp: barclamp.clone(),
-        version: *version,
-    };
     let refused = |world: &World, edits: &[Edit]| {
         let effects = world.effects(edits);
         effects.refused.into_iter().map(|r| (r.edit, r.code, r.reason)).collect::<Vec<_>>()

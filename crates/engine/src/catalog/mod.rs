@@ -181,7 +181,8 @@ pub struct Flags {
     /// Runs on the deployment's phantom node.
     pub service: bool,
     /// Never bound by itself.
-    pub library: bool,
+    #[serde(rename = "library")]
+    pub is_library: bool,
     /// The node may be switched off when it is done.
     pub powersave: bool,
     /// Keeps the log of its last successful run.

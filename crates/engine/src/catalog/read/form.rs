@@ -1072,7 +1072,7 @@ fn flag<'f>(flags: &'f mut Flags, word: &str) -> Option<&'f mut bool> {
         "bootstrap" => &mut flags.bootstrap,
         "cluster" => &mut flags.cluster,
         "service" => &mut flags.service,
-        "library" => &mut flags.library,
+        "library" => &mut flags.is_library,
         "powersave" => &mut flags.powersave,
         "leaverunlog" => &mut flags.leaverunlog,
         _ => return None,
