@@ -40,14 +40,18 @@ impl FrameState {
         self.seen(|frame| frame.execution)
     }
 
-    /// None: nothing came yet, or it is gone. On the server the frame's parts are built once its data is there, by another task than the
-    /// page's, and what the page has made may not be found from there; to be told of changes is of no use there, and would fail then.
+    /// None: nothing came yet, or it is gone.
     fn seen<R>(self, of: impl FnOnce(&FrameView) -> R) -> Option<R> {
-        #[cfg(feature = "ssr")]
-        let value = self.0.value().try_read_untracked();
-        #[cfg(not(feature = "ssr"))]
-        let value = self.0.value().try_read();
-        value?.as_ref().map(of)
+        self.0.value().try_read()?.as_ref().map(of)
+    }
+
+    /// In a browser, everything that reads it is shown anew. On the server several threads build one page, and a signal that one of them
+    /// writes looks as if it were gone to another that reads it just then: that reader panicked, and the page never ended. So there nothing
+    /// is written; the frame's parts have what they were given first.
+    fn take(self, first: &FrameView) {
+        if cfg!(not(feature = "ssr")) {
+            self.0.value().try_set(Some(first.clone()));
+        }
     }
 }
 
@@ -66,7 +70,7 @@ pub fn Frame() -> impl IntoView {
         move || {
             Suspend::new(async move {
                 let first = frame.await.ok()?;
-                state.0.value().try_set(Some(first.clone()));
+                state.take(&first);
                 Some(show(state, first))
             })
         }
