@@ -66,7 +66,7 @@ test('every page that is visited directly is taken over and stays quiet', { time
 
 test('every page ends, every time it is asked for', { timeout: 240_000 }, async () => {
   // Built by several threads at once on the server, a page that once never ended was one in two hundred.
-  for (let time = 0; time < 40; time += 1) {
+  for (let time = 0; time < 25; time += 1) {
     for (const [name, path] of places) {
       const answer = await page.request.get(path, { timeout: 15_000 });
       assert.equal(answer.status(), 200, name);
