@@ -2,6 +2,9 @@
 -- What each refusal means is listed in the crate's documentation. gantry.app_role names the application role here.
 
 -- In all of them pg_temp comes last: else a temporary table could pose as one of ours.
+--
+-- Those that a commit runs through read by keys, whatever the statistics say: after one submission of thousands of documents the
+-- planner takes the next one for as large, and read whole tables for a submission of a single document, once for each row written.
 
 DO $$
 DECLARE t record;
@@ -48,7 +51,8 @@ CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON comment FOR EACH STATEMENT EXEC
 
 -- Whether this transaction has inserted the target of a change. The epoch is compared because transaction ids start
 -- again in a cluster that was restored from a dump, and an old target's would then be met a second time.
-CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
   SELECT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch
                  WHERE t.xid = pg_current_xact_id() AND t.kind <> 'switch')
 $$;
@@ -126,7 +130,8 @@ END $$;
 -- node arrives; where it leaves, unless it only moves down; where a noderole comes, goes or changes is bound.
 -- The same rule as the planner's, found from the documents themselves.
 CREATE OR REPLACE FUNCTION written_by(submission bigint) RETURNS TABLE (deployment_id uuid)
-LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
   WITH RECURSIVE doc AS MATERIALIZED (
     SELECT d.kind, d.id, d.old_hash, d.new_hash,
            convert_from(o.body, 'UTF8')::jsonb AS was, convert_from(n.body, 'UTF8')::jsonb AS is_now
@@ -171,7 +176,8 @@ SET search_path = pg_catalog, public, pg_temp AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION guard_target_change(new_target target, h head) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   s submission;
   p proposal;
@@ -282,7 +288,8 @@ BEGIN
   END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION guard_target() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_target() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   h head;
   parent_target target;
@@ -331,7 +338,8 @@ END $$;
 CREATE TRIGGER guard_target BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION guard_target();
 
 -- At the end of the transaction: the head has moved, and every document that the target replaces is projected.
-CREATE OR REPLACE FUNCTION guard_projected() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_projected() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   h head;
   named text;
@@ -506,7 +514,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_submission BEFORE INSERT ON submission FOR EACH ROW EXECUTE FUNCTION guard_submission();
 
-CREATE OR REPLACE FUNCTION guard_submission_part() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_submission_part() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM submission s JOIN head h ON h.epoch = s.epoch
                  WHERE s.id = NEW.submission_id AND s.xid = pg_current_xact_id()) THEN
@@ -687,7 +696,8 @@ CREATE TRIGGER guard_intent BEFORE TRUNCATE OR DELETE OR UPDATE OF name, active 
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 
 -- Also inside a commit, a document changes only to what the submission lists.
-CREATE OR REPLACE FUNCTION guard_document() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_document() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF NOT EXISTS (
     SELECT FROM target t JOIN head h ON h.epoch = t.epoch
@@ -707,7 +717,8 @@ CREATE TRIGGER guard_document_change AFTER UPDATE OF doc ON node FOR EACH ROW
   WHEN (NEW.doc IS DISTINCT FROM OLD.doc AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_document();
 
 -- The risks that a submission names decide how many approvals it needs, so a destructive step isn't left out of them.
-CREATE OR REPLACE FUNCTION guard_risk() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_risk() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
                  WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR 'destructive' = ANY (s.risk))) THEN
@@ -723,7 +734,8 @@ CREATE TRIGGER guard_risk_again AFTER UPDATE OF generation, destructive ON step 
   EXECUTE FUNCTION guard_risk();
 
 -- Nor is that a jig is switched off, which only the document of *system* says.
-CREATE OR REPLACE FUNCTION guard_halt() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_halt() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF jigs_off(NEW.doc) <@ jigs_off(OLD.doc) OR EXISTS (
     SELECT FROM target t JOIN head h ON h.epoch = t.epoch JOIN submission s ON s.id = t.submission_id

@@ -70,6 +70,7 @@ mod m0014_left_out;
 mod m0015_removed_names;
 mod m0016_canonical_roots;
 mod m0017_policies_with_targets;
+mod m0018_bare_nodes;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -133,6 +134,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0015_removed_names::Migration),
             Box::new(m0016_canonical_roots::Migration),
             Box::new(m0017_policies_with_targets::Migration),
+            Box::new(m0018_bare_nodes::Migration),
         ]
     }
 }
@@ -228,6 +230,7 @@ pub fn content() -> String {
         m0015_removed_names::SQL,
         m0016_canonical_roots::SQL,
         m0017_policies_with_targets::SQL,
+        m0018_bare_nodes::SQL,
     ] {
         hash.update(tables);
     }

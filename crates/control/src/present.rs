@@ -18,6 +18,7 @@ use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId};
 use sqlx::PgConnection;
 use store::StoreError;
 use store::intent::{self, BareNode, DeploymentRow, Head};
+use tokio::sync::Mutex;
 
 use crate::aside;
 use crate::problems::from_store;
@@ -37,7 +38,7 @@ pub(crate) struct Present {
 pub(crate) struct Kept {
     blueprint: RwLock<Option<(Hash, Arc<Blueprint>)>>,
     catalog: RwLock<Arc<Catalog>>,
-    skeleton: RwLock<Option<KeptSkeleton>>,
+    skeleton: Mutex<Option<KeptSkeleton>>,
     /// Scripts with hidden characters.
     pub deceiving: crate::deceiving::Known,
     /// What open submissions come to on it.
@@ -45,10 +46,12 @@ pub(crate) struct Kept {
 }
 
 /// The skeleton of a root and of the nodes without a document: nothing else goes into it, so with the same of both it is the same.
-/// Making it walks all noderoles, which at 200,000 of them takes longer than the rest of a commit.
+/// Making it walks all noderoles, which at 200,000 of them takes longer than the rest of a commit; so that of the next root is made
+/// out of it.
 #[derive(Debug, Clone)]
 struct KeptSkeleton {
     root: Hash,
+    blueprint: Arc<Blueprint>,
     bare: Vec<BareNode>,
     skeleton: Arc<Skeleton>,
 }
@@ -136,7 +139,8 @@ impl Kept {
         Ok(Present { head, blueprint, catalog, skeleton, rows })
     }
 
-    /// Made beside the threads that answer requests: at 200,000 noderoles it takes most of a second.
+    /// Made beside the threads that answer requests: at 200,000 noderoles the first takes most of a second, and a later one as long as
+    /// it takes to compare their documents' hashes, or to copy it where somebody still looks at the one before.
     async fn skeleton(
         &self,
         root: Hash,
@@ -144,26 +148,18 @@ impl Kept {
         blueprint: &Arc<Blueprint>,
         catalog: &Arc<Catalog>,
     ) -> Result<Arc<Skeleton>, Problem> {
-        if let Ok(kept) = self.skeleton.read()
-            && let Some(kept) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare)
-        {
-            return Ok(Arc::clone(&kept.skeleton));
+        // Held while it is made: whoever comes meanwhile waits for it instead of making another.
+        let mut kept = self.skeleton.lock().await;
+        if let Some(same) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare) {
+            return Ok(Arc::clone(&same.skeleton));
         }
+        let before = kept.take();
         let (blueprint, catalog) = (Arc::clone(blueprint), Arc::clone(catalog));
-        let made = aside(move || {
-            let nodes = bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
-            let skeleton = Arc::new(Skeleton::of(&blueprint, nodes, &catalog)?);
-            Ok::<_, CatalogError>(KeptSkeleton { root, bare, skeleton })
-        });
-        let made = made.await?.map_err(|error| {
+        let made = aside(move || made(before, root, bare, blueprint, &catalog)).await?.map_err(|error| {
             tracing::error!(%error, "the catalog lacks what the blueprint pins");
             Problem::internal()
         })?;
-        let skeleton = Arc::clone(&made.skeleton);
-        let before = self.skeleton.write().ok().and_then(|mut kept| kept.replace(made));
-        // Taking a large one apart takes long, too.
-        drop(tokio::task::spawn_blocking(move || drop(before)));
-        Ok(skeleton)
+        Ok(Arc::clone(&kept.insert(made).skeleton))
     }
 
     /// The blueprint of a root.
@@ -201,6 +197,24 @@ impl Kept {
         }
         Ok(catalog)
     }
+}
+
+fn made(
+    before: Option<KeptSkeleton>,
+    root: Hash,
+    bare: Vec<BareNode>,
+    blueprint: Arc<Blueprint>,
+    catalog: &Catalog,
+) -> Result<KeptSkeleton, CatalogError> {
+    let nodes = || bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
+    let skeleton = match before {
+        Some(mut kept) => {
+            Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog)?;
+            kept.skeleton
+        }
+        None => Arc::new(Skeleton::of(&blueprint, nodes(), catalog)?),
+    };
+    Ok(KeptSkeleton { root, blueprint, bare, skeleton })
 }
 
 /// Reads a blueprint, taking what another one has already from there. What is read is parsed beside the threads that answer requests:

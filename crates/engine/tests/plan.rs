@@ -127,7 +127,10 @@ impl World {
         assert_eq!(effects.refused, []);
         let done =
             materialise(&self.blueprint, &|id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2)), &effects).unwrap();
+        let mut skeleton = self.skeleton();
+        skeleton.follow(&self.blueprint, &done.blueprint, self.bare(), &self.catalog).unwrap();
         self.blueprint = done.blueprint;
+        assert_eq!(skeleton, self.skeleton(), "what follows is what is made from nothing");
         effects
     }
 }

@@ -258,8 +258,13 @@ impl World {
         resolve(&self.skeleton(), &self.catalog, &numbered(edits))
     }
 
+    /// Whatever is taken, the skeleton that follows it is the one that is made from nothing.
     fn take(&mut self, effects: &Effects) {
-        self.blueprint = materialise(&self.blueprint, &|_| None, effects).unwrap().blueprint;
+        let mut skeleton = self.skeleton();
+        let after = materialise(&self.blueprint, &|_| None, effects).unwrap().blueprint;
+        skeleton.follow(&self.blueprint, &after, [], &self.catalog).unwrap();
+        self.blueprint = after;
+        assert_eq!(skeleton, self.skeleton());
     }
 
     /// Where everything is, with its rank and edges.

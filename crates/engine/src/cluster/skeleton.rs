@@ -10,8 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
-use super::document::{Blueprint, EdgeDoc, NoderoleKey};
+use super::document::{Blueprint, EdgeDoc, NodeDoc, NoderoleKey};
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, CatalogError};
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
@@ -29,9 +30,9 @@ pub struct Skeleton {
     /// Where each noderole is. Derived.
     #[serde(skip)]
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
-    /// Who waits for each noderole. Derived.
+    /// Who waits for whom, as (waited for, waiting). Derived.
     #[serde(skip)]
-    children: BTreeMap<NoderoleId, Vec<NoderoleId>>,
+    children: BTreeSet<(NoderoleId, NoderoleId)>,
 }
 
 /// A noderole that answers to a name, in the order in which binding prefers them.
@@ -102,45 +103,64 @@ impl Skeleton {
         bare: impl IntoIterator<Item = (NodeId, Fqdn, DeploymentId)>,
         catalog: &Catalog,
     ) -> Result<Self, CatalogError> {
-        let deployments = blueprint.deployments.iter().map(|(id, stored)| {
-            let doc = &stored.doc;
-            let deployment = SkeletonDeployment {
-                name: doc.name.clone(),
-                parent: doc.parent,
-                phantom: doc.phantom,
-                barclamps: doc.barclamps.clone(),
-                roles: doc.roles.iter().map(|(name, role)| (name.clone(), role.role)).collect(),
-                inactive_jigs: doc.inactive_jigs.clone(),
-            };
-            (*id, deployment)
-        });
-        let nodes = blueprint.nodes.iter().map(|(id, stored)| {
-            let doc = &stored.doc;
-            let noderoles = doc.noderoles.iter().map(|(key, noderole)| {
-                let noderole = SkeletonNoderole {
-                    deployment: noderole.deployment,
-                    role: noderole.role,
-                    rank: noderole.rank,
-                    parents: noderole.parents.clone(),
-                };
-                (key.clone(), noderole)
-            });
-            let node = SkeletonNode {
-                fqdn: doc.fqdn.clone(),
-                deployment: doc.deployment,
-                phantom: doc.phantom,
-                bare: false,
-                noderoles: noderoles.collect(),
-            };
-            (*id, node)
-        });
-        let mut skeleton = Self { deployments: deployments.collect(), nodes: nodes.collect(), ..Self::default() };
+        let nodes = blueprint.nodes.iter().map(|(id, stored)| (*id, SkeletonNode::of(&stored.doc)));
+        let mut skeleton = Self { deployments: deployments_of(blueprint), nodes: nodes.collect(), ..Self::default() };
         for (id, fqdn, deployment) in bare {
-            let node = SkeletonNode { fqdn, deployment, phantom: false, bare: true, noderoles: BTreeMap::new() };
-            skeleton.nodes.entry(id).or_insert(node);
+            skeleton.nodes.entry(id).or_insert(SkeletonNode::bare(fqdn, deployment));
         }
         skeleton.index(catalog)?;
         Ok(skeleton)
+    }
+
+    /// Makes the skeleton of `before` that of `after`: what is the same in both costs a comparison of hashes. The result is what
+    /// [`Skeleton::of`] makes of `after`.
+    ///
+    /// # Errors
+    /// When the catalog lacks a role that a noderole pins. The skeleton is then of no use any more.
+    pub fn follow(
+        &mut self,
+        before: &Blueprint,
+        after: &Blueprint,
+        bare: impl IntoIterator<Item = (NodeId, Fqdn, DeploymentId)>,
+        catalog: &Catalog,
+    ) -> Result<(), CatalogError> {
+        self.deployments = deployments_of(after);
+        let same = |one: &Blueprint, other: &Blueprint, id| {
+            one.nodes.get(id).map(|stored| stored.hash) == other.nodes.get(id).map(|stored| stored.hash)
+        };
+        let mut wanted: BTreeMap<NodeId, Option<SkeletonNode>> = BTreeMap::new();
+        for id in before.nodes.keys().filter(|id| !after.nodes.contains_key(id)) {
+            wanted.insert(*id, None);
+        }
+        for (id, stored) in after.nodes.iter().filter(|(id, _)| !same(before, after, id)) {
+            wanted.insert(*id, Some(SkeletonNode::of(&stored.doc)));
+        }
+        let bare: BTreeMap<NodeId, SkeletonNode> =
+            bare.into_iter().map(|(id, fqdn, place)| (id, SkeletonNode::bare(fqdn, place))).collect();
+        let documented = |id: &NodeId| after.nodes.contains_key(id);
+        for (id, _) in self.nodes.iter().filter(|(id, node)| node.bare && !bare.contains_key(id) && !documented(id)) {
+            wanted.insert(*id, None);
+        }
+        for (id, node) in bare {
+            if !documented(&id) && self.nodes.get(&id) != Some(&node) {
+                wanted.insert(id, Some(node));
+            }
+        }
+        for (id, node) in wanted {
+            self.replace(id, node, catalog)?;
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, id: NodeId, node: Option<SkeletonNode>, catalog: &Catalog) -> Result<(), CatalogError> {
+        if let Some(old) = self.nodes.remove(&id) {
+            self.forget(id, &old, catalog)?;
+        }
+        if let Some(new) = node {
+            self.note(id, &new, catalog)?;
+            self.nodes.insert(id, new);
+        }
+        Ok(())
     }
 
     /// Builds the index; to be called after deserializing.
@@ -151,16 +171,43 @@ impl Skeleton {
         self.answering.clear();
         self.places.clear();
         self.children.clear();
-        for (id, node) in &self.nodes {
-            for (key, noderole) in &node.noderoles {
-                let child = key.id(*id);
-                self.places.insert(child, (*id, key.clone()));
-                for edge in &noderole.parents {
-                    self.children.entry(edge.parent).or_default().push(child);
-                }
-                for name in catalog.role(noderole.role)?.names() {
-                    let answer = Answer { fqdn: node.fqdn.clone(), node: *id, key: key.clone() };
-                    self.answering.entry((noderole.deployment, name.clone())).or_default().insert(answer);
+        let nodes = std::mem::take(&mut self.nodes);
+        let noted = nodes.iter().try_for_each(|(id, node)| self.note(*id, node, catalog));
+        self.nodes = nodes;
+        noted
+    }
+
+    /// Enters a node into the index.
+    fn note(&mut self, id: NodeId, node: &SkeletonNode, catalog: &Catalog) -> Result<(), CatalogError> {
+        for (key, noderole) in &node.noderoles {
+            let child = key.id(id);
+            self.places.insert(child, (id, key.clone()));
+            for edge in &noderole.parents {
+                self.children.insert((edge.parent, child));
+            }
+            for name in catalog.role(noderole.role)?.names() {
+                let answer = Answer { fqdn: node.fqdn.clone(), node: id, key: key.clone() };
+                self.answering.entry((noderole.deployment, name.clone())).or_default().insert(answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// The reverse of [`Skeleton::note`].
+    fn forget(&mut self, id: NodeId, node: &SkeletonNode, catalog: &Catalog) -> Result<(), CatalogError> {
+        for (key, noderole) in &node.noderoles {
+            let child = key.id(id);
+            self.places.remove(&child);
+            for edge in &noderole.parents {
+                self.children.remove(&(edge.parent, child));
+            }
+            for name in catalog.role(noderole.role)?.names() {
+                let name = (noderole.deployment, name.clone());
+                let answer = Answer { fqdn: node.fqdn.clone(), node: id, key: key.clone() };
+                let Some(answers) = self.answering.get_mut(&name) else { continue };
+                answers.remove(&answer);
+                if answers.is_empty() {
+                    self.answering.remove(&name);
                 }
             }
         }
@@ -178,9 +225,10 @@ impl Skeleton {
         self.places.get(&id)
     }
 
-    /// Who waits for a noderole, by whatever kind of edge.
-    pub fn children(&self, id: NoderoleId) -> &[NoderoleId] {
-        self.children.get(&id).map_or(&[], Vec::as_slice)
+    /// Who waits for a noderole, by whatever kind of edge, in the order of their ids.
+    pub fn children(&self, id: NoderoleId) -> impl Iterator<Item = NoderoleId> {
+        let (first, last) = (NoderoleId(Uuid::nil()), NoderoleId(Uuid::max()));
+        self.children.range((id, first)..=(id, last)).map(|(_, child)| *child)
     }
 
     /// A deployment and its ancestors, nearest first. Bounded by the number of deployments, so a broken tree ends too.
@@ -197,4 +245,45 @@ impl Skeleton {
         }
         chain
     }
+}
+
+impl SkeletonNode {
+    fn of(doc: &NodeDoc) -> Self {
+        let noderoles = doc.noderoles.iter().map(|(key, noderole)| {
+            let noderole = SkeletonNoderole {
+                deployment: noderole.deployment,
+                role: noderole.role,
+                rank: noderole.rank,
+                parents: noderole.parents.clone(),
+            };
+            (key.clone(), noderole)
+        });
+        Self {
+            fqdn: doc.fqdn.clone(),
+            deployment: doc.deployment,
+            phantom: doc.phantom,
+            bare: false,
+            noderoles: noderoles.collect(),
+        }
+    }
+
+    fn bare(fqdn: Fqdn, deployment: DeploymentId) -> Self {
+        Self { fqdn, deployment, phantom: false, bare: true, noderoles: BTreeMap::new() }
+    }
+}
+
+fn deployments_of(blueprint: &Blueprint) -> BTreeMap<DeploymentId, SkeletonDeployment> {
+    let deployments = blueprint.deployments.iter().map(|(id, stored)| {
+        let doc = &stored.doc;
+        let deployment = SkeletonDeployment {
+            name: doc.name.clone(),
+            parent: doc.parent,
+            phantom: doc.phantom,
+            barclamps: doc.barclamps.clone(),
+            roles: doc.roles.iter().map(|(name, role)| (name.clone(), role.role)).collect(),
+            inactive_jigs: doc.inactive_jigs.clone(),
+        };
+        (*id, deployment)
+    });
+    deployments.collect()
 }

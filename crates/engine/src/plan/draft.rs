@@ -354,7 +354,7 @@ impl<'a> Draft<'a> {
     /// Who waits for a noderole, and how.
     pub fn children(&self, id: NoderoleId) -> Vec<(NoderoleId, EdgeKind)> {
         let new = self.children.get(&id).into_iter().flatten();
-        let known: BTreeSet<NoderoleId> = self.skeleton.children(id).iter().chain(new).copied().collect();
+        let known: BTreeSet<NoderoleId> = self.skeleton.children(id).chain(new.copied()).collect();
         let edge = |child: NoderoleId| {
             let (_, _, noderole) = self.noderole(child)?;
             noderole.parents.iter().find(|edge| edge.parent == id).map(|edge| (child, edge.kind))

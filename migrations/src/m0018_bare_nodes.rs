@@ -1,0 +1,23 @@
+//! An index for the nodes that have no document yet.
+
+use sea_orm_migration::prelude::*;
+
+pub(crate) const SQL: &str = include_str!("m0018_bare_nodes.sql");
+
+/// Applies `m0018_bare_nodes.sql`.
+#[derive(Debug)]
+pub struct Migration;
+
+impl MigrationName for Migration {
+    fn name(&self) -> &str {
+        "m0018_bare_nodes"
+    }
+}
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        manager.get_connection().execute_unprepared(SQL).await?;
+        Ok(())
+    }
+}
