@@ -91,39 +91,40 @@ END $$;
 -- 10,000 nodes and as much again for each document, so it is for few, which are there before and after.
 --
 -- Every root of a target is canonical (check_canonical; one that this function lets through is so because its parent is, and m0016
--- looked at the first such parent). So an entry that is found once is the only one of its document, and nothing else is hidden.
+-- looked at the first such parent). So an entry that is found is the only one of its document, the border stands once, and nothing else is
+-- hidden.
 CREATE OR REPLACE FUNCTION replaces_as_listed(parent_root bytea, new_root bytea, submission bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   most CONSTANT int := 8;
-  border CONSTANT text := ',"nodes":{';
-  deployments text;
-  nodes text;
-  body text;
-  entry text;
+  border CONSTANT bytea := convert_to(',"nodes":{', 'UTF8');
+  written bytea;
+  nodes int;
+  place int;
   d record;
 BEGIN
   IF (SELECT count(*) NOT BETWEEN 1 AND most OR bool_or(l.old_hash IS NULL OR l.new_hash IS NULL)
       FROM (SELECT old_hash, new_hash FROM submission_document x WHERE x.submission_id = submission LIMIT most + 1) l) THEN
     RETURN false;
   END IF;
-  SELECT convert_from(o.body, 'UTF8') INTO body FROM object o WHERE o.hash = parent_root AND o.kind = 'root';
-  deployments := split_part(body, border, 1);
-  nodes := split_part(body, border, 2);
-  IF split_part(body, border, 3) <> '' THEN
+  -- With || it is read out of its store once, and not by each of what follows.
+  SELECT o.body || ''::bytea INTO written FROM object o WHERE o.hash = parent_root AND o.kind = 'root';
+  nodes := position(border IN written);
+  IF coalesce(nodes, 0) = 0 THEN
     RETURN false;
   END IF;
-  FOR d IN SELECT kind, id, old_hash, new_hash FROM submission_document x WHERE x.submission_id = submission LOOP
-    entry := format('"%s":"%s"', d.id, encode(d.old_hash, 'hex'));
-    body := CASE d.kind WHEN 'node' THEN nodes ELSE deployments END;
-    IF octet_length(body) - octet_length(replace(body, entry, '')) IS DISTINCT FROM octet_length(entry) THEN
+  FOR d IN SELECT x.kind, convert_to(format('"%s":"%s"', x.id, encode(x.old_hash, 'hex')), 'UTF8') AS was,
+                  convert_to(format('"%s":"%s"', x.id, encode(x.new_hash, 'hex')), 'UTF8') AS is_now
+           FROM submission_document x WHERE x.submission_id = submission LOOP
+    -- An id may be that of a node and of a deployment; each is looked for among its own.
+    place := CASE d.kind WHEN 'node' THEN position(d.was IN substring(written FROM nodes))
+                         ELSE position(d.was IN substring(written FROM 1 FOR nodes)) END;
+    IF place = 0 THEN
       RETURN false;
     END IF;
-    body := replace(body, entry, format('"%s":"%s"', d.id, encode(d.new_hash, 'hex')));
-    IF d.kind = 'node' THEN nodes := body; ELSE deployments := body; END IF;
+    written := overlay(written PLACING d.is_now FROM CASE d.kind WHEN 'node' THEN nodes - 1 ELSE 0 END + place);
   END LOOP;
-  RETURN coalesce((SELECT convert_from(o.body, 'UTF8') = deployments || border || nodes
-                   FROM object o WHERE o.hash = new_root AND o.kind = 'root'), false);
+  RETURN coalesce((SELECT o.body = written FROM object o WHERE o.hash = new_root AND o.kind = 'root'), false);
 END $$;
 
 -- The deployments that a submission writes: those whose documents change; the parents of those that come or go; where a
@@ -133,11 +134,11 @@ CREATE OR REPLACE FUNCTION written_by(submission bigint) RETURNS TABLE (deployme
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   WITH RECURSIVE doc AS MATERIALIZED (
+    -- By key, one by one: as joins, they were planned for the largest submission there ever was.
     SELECT d.kind, d.id, d.old_hash, d.new_hash,
-           convert_from(o.body, 'UTF8')::jsonb AS was, convert_from(n.body, 'UTF8')::jsonb AS is_now
+           (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.old_hash) AS was,
+           (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.new_hash) AS is_now
     FROM submission_document d
-    LEFT JOIN object o ON o.hash = d.old_hash
-    LEFT JOIN object n ON n.hash = d.new_hash
     WHERE d.submission_id = submission),
   parent_of AS (
     -- As it will be: the submission's own documents before the projected rows.
