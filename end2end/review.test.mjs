@@ -339,6 +339,12 @@ test('a thread on a single change keeps the gate shut until it is resolved', { t
     await bo.getByRole('link', { name: /^Checks 1/ }).click();
     await bo.getByRole('row', { name: /Threads/ }).getByText('One thread is open').waitFor();
     await assertAccessible(bo);
+    // Asked for anew, the page says from the first byte what its reader decided, and is taken over as it is.
+    const html = await bo.request.get(new URL(bo.url()).pathname).then((answer) => answer.text());
+    assert.ok(html.includes('You approved this'), 'the server says it');
+    await visit(bo, bo.url());
+    await bo.getByText(/^You approved this/).waitFor();
+    assertQuiet(bo);
   });
 
   await t.test('the author sees it at once, answers, and may not wave it away', async () => {

@@ -22,16 +22,14 @@ use crate::places;
 /// Seconds after which a lost connection is said to make the page stale.
 const STALE: i64 = 15;
 
-/// What is known of the frame, for pages and for its own parts.
+/// What the frame learned since its parts were given what they show first.
+///
+/// On the server nothing is written to it: several threads build one page there, and a signal that one of them writes looks as if it
+/// were gone to another that reads it just then; that reader panicked, and the page never ended.
 #[derive(Clone, Copy)]
-pub struct FrameState(Feed<Option<FrameView>>);
+struct FrameState(Feed<Option<FrameView>>);
 
 impl FrameState {
-    /// Who is signed in, once that is known.
-    pub fn me(self) -> Option<Me> {
-        self.seen(|frame| frame.me.clone()).flatten()
-    }
-
     fn waiting(self) -> Option<Waiting> {
         self.seen(|frame| frame.reviews_waiting)
     }
@@ -44,15 +42,6 @@ impl FrameState {
     fn seen<R>(self, of: impl FnOnce(&FrameView) -> R) -> Option<R> {
         self.0.value().try_read()?.as_ref().map(of)
     }
-
-    /// In a browser, everything that reads it is shown anew. On the server several threads build one page, and a signal that one of them
-    /// writes looks as if it were gone to another that reads it just then: that reader panicked, and the page never ended. So there nothing
-    /// is written; the frame's parts have what they were given first.
-    fn take(self, first: &FrameView) {
-        if cfg!(not(feature = "ssr")) {
-            self.0.value().try_set(Some(first.clone()));
-        }
-    }
 }
 
 /// The frame and the page in it.
@@ -63,14 +52,12 @@ impl FrameState {
 pub fn Frame() -> impl IntoView {
     let frame = Resource::new(|| (), |()| calls::frame());
     let state = FrameState(Feed::new(None, || async { calls::frame().await.map(Some) }));
-    provide_context(state);
     let main = NodeRef::<html::Main>::new();
     focus_after_navigation(main);
     let known = move |show: fn(FrameState, FrameView) -> AnyView| {
         move || {
             Suspend::new(async move {
                 let first = frame.await.ok()?;
-                state.take(&first);
                 Some(show(state, first))
             })
         }

@@ -545,6 +545,7 @@ fn review() -> ReviewView {
                 reason: "Looked at the network with the site.".into(),
                 at: ago(60),
                 counts: true,
+                yours: false,
             },
             VerdictView {
                 person: "cy".into(),
@@ -552,6 +553,7 @@ fn review() -> ReviewView {
                 reason: "Which network?".into(),
                 at: ago(200),
                 counts: false,
+                yours: false,
             },
         ],
         may_judge: Err("you wrote part of this change, so somebody else has to review it".into()),

@@ -1345,6 +1345,8 @@ pub struct VerdictView {
     pub at: At,
     /// Whether it counts now.
     pub counts: bool,
+    /// Whether it is the reader's own.
+    pub yours: bool,
 }
 
 /// What is said of a proposal, over all its submissions.

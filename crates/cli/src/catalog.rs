@@ -69,11 +69,23 @@ fn examine<'f>(folder: &'f Path, since: Option<&'f Path>) -> Result<(Read, Vec<S
     let read = read(folder, &Catalog::default()).map_err(unread(folder))?;
     let Some(since) = since else { return Ok((read, Vec::new())) };
     let before = known(since).map_err(unread(since))?;
+    let read = read.and_then(|import| not_another(folder, &before, import));
     let disappeared = match &read {
         Ok(import) => control::disappeared(&before, import).map_err(|problem| anyhow::anyhow!(problem.detail)),
         Err(_) => Ok(Vec::new()),
     };
     Ok((read, disappeared.map_err(unread(folder))?))
+}
+
+/// The import refuses another content under a version that is known.
+fn not_another(folder: &Path, before: &Catalog, import: Import) -> Read {
+    let clashes = control::other_contents(before, &import);
+    if clashes.is_empty() {
+        return Ok(import);
+    }
+    let mut findings = import.findings;
+    findings.0.extend(clashes.into_iter().map(|what| as_finding(folder, &anyhow::anyhow!(what))));
+    Err(findings)
 }
 
 fn as_finding(place: &Path, error: &anyhow::Error) -> Finding {
@@ -95,7 +107,13 @@ fn tell(read: &Read, disappeared: &[String]) -> Result<()> {
 fn read(folder: &Path, base: &Catalog) -> Result<Read> {
     let mut found = Found::default();
     collect(folder, folder, &mut found)?;
-    control::find_and_read(&found.files, base).map_err(|problem| anyhow::anyhow!(problem.detail))
+    let mut read = control::find_and_read(&found.files, base).map_err(|problem| anyhow::anyhow!(problem.detail))?;
+    let (Ok(Import { findings, .. }) | Err(findings)) = &mut read;
+    findings.0.extend(found.links.iter().map(|link| Finding {
+        severity: Severity::Warning,
+        ..as_finding(link, &anyhow::anyhow!("this is a link, and links are not read: put the file itself here"))
+    }));
+    Ok(read)
 }
 
 /// The barclamps of a folder, which must be in order.
@@ -142,11 +160,12 @@ fn print(read: &Read) {
     }
 }
 
-/// Files by their path inside the folder, and their bytes in all.
+/// Files by their path inside the folder, their bytes in all, and links.
 #[derive(Default)]
 struct Found {
     files: BTreeMap<String, Vec<u8>>,
     bytes: u64,
+    links: Vec<PathBuf>,
 }
 
 /// Files below a folder; links are not followed. What is too large is not read.
@@ -173,6 +192,8 @@ fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
             let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
             let bytes = fs::read(&path).with_context(|| format!("{} can't be read", path.display()))?;
             found.files.insert(name, bytes);
+        } else if kind.is_symlink() && found.links.len() < MAX_FILES {
+            found.links.push(path.strip_prefix(root)?.to_owned());
         }
     }
     Ok(())

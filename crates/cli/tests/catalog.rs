@@ -212,6 +212,29 @@ fn what_disappeared_since_an_older_folder_is_told() {
 }
 
 #[test]
+fn another_content_under_a_known_version_is_an_error() {
+    let before = folder(&[("demo.yml", GOOD.as_bytes())]);
+    let now = folder(&[("demo.yml", GOOD.replace("requires: [base]", "requires: []").as_bytes())]);
+    let output = check(now.path(), &["--since", before.path().to_str().unwrap(), "--json"]);
+    let told = told(&output);
+    assert_eq!((output.status.code(), severities(&told).last().copied()), (Some(1), Some("error")), "{told}");
+    assert!(out(&output).contains("give it a version of its own"), "{told}");
+    let same = check(before.path(), &["--since", before.path().to_str().unwrap()]);
+    assert_eq!(same.status.code(), Some(0), "{}", err(&same));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_is_told_and_not_read() {
+    let good = folder(&[("demo.yml", GOOD.as_bytes())]);
+    std::os::unix::fs::symlink("demo.yml", good.path().join("linked.yml")).unwrap();
+    let output = check(good.path(), &["--json"]);
+    let told = told(&output);
+    assert_eq!((output.status.code(), severities(&told)), (Some(0), vec!["warning"]), "{told}");
+    assert_eq!(told["findings"][0]["file"], "linked.yml");
+}
+
+#[test]
 fn without_a_folder_it_was_called_wrongly() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
     let output = command.args(["catalog", "check"]).output().unwrap();

@@ -43,7 +43,7 @@ mod words;
 
 pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
-pub use imports::{Imported, MAX_IMPORT, disappeared, find_and_read, read_files};
+pub use imports::{Imported, MAX_IMPORT, disappeared, find_and_read, other_contents, read_files};
 pub use verifying::Verified;
 
 use std::path::Path;

@@ -521,7 +521,10 @@ impl Control {
         let mut connection = self.connection().await?;
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {proposal}.")))?;
-        if row.state != "open" || row.version != version {
+        if row.state != "open" {
+            return Err(closed(&row.state));
+        }
+        if row.version != version {
             return Err(moved_on());
         }
         let edits = intent::edits(&mut connection, proposal).await.map_err(from_store)?;
@@ -557,13 +560,21 @@ fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit])
     let refused = effects.refused.iter().filter(|r| r.edit >= first);
     let told =
         |r: &engine::plan::Refusal| Finding { at: format!("edit {}", r.edit - first + 1), detail: r.reason.clone() };
-    findings.extend(refused.map(told));
+    // First what can't be anywhere: that it is out of scope too would send people to another proposal for it.
+    findings.splice(0..0, refused.map(told));
     if findings.is_empty()
         && let Some(other) = beyond(&present.skeleton, scope, &effects)
     {
         findings.push(Finding { at: format!("edit {}", edits.len()), detail: reaches(present, scope, &other) });
     }
     findings
+}
+
+fn closed(state: &str) -> Problem {
+    Problem::conflict(
+        "version",
+        format!("This proposal was {state} and takes nothing more: propose anew on what is there now."),
+    )
 }
 
 pub(crate) fn moved_on() -> Problem {

@@ -162,7 +162,7 @@ impl Control {
             checks: weighed.filter(|_| fresh).map_or(summary.findings, |weighed| weighed.findings.clone()),
             fresh,
             waits,
-            verdicts: shown_verdicts(&case),
+            verdicts: shown_verdicts(&case, actor.person),
             may_judge: may_judge_or_who(&case.facts, actor.person),
             may_commit: may_commit(actor, &case, &gate),
             gate,
@@ -504,7 +504,7 @@ fn sent_back(became: &Option<Replanned>) -> bool {
     became.as_ref().is_some_and(|became| became.after.is_none())
 }
 
-fn shown_verdicts(case: &Case) -> Vec<VerdictView> {
+fn shown_verdicts(case: &Case, reader: PersonId) -> Vec<VerdictView> {
     let last: BTreeMap<PersonId, usize> = case.verdicts.iter().enumerate().map(|(n, v)| (v.person, n)).collect();
     let counts = |n: usize, verdict: &VerdictRow| {
         last.get(&verdict.person) == Some(&n)
@@ -517,6 +517,7 @@ fn shown_verdicts(case: &Case) -> Vec<VerdictView> {
         reason: verdict.reason.clone(),
         at: at(verdict.at),
         counts: counts(n, verdict),
+        yours: verdict.person == reader,
     };
     case.verdicts.iter().enumerate().rev().map(view).collect()
 }

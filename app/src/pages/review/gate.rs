@@ -7,7 +7,6 @@ use leptos::prelude::*;
 
 use crate::calls::{Commit, Judge};
 use crate::clock::Moment;
-use crate::frame::FrameState;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, icon};
 use crate::places;
@@ -98,7 +97,7 @@ fn Outcome(review: RwSignal<ReviewView>) -> impl IntoView {
             }
             .into_any(),
             (ReviewState::Replaced, _) => view! {
-                <p>"A newer version replaced it; verdicts on this one count for nothing."</p>
+                <p>"Its proposal was changed after this was submitted, so verdicts on this one count for nothing. The board has what is newest."</p>
                 <a class="button wide" href=board>"Open the board"</a>
             }
             .into_any(),
@@ -157,11 +156,8 @@ fn VerdictForm(feed: Feed<ReviewView>) -> impl IntoView {
     when_done(judge, move |()| feed.now());
     let why_not = Memo::new(move |_| review.read().may_judge.clone().err());
     let off = move || why_not.read().is_some() || judge.pending().get();
-    let frame = use_context::<FrameState>();
-    let mine = Memo::new(move |_| {
-        let me = frame.and_then(FrameState::me)?;
-        review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.person == me.name).cloned()
-    });
+    let mine =
+        Memo::new(move |_| review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.yours).cloned());
     let is_next = move || !off() && mine.read().is_none();
     let said = move || {
         mine.get().map(|verdict| {

@@ -20,7 +20,7 @@ pub enum EditError {
     #[error("node {0} is not there: it was removed, or the proposal is older than that; discard the edit")]
     UnknownNode(NodeId),
     /// The node does not carry that.
-    #[error("{node} has no noderole {noderole}: bind the role first")]
+    #[error("{node} has no noderole {noderole}: it is not bound there, or not any more")]
     UnknownNoderole {
         /// The node.
         node: Fqdn,
@@ -268,7 +268,7 @@ pub enum EditError {
         nodes: Vec<String>,
     },
     /// A deployment with something in it.
-    #[error("{deployment} can't be removed: it has {}; move or remove that first", few(.contents))]
+    #[error("{deployment} can't be removed: it has {}; take that away first (nodes may move to another deployment)", few(.contents))]
     NotEmpty {
         /// Which.
         deployment: String,
@@ -307,6 +307,9 @@ pub enum EditError {
         /// Its nodes.
         length: usize,
     },
+    /// A slice of nothing.
+    #[error("it lists no role: name at least one")]
+    NoRoles,
     /// There is nothing to run.
     #[error("no node carries {} for {deployment}: there is nothing to run again", few(.roles))]
     NothingToRerun {
@@ -482,6 +485,7 @@ impl EditError {
             Self::DeploymentIdUsed(_) => "deployment_id_used",
             Self::PhantomTaken(_) => "phantom_taken",
             Self::NilId(_) => "nil_id",
+            Self::NoRoles => "no_roles",
             Self::OneIdForTwo(_) => "one_id_for_two",
             Self::OnlyARecord(_) => "only_a_record",
             Self::OtherBarclamp { .. } => "other_barclamp",

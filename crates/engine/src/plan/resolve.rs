@@ -256,6 +256,9 @@ impl Draft<'_> {
         if reason.trim().is_empty() {
             return Err(EditError::NoReasonForSlice(name));
         }
+        if roles.is_empty() {
+            return Err(EditError::NoRoles);
+        }
         let of_role = |role: &RoleName| {
             let answering: Vec<NoderoleId> = self.answering(deployment, role).collect();
             let named = |id: &NoderoleId| self.noderole(*id).is_some_and(|(_, key, _)| key.role == *role);
