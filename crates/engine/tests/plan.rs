@@ -611,12 +611,11 @@ fn a_slice_runs_again_with_what_waits_for_it_in_the_deployment() {
     let again: Vec<String> =
         effects.reruns.iter().map(|r| format!("{}@{}", r.noderole, r.node.0.as_u128() - 100)).collect();
     assert_eq!(again, ["db@1", "app@2", "app@3", "top@3"], "in the order in which they run; not the db of system");
-    let nothing = world.effects(&[slice(&[], "new certificates")]);
-    assert_eq!(nothing.refused[0].code, "no_roles", "{:?}", nothing.refused);
     assert_eq!(effects.reruns[0].why, Why::Asked { edit: 1 });
     assert_eq!(effects.reruns[3].why, Why::Brought { edit: 1, by: name("app"), implicit: false });
     assert_eq!(refusal(&world, slice(&["db"], "")).0, "no_reason");
     assert_eq!(refusal(&world, slice(&["nobody"], "x")).0, "nothing_to_rerun");
+    assert_eq!(refusal(&world, slice(&[], "x")).0, "no_roles");
 }
 
 #[test]
