@@ -3,7 +3,7 @@
 
 -- In all of them pg_temp comes last: else a temporary table could pose as one of ours.
 --
--- Those that a commit runs through read by keys, whatever the statistics say: after one submission of thousands of documents the
+-- Those that look at a submission's documents or at the line of targets read by keys, whatever the statistics say: after one submission of thousands of documents the
 -- planner takes the next one for as large, and read whole tables for a submission of a single document, once for each row written.
 
 DO $$

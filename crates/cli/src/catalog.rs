@@ -69,23 +69,21 @@ fn examine<'f>(folder: &'f Path, since: Option<&'f Path>) -> Result<(Read, Vec<S
     let read = read(folder, &Catalog::default()).map_err(unread(folder))?;
     let Some(since) = since else { return Ok((read, Vec::new())) };
     let before = known(since).map_err(unread(since))?;
-    let read = read.and_then(|import| not_another(folder, &before, import));
-    let disappeared = match &read {
-        Ok(import) => control::disappeared(&before, import).map_err(|problem| anyhow::anyhow!(problem.detail)),
-        Err(_) => Ok(Vec::new()),
-    };
-    Ok((read, disappeared.map_err(unread(folder))?))
+    let Ok(import) = read else { return Ok((read, Vec::new())) };
+    let compared = control::disappeared(&before, &import)
+        .and_then(|disappeared| Ok((refuse_other_contents(folder, &before, import)?, disappeared)));
+    compared.map_err(|problem| anyhow::anyhow!(problem.detail)).map_err(unread(folder))
 }
 
 /// The import refuses another content under a version that is known.
-fn not_another(folder: &Path, before: &Catalog, import: Import) -> Read {
-    let clashes = control::other_contents(before, &import);
+fn refuse_other_contents(folder: &Path, before: &Catalog, import: Import) -> Result<Read, api::Problem> {
+    let clashes = control::other_contents(before, &import)?;
     if clashes.is_empty() {
-        return Ok(import);
+        return Ok(Ok(import));
     }
     let mut findings = import.findings;
     findings.0.extend(clashes.into_iter().map(|what| as_finding(folder, &anyhow::anyhow!(what))));
-    Err(findings)
+    Ok(Err(findings))
 }
 
 fn as_finding(place: &Path, error: &anyhow::Error) -> Finding {
@@ -107,7 +105,12 @@ fn tell(read: &Read, disappeared: &[String]) -> Result<()> {
 fn read(folder: &Path, base: &Catalog) -> Result<Read> {
     let mut found = Found::default();
     collect(folder, folder, &mut found)?;
-    let mut read = control::find_and_read(&found.files, base).map_err(|problem| anyhow::anyhow!(problem.detail))?;
+    let linked = || match found.links.first() {
+        Some(link) => format!(" Links are not read, and {} is one.", link.display()),
+        None => String::new(),
+    };
+    let mut read = control::find_and_read(&found.files, base)
+        .map_err(|problem| anyhow::anyhow!("{}{}", problem.detail, linked()))?;
     let (Ok(Import { findings, .. }) | Err(findings)) = &mut read;
     findings.0.extend(found.links.iter().map(|link| Finding {
         severity: Severity::Warning,

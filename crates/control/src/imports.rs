@@ -243,16 +243,19 @@ impl Control {
 }
 
 /// The versions of an import that a catalog has with other content: it would be refused there. One line each.
-pub fn other_contents(base: &Catalog, read: &Import) -> Vec<String> {
-    let same = |new: &Barclamp| {
-        let found = base.barclamps().find(|(_, known)| known.name == new.name && known.version == new.version);
-        found.map(|(hash, _)| hash)
-    };
-    let clashes = read.barclamps.iter().filter_map(|new| {
-        let known = same(&new.barclamp).filter(|known| *known != new.hash)?;
-        Some(clash(&new.barclamp, known, new.hash))
-    });
-    clashes.map(|clash| format!("{} is {}: give it a version of its own", clash.at, clash.detail)).collect()
+///
+/// # Errors
+/// When objects that it names are missing.
+pub fn other_contents(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
+    let both = with(base, read)?;
+    let mut lines = Vec::new();
+    for new in &read.barclamps {
+        if let There::Other(known) = there(base, &both, new)? {
+            let clash = clash(&new.barclamp, known, new.hash);
+            lines.push(format!("{} is {}: give it a version of its own", clash.at, clash.detail));
+        }
+    }
+    Ok(lines)
 }
 
 /// A version that is there with other content.

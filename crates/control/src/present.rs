@@ -209,9 +209,14 @@ fn made(
     let nodes = || bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
     let skeleton = match before {
         Some(mut kept) => {
-            Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog)?;
-            kept.skeleton
+            let followed = Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog);
+            // The one before may be of a newer target, with roles that this reader's older catalog does not have yet.
+            followed.ok().map(|()| kept.skeleton)
         }
+        None => None,
+    };
+    let skeleton = match skeleton {
+        Some(skeleton) => skeleton,
         None => Arc::new(Skeleton::of(&blueprint, nodes(), catalog)?),
     };
     Ok(KeptSkeleton { root, blueprint, bare, skeleton })

@@ -541,27 +541,31 @@ impl Control {
     }
 }
 
+/// Refusals of edits that name what is not there.
+const NOWHERE: [&str; 2] = ["unknown_deployment", "unknown_node"];
+
 /// Why edits can't be part of a proposal: each that can't take effect, and each that its review would not cover.
 fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit]) -> Vec<Finding> {
     let first = rows.last().map_or(1, |e| e.edit.seq + 1);
     let mut all = counting(rows);
-    let mut findings = Vec::new();
+    let mut outside = Vec::new();
     let mut within = Within::new(&present.skeleton, scope);
     all.iter().for_each(|known| within.take_in(&known.edit));
     for (seq, edit) in (first..).zip(edits) {
         if !within.covers(edit) {
-            let detail = out_of_scope(present, scope);
-            findings.push(Finding { at: format!("edit {}", seq - first + 1), detail });
+            outside.push(seq);
         }
         within.take_in(edit);
         all.push(NumberedEdit { seq, edit: edit.clone() });
     }
     let effects = resolve(&present.skeleton, &present.catalog, &all);
-    let refused = effects.refused.iter().filter(|r| r.edit >= first);
-    let told =
-        |r: &engine::plan::Refusal| Finding { at: format!("edit {}", r.edit - first + 1), detail: r.reason.clone() };
-    // First what can't be anywhere: that it is out of scope too would send people to another proposal for it.
-    findings.splice(0..0, refused.map(told));
+    let refused = || effects.refused.iter().filter(|r| r.edit >= first);
+    let found = |seq: u32, detail: String| Finding { at: format!("edit {}", seq - first + 1), detail };
+    // What is nowhere is out of no scope: that would send people to another proposal for it.
+    let is_nowhere = |seq| refused().any(|r| r.edit == seq && NOWHERE.contains(&r.code.as_str()));
+    let outside = outside.into_iter().filter(|seq| !is_nowhere(*seq));
+    let mut findings: Vec<Finding> = outside.map(|seq| found(seq, out_of_scope(present, scope))).collect();
+    findings.extend(refused().map(|r| found(r.edit, r.reason.clone())));
     if findings.is_empty()
         && let Some(other) = beyond(&present.skeleton, scope, &effects)
     {

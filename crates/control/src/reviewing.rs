@@ -183,6 +183,22 @@ impl Control {
         kind: VerdictKind,
         reason: String,
     ) -> Result<(), Problem> {
+        let judged = self.judge_now(actor, id, kind, reason).await;
+        if let Err(no) = &judged
+            && matches!(no.status, 401 | 403 | 409)
+        {
+            self.note_refusal(actor, id, &no.code).await?;
+        }
+        judged
+    }
+
+    async fn judge_now(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        kind: VerdictKind,
+        reason: String,
+    ) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
         let reason = words::plain(&reason)?;
         if kind != VerdictKind::Approve && reason.is_empty() {
@@ -200,9 +216,6 @@ impl Control {
         let present = self.kept.present(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_judge(&case.facts, actor.person) {
-            // The audit needs another connection; this one goes back first.
-            drop(transaction);
-            self.note_refusal(actor, id, no).await?;
             let said = may_judge_or_who(&case.facts, actor.person).err().unwrap_or_else(|| no.to_string());
             return Err(match no {
                 NoVerdict::Author => Problem { code: "author".into(), ..Problem::forbidden(said) },
@@ -225,7 +238,7 @@ impl Control {
     }
 
     /// A refused verdict is worth knowing about; it is audited by itself, since what refused it wrote nothing.
-    async fn note_refusal(&self, actor: &Actor, id: SubmissionId, no: NoVerdict) -> Result<(), Problem> {
+    async fn note_refusal(&self, actor: &Actor, id: SubmissionId, no: &str) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
         let detail = json!({"refused": no});
         intent::append_audit(

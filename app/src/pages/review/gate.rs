@@ -97,7 +97,7 @@ fn Outcome(review: RwSignal<ReviewView>) -> impl IntoView {
             }
             .into_any(),
             (ReviewState::Replaced, _) => view! {
-                <p>"Its proposal was changed after this was submitted, so verdicts on this one count for nothing. The board has what is newest."</p>
+                <p>"Its proposal has a newer version, so verdicts on this one count for nothing. The board has what is newest."</p>
                 <a class="button wide" href=board>"Open the board"</a>
             }
             .into_any(),

@@ -4,7 +4,7 @@ use api::console::NodeWish;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::ids::{BarclampName, NodeId, ProposalId, RunId, SubmissionId};
+use engine::ids::{BarclampName, DeploymentId, NodeId, ProposalId, RunId, SubmissionId};
 use engine::plan::Edit;
 use serde_json::json;
 
@@ -95,6 +95,10 @@ async fn edits_say_what_is_wrong_and_leave_nothing() {
         (bind(n2, "lonely"), "conflicts with app"),
         (bind(NodeId(uuid::Uuid::from_u128(7)), "app"), "is not there"),
         (Edit::Bind { deployment: edge, node: n1, role: role("app") }, "this proposal is on web"),
+        (
+            Edit::Bind { deployment: DeploymentId(uuid::Uuid::from_u128(7)), node: n1, role: role("app") },
+            "is not there: it was removed",
+        ),
         (
             Edit::SetRoleData { deployment: web, role: role("app"), data: json!([1]) },
             "must be a JSON object, and is a list",

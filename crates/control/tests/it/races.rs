@@ -98,6 +98,13 @@ async fn who_loses_the_right_during_a_commit_does_not_commit() {
     let disable = async { house.people.disable(None, house.cy.person).await.unwrap() };
     let refused = commit_while(&house, &house.cy, id, disable).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (401, "signed_out"));
+    let noted: Vec<String> = sqlx::query_scalar(
+        "SELECT detail ->> 'refused' FROM audit WHERE action = 'submission.commit.refused' ORDER BY id",
+    )
+    .fetch_all(house.database.app())
+    .await
+    .unwrap();
+    assert_eq!(noted, ["forbidden", "signed_out"], "who was refused is in the audit");
 }
 
 #[tokio::test]

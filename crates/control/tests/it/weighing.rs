@@ -215,7 +215,7 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
     // A newer version, and a commit.
     let other = house.bind("web", 2, "wipe").await;
     let version = house.control.edit(ada, proposal, version, vec![other]).await.unwrap();
-    let replaced = "The proposal was changed after this was submitted, or is closed";
+    let replaced = "A newer version of the proposal is there, or it is closed";
     assert_eq!(buttons(&house, bo, id).await[1], replaced);
     assert!(buttons(&house, bo, id).await[0].contains("look at the newest one"));
     let undone = house.control.undo(ada, proposal, version).await.unwrap();

@@ -432,7 +432,7 @@ fn state(rule: Rule, broken: Option<String>, holds: &str) -> RuleState {
 }
 
 fn newest(facts: &Facts) -> RuleState {
-    let broken = (!facts.newest).then(|| "The proposal was changed after this was submitted, or is closed".to_owned());
+    let broken = (!facts.newest).then(|| "A newer version of the proposal is there, or it is closed".to_owned());
     state(Rule::Newest, broken, "Newest version of an open proposal")
 }
 

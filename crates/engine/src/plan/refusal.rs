@@ -20,7 +20,9 @@ pub enum EditError {
     #[error("node {0} is not there: it was removed, or the proposal is older than that; discard the edit")]
     UnknownNode(NodeId),
     /// The node does not carry that.
-    #[error("{node} has no noderole {noderole}: it is not bound there, or not any more")]
+    #[error(
+        "{node} has no noderole {noderole}: it is not bound there, or not any more; bind the role first, or leave this out"
+    )]
     UnknownNoderole {
         /// The node.
         node: Fqdn,
