@@ -36,7 +36,7 @@ export async function openPage(browser, { address, width = 1440, scheme = 'light
     reducedMotion: 'reduce',
     javaScriptEnabled: scripts,
   });
-  context.setDefaultTimeout(30_000); // a busy machine is no failure
+  context.setDefaultTimeout(15_000);
   const page = await context.newPage();
   page.problems = [];
   page.on('pageerror', (error) => page.problems.push(`exception: ${error.message}`));
