@@ -84,7 +84,7 @@ test('what is asked for while a command is under way is done after it', { timeou
 test('undo that waits for a board that does not come is sent back with a word, and not done later', { timeout: 60_000 }, async () => {
   const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(22) });
   const problem = { type: 'about:blank', status: 503, code: 'unavailable', title: 'Away', detail: 'Not now.', errors: [] };
-  // A board that is still on its way would meet the 503 before the drag: the notice then moves the rows under it.
+  // From a page of its own: behind the test before, the chip mostly did not come, and why is not known yet.
   await visit(page, page.url());
   await inTray(22).waitFor();
   await page.route('**/call/board', (route) => route.fulfill({ status: 503, contentType: 'application/json', body: JSON.stringify(problem) }));
