@@ -84,15 +84,19 @@ test('what is asked for while a command is under way is done after it', { timeou
 test('undo that waits for a board that does not come is sent back with a word, and not done later', { timeout: 60_000 }, async () => {
   const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(22) });
   const problem = { type: 'about:blank', status: 503, code: 'unavailable', title: 'Away', detail: 'Not now.', errors: [] };
-  // From a page of its own: behind the test before, the chip mostly did not come, and why is not known yet.
-  await visit(page, page.url());
-  await inTray(22).waitFor();
-  await page.route('**/call/board', (route) => route.fulfill({ status: 503, contentType: 'application/json', body: JSON.stringify(problem) }));
-  await inTray(22).dragTo(row(page, ROLE).locator('.cell'));
-  await page.keyboard.press('Control+z');
   const said = page.getByRole('alert').filter({ hasText: 'What waited for it (1 command) was not done' });
-  await said.waitFor();
-  await page.unroute('**/call/board');
+  const away = (route) => route.fulfill({ status: 503, contentType: 'application/json', body: JSON.stringify(problem) });
+  await page.route('**/call/board', away);
+  try {
+    const given = page.waitForRequest('**/call/edit');
+    await inTray(22).dragTo(row(page, ROLE).locator('.cell'));
+    // A drop that is not a command yet is put back by undo, and nothing waits for a board.
+    await given;
+    await page.keyboard.press('Control+z');
+    await said.waitFor();
+  } finally {
+    await page.unroute('**/call/board', away);
+  }
   // The board comes by itself; what was sent back does not.
   await bound.waitFor();
   await page.waitForTimeout(1_000);
@@ -102,6 +106,43 @@ test('undo that waits for a board that does not come is sent back with a word, a
   assert.equal(await said.count(), 0);
   assertQuiet(page, /503/);
   page.problems.length = 0;
+});
+
+test('a drop that waits to be judged is put back by undo, and with a reason when it is refused', { timeout: 60_000 }, async () => {
+  const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(23) });
+  // A page that can't plan asks the server for each lift; the answer comes when both hands are off the board.
+  await page.route('**/call/planner', (route) => route.fulfill({ status: 503, body: '' }));
+  await page.route('**/call/lift', async (route) => {
+    await new Promise((done) => setTimeout(done, 1_500));
+    await route.continue();
+  });
+  try {
+    await visit(page, page.url());
+    const drop = () => inTray(23).dragTo(row(page, ROLE).locator('.cell'));
+    let judged = page.waitForResponse('**/call/lift');
+    await drop();
+    await page.keyboard.press('Control+z');
+    await page.locator('[role=status][aria-live=assertive]').filter({ hasText: 'Put back. Nothing was changed.' }).waitFor({ state: 'attached' });
+    await judged;
+    await page.waitForTimeout(500);
+    assert.equal(await bound.count(), 0);
+
+    await drop();
+    await bound.waitFor();
+    judged = page.waitForResponse('**/call/lift');
+    await drop();
+    await judged;
+    await page.getByRole('alert').filter({ hasText: `${ROLE}: not possible. ${name(23)}` }).waitFor();
+    // The board stands still only while something is lifted.
+    await page.keyboard.press('Control+z');
+    await bound.waitFor({ state: 'detached' });
+  } finally {
+    await page.unroute('**/call/planner');
+    await page.unroute('**/call/lift');
+  }
+  assertQuiet(page, /503/);
+  page.problems.length = 0;
+  await visit(page, page.url());
 });
 
 test('the valid of a selection are bound, by keyboard, and nobody changes places', { timeout: 90_000 }, async () => {

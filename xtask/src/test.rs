@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
@@ -93,7 +94,24 @@ pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
         }
     }
     println!("\n{times}");
+    if times.0.contains_key(&Part::Native) {
+        let corpus = env::var_os("GANTRY_CORPUS").map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
+        without_files(&corpus).inspect(|skipped| println!("{skipped}"));
+    }
     done
+}
+
+/// What tests of other systems' files do without those files: nothing, and they pass. A test's own word on that is not shown, so that
+/// it is said here, where the run is read.
+fn without_files(corpus: &Path) -> Option<String> {
+    let files = corpus.join("opencrowbar");
+    (!files.is_dir()).then(|| {
+        format!(
+            "skipped: there is no {}, so the import of other systems' barclamps and the binding of their roles were not tried \
+             (GANTRY_CORPUS names the folder)",
+            files.display()
+        )
+    })
 }
 
 /// What went by since `make` began: compiling this program is a part of getting the tools.
@@ -185,6 +203,15 @@ mod tests {
         assert!(table.contains("lint            10:01    10:00  over its budget"), "{table}");
         assert!(table.contains("native           1:01    30:00\n"), "{table}");
         assert!(table.contains("together        11:02"), "{table}");
+    }
+
+    #[test]
+    fn what_was_skipped_for_want_of_files_is_said() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let skipped = without_files(folder.path()).expect("a line");
+        assert!(skipped.starts_with("skipped: there is no /") && skipped.contains("GANTRY_CORPUS"), "{skipped}");
+        fs::create_dir(folder.path().join("opencrowbar")).expect("a folder");
+        assert_eq!(without_files(folder.path()), None);
     }
 
     #[test]

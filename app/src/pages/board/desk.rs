@@ -80,6 +80,8 @@ pub(super) struct Desk {
     lifted: RwSignal<Option<Lifted>>,
     lift: RwSignal<Option<Arc<Lift>>>,
     over: RwSignal<Option<RoleName>>,
+    /// How often something was lifted: what is lifted now has the last number.
+    lifts: StoredValue<u32>,
     /// Dropped before the server had said what is allowed.
     dropped: StoredValue<Option<RoleName>>,
     /// A drop of which only a part is possible: the role that is asked about.
@@ -159,6 +161,7 @@ impl Desk {
             lifted,
             lift: RwSignal::new(None),
             over: RwSignal::new(None),
+            lifts: StoredValue::new(0),
             dropped: StoredValue::new(None),
             part: RwSignal::new(None),
             planner: StoredValue::new(None),
@@ -207,6 +210,15 @@ impl Desk {
     }
     pub(super) fn problem(self) -> RwSignal<Option<Problem>> {
         self.problem
+    }
+
+    /// What went wrong, to be shown above the rows. While something is lifted it stays as it is: a notice that comes or goes moves the
+    /// rows, and the drop falls on another one.
+    pub(super) fn shown(self, problem: RwSignal<Option<Problem>>) -> Memo<Option<Problem>> {
+        Memo::new(move |last: Option<&Option<Problem>>| match last {
+            Some(last) if self.lifted.read().is_some() => last.clone(),
+            _ => problem.get(),
+        })
     }
     pub(super) fn said(self) -> RwSignal<String> {
         self.said
@@ -379,12 +391,12 @@ impl Desk {
         if nodes.is_empty() {
             return;
         }
-        let number = self.lifted.read_untracked().as_ref().map_or(0, |lifted| lifted.number) + 1;
+        self.lifts.update_value(|lifts| *lifts += 1);
+        let number = self.lifts.get_value();
         let names = self.names(&nodes);
         self.lifted.set(Some(Lifted { nodes: nodes.clone(), by, number }));
         self.lift.set(None);
         self.dropped.set_value(None);
-        self.problem.set(None);
         if by == By::Keyboard {
             self.say(format!("{names} lifted. Arrows choose a role, Enter drops, Escape cancels."));
         }
@@ -400,10 +412,10 @@ impl Desk {
         match answer {
             Ok(lift) => {
                 self.lift.set(Some(Arc::new(lift)));
-                if let Some(role) = self.dropped.get_value() {
-                    self.drop_on(&role);
-                } else if self.is_lifted_by(By::Keyboard) {
-                    self.walk(Walk::First);
+                match self.dropped.try_update_value(Option::take).flatten() {
+                    Some(role) => self.drop_late(&role),
+                    None if self.is_lifted_by(By::Keyboard) => self.walk(Walk::First),
+                    None => {}
                 }
             }
             Err(failure) => {
@@ -421,6 +433,10 @@ impl Desk {
     /// What dropping on a role would do; None while nothing is lifted or the server has not answered.
     pub(super) fn verdict(self, role: &RoleName) -> Option<Verdict> {
         self.lift.read().as_ref().map(|lift| Verdict::of(lift, role))
+    }
+
+    fn verdict_now(self, role: &RoleName) -> Option<Verdict> {
+        self.lift.read_untracked().as_ref().map(|lift| Verdict::of(lift, role))
     }
 
     /// Puts the lifted nodes back where they were.
@@ -451,6 +467,16 @@ impl Desk {
                 self.dialogs.part.open();
             }
             refused => self.say(refused.announced(role)),
+        }
+    }
+
+    /// The same for who let go before it was known whether that is possible: they no longer look at the row that refuses.
+    fn drop_late(self, role: &RoleName) {
+        self.drop_on(role);
+        let refused = self.verdict_now(role).filter(|verdict| !verdict.takes());
+        if let Some(refused) = refused.filter(|_| self.is_lifted_by(By::Pointer)) {
+            self.problem.set(Some(Problem::conflict("not_bound", refused.announced(role))));
+            self.put_down();
         }
     }
 
@@ -531,8 +557,12 @@ impl Desk {
         self.give(Next::Put(put));
     }
 
-    /// Takes the last edit back, or asks first.
+    /// Takes the last edit back, or asks first. A drop that waits to be judged comes after all edits: it is that which is taken back.
     pub(super) fn undo(self) {
+        if self.dropped.with_value(Option::is_some) {
+            self.put_down();
+            return self.say("Put back. Nothing was changed.");
+        }
         self.step(Step::Undo);
     }
 

@@ -74,8 +74,8 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     view! {
         <Title text=name.to_string()/>
         <Head desk dialogs/>
-        <ProblemNotice problem=desk.problem() dismiss=Callback::new(move |()| desk.problem().set(None))/>
-        <ProblemNotice problem=desk.feed().problem()/>
+        <ProblemNotice problem=desk.shown(desk.problem()) dismiss=Callback::new(move |()| desk.problem().set(None))/>
+        <ProblemNotice problem=desk.shown(desk.feed().problem())/>
         <hold::Held desk/>
         <Sent desk/>
         <WithoutScripts desk/>

@@ -29,43 +29,6 @@ impl House {
             }
         })
     }
-
-    async fn discard_by(&self, way: Way, cookie: &str, (proposal, version): (i64, i64)) -> Outcome {
-        outcome(&match way {
-            Way::Rest => {
-                let given = json!({"version": version});
-                self.tell(&format!("/api/v1/proposals/{proposal}/discard"), cookie, given).await
-            }
-            Way::Page => {
-                self.post_form("/call/discard", cookie, &format!("proposal={proposal}&version={version}")).await
-            }
-        })
-    }
-
-    async fn id_of(&self, deployment: &str, cookie: &str) -> Value {
-        self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json()["id"].clone()
-    }
-
-    async fn n1(&self, cookie: &str) -> Value {
-        self.ask_get("/api/v1/nodes?filter=n1", cookie).await.json()["nodes"][0]["id"].clone()
-    }
-
-    async fn person(&self, name: &str, permissions: impl IntoIterator<Item = Permission>) -> String {
-        let new = NewPerson::human(name, permissions);
-        let id = self.people.create_person(None, &new).await.expect("a person");
-        self.cookie_of(id).await
-    }
-
-    /// From the edits to the target; everybody who is named approves it.
-    async fn passes(&self, ada: &str, deployment: &str, edits: Value, approve: &[&str]) {
-        let draft = self.draft(ada, deployment, edits).await;
-        let id = self.submit(ada, draft).await;
-        for who in approve {
-            self.judge_by(Way::Rest, who, id, "approve").await;
-        }
-        let name = json!({"name": deployment});
-        self.tell(&format!("/api/v1/submissions/{id}/commit"), ada, name).await.json();
-    }
 }
 
 /// Case 3.

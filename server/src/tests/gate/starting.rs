@@ -1,0 +1,223 @@
+//! What starts on nodes, and what could make something else start: the switch, holds and jigs; a blueprint restored; a catalog imported
+//! again. By REST and by a page's own calls; the claim is the database's own, as workers ask for it.
+
+use api::console::Restored;
+use engine::anneal::Limits;
+use engine::catalog::Role;
+use engine::ids::{NodeId, RunId};
+use store::running::{self, Hello, WorkerId};
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(600);
+
+impl House {
+    /// A worker for noops and scripts, and the node `n1` up.
+    async fn awake(&self, cookie: &str) {
+        let pool = self.db.app();
+        let hello = Hello {
+            id: WorkerId(uuid::Uuid::new_v4()),
+            name: "w".into(),
+            capacity: 10,
+            jigs: vec!["noop".into(), "script".into()],
+            host: "here".into(),
+            pid: 1,
+            version: "0".into(),
+        };
+        running::ensure_worker(pool, &hello, LONG).await.expect("a worker");
+        running::confirm_worker(pool, hello.id).await.expect("a worker");
+        let n1: NodeId = self.n1(cookie).await.as_str().expect("an id").parse().expect("an id");
+        running::set_node_alive(pool, n1, true).await.expect("a node");
+    }
+
+    /// What starts now.
+    async fn starts(&self) -> Vec<RunId> {
+        running::claim_runs(self.db.app(), Limits::default()).await.expect("a claim").runs
+    }
+
+    async fn switch_by(&self, way: Way, cookie: &str, enabled: bool) -> Outcome {
+        outcome(&match way {
+            Way::Rest => self.tell("/api/v1/execution", cookie, json!({"enabled": enabled, "reason": "because"})).await,
+            Way::Page => self.post_form("/call/switch", cookie, &format!("enabled={enabled}&reason=because")).await,
+        })
+    }
+
+    async fn hold_by(&self, way: Way, cookie: &str, deployment: &str, held: bool) -> Outcome {
+        outcome(&match way {
+            Way::Rest => {
+                let given = json!({"held": held, "reason": "because"});
+                self.tell(&format!("/api/v1/deployments/{deployment}/hold"), cookie, given).await
+            }
+            Way::Page => {
+                let id = self.id_of(deployment, cookie).await;
+                let id = id.as_str().expect("an id");
+                self.post_form("/call/hold", cookie, &format!("deployment={id}&held={held}&reason=because")).await
+            }
+        })
+    }
+
+    async fn restore_by(&self, way: Way, cookie: &str, deployment: &str, target: i64) -> Answer {
+        match way {
+            Way::Rest => {
+                self.tell(&format!("/api/v1/deployments/{deployment}/restore"), cookie, json!({"target": target})).await
+            }
+            Way::Page => {
+                self.post_form("/call/restore", cookie, &format!("deployment={deployment}&target={target}")).await
+            }
+        }
+    }
+
+    /// One file of a barclamp; a page takes one at a time.
+    async fn import_by(&self, way: Way, cookie: &str, (path, text): (&str, &str)) -> Outcome {
+        outcome(&match way {
+            Way::Rest => self.tell("/api/v1/barclamps", cookie, json!({"files": {path: text}})).await,
+            Way::Page => {
+                let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+                let form = format!("path={}&text={}", encoded(path), encoded(text));
+                self.post_form("/call/import", cookie, &form).await
+            }
+        })
+    }
+
+    async fn role_of(&self, run: RunId) -> Role {
+        let pool = self.db.app();
+        let facts = running::run_facts(pool, run).await.expect("a run").expect("a run");
+        let body = running::object_body(pool, facts.role_hash).await.expect("a role").expect("a role");
+        serde_json::from_slice(&body).expect("a role")
+    }
+}
+
+/// Case 17: with each of them off nothing starts, whoever has no right to it can't turn it on, and turned on it is the same as before.
+#[tokio::test]
+async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
+    let house = House::new().await;
+    let bo_is = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo_is).await);
+    let bind = json!([{"edit": "bind", "deployment": house.id_of("web", &ada).await, "node": house.n1(&ada).await, "role": "app"}]);
+    let nothing: [RunId; 0] = [];
+    for way in WAYS {
+        let (done, made) = match way {
+            Way::Rest => (200, 201),
+            Way::Page => (200, 200),
+        };
+        assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
+        assert_eq!(house.hold_by(way, &ada, "web", true).await.0, done, "{way:?}");
+        if way == WAYS[0] {
+            // Neither stops a change that was approved; it waits.
+            house.passes(&ada, "web", bind.clone(), &[&bo]).await;
+            house.awake(&ada).await;
+        }
+        assert_eq!(house.starts().await, nothing, "{way:?}: off and held");
+        assert_eq!(house.switch_by(way, &bo, true).await, no(403, "forbidden"), "{way:?}");
+        assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
+        assert_eq!(house.starts().await, nothing, "{way:?}: held");
+        assert_eq!(house.hold_by(way, &bo, "web", false).await, no(403, "forbidden"), "{way:?}");
+        assert_eq!(
+            house.hold_by(way, &ada, "edge", false).await,
+            no(409, "state"),
+            "{way:?}: another's is no hold of this"
+        );
+        assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
+        assert_eq!(house.hold_by(way, &ada, "web", false).await.0, done, "{way:?}");
+        assert_eq!(house.starts().await, nothing, "{way:?}: off");
+        assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
+
+        // A jig is part of what is approved: there is no switch for it beside the gate.
+        let jig = |active: bool| json!([{"edit": "activate_jig", "jig": "noop", "active": active}]);
+        house.passes(&ada, "web", jig(false), &[&bo]).await;
+        assert_eq!(house.starts().await, nothing, "{way:?}: its jig is off");
+        let on = house.draft(&ada, "web", jig(true)).await;
+        let on = house.submit(&ada, on).await;
+        house.refuses(&ada, on, &no(409, "not_approved"), "a jig by itself").await;
+        assert_eq!(house.starts().await, nothing, "{way:?}: and stays off");
+        house.judge_by(way, &bo, on, "approve").await;
+        assert!(house.commit_by(way, &ada, on).await.0 < 300, "{way:?}");
+        // What would start now is asked only after the last of them: a claim is not taken back.
+        assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
+        assert_eq!(house.starts().await, nothing, "{way:?}: off again");
+        assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
+    }
+    assert_eq!(house.starts().await.len(), 1, "with nothing in its way");
+}
+
+/// Case 8: a blueprint restored is a proposal like any other.
+#[tokio::test]
+async fn restoring_opens_a_proposal_and_commits_nothing() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
+    house.passes(&ada, "web", json!([{"edit": "bind", "deployment": web, "node": n1, "role": "app"}]), &[&bo]).await;
+    let bound = "step";
+    let before = (house.count("target").await, house.count(bound).await, house.count("verdict").await);
+    for way in WAYS {
+        let refused = house.restore_by(way, &bo, "web", 1).await;
+        assert_eq!(outcome(&refused), no(403, "forbidden"), "{way:?}: a reviewer restores nothing");
+        let nowhere = house.restore_by(way, &ada, "web", 99).await;
+        assert_eq!(nowhere.status, StatusCode::NOT_FOUND, "{way:?}");
+        let restored: Restored =
+            serde_json::from_value(house.restore_by(way, &ada, "web", 1).await.json()).expect("one");
+        let draft = (restored.proposal.0, restored.version.into());
+        let id = house.submit(&ada, draft).await;
+        assert_eq!(
+            house.judge_by(way, &ada, id, "approve").await,
+            no(403, "author"),
+            "{way:?}: who restores is an author"
+        );
+        let path = format!("/api/v1/submissions/{id}");
+        assert_eq!(
+            house.ask_get(&path, &bo).await.json()["gate"]["approvals"],
+            0,
+            "{way:?}: the target's old approval is none"
+        );
+        house.refuses(&ada, id, &no(409, "not_approved"), "restored, and approved by nobody").await;
+        let named = house.tell(&format!("{path}/commit"), &ada, json!({"name": "web"})).await;
+        assert_eq!(outcome(&named), no(409, "not_approved"), "its name is no approval");
+        let now = (house.count("target").await, house.count(bound).await, house.count("verdict").await);
+        assert_eq!(now, before, "{way:?}");
+        assert_eq!(house.discard_by(way, &ada, draft).await.0, 200, "{way:?}");
+    }
+}
+
+/// A catalog that is imported again after the approval reaches no run, whichever way it comes.
+#[tokio::test]
+async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let file = |version: &str, about: &str| {
+        format!(
+            "barclamp: {{name: tool, version: '{version}'}}\nroles:\n  - {{name: tool, jig: noop, description: {about}}}\n"
+        )
+    };
+    let path = "tool/tool.yml";
+    let first = house.tell("/api/v1/barclamps", &ada, json!({"files": {path: file("1", "right")}})).await.json();
+    let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
+    let edits = json!([
+        {"edit": "use_barclamp", "deployment": web, "barclamp": "tool", "version": first["barclamps"][0][2]},
+        {"edit": "add_role", "deployment": web, "role": "tool"},
+        {"edit": "bind", "deployment": web, "node": n1, "role": "tool"},
+    ]);
+    let draft = house.draft(&ada, "web", edits).await;
+    let id = house.submit(&ada, draft).await;
+    house.judge_by(Way::Page, &bo, id, "approve").await;
+    let change = async || house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json()["change_hash"].clone();
+    let approved = change().await;
+    assert!(approved.is_string());
+    for (way, newer) in [(Way::Rest, "2"), (Way::Page, "3")] {
+        let same = house.import_by(way, &ada, (path, &file("1", "wrong"))).await;
+        assert_eq!(same, no(409, "other_content"), "{way:?}: one version, one content");
+        let newer = house.import_by(way, &ada, (path, &file(newer, "wrong"))).await;
+        assert!(newer.0 < 300, "{way:?}: {newer:?}");
+        assert_eq!(change().await, approved, "{way:?}: what was approved");
+    }
+    assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200);
+    for way in WAYS {
+        assert_eq!(house.import_by(way, &ada, (path, &file("1", "late"))).await, no(409, "other_content"), "{way:?}");
+        assert!(house.import_by(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0 < 300, "{way:?}");
+    }
+    house.awake(&ada).await;
+    let runs = house.starts().await;
+    assert_eq!(runs.len(), 1);
+    assert_eq!(house.role_of(runs[0]).await.description, "right");
+}
