@@ -211,15 +211,6 @@ impl Desk {
     pub(super) fn problem(self) -> RwSignal<Option<Problem>> {
         self.problem
     }
-
-    /// What went wrong, to be shown above the rows. While something is lifted it stays as it is: a notice that comes or goes moves the
-    /// rows, and the drop falls on another one.
-    pub(super) fn shown(self, problem: RwSignal<Option<Problem>>) -> Memo<Option<Problem>> {
-        Memo::new(move |last: Option<&Option<Problem>>| match last {
-            Some(last) if self.lifted.read().is_some() => last.clone(),
-            _ => problem.get(),
-        })
-    }
     pub(super) fn said(self) -> RwSignal<String> {
         self.said
     }

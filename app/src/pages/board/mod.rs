@@ -74,8 +74,6 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     view! {
         <Title text=name.to_string()/>
         <Head desk dialogs/>
-        <ProblemNotice problem=desk.shown(desk.problem()) dismiss=Callback::new(move |()| desk.problem().set(None))/>
-        <ProblemNotice problem=desk.shown(desk.feed().problem())/>
         <hold::Held desk/>
         <Sent desk/>
         <WithoutScripts desk/>
@@ -92,6 +90,11 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         <carriers::AllOf desk/>
         <hold::HoldDialog desk handle=dialogs.hold/>
         <act::ActDialog desk/>
+        // Not above the rows: what comes by itself would move them, and a hand that is on its way takes hold of another node.
+        <div class="aloft">
+            <ProblemNotice problem=desk.feed().problem()/>
+            <ProblemNotice problem=desk.problem() dismiss=Callback::new(move |()| desk.problem().set(None))/>
+        </div>
         <div class="unseen" role="status" aria-live="assertive">{move || desk.said().get()}</div>
     }
     .into_any()
