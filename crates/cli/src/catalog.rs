@@ -17,7 +17,8 @@ pub enum Command {
     Check {
         /// The folder
         folder: PathBuf,
-        /// A folder with the versions before: what they have and these have not is told
+        /// A folder with the versions before: what they have and these lack is told, and a version with other content than there is an
+        /// error
         #[arg(long, value_name = "FOLDER")]
         since: Option<PathBuf>,
         /// Print JSON, also when the folder can't be read: then that is its one finding
@@ -71,18 +72,18 @@ fn examine<'f>(folder: &'f Path, since: Option<&'f Path>) -> Result<(Read, Vec<S
     let before = known(since).map_err(unread(since))?;
     let Ok(import) = read else { return Ok((read, Vec::new())) };
     let compared = control::disappeared(&before, &import)
-        .and_then(|disappeared| Ok((refuse_other_contents(folder, &before, import)?, disappeared)));
+        .and_then(|disappeared| Ok((refuse_other_contents(&before, import)?, disappeared)));
     compared.map_err(|problem| anyhow::anyhow!(problem.detail)).map_err(unread(folder))
 }
 
 /// The import refuses another content under a version that is known.
-fn refuse_other_contents(folder: &Path, before: &Catalog, import: Import) -> Result<Read, api::Problem> {
+fn refuse_other_contents(before: &Catalog, import: Import) -> Result<Read, api::Problem> {
     let clashes = control::other_contents(before, &import)?;
     if clashes.is_empty() {
         return Ok(Ok(import));
     }
     let mut findings = import.findings;
-    findings.0.extend(clashes.into_iter().map(|what| as_finding(folder, &anyhow::anyhow!(what))));
+    findings.0.extend(clashes.into_iter().map(|(file, what)| as_finding(Path::new(&file), &anyhow::anyhow!(what))));
     Ok(Err(findings))
 }
 

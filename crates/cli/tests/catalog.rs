@@ -218,7 +218,9 @@ fn another_content_under_a_known_version_is_an_error() {
     let output = check(now.path(), &["--since", before.path().to_str().unwrap(), "--json"]);
     let told = told(&output);
     assert_eq!((output.status.code(), severities(&told).last().copied()), (Some(1), Some("error")), "{told}");
-    assert!(out(&output).contains("give it a version of its own"), "{told}");
+    let last = told["findings"].as_array().unwrap().last().unwrap();
+    assert!(last["what"].as_str().unwrap().contains("give it a version of its own"), "{told}");
+    assert_eq!(last["file"], "demo.yml");
     let same = check(before.path(), &["--since", before.path().to_str().unwrap()]);
     assert_eq!(same.status.code(), Some(0), "{}", err(&same));
 }

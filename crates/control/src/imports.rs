@@ -242,17 +242,18 @@ impl Control {
     }
 }
 
-/// The versions of an import that a catalog has with other content: it would be refused there. One line each.
+/// The versions of an import that a catalog has with other content: it would be refused there. Of each the file, and a line.
 ///
 /// # Errors
 /// When objects that it names are missing.
-pub fn other_contents(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
+pub fn other_contents(base: &Catalog, read: &Import) -> Result<Vec<(String, String)>, Problem> {
     let both = with(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
         if let There::Other(known) = there(base, &both, new)? {
             let clash = clash(&new.barclamp, known, new.hash);
-            lines.push(format!("{} is {}: give it a version of its own", clash.at, clash.detail));
+            let line = format!("{} is {}: give it a version of its own", clash.at, clash.detail);
+            lines.push((new.file.clone(), line));
         }
     }
     Ok(lines)

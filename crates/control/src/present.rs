@@ -14,7 +14,7 @@ use engine::blueprint::text::{Place, parents};
 use engine::catalog::{Catalog, CatalogError};
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc, Skeleton, phantom};
-use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId};
+use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, TargetNo};
 use sqlx::PgConnection;
 use store::StoreError;
 use store::intent::{self, BareNode, DeploymentRow, Head};
@@ -50,6 +50,8 @@ pub(crate) struct Kept {
 /// out of it.
 #[derive(Debug, Clone)]
 struct KeptSkeleton {
+    /// The database's life and the target.
+    at: (i64, TargetNo),
     root: Hash,
     blueprint: Arc<Blueprint>,
     bare: Vec<BareNode>,
@@ -134,7 +136,7 @@ impl Kept {
         let blueprint = self.blueprint(on, root).await?;
         let catalog = self.catalog(on).await.map_err(from_store)?;
         let bare = intent::bare_nodes(on).await.map_err(from_store)?;
-        let skeleton = self.skeleton(root, bare, &blueprint, &catalog).await?;
+        let skeleton = self.skeleton((head.epoch, head.number), root, bare, &blueprint, &catalog).await?;
         let rows = intent::deployment_rows(on).await.map_err(from_store)?;
         Ok(Present { head, blueprint, catalog, skeleton, rows })
     }
@@ -143,6 +145,7 @@ impl Kept {
     /// it takes to compare their documents' hashes, or to copy it where somebody still looks at the one before.
     async fn skeleton(
         &self,
+        at: (i64, TargetNo),
         root: Hash,
         bare: Vec<BareNode>,
         blueprint: &Arc<Blueprint>,
@@ -153,13 +156,19 @@ impl Kept {
         if let Some(same) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare) {
             return Ok(Arc::clone(&same.skeleton));
         }
-        let before = kept.take();
+        // Whoever read before the last commit gets theirs, and takes nobody back to it.
+        let is_late = kept.as_ref().is_some_and(|kept| kept.at > at);
+        let before = if is_late { kept.clone() } else { kept.take() };
         let (blueprint, catalog) = (Arc::clone(blueprint), Arc::clone(catalog));
-        let made = aside(move || made(before, root, bare, blueprint, &catalog)).await?.map_err(|error| {
+        let made = aside(move || made(before, at, root, bare, blueprint, &catalog)).await?.map_err(|error| {
             tracing::error!(%error, "the catalog lacks what the blueprint pins");
             Problem::internal()
         })?;
-        Ok(Arc::clone(&kept.insert(made).skeleton))
+        let skeleton = Arc::clone(&made.skeleton);
+        if !is_late {
+            *kept = Some(made);
+        }
+        Ok(skeleton)
     }
 
     /// The blueprint of a root.
@@ -201,25 +210,23 @@ impl Kept {
 
 fn made(
     before: Option<KeptSkeleton>,
+    at: (i64, TargetNo),
     root: Hash,
     bare: Vec<BareNode>,
     blueprint: Arc<Blueprint>,
     catalog: &Catalog,
 ) -> Result<KeptSkeleton, CatalogError> {
     let nodes = || bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
-    let skeleton = match before {
-        Some(mut kept) => {
-            let followed = Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog);
-            // The one before may be of a newer target, with roles that this reader's older catalog does not have yet.
-            followed.ok().map(|()| kept.skeleton)
-        }
-        None => None,
-    };
-    let skeleton = match skeleton {
+    let followed = before.and_then(|mut kept| {
+        let followed = Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog);
+        // The one before may be of a newer target, with roles that this reader's older catalog does not have yet.
+        followed.ok().map(|()| kept.skeleton)
+    });
+    let skeleton = match followed {
         Some(skeleton) => skeleton,
         None => Arc::new(Skeleton::of(&blueprint, nodes(), catalog)?),
     };
-    Ok(KeptSkeleton { root, blueprint, bare, skeleton })
+    Ok(KeptSkeleton { at, root, blueprint, bare, skeleton })
 }
 
 /// Reads a blueprint, taking what another one has already from there. What is read is parsed beside the threads that answer requests:

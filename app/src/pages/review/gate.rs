@@ -90,17 +90,25 @@ fn Outcome(review: RwSignal<ReviewView>) -> impl IntoView {
     let said = move || {
         let review = review.read();
         let board = places::deployment(&review.deployment);
+        let newer = review.became.as_ref().and_then(|became| became.after);
         match (review.state, review.target) {
             (ReviewState::Committed, Some(target)) => view! {
                 <p>"It is target " <b>{target.0}</b> "."</p>
                 <a class="button primary wide" href=board>{icon(Icon::Run)} "Watch it run"</a>
             }
             .into_any(),
-            (ReviewState::Replaced, _) => view! {
-                <p>"Its proposal has a newer version, so verdicts on this one count for nothing. The board has what is newest."</p>
-                <a class="button wide" href=board>"Open the board"</a>
-            }
-            .into_any(),
+            (ReviewState::Replaced, _) => match newer {
+                Some(newer) => view! {
+                    <p>"It was planned anew on what is there now: verdicts on this one count for nothing."</p>
+                    <a class="button primary wide" href=places::review(newer)>"Open review " {newer.0}</a>
+                }
+                .into_any(),
+                None => view! {
+                    <p>"Its proposal has a newer version, so verdicts on this one count for nothing. The board has what is newest."</p>
+                    <a class="button wide" href=board>"Open the board"</a>
+                }
+                .into_any(),
+            },
             (ReviewState::SentBack, _) => view! {
                 <p>"Its edits can't take effect on what is there now: it is back with its authors."</p>
                 <a class="button wide" href=board>"Open the board"</a>

@@ -189,6 +189,15 @@ async fn of_a_proposal_that_is_closed_it_is_foreseen_that_nothing_is_added() {
     let foreseen = house.control.foresee(&house.ada, proposal, vec![edit.clone()]).await.unwrap();
     assert_eq!(foreseen.refused, ["this proposal was discarded, so nothing is added to it any more"]);
     assert!(foreseen.lines.is_empty());
+    let refused = house.control.edit(&house.ada, proposal, version, vec![edit.clone()]).await.unwrap_err();
+    let why = "This proposal was discarded and takes nothing more: propose anew on what is there now.";
+    assert_eq!((refused.code.as_str(), refused.detail.as_str()), ("version", why));
+    let id = house.submit(&house.ada, "web", vec![edit.clone()]).await;
+    house.approve(&house.bo, id).await;
+    let committed = house.control.review(&house.ada, id).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
+    let refused = house.control.undo(&house.ada, committed.proposal, committed.version).await.unwrap_err();
+    assert!(refused.detail.starts_with("This proposal was committed and takes nothing more:"), "{}", refused.detail);
     let unknown = engine::ids::ProposalId(4711);
     assert_eq!(house.control.foresee(&house.ada, unknown, vec![edit]).await.unwrap_err().status, 404);
 }

@@ -32,6 +32,8 @@ pub struct Import {
 /// A barclamp and its roles, as their stored bytes say.
 #[derive(Debug, Clone)]
 pub struct ImportedBarclamp {
+    /// The file that it stands in; the first of them where a root and a child say it together.
+    pub file: String,
     /// Of its object.
     pub hash: Hash,
     /// Names its roles by hash.
@@ -88,14 +90,15 @@ pub(super) fn too_many(count: usize, surplus: &str) -> Findings {
 struct Built {
     scripts: BTreeMap<Hash, Object>,
     roles: BTreeMap<Hash, (Role, Object)>,
-    barclamps: Vec<(Barclamp, Object)>,
+    barclamps: Vec<(String, Barclamp, Object)>,
 }
 
 impl Built {
     fn with(self, findings: Findings) -> Import {
-        let barclamps = self.barclamps.iter().map(|(barclamp, object)| {
+        let barclamps = self.barclamps.iter().map(|(file, barclamp, object)| {
             let role = |hash| self.roles.get(hash).map(|(role, _)| role.clone());
             ImportedBarclamp {
+                file: file.clone(),
                 hash: object.hash,
                 barclamp: barclamp.clone(),
                 roles: barclamp.roles.values().filter_map(role).collect(),
@@ -103,7 +106,7 @@ impl Built {
         });
         let barclamps = barclamps.collect();
         let roles = self.roles.into_values().map(|(_, object)| object);
-        let documents = self.barclamps.into_iter().map(|(_, object)| object);
+        let documents = self.barclamps.into_iter().map(|(_, _, object)| object);
         Import { barclamps, objects: self.scripts.into_values().chain(roles).chain(documents).collect(), findings }
     }
 }
@@ -838,6 +841,7 @@ impl<'a> Linker<'a> {
         let mut built = Built::default();
         for (name, files) in self.files_of_barclamps() {
             let mut barclamp = self.described(&name, &files);
+            let path = files.first().map(|file| self.drafts[*file].path.clone()).unwrap_or_default();
             for file in files {
                 let draft = &self.drafts[file];
                 built.scripts.extend(draft.scripts.clone());
@@ -856,7 +860,7 @@ impl<'a> Linker<'a> {
                 }
             }
             match stored(ObjectKind::Barclamp, &barclamp) {
-                Ok(done) => built.barclamps.push(done),
+                Ok((barclamp, object)) => built.barclamps.push((path, barclamp, object)),
                 Err(error) => {
                     let what = format!("barclamp \"{name}\" can't be stored: {error}");
                     self.error(0, At::START, what);
