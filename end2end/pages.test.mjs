@@ -30,7 +30,7 @@ before(async () => {
     ['reviews-empty', '/reviews?whose=mine&deployment=edge&text=nothing', 'Reviews'],
     ['proposals', '/reviews?state=drafts', 'Reviews'],
     ['review', review, null],
-    ['review-order', `${review}?tab=order`, null],
+    ['review-waves', `${review}?tab=waves`, null],
     ['review-checks', `${review}?tab=checks`, null],
     ['review-discussion', `${review}?tab=discussion`, null],
     ['review-graph', `${review}?tab=graph`, null],

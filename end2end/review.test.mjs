@@ -104,7 +104,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
   });
 
   await t.test('every tab fits and is accessible', async () => {
-    for (const tab of ['changes', 'effects', 'graph', 'order', 'checks', 'discussion']) {
+    for (const tab of ['changes', 'effects', 'graph', 'waves', 'checks', 'discussion']) {
       await visit(bo, `/reviews/${review}?tab=${tab}`);
       await bo.locator('.tabs a[aria-current]').waitFor();
       if (tab === 'graph') await bo.locator('.graph-svg[role=group]').waitFor();
@@ -114,7 +114,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
     }
     await visit(bo, `/reviews/${review}?tab=graph`);
     await bo.getByText(/downstream/).first().waitFor();
-    await visit(bo, `/reviews/${review}?tab=order`);
+    await visit(bo, `/reviews/${review}?tab=waves`);
     await bo.getByText(/waits for /).first().waitFor();
   });
 

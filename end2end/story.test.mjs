@@ -117,9 +117,9 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     for (const part of ['Adds app-check on n1', 'n1.demo.gantry.internal', 'brought by', 'joins web']) {
       await bo.getByText(part).first().waitFor();
     }
-    await bo.locator('.tabs').getByRole('link', { name: /^Order/ }).click();
+    await bo.locator('.tabs').getByRole('link', { name: /^Waves/ }).click();
     await bo.getByText(/app-check on/).first().waitFor();
-    assert.match(bo.url(), /tab=order/);
+    assert.match(bo.url(), /tab=waves/);
 
     // The author's page is open meanwhile: it follows.
     await bo.getByRole('button', { name: 'Approve' }).click();

@@ -43,7 +43,7 @@ impl Tree {
         self.target().join("site")
     }
 
-    /// A folder that outlives clones of this tree; the same as in `scripts/common.sh`.
+    /// A folder that outlives clones of this tree; the same as in `scripts/places.sh`.
     ///
     /// # Errors
     /// When no variable says where.

@@ -1,5 +1,6 @@
 //! The switch for everything: whether steps are started at all. What runs goes on either way.
 
+use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -46,7 +47,7 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
                     <input type="hidden" name="enabled" value=move || if on.get() { "false" } else { "true" }/>
                     <div class="field">
                         <label for="execution-reason">"Reason"</label>
-                        <input class="input" id="execution-reason" name="reason" required autocomplete="off"/>
+                        <input class="input" id="execution-reason" name="reason" required maxlength=MAX_REASON autocomplete="off"/>
                         <span class="hint">"Kept with the switch for everybody to read."</span>
                     </div>
                     <ProblemNotice problem=problem_of(switch)/>

@@ -1,9 +1,9 @@
 //! A proposal on a single node: what the node carries, what could be bound to it, and the way to its review. It has no board, because
 //! there is one node only.
 
-use api::Problem;
 use api::console::{EditView, NodeProposal, NodeRole};
 use api::live::Topic;
+use api::{Problem, limits};
 use engine::ids::ProposalId;
 use engine::plan::Edit;
 use leptos::form::ActionForm;
@@ -18,7 +18,7 @@ use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::live::use_live;
 use crate::parts::act::{act, problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load};
+use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, heed, icon, load};
 use crate::places;
 
 /// A proposal on a node, by the number in the address.
@@ -190,11 +190,7 @@ fn fqdn(view: &NodeProposal) -> String {
 fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
     let proposal = &view.proposal;
     let refused = proposal.refused.iter().map(|r| format!("Edit {}: {}", r.edit, r.reason));
-    let clashes = proposal.clashes.iter().map(|c| {
-        let (later, by, earlier, whose) = (c.later, &c.later_by, c.earlier, &c.earlier_by);
-        format!("{}: edit {later} by {by} overrules edit {earlier} by {whose}. The later one counts.", c.about)
-    });
-    let lines: Vec<String> = refused.chain(clashes).collect();
+    let lines: Vec<String> = refused.collect();
     let back = proposal.sent_back.as_ref().map(|back| {
         view! {
             <div class="notice refused" data-state="warn" role="alert">
@@ -214,7 +210,7 @@ fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
             </div>
         }
     });
-    (back, lines)
+    (back, lines, heed::clashes(&proposal.clashes))
 }
 
 /// What the node carries, with what is proposed.
@@ -452,7 +448,7 @@ fn Review(draft: Draft) -> impl IntoView {
                 <Which draft/>
                 <div class="field">
                     <label for="proposal-title">"Title"</label>
-                    <input class="input" id="proposal-title" name="title" required maxlength="200" autocomplete="off" value=title/>
+                    <input class="input" id="proposal-title" name="title" required maxlength=limits::TITLE autocomplete="off" value=title/>
                 </div>
                 <button class="button primary wide" type="submit" disabled=move || nothing() || draft.is_off() || submit.pending().get()>"Submit for review"</button>
                 <ProblemNotice problem=problem_of(submit)/>

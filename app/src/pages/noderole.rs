@@ -4,7 +4,7 @@ use api::console::{DataLayer, NoderoleRef, NoderoleView, RunSummary, StepState};
 use api::live::Topic;
 use engine::cluster::NoderoleKey;
 use engine::ids::NoderoleId;
-use engine::plan::Edit;
+use engine::plan::{Edit, MAX_REASON};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -178,7 +178,7 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
                     <input type="hidden" name="noderole" value=id/>
                     <div class="field">
                         <label for="retry-reason">"Try again"</label>
-                        <input class="input" id="retry-reason" name="reason" required autocomplete="off" placeholder="Why it should work now" disabled=move || why_not.read().is_some()/>
+                        <input class="input" id="retry-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why it should work now" disabled=move || why_not.read().is_some()/>
                         <span class="hint">{move || why_not.get().unwrap_or_else(|| "No review is needed: it is tried again toward the same target. To change its data, use a proposal.".into())}</span>
                     </div>
                     <ProblemNotice problem=problem_of(retry)/>

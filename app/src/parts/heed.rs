@@ -1,6 +1,7 @@
-//! What whoever decides has to heed, and would not see by themselves: scripts with hidden characters, and what a restore leaves out.
+//! What whoever decides has to heed, and would not see by themselves: scripts with hidden characters, what a restore leaves out, and
+//! where one author overrules another.
 
-use api::console::{Deceiving, DeceivingScript, LeftOut};
+use api::console::{ClashView, Deceiving, DeceivingScript, LeftOut};
 use engine::text::READ_OTHERWISE;
 use leptos::prelude::*;
 
@@ -51,6 +52,31 @@ pub fn left_out(found: LeftOut) -> AnyView {
         n => format!("{n} things of target {target} are left out, because they can’t be brought back"),
     };
     let lines: Vec<AnyView> = missing.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
+    notice(title, with_more(lines, more), ().into_any())
+}
+
+/// Where one author's edit overrules another's: both, what they are about, and that the later one counts.
+pub fn clashes(found: &[ClashView]) -> AnyView {
+    if found.is_empty() {
+        return ().into_any();
+    }
+    let count = found.len();
+    let title = match count {
+        1 => "One author overrules another here".to_owned(),
+        n => format!("Authors overrule each other here, {n} times"),
+    };
+    let line = |clash: &ClashView| {
+        let ClashView { earlier, earlier_by, later, later_by, about, .. } = clash.clone();
+        view! {
+            <li>
+                <b>{about}</b> ": edit " {later} " by " <b>{later_by}</b> " overrules edit " {earlier} " by " <b>{earlier_by}</b>
+                ". The later one counts."
+            </li>
+        }
+        .into_any()
+    };
+    let lines = found.iter().take(GLANCE).map(line).collect();
+    let more = count.saturating_sub(GLANCE);
     notice(title, with_more(lines, more), ().into_any())
 }
 

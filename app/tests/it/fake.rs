@@ -528,6 +528,7 @@ fn review() -> ReviewView {
         pins: Vec::new(),
         deceiving: Default::default(),
         left_out: None,
+        clashes: Vec::new(),
         waves: vec![
             WaveView { number: 1, items: vec!["dns-client on 3 nodes".into()], noderoles: 3 },
             WaveView { number: 2, items: vec!["runtime on 3 nodes".into(), "store on web-1".into()], noderoles: 4 },

@@ -451,7 +451,7 @@ fn without_folds(body: &str) -> String {
 
 #[tokio::test]
 async fn the_order_says_what_each_wave_waits_for() {
-    let page = get(&Fake::new(|_| {}), "/reviews/128?tab=order").await;
+    let page = get(&Fake::new(|_| {}), "/reviews/128?tab=waves").await;
     page.says(&["Order 10", "Wave 3", "one by one", "waits for runtime, 29 roles more", "destroys data", "7 waves"]);
 }
 
@@ -803,19 +803,26 @@ async fn a_board_names_who_overrules_whom_and_what_was_sent_back() {
     let fake = Fake::new(|world| {
         world.board = fake::proposed_board();
         let proposal = world.board.proposal.as_mut().expect("a proposal");
-        proposal.clashes = vec![ClashView {
+        let clash = ClashView {
             earlier: 1,
             earlier_by: "ada".into(),
             later: 2,
             later_by: "bo".into(),
             over: engine::plan::clash::Over::Policy,
             about: "the policy".into(),
-        }];
+        };
+        proposal.clashes = vec![clash.clone()];
+        world.review.clashes = vec![clash];
         let refused = vec![api::problem::Finding { at: "edit 1, by ada".into(), detail: "n1 belongs to web".into() }];
         proposal.sent_back = Some(Replanned { refused, ..replanned(None) });
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&["People overrule each other here", "overruled by edit 2 of bo: the policy", "The later one counts."]);
+    page.says(&["One author overrules another here", "overruled by edit 2 of bo: the policy", "The later one counts."]);
+    get(&fake, "/reviews/128").await.says(&[
+        "One author overrules another here",
+        "the policy",
+        "The later one counts.",
+    ]);
     page.says(&["was closed: its base moved", "n1 belongs to web"]);
 }
 

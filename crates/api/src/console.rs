@@ -150,7 +150,7 @@ pub struct Board {
     pub name: DeploymentName,
     /// Names from *system* down to its parent.
     pub above: Vec<DeploymentName>,
-    /// Whether it is *system*, which nobody proposes changes on by hand.
+    /// Whether it is *system*, at the root of all.
     pub system: bool,
     /// Who holds it, if somebody does.
     pub held_by: Option<String>,
@@ -1219,6 +1219,9 @@ pub struct ReviewView {
     /// Set where it brings back a part of what a deployment was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<LeftOut>,
+    /// Where one author's edit overrules another's, as of its submission.
+    #[serde(default)]
+    pub clashes: Vec<ClashView>,
     /// The order in which it will run.
     pub waves: Vec<WaveView>,
     /// What it leads to: on the states of steps now if it is `fresh`, else as it was when it was submitted.

@@ -6,10 +6,12 @@
 //!
 //! * [`problem`]: how anything says no (RFC 9457).
 //! * [`console`]: what the pages show.
+//! * [`limits`]: how long texts may be.
 //! * [`reviews`]: lists of reviews and proposals, page by page.
 //! * [`live`]: what the journal tells while it happens.
 
 pub mod console;
+pub mod limits;
 pub mod live;
 pub mod problem;
 pub mod reviews;

@@ -256,7 +256,7 @@ impl Before for Meant<'_> {
     }
 }
 
-fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow], planned: &Planned) -> Vec<ClashView> {
+pub(crate) fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow], planned: &Planned) -> Vec<ClashView> {
     let counting = rows.iter().filter(|row| !row.undone);
     let signed: Vec<Signed<'_>> = counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
     let people: BTreeMap<u32, &str> = rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();

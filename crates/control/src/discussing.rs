@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::Problem;
 use api::console::{CommentView, Discussion, SinceLook, ThreadView};
 use api::live::{Live, Topic};
+use api::{Problem, limits};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::{Anchor, Difference, DocumentChange, changes};
 use engine::cluster::RootDoc;
@@ -26,9 +26,6 @@ use crate::problems::from_store;
 use crate::reviewing::{Case, changed, pins_of, policies, shown};
 use crate::words::{self, at};
 use crate::{Control, done, versions};
-
-/// Longest comment, in characters.
-const MAX_BODY: usize = 10_000;
 
 impl Control {
     /// What is said of a submission's proposal, as it looks from this submission.
@@ -287,7 +284,9 @@ fn text(body: &str) -> Result<&str, Problem> {
     let body = words::plain(body)?;
     match body.chars().count() {
         0 => Err(Problem::invalid("Write something: an empty comment tells nobody anything.")),
-        n if n > MAX_BODY => Err(Problem::invalid(format!("A comment has at most {MAX_BODY} characters."))),
+        n if n > limits::COMMENT => {
+            Err(Problem::invalid(format!("A comment has at most {} characters.", limits::COMMENT)))
+        }
         _ => Ok(body),
     }
 }

@@ -79,7 +79,7 @@ impl Control {
         }
         let id = once?.id;
         let items = present.skeleton.graph_of(id);
-        // What is waited for outside of the deployment is few, and is read by id.
+        // What is waited for outside of the deployment, and of a deployment beyond the first 50,000, is read by id.
         let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
         let mut looks: BTreeMap<NoderoleId, Look> =
             steps.iter().filter_map(|row| Some((row.noderole(), look(&row.state)?))).collect();

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::Problem;
-use api::console::{LeftOut, Lift, WaveView};
+use api::console::{ClashView, LeftOut, Lift, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
+use api::{Problem, limits};
 use engine::blueprint::consequences::{self, Consequences, Wave, WaveGroup};
 use engine::blueprint::text::Place;
 use engine::blueprint::{Difference, Projection, change_hash, difference, project};
@@ -21,8 +21,9 @@ use engine::plan::materialise::Materialised;
 use engine::plan::{Along, Edit, EditError, Effects, NumberedEdit, Scope, materialise, resolve, resolve_with};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::intent::{self, EditRow, NewSubmission, ProposalRow, Stepped};
+use store::intent::{self, EditRow, MAX_EDITS, NewSubmission, ProposalRow, Stepped};
 
+use crate::board::clash_views;
 use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
@@ -35,8 +36,6 @@ use crate::{Control, aside, done};
 
 /// Most edits in one call.
 pub const MAX_EDITS_PER_CALL: usize = 1_000;
-/// Most edits of one proposal.
-pub const MAX_EDITS: usize = 10_000;
 /// Most nodes that the edits of one proposal name in all, a list counting each of its own: that is what planning it costs.
 pub const MAX_SINGLES: usize = 50_000;
 /// Most nodes that are lifted at once.
@@ -97,6 +96,9 @@ pub(crate) struct Summary {
     /// What it leaves out of what it restores.
     #[serde(default)]
     pub left_out: Option<LeftOut>,
+    /// Where one author overrules another.
+    #[serde(default)]
+    pub clashes: Vec<ClashView>,
 }
 
 /// Whether a person could approve a proposal, and no longer can once they touch it: it is somebody else's so far.
@@ -372,10 +374,11 @@ impl Control {
     ) -> Result<SubmissionId, Problem> {
         actor.require(Permission::Operator)?;
         let title = words::plain(&title)?;
-        if title.is_empty() || title.chars().count() > 200 {
-            return Err(Problem::invalid(
-                "Give the change a title of 1 to 200 characters: reviewers see it in their list.",
-            ));
+        if title.is_empty() || title.chars().count() > limits::TITLE {
+            return Err(Problem::invalid(format!(
+                "Give the change a title of 1 to {} characters: reviewers see it in their list.",
+                limits::TITLE
+            )));
         }
         let (present, row, rows) = self.at_version(proposal, version).await?;
         let planned = plan_aside(&present, counting(&rows)).await?;
@@ -421,7 +424,7 @@ impl Control {
         still_in_scope(present, row, rows)?;
         within(present, row, planned, &covered)?;
         let base: BTreeMap<DeploymentId, TargetNo> = covered.iter().filter_map(number).collect();
-        let mut summary = summary(present, &counting(rows), planned);
+        let mut summary = summary(present, rows, planned);
         let ground = self.ground(on, present).await?;
         let mut authors = authors(rows);
         authors.insert(asked.by);
@@ -709,7 +712,8 @@ pub(crate) async fn tell(
 }
 
 /// What the review page says of a plan.
-fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summary {
+fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
+    let edits = counting(rows);
     let names = Names::of(present, edits.iter().map(|e| &e.edit));
     let new = planned.effects.deployments.iter().map(|d| (d.id, d.name.clone()));
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
@@ -723,6 +727,7 @@ fn summary(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Summ
         consequences,
         findings: Vec::new(),
         left_out: None,
+        clashes: clash_views(present, &names, rows, planned),
         brought: brought(&planned.effects),
         deployments: known.chain(new).collect(),
         noderoles: awaited(present, &planned.difference),

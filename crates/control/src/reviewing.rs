@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::Problem;
 use api::console::{PinChange, Replanned, ReviewState, ReviewView, VerdictView};
 use api::live::{Live, Topic};
+use api::{Problem, limits};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
@@ -28,8 +28,6 @@ use crate::proposing::Summary;
 use crate::words::{self, at};
 use crate::{Control, aside, done, versions};
 
-/// Longest reason of a verdict, in characters.
-const MAX_REASON: usize = 10_000;
 /// A submission and everything that the gate looks at.
 pub(crate) struct Case {
     pub row: SubmissionRow,
@@ -157,6 +155,7 @@ impl Control {
             brought: summary.brought,
             deployments: summary.deployments,
             left_out: summary.left_out,
+            clashes: summary.clashes,
             waves: summary.waves,
             consequences: now.unwrap_or(summary.consequences),
             checks: weighed.filter(|_| fresh).map_or(summary.findings, |weighed| weighed.findings.clone()),
@@ -204,8 +203,8 @@ impl Control {
         if kind != VerdictKind::Approve && reason.is_empty() {
             return Err(Problem::invalid("Say what should be different: the author reads it."));
         }
-        if reason.chars().count() > MAX_REASON {
-            return Err(Problem::invalid(format!("A reason has at most {MAX_REASON} characters.")));
+        if reason.chars().count() > limits::VERDICT {
+            return Err(Problem::invalid(format!("A reason has at most {} characters.", limits::VERDICT)));
         }
         let mut transaction = self.begin().await?;
         let row = intent::submission(&mut transaction, id).await.map_err(from_store)?;

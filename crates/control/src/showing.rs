@@ -74,29 +74,23 @@ impl Control {
         let mut connection = self.connection().await?;
         let present = self.kept.present(&mut connection).await?;
         let counts: BTreeMap<_, _> = reading::counts(&mut connection).await.map_err(from_store)?.into_iter().collect();
-        let mut list = Vec::new();
-        for (id, depth) in tree(&present) {
-            let Some(found) = present.skeleton.deployments.get(&id) else { continue };
-            let open = intent::open_proposal(&mut connection, id).await.map_err(from_store)?;
-            let submission = match &open {
-                Some(open) => {
-                    intent::submission_of(&mut connection, open.id, open.version).await.map_err(from_store)?
-                }
-                None => None,
-            };
+        let drafts = intent::drafts(&mut connection).await.map_err(from_store)?;
+        let summary = |(id, depth)| {
+            let found = present.skeleton.deployments.get(&id)?;
+            let draft = drafts.get(&id).copied();
             let counted = counts.get(&id).copied().unwrap_or_default();
-            list.push(DeploymentSummary {
+            Some(DeploymentSummary {
                 id,
                 name: found.name.clone(),
                 depth,
                 nodes: counted.nodes,
                 steps: counted.steps,
-                proposal: open.map(|p| p.id),
-                submission,
+                proposal: draft.map(|(proposal, _)| proposal),
+                submission: draft.and_then(|(_, submission)| submission),
                 target: present.row(id).map_or(TargetNo(0), |r| r.head_no),
-            });
-        }
-        Ok(list)
+            })
+        };
+        Ok(tree(&present).into_iter().filter_map(summary).collect())
     }
 
     /// A noderole's panel.

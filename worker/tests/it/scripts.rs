@@ -1,6 +1,6 @@
 //! Scripts on nodes: the contract, and what may go wrong with it.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -316,19 +316,27 @@ async fn scripts_are_staged_once_and_never_trusted() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
     let root = cluster.nodes[0].root.clone();
-    for folder in [".gantry/scripts", ".gantry/bin"] {
-        for entry in std::fs::read_dir(root.join(folder)).expect("the folder") {
-            let path = entry.expect("an entry").path();
-            std::fs::write(&path, "#!/bin/sh\necho wrong >>ran\n").expect("the file is ours");
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
-        }
+    let staged = || {
+        let folders =
+            [".gantry/scripts", ".gantry/bin"].map(|folder| std::fs::read_dir(root.join(folder)).expect("one"));
+        folders.into_iter().flatten().map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+    };
+    let inodes = || staged().iter().map(|path| path.metadata().expect("a file").ino()).collect::<Vec<_>>();
+    let first = inodes();
+    let again = async || {
+        let step = cluster.step(0, "right");
+        store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift).await.expect("a re-run");
+        cluster.reaches(0, "right", "active").await;
+    };
+    again().await;
+    assert_eq!(inodes(), first, "what is there is not sent again: it would be another file");
+    for path in staged() {
+        std::fs::write(&path, "#!/bin/sh\necho wrong >>ran\n").expect("the file is ours");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
     }
-    store::running::rerun_step(cluster.pool(), cluster.step(0, "right"), engine::anneal::Why::Drift)
-        .await
-        .expect("a re-run");
-    cluster.reaches(0, "right", "active").await;
+    again().await;
     worker.stop().await;
-    assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran"), "right\nright\n");
+    assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran"), "right\nright\nright\n");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The bar of an open proposal: what it comes to, what can be taken back, and the way to its review.
 
-use api::console::{ClashView, EditView, ProposalView};
+use api::console::{EditView, ProposalView};
+use api::limits;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -13,9 +14,6 @@ use crate::pages::review::reasons;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, heed, icon};
 use crate::places;
-
-/// Clashes before the rest becomes a number.
-const CLASHES: usize = 5;
 
 #[component]
 pub(super) fn ProposalBar(desk: Desk) -> impl IntoView {
@@ -213,36 +211,11 @@ fn SentBack(desk: Desk) -> impl IntoView {
     }
 }
 
-/// Where one person's edit overrules another's: both, what they are about, and that the later wins.
+/// Where one author's edit overrules another's.
 #[component]
 fn Clashes(desk: Desk) -> impl IntoView {
     let clashes = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default());
-    let line = |clash: ClashView| {
-        view! {
-            <li>
-                <b>{clash.about}</b>
-                ": edit " {clash.later} " by " <b>{clash.later_by}</b>
-                " overrules edit " {clash.earlier} " by " <b>{clash.earlier_by}</b> ". The later one counts."
-            </li>
-        }
-    };
-    move || {
-        (!clashes.read().is_empty()).then(|| {
-            let all = clashes.get();
-            let count = all.len();
-            let more = count.saturating_sub(CLASHES);
-            view! {
-                <div class="notice refused" data-state="warn" role="status" data-clashes=count>
-                    {icon(Icon::Warn)}
-                    <div>
-                        <b>"People overrule each other here: " {counted(count, "time")}</b>
-                        <ul>{all.into_iter().take(CLASHES).map(line).collect_view()}</ul>
-                        {(more > 0).then(|| view! { <p>"And " {more} " more; the list of edits marks each."</p> })}
-                    </div>
-                </div>
-            }
-        })
-    }
+    move || heed::clashes(&clashes.read())
 }
 
 /// Edits that can't take effect, each with the reason.
@@ -330,7 +303,7 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                     <p>{summary} " Somebody else has to approve it before anything happens. You can go on editing; that makes another submission."</p>
                     <div class="field">
                         <label for="proposal-title">"Title"</label>
-                        <input class="input" id="proposal-title" name="title" required maxlength="200" autocomplete="off" value=suggestion/>
+                        <input class="input" id="proposal-title" name="title" required maxlength=limits::TITLE autocomplete="off" value=suggestion/>
                         <span class="hint">"What it is for, in a line."</span>
                     </div>
                     <ProblemNotice problem=problem_of(submit)/>

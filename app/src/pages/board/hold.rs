@@ -1,6 +1,7 @@
 //! Holding a deployment: no new run starts in it and below it until somebody lets it go on. It needs no review, since it adds no
 //! intent, so it is no part of a proposal.
 
+use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -71,7 +72,7 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                     </p>
                     <div class="field">
                         <label for="hold-reason">"Reason"</label>
-                        <input class="input" id="hold-reason" name="reason" required maxlength="1000" autofocus autocomplete="off" aria-describedby="hold-hint"/>
+                        <input class="input" id="hold-reason" name="reason" required maxlength=MAX_REASON autofocus autocomplete="off" aria-describedby="hold-hint"/>
                         <span class="hint" id="hold-hint">"Shown on the board and kept in the audit, with your name."</span>
                     </div>
                     <ProblemNotice problem=problem_of(hold)/>

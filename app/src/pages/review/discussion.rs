@@ -1,6 +1,7 @@
 //! What is said of a change: threads on single parts of it, and everybody's verdicts. An open thread keeps the gate shut.
 
 use api::console::{Discussion, ReviewView, ThreadView, VerdictView};
+use api::limits;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use leptos::form::ActionForm;
@@ -114,7 +115,7 @@ fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<D
                             id=field
                             name="body"
                             required
-                            maxlength="10000"
+                            maxlength=limits::COMMENT
                             placeholder="Reply"
                             prop:value=move || text.get()
                             on:input=move |event| text.set(event_target_value(&event))
@@ -182,7 +183,7 @@ fn NewThread(review: Feed<ReviewView>, discussion: Feed<Discussion>, about: Memo
                     id="new-thread"
                     name="body"
                     required
-                    maxlength="10000"
+                    maxlength=limits::COMMENT
                     disabled=move || why_not.read().is_some()
                     prop:value=move || text.get()
                     on:input=move |event| text.set(event_target_value(&event))

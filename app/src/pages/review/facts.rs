@@ -223,7 +223,7 @@ fn reach(found: &Consequences, changed: usize) -> Fact {
     };
     let way = match waves {
         0 => ("changes", "Changes".into()),
-        _ => ("order", "Order".into()),
+        _ => ("waves", "Waves".into()),
     };
     Fact { state: "", shape: Icon::Node, lead, rest, way }
 }

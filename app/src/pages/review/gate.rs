@@ -1,6 +1,7 @@
 //! The gate as one person sees it: every rule, what they may do, and if not, why not and who can.
 
 use api::console::{ReviewState, ReviewView};
+use api::limits;
 use engine::gate::{Rule, RuleState, VerdictKind};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -182,7 +183,7 @@ fn VerdictForm(feed: Feed<ReviewView>) -> impl IntoView {
             <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
-                <textarea class="area" id="verdict-reason" name="reason" required maxlength="2000" disabled=off placeholder="Why; may be left out to approve"></textarea>
+                <textarea class="area" id="verdict-reason" name="reason" required maxlength=limits::VERDICT disabled=off placeholder="Why; may be left out to approve"></textarea>
             </div>
             {said}
             <button class="button wide" class:primary=is_next type="submit" name="kind" value="approve" formnovalidate disabled=off aria-describedby="why-not-judge">

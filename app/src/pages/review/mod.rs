@@ -95,14 +95,14 @@ enum Tab {
     Since,
     Effects,
     Graph,
-    Order,
+    Waves,
     Checks,
     Discussion,
 }
 
 impl Tab {
     const ALL: [Self; 7] =
-        [Self::Changes, Self::Since, Self::Effects, Self::Graph, Self::Order, Self::Checks, Self::Discussion];
+        [Self::Changes, Self::Since, Self::Effects, Self::Graph, Self::Waves, Self::Checks, Self::Discussion];
 
     fn word(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl Tab {
             Self::Since => "since",
             Self::Effects => "effects",
             Self::Graph => "graph",
-            Self::Order => "order",
+            Self::Waves => "waves",
             Self::Checks => "checks",
             Self::Discussion => "discussion",
         }
@@ -158,7 +158,7 @@ fn Loaded(
         Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
         Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
         Tab::Effects => view! { <effects::Effects review/> }.into_any(),
-        Tab::Order => view! { <waves::Waves found=Memo::new(move |_| review.read().consequences.clone())/> }.into_any(),
+        Tab::Waves => view! { <waves::Waves found=Memo::new(move |_| review.read().consequences.clone())/> }.into_any(),
         Tab::Checks => view! { <checks::Checks review/> <planned::Planned report/> }.into_any(),
         Tab::Discussion => view! { <discussion::Talk review=feed discussion about/> }.into_any(),
     };
@@ -172,6 +172,7 @@ fn Loaded(
         {since_notice(id, &since.get_value())}
         // A submission never changes, and neither do these.
         {review.read_untracked().left_out.clone().map(heed::left_out)}
+        {heed::clashes(&review.read_untracked().clashes)}
         {heed::deceiving(&review.read_untracked().deceiving)}
         <div class="columns">
             <div class="stack">
@@ -291,9 +292,9 @@ fn tab_link(
             }
             Tab::Graph => "Graph".to_owned(),
             Tab::Effects => "Effects".to_owned(),
-            Tab::Order => {
+            Tab::Waves => {
                 let waves = &review.consequences.waves;
-                format!("Order {}", waves.iter().filter(|w| w.number > 0).count() + review.consequences.more_waves)
+                format!("Waves {}", waves.iter().filter(|w| w.number > 0).count() + review.consequences.more_waves)
             }
             // The gate of what is closed asks nothing any more.
             Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {

@@ -23,9 +23,9 @@ pub(super) fn Waves(found: Memo<Consequences>) -> impl IntoView {
         n => Some(view! { <p class="pager">"and " {counted(n, "wave")} " more, in the same way."</p> }),
     };
     view! {
-        <section class="card" aria-label="Order">
+        <section class="card" aria-label="Waves">
             <header>
-                <h2>"Order"</h2>
+                <h2>"Waves"</h2>
                 <span class="muted">"what runs together, as far as what it waits for, lanes and nodes allow"</span>
             </header>
             {move || found.read().waves.is_empty().then(|| view! { <p class="inside muted">"Nothing has to run."</p> })}

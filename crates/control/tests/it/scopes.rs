@@ -119,6 +119,10 @@ async fn where_people_overrule_each_other_both_are_named() {
     assert_eq!(clash.about, "/a of app");
     let (_, shown) = house.control.proposal(&house.cy, proposal).await.unwrap();
     assert_eq!(shown.clashes, clashes);
+    let id = house.control.submit(&house.ada, proposal, version, "both".into()).await.unwrap();
+    let reviewed = house.control.review(&house.cy, id).await.unwrap().clashes;
+    let said: Vec<_> = reviewed.iter().map(|clash| (clash.earlier, clash.later, clash.about.as_str())).collect();
+    assert_eq!(said, [(1, 3, "/a of app in web")], "whoever approves sees it too");
     house.control.undo(&house.ada, proposal, version).await.unwrap();
     assert_eq!(house.board("web").await.proposal.unwrap().clashes, [], "what is taken back overrules nobody");
 }

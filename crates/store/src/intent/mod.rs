@@ -41,8 +41,9 @@ pub use objects::{ScriptHead, bodies, catalog_objects, put_objects, script_heads
 pub use opened::{MAX_OPENED, ensure_opened, opened};
 pub use policies::{insert_policy, policy, policy_at};
 pub use proposals::{
-    EditRow, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, edits, ensure_node_proposal,
-    ensure_proposal, lock_proposal, open_proposal, proposal, raise_version, redo_edit, set_title, undo_edit,
+    EditRow, MAX_EDITS, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, drafts, edits,
+    ensure_node_proposal, ensure_proposal, lock_proposal, open_proposal, proposal, raise_version, redo_edit, set_title,
+    undo_edit,
 };
 pub use record::append_live;
 pub use replans::{ReplanRow, insert_replan, replan_to, replans, stale_submissions};

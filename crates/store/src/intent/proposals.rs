@@ -3,7 +3,9 @@
 //! A proposal's version rises with every change of its edits, and whoever changes it names the version that they saw. Undone edits
 //! stay, with their numbers: what redo brings back is the first undone edit behind the last one that counts, unless another edit was made since it was taken back.
 
-use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId};
+use std::collections::BTreeMap;
+
+use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId, SubmissionId};
 use engine::plan::{Edit, NumberedEdit, Scope};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -13,7 +15,7 @@ use uuid::Uuid;
 use crate::StoreError;
 
 /// Most edits of one proposal.
-pub const MAX_EDITS: i64 = 10_000;
+pub const MAX_EDITS: usize = 10_000;
 
 /// A proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +99,23 @@ pub async fn open_proposal(on: &mut PgConnection, deployment: DeploymentId) -> R
     Ok(row.map(to_proposal))
 }
 
+/// The open personal proposals, by deployment, each with the submission of its version if there is one.
+pub async fn drafts(
+    on: &mut PgConnection,
+) -> Result<BTreeMap<DeploymentId, (ProposalId, Option<SubmissionId>)>, StoreError> {
+    let rows: Vec<(Uuid, i64, Option<i64>)> = sqlx::query_as(
+        "SELECT p.deployment_id, p.id, s.id FROM proposal p \
+         LEFT JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
+         WHERE p.state = 'open' AND p.kind = 'personal'",
+    )
+    .fetch_all(on)
+    .await?;
+    let draft = |(deployment, id, submission): (Uuid, i64, Option<i64>)| {
+        (DeploymentId(deployment), (ProposalId(id), submission.map(SubmissionId)))
+    };
+    Ok(rows.into_iter().map(draft).collect())
+}
+
 // Two people may open one at the same moment, and a third may close it in between. So each of these is one statement that either
 // makes the row or takes hold of the one that is there: what it hands back stays open until the transaction ends.
 
@@ -148,7 +167,7 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
          WHERE e.proposal_id = $1 ORDER BY e.seq LIMIT $2",
     )
     .bind(id.0)
-    .bind(MAX_EDITS)
+    .bind(i64::try_from(MAX_EDITS).unwrap_or(i64::MAX))
     .fetch_all(on)
     .await?;
     let row = |(seq, actor, actor_name, at, body, undone, dropped, touched_by, touched_names): Row| {

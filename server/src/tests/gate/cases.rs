@@ -61,6 +61,7 @@ async fn whoever_had_a_hand_in_it_approves_by_no_way() {
     let both = [Permission::Operator, Permission::Reviewer];
     let edits_it = house.person("cy", both).await;
     let takes_it_back = house.person("dan", both).await;
+    let brings_it_again = house.person("fay", both).await;
     let asks = house.person("eve", both).await;
     let robot = NewPerson { kind: PersonKind::Service, ..NewPerson::human("robot", both) };
     let robot = house.people.create_person(None, &robot).await.expect("a person");
@@ -74,9 +75,17 @@ async fn whoever_had_a_hand_in_it_approves_by_no_way() {
     }
     let undo = json!({"version": version + 2});
     house.tell(&format!("/api/v1/proposals/{proposal}/undo"), &takes_it_back, undo).await.json();
-    let id = house.submit(&asks, (proposal, version + 3)).await;
+    let redo = json!({"version": version + 3});
+    house.tell(&format!("/api/v1/proposals/{proposal}/redo"), &brings_it_again, redo).await.json();
+    let id = house.submit(&asks, (proposal, version + 4)).await;
+    let authors = [
+        ("co-author", &edits_it),
+        ("who took an edit back", &takes_it_back),
+        ("who brought it again", &brings_it_again),
+        ("who asks", &asks),
+    ];
     for way in WAYS {
-        for (who, cookie) in [("co-author", &edits_it), ("who undid", &takes_it_back), ("who asks", &asks)] {
+        for (who, cookie) in authors {
             assert_eq!(house.judge_by(way, cookie, id, "approve").await, no(403, "author"), "{way:?}: {who}");
         }
         assert_eq!(house.judge_by(way, &robot, id, "approve").await, no(403, "not_a_reviewer"), "{way:?}");
@@ -172,6 +181,28 @@ async fn a_policy_that_asks_for_too_little_is_not_even_proposed() {
         }
     }
     assert_eq!(house.count("edit").await, 1);
+}
+
+/// Case 12: an objection outvotes approvals by every way, and ends with the right to give it.
+#[tokio::test]
+async fn an_objection_keeps_every_way_shut_while_its_giver_may_review() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let cy = house.person("cy", [Permission::Reviewer]).await;
+    let dan = house.person("dan", [Permission::Reviewer]).await;
+    let edits = house.data(&ada, "web", 1).await;
+    let draft = house.draft(&ada, "web", edits).await;
+    let id = house.submit(&ada, draft).await;
+    for (way, approver) in [(Way::Rest, &bo), (Way::Page, &dan)] {
+        house.judge_by(way, approver, id, "approve").await;
+    }
+    for (way, kind) in [(Way::Page, "request_changes"), (Way::Rest, "reject")] {
+        house.judge_by(way, &cy, id, kind).await;
+        house.refuses(&ada, id, &no(409, "not_approved"), "two approvals and an objection").await;
+    }
+    house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
+    assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200);
 }
 
 /// Case 14.
