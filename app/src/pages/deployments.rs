@@ -11,7 +11,7 @@ use crate::parts::{Counts, Feed, Icon, ProblemNotice, icon, load, rows};
 use crate::places;
 
 /// Levels that are indented; of those below, the level is said.
-const INDENTED: u32 = 8;
+pub(super) const INDENTED: u32 = 8;
 
 /// The list of deployments.
 #[component]
@@ -54,7 +54,7 @@ fn List(first: Vec<DeploymentSummary>) -> impl IntoView {
 }
 
 /// How deep a deployment stands that is indented no further than those above it.
-fn deep(depth: u32) -> Option<impl IntoView> {
+pub(super) fn deep(depth: u32) -> Option<impl IntoView> {
     (depth > INDENTED).then(|| view! { " " <small class="muted">"level " {depth}</small> })
 }
 

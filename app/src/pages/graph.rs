@@ -7,6 +7,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 
+use super::deployments::{INDENTED, deep};
 use crate::calls;
 use crate::graph::Graph;
 use crate::graph::address::Address;
@@ -21,8 +22,11 @@ pub fn Graphs() -> impl IntoView {
     let row = |deployment: DeploymentSummary| {
         view! {
             <tr>
-                <td class="name" data-depth=deployment.depth.min(8).to_string()>
-                    <a class="main" href=places::graph(&deployment.name)>{deployment.name.to_string()}</a>
+                <td class="name" data-depth=deployment.depth.min(INDENTED).to_string()>
+                    <span>
+                        <a class="main" href=places::graph(&deployment.name)>{deployment.name.to_string()}</a>
+                        {deep(deployment.depth)}
+                    </span>
                 </td>
                 <td data-label="Steps"><Counts counts=deployment.steps/></td>
             </tr>

@@ -452,7 +452,7 @@ fn without_folds(body: &str) -> String {
 #[tokio::test]
 async fn the_order_says_what_each_wave_waits_for() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=waves").await;
-    page.says(&["Order 10", "Wave 3", "one by one", "waits for runtime, 29 roles more", "destroys data", "7 waves"]);
+    page.says(&["Waves 10", "Wave 3", "one by one", "waits for runtime, 29 roles more", "destroys data", "7 waves"]);
 }
 
 #[tokio::test]

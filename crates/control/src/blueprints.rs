@@ -114,7 +114,9 @@ impl Once {
             Ok(id) => return Ok(Self { id, removed_in: None }),
             Err(unknown) => unknown,
         };
-        let removed = intent::removed_deployment(on, name).await.map_err(from_store)?;
+        // What can't be a name was never one.
+        let Ok(name) = DeploymentName::parse(name) else { return Err(unknown) };
+        let removed = intent::removed_deployment(on, name.as_str()).await.map_err(from_store)?;
         removed.map(|(id, target)| Self { id, removed_in: Some(target) }).ok_or(unknown)
     }
 

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::live::{Live, Topic};
-use engine::cluster::{Hardware, derived_name, phantom};
+use engine::cluster::{Hardware, derived_name, is_address, phantom};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
 use engine::text::deceiving;
 use serde_json::json;
@@ -165,6 +165,12 @@ fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
     if wish.macs.len() > MAX_MACS || wish.macs.iter().chain([&wish.serial]).any(|text| text.len() > 200) {
         return Err(Problem::invalid(format!(
             "Give at most {MAX_MACS} MAC addresses, and none of the texts longer than 200 bytes."
+        )));
+    }
+    // A machine may say what it likes of itself; what a person writes and nobody can use is a slip.
+    if let Some(other) = wish.macs.iter().find(|text| !is_address(text)) {
+        return Err(Problem::invalid(format!(
+            "{other:?} is no network card's MAC address: write twelve hexadecimal digits, 00:25:90:aa:00:01, or leave it out."
         )));
     }
     if !wish.fqdn.trim().is_empty() {

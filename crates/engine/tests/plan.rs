@@ -227,6 +227,7 @@ fn refused_edits_leave_nothing_and_say_what_to_do() {
         role("b", &["c"]),
         role("c", &["a"]),
         role("dangling", &["app2", "ap"]),
+        role("stored", &["store"]),
     ]);
     world.commit(&[bind(WEB, 1, "app")]);
     for (edit, code, part) in [
@@ -236,6 +237,7 @@ fn refused_edits_leave_nothing_and_say_what_to_do() {
         (bind(WEB, 2, "cook"), "no_such_jig", "class chef"),
         (bind(WEB, 1, "rival"), "conflict", "conflicts with app"),
         (bind(WEB, 2, "dangling"), "unresolved_require", "requires ap"),
+        (bind(WEB, 2, "stored"), "abstract_require", "stored requires store, which is abstract, and no barclamp"),
         (bind(EDGE, 1, "app2"), "sibling", "belongs to web, beside edge"),
         (bind(WEB, 1, "app"), "already_bound", "already"),
         (bind(WEB, 9, "app"), "unknown_node", "not there"),

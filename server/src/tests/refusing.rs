@@ -73,6 +73,29 @@ async fn refusals_have_one_form() {
     insta::assert_json_snapshot!(refused);
 }
 
+/// What can't be a name is not looked for, wherever a name stands in an address.
+#[tokio::test]
+async fn a_name_that_is_none_is_not_found() {
+    let house = House::new().await;
+    house.furnish().await;
+    let cookie = house.cookie().await;
+    for path in [
+        "/api/v1/targets?deployment=%00",
+        "/api/v1/targets/compare?from=1&to=1&deployment=%00",
+        "/api/v1/deployments/%00/board",
+        "/graph/%00/graph.svg",
+    ] {
+        let answer = house.ask_get(path, &cookie).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}: {}", answer.text());
+    }
+    for path in
+        ["/blueprints?deployment=%00", "/blueprints?from=1&to=1&deployment=%00", "/graph/%00", "/deployments/%00"]
+    {
+        let page = house.visit(path, &cookie).await;
+        assert!(page.status.as_u16() < 500, "{path}: {}", page.status);
+    }
+}
+
 #[tokio::test]
 async fn a_large_import_is_taken_where_nothing_else_is() {
     let house = House::new().await;

@@ -145,6 +145,9 @@ async fn a_change_goes_its_way_by_rest() {
     assert_eq!(catalog["next"], Value::Null);
     let added = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
     assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
+    let slip = json!({"macs": ["zz", "00:25:90:aa:00:09"], "root": "/srv/slip"});
+    let slip = house.tell("/api/v1/nodes", &ada, slip).await.problem();
+    assert!(slip["detail"].as_str().is_some_and(|said| said.contains("\"zz\" is no network card's")), "{slip}");
     let by_mac = |root: &str| json!({"macs": ["00-25-90-AA-00-01"], "domain": "house.example.com", "root": root});
     assert_eq!(house.tell("/api/v1/nodes", &ada, by_mac("/srv/n3")).await.status, StatusCode::CREATED);
     let found = house.ask_get("/api/v1/nodes?filter=d00-25-90-aa-00-01", &ada).await.json();

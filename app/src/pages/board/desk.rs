@@ -647,7 +647,10 @@ impl Desk {
 
     fn put_now(self, put: Put) {
         let Some((proposal, version)) = self.open_proposal() else {
-            let problem = Problem::conflict("no_proposal", "Propose changes first: there is no open proposal here.");
+            let problem = Problem::conflict(
+                "no_proposal",
+                "There is no open proposal here: it was discarded or committed meanwhile, or never opened. Propose changes, then do that again.",
+            );
             put.problem.try_set(Some(problem));
             return self.go_on();
         };

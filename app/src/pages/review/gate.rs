@@ -22,16 +22,18 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     };
     let gate_open = Memo::new(move |_| review.read().gate.is_open());
     let closed = Memo::new(move |_| is_closed(review.read().state));
+    // What somebody is writing outlives the form, which goes when another commit closes the review under them.
+    let begun = RwSignal::new(String::new());
     let acts = move || match closed.get() {
-        true => view! { <Outcome review/> }.into_any(),
+        true => view! { <Outcome review begun/> }.into_any(),
         // What is to be done now stands first.
         false if gate_open.get() => view! {
             <CommitForm feed/>
-            <VerdictForm feed/>
+            <VerdictForm feed begun/>
         }
         .into_any(),
         false => view! {
-            <VerdictForm feed/>
+            <VerdictForm feed begun/>
             <CommitForm feed/>
         }
         .into_any(),
@@ -87,7 +89,7 @@ fn parted(text: &str) -> (String, Option<String>) {
 
 /// What became of it.
 #[component]
-fn Outcome(review: RwSignal<ReviewView>) -> impl IntoView {
+fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoView {
     let said = move || {
         let review = review.read();
         let board = places::deployment(&review.deployment);
@@ -118,7 +120,16 @@ fn Outcome(review: RwSignal<ReviewView>) -> impl IntoView {
             _ => view! { <p>"Its proposal was discarded."</p> }.into_any(),
         }
     };
-    view! { <div class="inside acts">{said}</div> }.into_any()
+    let text = begun.get_untracked();
+    let kept = (!text.is_empty()).then(|| {
+        view! {
+            <div class="field">
+                <label for="begun">"What you had begun to write was not sent"</label>
+                <textarea class="area" id="begun" readonly>{text}</textarea>
+            </div>
+        }
+    });
+    view! { <div class="inside acts">{said} {kept}</div> }.into_any()
 }
 
 #[component]
@@ -159,10 +170,13 @@ fn literally(text: &str) -> String {
 }
 
 #[component]
-fn VerdictForm(feed: Feed<ReviewView>) -> impl IntoView {
+fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView {
     let review = feed.value();
     let judge = ServerAction::<Judge>::new();
-    when_done(judge, move |()| feed.now());
+    when_done(judge, move |()| {
+        begun.set(String::new());
+        feed.now();
+    });
     let why_not = Memo::new(move |_| review.read().may_judge.clone().err());
     let off = move || why_not.read().is_some() || judge.pending().get();
     let mine =
@@ -183,7 +197,9 @@ fn VerdictForm(feed: Feed<ReviewView>) -> impl IntoView {
             <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
-                <textarea class="area" id="verdict-reason" name="reason" required maxlength=limits::VERDICT disabled=off placeholder="Why; may be left out to approve"></textarea>
+                <textarea class="area" id="verdict-reason" name="reason" required maxlength=limits::VERDICT disabled=off placeholder="Why; may be left out to approve" on:input=move |event| begun.set(event_target_value(&event))>
+                    {begun.get_untracked()}
+                </textarea>
             </div>
             {said}
             <button class="button wide" class:primary=is_next type="submit" name="kind" value="approve" formnovalidate disabled=off aria-describedby="why-not-judge">

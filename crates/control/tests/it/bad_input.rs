@@ -104,6 +104,18 @@ async fn edits_say_what_is_wrong_and_leave_nothing() {
             "must be a JSON object, and is a list",
         ),
         (
+            Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"$secret": "db", "version": 1}) },
+            "must be a JSON object, and is a reference to a secret",
+        ),
+        (
+            Edit::SetNoderoleData {
+                node: n2,
+                noderole: engine::cluster::NoderoleKey::first(role("app")),
+                data: json!({"$secret": "db", "version": 1}),
+            },
+            "must be a JSON object, and is a reference to a secret",
+        ),
+        (
             Edit::UseBarclamp {
                 deployment: web,
                 barclamp: BarclampName::parse("house").unwrap(),

@@ -53,6 +53,11 @@ pub fn derived_name(hardware: &Hardware<'_>, domain: &str) -> Result<Fqdn, Namin
     Ok(Fqdn::parse(&format!("{label}.{}", domain.trim_matches('.')))?)
 }
 
+/// Whether a text is the MAC address of a network card, in any usual notation.
+pub fn is_address(text: &str) -> bool {
+    mac(text).is_some()
+}
+
 /// The six bytes of an address that can be a card's: twelve hexadecimal digits with any of the usual separators.
 fn mac(text: &str) -> Option<[u8; 6]> {
     let digits: Vec<u8> = text
@@ -111,6 +116,14 @@ mod tests {
             ["02:00:00:00:00:01", "00:25:90:aa:00:02", "00:25:90:aa:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"];
         assert_eq!(name(&macs, None).as_deref(), Ok("d00-25-90-aa-00-01.lab.example.com"));
         assert_eq!(name(&macs[..1], None).as_deref(), Ok("d02-00-00-00-00-01.lab.example.com"));
+    }
+
+    #[test]
+    fn what_is_no_cards_address_is_known() {
+        assert!(is_address("52:54:00:AB:cd:01"));
+        for text in ["zz", "", "52:54:00:ab:cd", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"] {
+            assert!(!is_address(text), "{text}");
+        }
     }
 
     #[test]

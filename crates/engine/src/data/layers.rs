@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{DataError, check_depth, escaped, kind_of, merge, ordered};
+use super::{DataError, check_depth, escaped, merge, ordered};
 use crate::ids::StepId;
 
 /// Which layer a value was found in.
@@ -179,9 +179,7 @@ impl Layered {
             if value.is_null() {
                 continue;
             }
-            if !value.is_object() || super::secret::is_reference(value) {
-                return Err(DataError::NotAnObject { what: layer.name(), found: kind_of(value) });
-            }
+            super::object(value, || layer.name())?;
             check_depth(value)?;
             lay(&mut self.value, value, &mut self.sources, "", &Source { step, layer });
         }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::secret::is_reference;
-use super::{DataError, check_depth, kind_of};
+use super::{DataError, check_depth};
 
 /// Whether two values join key by key instead of the second replacing the first.
 pub(super) fn joins(base: &Value, over: &Value) -> bool {
@@ -94,9 +94,7 @@ pub fn contains(outer: &Value, inner: &Value) -> bool {
 /// # Errors
 /// [`DataError::NotAnObject`] when it handed back anything but an object; the limits of [`super::check`].
 pub fn wall(given: &Value, returned: &Value) -> Result<Value, DataError> {
-    if !returned.is_object() || is_reference(returned) {
-        return Err(DataError::NotAnObject { what: "what a run hands back".into(), found: kind_of(returned) });
-    }
+    super::object(returned, || "what a run hands back".into())?;
     super::check(returned)?;
     Ok(difference(given, returned)?.unwrap_or_else(|| Value::Object(Map::new())))
 }

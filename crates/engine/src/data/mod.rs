@@ -216,8 +216,18 @@ pub(crate) fn ordered(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
     entries
 }
 
+/// What layers and results must be: an object, of which no part is hidden as a whole.
+pub(crate) fn object(value: &Value, what: impl FnOnce() -> String) -> Result<(), DataError> {
+    if value.is_object() && !secret::is_reference(value) {
+        return Ok(());
+    }
+    Err(DataError::NotAnObject { what: what(), found: kind_of(value) })
+}
+
+/// The kind of a value, for people.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
+        reference if secret::is_reference(reference) => "a reference to a secret",
         Value::Null => "null",
         Value::Bool(_) => "a truth value",
         Value::Number(_) => "a number",

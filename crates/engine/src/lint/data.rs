@@ -29,15 +29,35 @@ pub(super) fn broken_schema(look: &Look<'_>, found: &mut Found) {
         let stored = look.planned().new.nodes.get(&step.node);
         let Some(value) = stored.and_then(|stored| reviewed(look, &stored.doc, &step.key)) else { continue };
         for attrib in &role.attribs {
-            let Some((schema, value)) = attrib.schema.as_ref().zip(at(&value, &attrib.map)) else { continue };
+            let Some(schema) = &attrib.schema else { continue };
+            let path: String = attrib.map.iter().map(|key| format!("/{}", data::escaped(key))).collect();
+            // What is only not there may still come from a run; a null takes it away for certain.
+            if is_taken_away(&value, &attrib.map) && schema.get("required").and_then(Value::as_bool) == Some(true) {
+                let what = format!("{path} is taken away by a null, and is required");
+                let remedy = format!("Leave the null out, or write a value for attribute {}", attrib.name);
+                found.add_noderole(look, (step.node, &step.key), what, remedy);
+                continue;
+            }
+            let Some(value) = at(&value, &attrib.map) else { continue };
             for misfit in misfits(value, schema) {
-                let path: String = attrib.map.iter().map(|key| format!("/{}", data::escaped(key))).collect();
                 let what = format!("{path}{} {}", misfit.path, misfit.what);
                 let remedy = format!("Write it as attribute {} wants it", attrib.name);
                 found.add_noderole(look, (step.node, &step.key), what, remedy);
             }
         }
     }
+}
+
+fn is_taken_away(value: &Value, keys: &[String]) -> bool {
+    let mut value = value;
+    for key in keys {
+        match value.get(key) {
+            Some(Value::Null) => return true,
+            Some(inner) => value = inner,
+            None => return false,
+        }
+    }
+    false
 }
 
 fn at<'v>(value: &'v Value, keys: &[String]) -> Option<&'v Value> {

@@ -105,6 +105,18 @@ impl Draft<'_> {
         })
     }
 
+    /// Why nothing serves a role that requires this.
+    fn unresolved(&self, deployment: DeploymentId, child: &Role, requires: &RoleName) -> Result<EditError, EditError> {
+        let (role, requires) = (child.name.clone(), requires.clone());
+        let named = self.deployment_name(deployment);
+        // What can be bound would have been found.
+        if self.role_content(deployment, &requires)?.is_some() {
+            return Ok(EditError::RequiresAbstract { deployment: named, role, requires });
+        }
+        let nearest = self.nearest_role(deployment, requires.as_str());
+        Ok(EditError::UnresolvedRequire { deployment: named, role, requires, nearest })
+    }
+
     /// The role name that a deployment sees and that is most like this one.
     fn nearest_role(&self, deployment: DeploymentId, name: &str) -> Option<String> {
         let sight = self.sight(deployment).ok()?;
@@ -114,7 +126,8 @@ impl Draft<'_> {
             let roles = &self.deployment(*id).ok()?.roles;
             names.extend(roles.iter().filter(|(_, hash)| !hidden(**hash)).map(|(name, _)| name));
         }
-        nearest(name, names.into_iter().map(RoleName::as_str))
+        // The name itself is there when nobody can be bound by it.
+        nearest(name, names.into_iter().map(RoleName::as_str).filter(|other| *other != name))
     }
 
     /// The names of the roles whose noderoles become parents, each once: required, the jig's client, owners of wanted attributes.
@@ -236,12 +249,10 @@ impl Draft<'_> {
         if let Some(found) = self.serving(way.deployment, node, wanted, implicit, &|_| true)? {
             return Ok(found);
         }
-        let content = content.ok_or_else(|| EditError::UnresolvedRequire {
-            deployment: self.deployment_name(way.deployment),
-            role: child.name.clone(),
-            requires: wanted.clone(),
-            nearest: self.nearest_role(way.deployment, wanted.as_str()),
-        })?;
+        let content = match content {
+            Some(content) => content,
+            None => return Err(self.unresolved(way.deployment, child, wanted)?),
+        };
         let why = Why::Brought { edit: way.edit, by: child.name.clone(), implicit };
         let found = self.grow(way, node, content, why)?;
         // A role is on a node once, and may be there for a deployment that uses another version.

@@ -51,6 +51,18 @@ pub enum EditError {
         /// The most similar name.
         nearest: Option<String>,
     },
+    /// A role requires one that is never bound itself, and nobody provides it.
+    #[error(
+        "{role} requires {requires}, which is abstract, and no barclamp that {deployment} uses has a role that provides it: use one that has"
+    )]
+    RequiresAbstract {
+        /// Where.
+        deployment: String,
+        /// The role.
+        role: RoleName,
+        /// What it requires.
+        requires: RoleName,
+    },
     /// Who would serve is there already, in a version that does not.
     #[error(
         "{role} requires {requires}, which {provider} provides in the version that is used here; {node} has it already, for {deployment} and \
@@ -479,6 +491,7 @@ impl EditError {
             Self::UnknownNode(_) => "unknown_node",
             Self::UnknownNoderole { .. } => "unknown_noderole",
             Self::UnknownRole { .. } => "unknown_role",
+            Self::RequiresAbstract { .. } => "abstract_require",
             Self::UnresolvedRequire { .. } => "unresolved_require",
             Self::ServedByOtherVersion { .. } => "served_by_other_version",
             Self::NotARoleHere { .. } => "not_a_role_here",

@@ -348,18 +348,9 @@ impl Draft<'_> {
     }
 }
 
+/// Data is laid over other data key by key, so it is an object; a secret in its place would be laid over by nothing.
 fn check_object(data: &Value) -> Result<(), DataError> {
-    if !data.is_object() {
-        let found = match data {
-            Value::Null => "null",
-            Value::Bool(_) => "true or false",
-            Value::Number(_) => "a number",
-            Value::String(_) => "a text",
-            Value::Array(_) => "a list",
-            Value::Object(_) => "an object",
-        };
-        return Err(DataError::NotAnObject { what: "data of a role".into(), found });
-    }
+    data::object(data, || "data of a role".into())?;
     data::check_written(data)
 }
 

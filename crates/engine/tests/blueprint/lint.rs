@@ -225,7 +225,7 @@ fn data_against_its_schema() {
         map: vec!["app".into(), "port".into()],
         description: String::new(),
         default: None,
-        schema: Some(json!({"type": "int", "range": {"max": 65535}})),
+        schema: Some(json!({"type": "int", "range": {"max": 65535}, "required": true})),
     };
     let mut world = World::of(vec![Role { attribs: vec![port], ..role("app", &[]) }]);
     world.commit(&[bind(WEB, 1, "app")]);
@@ -234,6 +234,9 @@ fn data_against_its_schema() {
     trips(&world, &own(json!(70000)), Check::BrokenSchema, "/app/port should be at most 65535");
     let shared = world.change(&[role_data(WEB, "app", json!({"app": {"port": true}}))]);
     trips(&world, &shared, Check::BrokenSchema, "Write it as attribute app-port wants it");
+    let away = "/app/port is taken away by a null, and is required";
+    trips(&world, &own(json!(null)), Check::BrokenSchema, away);
+    trips(&world, &world.change(&[data(1, "app", json!({"app": null}))]), Check::BrokenSchema, away);
     passes(&world, &own(json!(8080)), Check::BrokenSchema);
     passes(&world, &world.change(&[data(1, "app", json!({"app": {"other": "x"}}))]), Check::BrokenSchema);
 }
