@@ -573,6 +573,10 @@ BEGIN
   IF NEW.policy_number <> h.policy_number THEN
     RAISE EXCEPTION 'policy % is in force, not %', h.policy_number, NEW.policy_number USING ERRCODE = 'GY006';
   END IF;
+  IF p.node_id IS NOT NULL AND NEW.new_policy_hash IS NOT NULL THEN
+    RAISE EXCEPTION 'the proposal is on one node, and its submission changes more than that: the policy'
+      USING ERRCODE = 'GY022', HINT = 'Propose it on the deployment.';
+  END IF;
   IF NEW.epoch <> h.epoch THEN
     RAISE EXCEPTION 'this is epoch %, not %', h.epoch, NEW.epoch USING ERRCODE = 'GY008';
   END IF;
@@ -601,6 +605,45 @@ END $$;
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_base FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_author FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_document FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
+
+-- A proposal on a node changes that node, where it is. What the node needs may come along, and what needs it go along, on the phantoms of
+-- deployments; roles that come along can be bound in their deployment from then on, with nothing said about them yet. Everything else
+-- is another machine's or the deployment's, and takes a proposal on that.
+CREATE OR REPLACE FUNCTION guard_scope() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
+DECLARE beyond text;
+BEGIN
+  SELECT string_agg(x.what, ', ') INTO beyond FROM (
+    SELECT a.kind || ' ' || a.id AS what
+    FROM added a JOIN submission s ON s.id = a.submission_id JOIN proposal p ON p.id = s.proposal_id
+    WHERE p.node_id IS NOT NULL AND NOT keeps_to_node(a.kind, a.id, a.old_hash, a.new_hash, p.node_id) LIMIT 5) x;
+  IF beyond IS NOT NULL THEN
+    RAISE EXCEPTION 'the proposal is on one node, and its submission changes more than that: %', beyond
+      USING ERRCODE = 'GY022', HINT = 'Propose it on the deployment.';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE FUNCTION keeps_to_node(kind text, id uuid, old_hash bytea, new_hash bytea, scope uuid) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+  was jsonb := (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = old_hash);
+  is_now jsonb := (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = new_hash);
+BEGIN
+  IF kind = 'node' AND id = scope THEN
+    RETURN was IS NULL OR is_now IS NULL OR was -> 'deployment' = is_now -> 'deployment';
+  END IF;
+  IF was IS NULL OR is_now IS NULL THEN
+    RETURN false;
+  END IF;
+  IF kind = 'node' THEN
+    RETURN was - 'noderoles' = is_now - 'noderoles' AND EXISTS (SELECT FROM node n WHERE n.id = keeps_to_node.id AND n.phantom);
+  END IF;
+  RETURN was - 'roles' = is_now - 'roles' AND NOT EXISTS (
+    SELECT FROM jsonb_each(coalesce(was -> 'roles', '{}')) o FULL JOIN jsonb_each(coalesce(is_now -> 'roles', '{}')) n USING (key)
+    WHERE o.value IS DISTINCT FROM n.value AND (o.value IS NOT NULL OR n.value -> 'data' IS DISTINCT FROM '{}'));
+END $$;
+CREATE TRIGGER guard_scope AFTER INSERT ON submission_document REFERENCING NEW TABLE AS added
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_scope();
 
 -- What became of a submission whose base moved is said once, by whoever raised the version, and says what is there.
 CREATE OR REPLACE FUNCTION guard_replan() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$

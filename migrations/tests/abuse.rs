@@ -514,6 +514,71 @@ async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
 }
 
 #[tokio::test]
+async fn a_proposal_on_a_node_submits_that_node_alone() {
+    let world = World::new().await;
+    let sql = "INSERT INTO proposal (deployment_id, node_id, kind, created_by) VALUES ($1, $2, 'node_scoped', $3) RETURNING id";
+    let proposal: i64 =
+        sqlx::query_scalar(sql).bind(world.web).bind(world.n1).bind(world.ada).fetch_one(world.db.app()).await.unwrap();
+    world.edit(proposal, world.ada).await.unwrap();
+    let own = world.plan_for(proposal, world.web, world.ada).await;
+    let root = world.root().await;
+    let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE name = 'web'")
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+    let web = deployment_doc(world.web, "web", Some(world.system), phantom, "");
+    let with = |field: &str, value: Value| {
+        let mut doc = web.clone();
+        doc[field] = value;
+        doc
+    };
+    let role = |data: Value| with("roles", json!({"app": {"role": hex(&world.role), "data": data}}));
+    let carried = json!({"dns": {"deployment": world.web, "data": {}}});
+    let fqdn = "phantom.web.gantry";
+    let of_web = |doc: Option<Value>| ("deployment", world.web, root.deployments.get(&world.web), doc);
+    let of_phantom = |doc: Option<Value>| ("node", phantom, root.nodes.get(&phantom), doc);
+    let of = |node: &Uuid, doc: Option<Value>| ("node", *node, root.nodes.get(node), doc);
+    let new = Uuid::new_v4();
+    for (what, (kind, id, old, doc)) in [
+        ("another machine", of(&world.n2, Some(node_doc(world.n2, "n2.x.example", world.storage, json!({}))))),
+        ("another machine goes", of(&world.n2, None)),
+        ("a machine comes", of(&new, Some(node_doc(new, "n9.x.example", world.web, json!({}))))),
+        ("it goes elsewhere", of(&world.n1, Some(node_doc(world.n1, "n1.x.example", world.storage, json!({}))))),
+        ("the deployment", of_web(Some(with("note", json!("another"))))),
+        ("what the deployment says of a role", of_web(Some(role(json!({"port": 1}))))),
+        ("the deployment goes", of_web(None)),
+        ("its phantom goes", of_phantom(None)),
+        ("its phantom moves", of_phantom(Some(node_doc(phantom, fqdn, world.storage, carried.clone())))),
+    ] {
+        let new = match doc {
+            Some(doc) => Some(world.put(kind, doc).await),
+            None => None,
+        };
+        let mut documents = own.documents.clone();
+        documents.retain(|document| document.1 != id);
+        documents.push((kind, id, old.cloned(), new));
+        let wide = Submission { documents, ..own.clone() };
+        assert_refused(what, world.submit(&wide).await, Refusal::BeyondScope);
+    }
+    let policy = policy(&world, json!({"approvals": 1, "by_risk": {}})).await;
+    let brings = Submission { new_policy: Some(policy), ..own.clone() };
+    assert_refused("the policy", world.submit(&brings).await, Refusal::BeyondScope);
+
+    // What the node needs comes along on the phantom, and can be bound from then on.
+    let mut along = own.clone();
+    for (kind, id, old, doc) in
+        [of_phantom(Some(node_doc(phantom, fqdn, world.web, carried))), of_web(Some(role(json!({}))))]
+    {
+        along.documents.push((kind, id, old.cloned(), Some(world.put(kind, doc.unwrap()).await)));
+    }
+    world.submit(&along).await.unwrap();
+    // It may give the node up.
+    along.version = world.edit(proposal, world.ada).await.unwrap();
+    along.documents = vec![("node", world.n1, own.documents[0].2.clone(), None)];
+    world.submit(&along).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_destructive_step_in_a_crowd_is_found() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
