@@ -170,6 +170,70 @@ SET enable_seqscan = off SET jit = off AS $$
   WHERE w.id IS NOT NULL
 $$;
 
+-- The risks that follow from a submission's documents, by the rules of the engine's consequences::risks; a step's flags and jigs are not
+-- theirs to tell (guard_risk, guard_halt). Rows are written by whoever commits, documents are what was reviewed: a commit that leaves rows
+-- as they are has changed what is meant all the same.
+--
+-- It never names a risk that the engine does not. It may name fewer: of a noderole that is bound in another deployment than before, what
+-- either says of its role is not compared; guard_rerun sees that it runs.
+CREATE OR REPLACE FUNCTION risks_of_documents(submission bigint) RETURNS TABLE (risk text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
+  WITH RECURSIVE doc AS MATERIALIZED (
+    SELECT d.kind, d.id, d.old_hash, d.new_hash,
+           (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.old_hash) AS was,
+           (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.new_hash) AS is_now
+    FROM submission_document d
+    WHERE d.submission_id = submission),
+  parent_of AS (
+    SELECT id, (is_now ->> 'parent')::uuid AS parent FROM doc WHERE kind = 'deployment' AND new_hash IS NOT NULL
+    UNION ALL
+    SELECT d.id, d.parent FROM deployment d WHERE NOT EXISTS (SELECT FROM doc WHERE doc.kind = 'deployment' AND doc.id = d.id)),
+  -- A node without a document had no intent that could move.
+  moved AS (
+    SELECT (was ->> 'deployment')::uuid AS origin, (is_now ->> 'deployment')::uuid AS goal FROM doc
+    WHERE kind = 'node' AND was ->> 'deployment' <> is_now ->> 'deployment'),
+  above AS (
+    SELECT goal AS id, goal FROM moved
+    UNION
+    SELECT p.parent, a.goal FROM above a JOIN parent_of p ON p.id = a.id WHERE p.parent IS NOT NULL),
+  -- Roles of which a deployment says something else than before.
+  told AS MATERIALIZED (
+    SELECT doc.id AS deployment_id, o.key AS role FROM doc CROSS JOIN LATERAL jsonb_each(doc.was -> 'roles') o
+    WHERE doc.kind = 'deployment' AND doc.is_now -> 'roles' ? o.key
+      AND doc.is_now -> 'roles' -> o.key -> 'data' IS DISTINCT FROM o.value -> 'data'),
+  carried AS MATERIALIZED (
+    SELECT r.key, r.was, r.is_now FROM doc CROSS JOIN LATERAL (
+      SELECT key, o.value AS was, n.value AS is_now FROM jsonb_each(coalesce(doc.was -> 'noderoles', '{}')) o
+      FULL JOIN jsonb_each(coalesce(doc.is_now -> 'noderoles', '{}')) n USING (key)) r
+    WHERE doc.kind = 'node'),
+  told_otherwise AS (
+    SELECT c.is_now ->> 'role' AS role FROM carried c
+    WHERE c.was IS NOT NULL AND c.is_now IS NOT NULL
+      AND (c.was -> 'role' IS DISTINCT FROM c.is_now -> 'role' OR c.was -> 'data' IS DISTINCT FROM c.is_now -> 'data'
+           OR c.was -> 'deployment' = c.is_now -> 'deployment' AND EXISTS (
+             SELECT FROM told t WHERE t.deployment_id = (c.is_now ->> 'deployment')::uuid AND t.role = split_part(c.key, '/', 1)))
+    UNION
+    -- On nodes whose own documents stay.
+    SELECT DISTINCT encode(r.role_hash, 'hex') FROM told t
+    JOIN noderole r ON r.deployment_id = t.deployment_id AND r.role = t.role AND r.disposition = 'in_service'
+    WHERE NOT EXISTS (SELECT FROM doc WHERE doc.kind = 'node' AND doc.id = r.node_id))
+  SELECT 'removal' WHERE EXISTS (SELECT FROM doc WHERE old_hash IS NOT NULL AND new_hash IS NULL)
+                      OR EXISTS (SELECT FROM carried WHERE is_now IS NULL)
+  UNION ALL
+  SELECT 'move' WHERE EXISTS (
+    SELECT FROM moved m WHERE NOT EXISTS (SELECT FROM above a WHERE a.id = m.origin AND a.goal = m.goal))
+  UNION ALL
+  SELECT 'rerun' WHERE EXISTS (
+      SELECT FROM carried c WHERE c.was IS NOT NULL AND c.is_now IS NOT NULL
+        AND coalesce(c.was ->> 'reruns', '0') <> coalesce(c.is_now ->> 'reruns', '0'))
+    -- A role may say that other content and data are no reason.
+    OR EXISTS (
+      SELECT FROM told_otherwise t WHERE NOT EXISTS (
+        SELECT FROM object o WHERE o.hash = decode(t.role, 'hex')
+          AND convert_from(o.body, 'UTF8')::jsonb #>> '{run,on_change}' = 'keep'))
+$$;
+
 -- Whether a person may review: human, enabled, with the permission.
 CREATE OR REPLACE FUNCTION may_review(p person) RETURNS boolean LANGUAGE sql IMMUTABLE
 SET search_path = pg_catalog, public, pg_temp AS $$
@@ -257,6 +321,15 @@ BEGIN
         new_target.parent, s.id, others USING ERRCODE = 'GY010';
     END IF;
     PERFORM check_canonical(new_target.root);
+  END IF;
+
+  -- The risks that a submission names decide how many approvals it needs, so none is left out of them.
+  IF NOT s.risk @> ARRAY['removal', 'rerun', 'move'] THEN
+    SELECT string_agg(r.risk, ', ') INTO named FROM risks_of_documents(s.id) r WHERE r.risk <> ALL (s.risk);
+    IF named IS NOT NULL THEN
+      RAISE EXCEPTION 'submission % leaves out what makes it riskier: %', s.id, named
+        USING ERRCODE = 'GY009', HINT = 'Submit it again.';
+    END IF;
   END IF;
 
   -- Everybody's last word, of those who may review now. Rows are locked, so nobody is disabled meanwhile.
@@ -500,6 +573,10 @@ BEGIN
   IF NEW.policy_number <> h.policy_number THEN
     RAISE EXCEPTION 'policy % is in force, not %', h.policy_number, NEW.policy_number USING ERRCODE = 'GY006';
   END IF;
+  IF p.node_id IS NOT NULL AND NEW.new_policy_hash IS NOT NULL THEN
+    RAISE EXCEPTION 'the proposal is on one node, and its submission changes more than that: the policy'
+      USING ERRCODE = 'GY022', HINT = 'Propose it on the deployment.';
+  END IF;
   IF NEW.epoch <> h.epoch THEN
     RAISE EXCEPTION 'this is epoch %, not %', h.epoch, NEW.epoch USING ERRCODE = 'GY008';
   END IF;
@@ -528,6 +605,45 @@ END $$;
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_base FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_author FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_document FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
+
+-- A proposal on a node changes that node, where it is. What the node needs may come along, and what needs it go along, on the phantoms of
+-- deployments; roles that come along can be bound in their deployment from then on, with nothing said about them yet. Everything else
+-- is another machine's or the deployment's, and takes a proposal on that.
+CREATE OR REPLACE FUNCTION guard_scope() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
+DECLARE beyond text;
+BEGIN
+  SELECT string_agg(x.what, ', ') INTO beyond FROM (
+    SELECT a.kind || ' ' || a.id AS what
+    FROM added a JOIN submission s ON s.id = a.submission_id JOIN proposal p ON p.id = s.proposal_id
+    WHERE p.node_id IS NOT NULL AND NOT keeps_to_node(a.kind, a.id, a.old_hash, a.new_hash, p.node_id) LIMIT 5) x;
+  IF beyond IS NOT NULL THEN
+    RAISE EXCEPTION 'the proposal is on one node, and its submission changes more than that: %', beyond
+      USING ERRCODE = 'GY022', HINT = 'Propose it on the deployment.';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE FUNCTION keeps_to_node(kind text, id uuid, old_hash bytea, new_hash bytea, scope uuid) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+  was jsonb := (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = old_hash);
+  is_now jsonb := (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = new_hash);
+BEGIN
+  IF kind = 'node' AND id = scope THEN
+    RETURN was IS NULL OR is_now IS NULL OR was -> 'deployment' = is_now -> 'deployment';
+  END IF;
+  IF was IS NULL OR is_now IS NULL THEN
+    RETURN false;
+  END IF;
+  IF kind = 'node' THEN
+    RETURN was - 'noderoles' = is_now - 'noderoles' AND EXISTS (SELECT FROM node n WHERE n.id = keeps_to_node.id AND n.phantom);
+  END IF;
+  RETURN was - 'roles' = is_now - 'roles' AND NOT EXISTS (
+    SELECT FROM jsonb_each(coalesce(was -> 'roles', '{}')) o FULL JOIN jsonb_each(coalesce(is_now -> 'roles', '{}')) n USING (key)
+    WHERE o.value IS DISTINCT FROM n.value AND (o.value IS NOT NULL OR n.value -> 'data' IS DISTINCT FROM '{}'));
+END $$;
+CREATE TRIGGER guard_scope AFTER INSERT ON submission_document REFERENCING NEW TABLE AS added
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_scope();
 
 -- What became of a submission whose base moved is said once, by whoever raised the version, and says what is there.
 CREATE OR REPLACE FUNCTION guard_replan() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
@@ -733,6 +849,71 @@ CREATE TRIGGER guard_risk_again AFTER UPDATE OF generation, destructive ON step 
   WHEN (NEW.destructive AND NEW.state <> 'gone'
         AND (NEW.generation, NEW.destructive) IS DISTINCT FROM (OLD.generation, OLD.destructive))
   EXECUTE FUNCTION guard_risk();
+
+-- Whether the commit of this transaction names a risk; genesis is reviewed by nobody. Without a search path of its own, which costs 0.1 ms
+-- a call, and it is asked for every step that runs again: so all that it uses says where it is from.
+CREATE OR REPLACE FUNCTION names_risk(wanted text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM public.target t JOIN public.head h ON h.epoch OPERATOR(pg_catalog.=) t.epoch
+    LEFT JOIN public.submission s ON s.id OPERATOR(pg_catalog.=) t.submission_id
+    WHERE t.xid OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id()
+      AND (t.kind OPERATOR(pg_catalog.=) 'genesis' OR wanted OPERATOR(pg_catalog.=) ANY (s.risk)));
+END $$;
+
+-- The documents have told which risks there are (risks_of_documents). These look at what happens to rows, so that nothing happens that the
+-- documents don't say.
+
+-- What runs again gets another generation; what was gone and comes back runs for the first time, and what goes does not run.
+CREATE OR REPLACE FUNCTION guard_rerun() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT public.names_risk('rerun') THEN
+    RAISE EXCEPTION 'step % runs again, and its submission names no such risk', NEW.id USING ERRCODE = 'GY009';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_rerun AFTER UPDATE OF generation ON step FOR EACH ROW
+  WHEN (NEW.generation IS DISTINCT FROM OLD.generation AND OLD.state <> 'gone' AND NEW.state <> 'gone')
+  EXECUTE FUNCTION guard_rerun();
+
+CREATE OR REPLACE FUNCTION guard_removal() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT public.names_risk('removal') THEN
+    RAISE EXCEPTION '% % is removed, and its submission names no such risk', TG_TABLE_NAME, OLD.id USING ERRCODE = 'GY009';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_removal AFTER UPDATE OF disposition ON noderole FOR EACH ROW
+  WHEN (OLD.disposition = 'in_service' AND NEW.disposition <> 'in_service') EXECUTE FUNCTION guard_removal();
+CREATE TRIGGER guard_removal AFTER UPDATE OF state ON step FOR EACH ROW
+  WHEN (OLD.state <> 'gone' AND NEW.state = 'gone') EXECUTE FUNCTION guard_removal();
+CREATE TRIGGER guard_removal AFTER UPDATE OF removed_in ON deployment FOR EACH ROW
+  WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removal();
+-- A bare record is no intent: it goes without a commit.
+CREATE TRIGGER guard_removal AFTER UPDATE OF removed_in ON node FOR EACH ROW
+  WHEN (OLD.doc IS NOT NULL AND OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removal();
+-- Nothing of Gantry deletes these rows.
+CREATE TRIGGER guard_removal_deleted AFTER DELETE ON noderole FOR EACH ROW EXECUTE FUNCTION guard_removal();
+CREATE TRIGGER guard_removal_deleted AFTER DELETE ON step FOR EACH ROW EXECUTE FUNCTION guard_removal();
+CREATE TRIGGER guard_removal_deleted AFTER DELETE ON deployment FOR EACH ROW EXECUTE FUNCTION guard_removal();
+CREATE TRIGGER guard_removal_deleted AFTER DELETE ON node FOR EACH ROW
+  WHEN (OLD.doc IS NOT NULL) EXECUTE FUNCTION guard_removal();
+
+-- A node that goes down to a deployment below its own leaves nothing; one without a document has no intent that could move.
+CREATE OR REPLACE FUNCTION guard_move() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (
+    WITH RECURSIVE above (id) AS (
+      SELECT NEW.deployment_id
+      UNION
+      SELECT d.parent FROM above a JOIN deployment d ON d.id = a.id WHERE d.parent IS NOT NULL)
+    SELECT FROM above WHERE id = OLD.deployment_id) AND NOT names_risk('move') THEN
+    RAISE EXCEPTION 'node % leaves its deployment, and its submission names no such risk', NEW.fqdn USING ERRCODE = 'GY009';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_move AFTER UPDATE OF deployment_id ON node FOR EACH ROW
+  WHEN (OLD.doc IS NOT NULL AND NEW.deployment_id <> OLD.deployment_id) EXECUTE FUNCTION guard_move();
 
 -- Nor is that a jig is switched off, which only the document of *system* says.
 CREATE OR REPLACE FUNCTION guard_halt() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp

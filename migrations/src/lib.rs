@@ -43,6 +43,7 @@
 //! | GY019 | somebody commits or switches who may not, or not any more |
 //! | GY020 | the folder of a local node and another's lie in one another |
 //! | GY021 | a deployment lies too far below the first |
+//! | GY022 | a submission of a proposal on one node changes more than that node |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{

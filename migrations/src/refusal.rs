@@ -45,11 +45,13 @@ pub enum Refusal {
     FolderTaken,
     /// GY021: a deployment lies too far below the first.
     TooLow,
+    /// GY022: a submission of a proposal on one node changes more than that node.
+    BeyondScope,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 21] = [
+    pub const ALL: [(&'static str, Self); 22] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -71,6 +73,7 @@ impl Refusal {
         ("GY019", Self::MayNotCommit),
         ("GY020", Self::FolderTaken),
         ("GY021", Self::TooLow),
+        ("GY022", Self::BeyondScope),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

@@ -236,7 +236,8 @@ async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
     // The same, named and reviewed by two.
     world.edit(planned.proposal, world.ada).await.unwrap();
     let mut planned = world.plan_for(planned.proposal, world.web, world.ada).await;
-    (planned.risk, planned.needed) = (vec!["destructive".into()], 2);
+    planned.risk.push("destructive".into());
+    planned.needed = 2;
     let submission = world.submit(&planned).await.unwrap();
     for who in [world.bo, world.cy] {
         world.verdict(submission, who, "approve").await.unwrap();
@@ -265,7 +266,7 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
         let old = world.root().await.deployments.remove(&world.system);
         planned.documents.push(("deployment", world.system, old, Some(new)));
         planned.root = world.root_with(&planned).await;
-        planned.risk = risk.iter().map(|risk| (*risk).to_owned()).collect();
+        planned.risk.extend(risk.iter().map(|risk| (*risk).to_owned()));
         let submission = world.submit(&planned).await.unwrap();
         world.verdict(submission, world.bo, "approve").await.unwrap();
         let commit = async {
@@ -295,6 +296,286 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
     commit(doc("another", &["script"]).await, &[]).await.unwrap();
     assert_refused("one more", commit(doc("", &["script", "noop"]).await, &[]).await, Refusal::Incomplete);
     commit(doc("", &[]).await, &[]).await.unwrap();
+}
+
+/// What a change of one node's document comes to in the database, with these risks named and an approval.
+async fn changed(
+    world: &World,
+    node: (Uuid, &str, Uuid),
+    noderoles: Value,
+    beside: &[Uuid],
+    risk: &[&str],
+) -> (Submission, i64) {
+    let mut planned = world.plan(world.web, world.ada).await;
+    let (id, fqdn, deployment) = node;
+    let old = world.root().await.nodes.remove(&id);
+    planned.documents =
+        vec![("node", id, old, Some(world.put("node", node_doc(id, fqdn, deployment, noderoles)).await))];
+    for deployment in beside {
+        planned.base.push((*deployment, world.head_no(*deployment).await));
+    }
+    planned.root = world.root_with(&planned).await;
+    planned.risk = risk.iter().map(|risk| (*risk).to_owned()).collect();
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    (planned, submission)
+}
+
+/// Clears the way for the next proposal on the same deployment.
+async fn discard(world: &World, planned: &Submission) {
+    let sql = format!("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}", planned.proposal);
+    world.app(&sql).await.unwrap();
+}
+
+/// Runs each in a commit of its own, of which nothing stays.
+async fn refused_within(world: &World, planned: &Submission, submission: i64, statements: &[&str]) {
+    let root = world.root_with(planned).await;
+    for sql in statements {
+        let mut tx = world.db.app().begin().await.unwrap();
+        world.insert_target(&mut tx, submission, &root).await.unwrap();
+        assert_refused(sql, tx.execute(AssertSqlSafe(*sql)).await, Refusal::Incomplete);
+    }
+}
+
+#[tokio::test]
+async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
+    let world = World::new().await;
+    let n1 = (world.n1, "n1.x.example", world.web);
+    let (hidden, submission) = changed(&world, n1, json!({}), &[], &["rerun", "move"]).await;
+    assert_refused("a noderole", world.commit(&hidden, submission).await, Refusal::Incomplete);
+    discard(&world, &hidden).await;
+
+    let mut node = world.plan(world.web, world.ada).await;
+    node.documents[0].3 = None;
+    node.root = world.root_with(&node).await;
+    let submission = world.submit(&node).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    assert_refused("a node", world.commit(&node, submission).await, Refusal::Incomplete);
+    discard(&world, &node).await;
+
+    let shop = Shop::made(&world).await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    let [doc, phantom] = shop.docs.clone().map(Some);
+    planned.documents = vec![("deployment", shop.id, doc, None), ("node", shop.phantom, phantom, None)];
+    planned.base.push((shop.id, world.head_no(shop.id).await));
+    planned.root = world.root_with(&planned).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let root = world.root_with(&planned).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    assert_refused("a deployment", world.insert_target(&mut tx, submission, &root).await, Refusal::Incomplete);
+    drop(tx);
+    discard(&world, &planned).await;
+
+    // By rows alone, under a change whose documents say nothing of it.
+    let (other, submission) = approved(&world).await;
+    let node = "(SELECT id FROM node WHERE fqdn = 'n2.x.example')";
+    refused_within(
+        &world,
+        &other,
+        submission,
+        &[
+            &format!("UPDATE noderole SET disposition = 'gone' WHERE node_id = {node}"),
+            &format!("UPDATE noderole SET disposition = 'expunged' WHERE node_id = {node}"),
+            &format!("UPDATE step SET state = 'gone' WHERE node_id = {node}"),
+            &format!("DELETE FROM step WHERE node_id = {node}"),
+            "UPDATE node SET removed_in = 3 WHERE fqdn = 'n2.x.example'",
+            "UPDATE deployment SET removed_in = 3 WHERE name = 'storage'",
+        ],
+    )
+    .await;
+    discard(&world, &other).await;
+
+    let (named, submission) = changed(&world, n1, json!({}), &[], &["removal"]).await;
+    let root = world.root_with(&named).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    for sql in [
+        "UPDATE noderole SET disposition = 'gone' WHERE node_id = $1",
+        "UPDATE step SET state = 'gone' WHERE node_id = $1",
+    ] {
+        sqlx::query(sql).bind(world.n1).execute(&mut *tx).await.unwrap();
+    }
+    world.project(&mut tx, &named, number).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
+    let world = World::new().await;
+    let n1 = (world.n1, "n1.x.example", world.web);
+    let keeps = hex(&world.put("role", json!({"name": "app", "run": {"on_change": "keep"}})).await);
+    let app = |more: Value| {
+        let mut app = json!({"deployment": world.web, "data": {}});
+        app.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "app": app })
+    };
+    for (what, more) in [
+        ("other data", json!({"data": {"port": 1}})),
+        ("another role", json!({"role": hex(&world.role)})),
+        ("asked for", json!({"reruns": 1})),
+        ("asked for, of a role that keeps", json!({"reruns": 1, "role": keeps})),
+    ] {
+        let (hidden, submission) = changed(&world, n1, app(more), &[], &["removal", "move"]).await;
+        // Although no row is touched yet.
+        let root = world.root_with(&hidden).await;
+        let mut tx = world.db.app().begin().await.unwrap();
+        assert_refused(what, world.insert_target(&mut tx, submission, &root).await, Refusal::Incomplete);
+        drop(tx);
+        discard(&world, &hidden).await;
+    }
+    // What its deployment says of a role, on nodes whose own documents stay.
+    let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE name = 'web'")
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+    let web = async |data: Value| {
+        let mut doc = deployment_doc(world.web, "web", Some(world.system), phantom, "");
+        doc["roles"] = json!({"app": {"role": hex(&world.role), "data": data}});
+        world.put("deployment", doc).await
+    };
+    let of_web = async |data: Value, risk: &[&str]| {
+        let mut planned = world.plan(world.web, world.ada).await;
+        let old = world.root().await.deployments.remove(&world.web);
+        planned.documents = vec![("deployment", world.web, old, Some(web(data).await))];
+        planned.root = world.root_with(&planned).await;
+        planned.risk = risk.iter().map(|risk| (*risk).to_owned()).collect();
+        let submission = world.submit(&planned).await.unwrap();
+        world.verdict(submission, world.bo, "approve").await.unwrap();
+        let committed = world.commit(&planned, submission).await;
+        if committed.is_err() {
+            discard(&world, &planned).await;
+        }
+        committed
+    };
+    of_web(json!({}), &[]).await.unwrap();
+    assert_refused("the deployment's data", of_web(json!({"port": 1}), &["removal"]).await, Refusal::Incomplete);
+    of_web(json!({"port": 1}), &["rerun"]).await.unwrap();
+
+    // By rows alone: neither another place in the order nor another content of a role that keeps makes anything run.
+    for more in [json!({"rank": 1}), json!({"rank": 1, "role": keeps, "data": {"port": 1}})] {
+        let (other, submission) = changed(&world, n1, app(more), &[], &[]).await;
+        let again = ["UPDATE step SET generation = 3", "UPDATE step SET generation = 3 WHERE jig = 'script'"];
+        refused_within(&world, &other, submission, &again).await;
+        let root = world.root_with(&other).await;
+        let mut tx = world.db.app().begin().await.unwrap();
+        world.insert_target(&mut tx, submission, &root).await.unwrap();
+        tx.execute("UPDATE step SET generation = generation, rank = 1").await.unwrap();
+        drop(tx);
+        discard(&world, &other).await;
+    }
+    world.change(world.web).await;
+}
+
+#[tokio::test]
+async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
+    let world = World::new().await;
+    let stays = json!({"app": {"deployment": world.web, "data": {}}});
+    let there = (world.n1, "n1.x.example", world.storage);
+    let (hidden, submission) = changed(&world, there, stays.clone(), &[world.storage], &["removal", "rerun"]).await;
+    assert_refused("beside", world.commit(&hidden, submission).await, Refusal::Incomplete);
+    discard(&world, &hidden).await;
+
+    // Down it leaves nothing, and up it does.
+    let shop = Shop::made(&world).await;
+    let go = async |planned: &Submission, submission: i64, deployment: Uuid| {
+        let root = world.root_with(planned).await;
+        let mut tx = world.db.app().begin().await?;
+        let number = world.insert_target(&mut tx, submission, &root).await?;
+        let sql = "UPDATE node SET deployment_id = $2, doc = $3 WHERE id = $1";
+        let row = sqlx::query(sql).bind(world.n1).bind(deployment).bind(&planned.documents[0].3);
+        row.execute(&mut *tx).await?;
+        let kept = Submission { documents: Vec::new(), ..planned.clone() };
+        world.project(&mut tx, &kept, number).await?;
+        tx.commit().await
+    };
+    let below = (world.n1, "n1.x.example", shop.id);
+    let (down, submission) = changed(&world, below, stays.clone(), &[shop.id], &[]).await;
+    go(&down, submission, shop.id).await.unwrap();
+    let home = (world.n1, "n1.x.example", world.web);
+    let (up, submission) = changed(&world, home, stays, &[shop.id], &[]).await;
+    assert_refused("up", go(&up, submission, world.web).await, Refusal::Incomplete);
+    discard(&world, &up).await;
+
+    // By rows alone.
+    let (other, submission) = {
+        let planned = world.plan(world.storage, world.ada).await;
+        let submission = world.submit(&planned).await.unwrap();
+        world.verdict(submission, world.bo, "approve").await.unwrap();
+        (planned, submission)
+    };
+    let moves =
+        "UPDATE node SET deployment_id = (SELECT id FROM deployment WHERE name = 'web') WHERE fqdn = 'n2.x.example'";
+    refused_within(&world, &other, submission, &[moves]).await;
+
+    let stays = json!({"app": {"deployment": world.web, "data": {}}});
+    let (named, submission) = changed(&world, there, stays, &[shop.id, world.storage], &["move"]).await;
+    go(&named, submission, world.storage).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_proposal_on_a_node_submits_that_node_alone() {
+    let world = World::new().await;
+    let sql = "INSERT INTO proposal (deployment_id, node_id, kind, created_by) VALUES ($1, $2, 'node_scoped', $3) RETURNING id";
+    let proposal: i64 =
+        sqlx::query_scalar(sql).bind(world.web).bind(world.n1).bind(world.ada).fetch_one(world.db.app()).await.unwrap();
+    world.edit(proposal, world.ada).await.unwrap();
+    let own = world.plan_for(proposal, world.web, world.ada).await;
+    let root = world.root().await;
+    let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE name = 'web'")
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+    let web = deployment_doc(world.web, "web", Some(world.system), phantom, "");
+    let with = |field: &str, value: Value| {
+        let mut doc = web.clone();
+        doc[field] = value;
+        doc
+    };
+    let role = |data: Value| with("roles", json!({"app": {"role": hex(&world.role), "data": data}}));
+    let carried = json!({"dns": {"deployment": world.web, "data": {}}});
+    let fqdn = "phantom.web.gantry";
+    let of_web = |doc: Option<Value>| ("deployment", world.web, root.deployments.get(&world.web), doc);
+    let of_phantom = |doc: Option<Value>| ("node", phantom, root.nodes.get(&phantom), doc);
+    let of = |node: &Uuid, doc: Option<Value>| ("node", *node, root.nodes.get(node), doc);
+    let new = Uuid::new_v4();
+    for (what, (kind, id, old, doc)) in [
+        ("another machine", of(&world.n2, Some(node_doc(world.n2, "n2.x.example", world.storage, json!({}))))),
+        ("another machine goes", of(&world.n2, None)),
+        ("a machine comes", of(&new, Some(node_doc(new, "n9.x.example", world.web, json!({}))))),
+        ("it goes elsewhere", of(&world.n1, Some(node_doc(world.n1, "n1.x.example", world.storage, json!({}))))),
+        ("the deployment", of_web(Some(with("note", json!("another"))))),
+        ("what the deployment says of a role", of_web(Some(role(json!({"port": 1}))))),
+        ("the deployment goes", of_web(None)),
+        ("its phantom goes", of_phantom(None)),
+        ("its phantom moves", of_phantom(Some(node_doc(phantom, fqdn, world.storage, carried.clone())))),
+    ] {
+        let new = match doc {
+            Some(doc) => Some(world.put(kind, doc).await),
+            None => None,
+        };
+        let mut documents = own.documents.clone();
+        documents.retain(|document| document.1 != id);
+        documents.push((kind, id, old.cloned(), new));
+        let wide = Submission { documents, ..own.clone() };
+        assert_refused(what, world.submit(&wide).await, Refusal::BeyondScope);
+    }
+    let policy = policy(&world, json!({"approvals": 1, "by_risk": {}})).await;
+    let brings = Submission { new_policy: Some(policy), ..own.clone() };
+    assert_refused("the policy", world.submit(&brings).await, Refusal::BeyondScope);
+
+    // What the node needs comes along on the phantom, and can be bound from then on.
+    let mut along = own.clone();
+    for (kind, id, old, doc) in
+        [of_phantom(Some(node_doc(phantom, fqdn, world.web, carried))), of_web(Some(role(json!({}))))]
+    {
+        along.documents.push((kind, id, old.cloned(), Some(world.put(kind, doc.unwrap()).await)));
+    }
+    world.submit(&along).await.unwrap();
+    // It may give the node up.
+    along.version = world.edit(proposal, world.ada).await.unwrap();
+    along.documents = vec![("node", world.n1, own.documents[0].2.clone(), None)];
+    world.submit(&along).await.unwrap();
 }
 
 #[tokio::test]
@@ -371,6 +652,7 @@ impl Shop {
             planned.base.push((self.id, world.head_no(self.id).await));
         }
         let is_new = new_doc.is_some();
+        planned.risk = if is_new { Vec::new() } else { vec!["removal".into()] };
         planned.documents =
             vec![("deployment", self.id, old_doc, new_doc), ("node", self.phantom, old_phantom, new_phantom)];
         let submission = world.submit(&planned).await.unwrap();

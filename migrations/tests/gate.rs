@@ -91,7 +91,7 @@ async fn approvals_count_only_while_their_givers_may_review() {
 async fn riskier_changes_need_what_the_policy_asks() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
-    planned.risk = vec!["destructive".into()];
+    planned.risk.push("destructive".into());
     assert_refused("one is too few", world.submit(&planned).await, Refusal::Incomplete);
     planned.needed = 2;
     let submission = world.submit(&planned).await.unwrap();

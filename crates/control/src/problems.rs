@@ -58,6 +58,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::MayNotCommit => "forbidden",
         Refusal::FolderTaken => "root_taken",
         Refusal::TooLow => "too_low",
+        Refusal::BeyondScope => "beyond_scope",
         _ => "refused",
     };
     match refusal {

@@ -344,7 +344,8 @@ impl World {
             policy: 1,
             epoch,
             needed: 1,
-            risk: Vec::new(),
+            // Other data than before.
+            risk: vec!["rerun".into()],
             authors: vec![author],
             base: vec![(self.system, self.head_no(self.system).await), (deployment, self.head_no(deployment).await)],
             documents: vec![("node", node, old, Some(new))],
