@@ -13,8 +13,7 @@ use engine::Hash;
 use engine::blueprint::difference::{Mark, Sides};
 use engine::blueprint::text::{self, Behind, Names, PinBehind};
 use engine::blueprint::{Anchor, Consequences, Difference, Shift};
-use engine::catalog::{Barclamp, Role};
-use engine::cluster::{EdgeKind, NoderoleKey, Skeleton};
+use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::Change;
 use engine::gate::{GateState, Policy, Risk, VerdictKind};
 use engine::ids::{
@@ -23,6 +22,7 @@ use engine::ids::{
 };
 use engine::lint::Finding;
 use engine::plan::clash::Over;
+pub use engine::plan::ground::Ground;
 pub use engine::plan::lift::{Brought, IllegalNode, Lift, LiftRole};
 use engine::plan::{NumberedEdit, Refusal};
 
@@ -595,17 +595,6 @@ pub struct PlannerView {
     pub next: u32,
     /// The hash of what the edits come to.
     pub effects: Hash,
-}
-
-/// What planning rests on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ground {
-    /// Who is bound where. Its index has to be built by whoever receives it.
-    pub skeleton: Skeleton,
-    /// The barclamps that are in use, or would be with the edits, by content.
-    pub barclamps: Vec<(Hash, Barclamp)>,
-    /// Their roles, and all others that something has, by content.
-    pub roles: Vec<(Hash, Role)>,
 }
 
 /// A noderole and everything about it.

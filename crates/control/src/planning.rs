@@ -1,20 +1,19 @@
 //! What a browser needs to plan by itself while somebody drags: the skeleton, the catalog and the proposal's edits.
 //!
-//! The first two are large and change rarely, so they are named by a stamp and sent only to who has not got them. Of the catalog only
-//! what is in use goes along, since a catalog keeps every version that there ever was. What is too large for a browser ([`LARGEST`]) is
-//! not sent at all: then the page asks the server for each lift.
+//! The first two (the [`Ground`]) are large and change rarely, so they are named by a stamp and sent only to who has not got them. What
+//! is too large for a browser ([`LARGEST`]) is not sent at all: then the page asks the server for each lift.
 //!
 //! The edits' effects come along as a hash: a browser that comes to another one does not trust itself any more and asks, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{Ground, PlannerView};
+use api::console::PlannerView;
 use engine::Hash;
 use engine::canonical;
-use engine::cluster::Skeleton;
 use engine::ids::{DeploymentId, Fqdn, NodeId, ProposalId, SubmissionId};
-use engine::plan::{Edit, NumberedEdit, Report, report, resolve};
+use engine::plan::ground::{Ground, versions};
+use engine::plan::{Report, report, resolve};
 use store::intent;
 
 use crate::linting;
@@ -88,51 +87,16 @@ impl Control {
         let next = rows.last().map_or(1, |row| row.edit.seq + 1);
         aside(move || {
             let effects = resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
-            let versions = versions(&present, &edits);
+            let versions = versions(&present.skeleton, &edits);
             let stamp = stamp(&present, &versions)?;
             let ground = match known != Some(stamp.clone()) {
-                true => ground(&present, versions),
+                true => Ground::of(&present.skeleton, &present.catalog, &versions, LARGEST),
                 false => None,
             };
             Ok(PlannerView { ground, stamp, proposal: open.id, version: open.version, next, edits, effects })
         })
         .await?
     }
-}
-
-/// The versions of barclamps that are in use, or come into use by the edits.
-fn versions(present: &Present, edits: &[NumberedEdit]) -> BTreeSet<Hash> {
-    let deployments = present.skeleton.deployments.values();
-    let pinned = deployments.flat_map(|deployment| deployment.barclamps.values().copied());
-    let used = edits.iter().filter_map(|numbered| match &numbered.edit {
-        Edit::UseBarclamp { version, .. } => Some(*version),
-        _ => None,
-    });
-    pinned.chain(used).collect()
-}
-
-/// What a browser gets of the cluster and the catalog, unless that is more than it should have to take in.
-fn ground(present: &Present, versions: BTreeSet<Hash>) -> Option<Ground> {
-    // Before anything is gathered: what is too large is looked at and not copied.
-    let left = LARGEST.checked_sub(parts(&present.skeleton, LARGEST))?;
-    let roles = roles(present, &versions);
-    if roles.len() > left {
-        return None;
-    }
-    let catalog = &present.catalog;
-    let barclamps = versions.into_iter().filter_map(|hash| Some((hash, (**catalog.barclamp(hash).ok()?).clone())));
-    let roles = roles.into_iter().filter_map(|hash| Some((hash, (**catalog.role(hash).ok()?).clone())));
-    Some(Ground { skeleton: (*present.skeleton).clone(), barclamps: barclamps.collect(), roles: roles.collect() })
-}
-
-/// The roles of these versions, and those that something still has from another one.
-fn roles(present: &Present, versions: &BTreeSet<Hash>) -> BTreeSet<Hash> {
-    let known = versions.iter().filter_map(|version| present.catalog.barclamp(*version).ok());
-    let mut roles: BTreeSet<Hash> = known.flat_map(|barclamp| barclamp.roles.values().copied()).collect();
-    roles.extend(present.skeleton.deployments.values().flat_map(|deployment| deployment.roles.values()));
-    let nodes = present.skeleton.nodes.values();
-    roles.extend(nodes.flat_map(|node| node.noderoles.values()).map(|noderole| noderole.role));
-    roles
 }
 
 /// Names what planning rests on: the root, the nodes that no document speaks of yet, and the versions.
@@ -148,68 +112,7 @@ fn stamp(present: &Present, versions: &BTreeSet<Hash>) -> Result<String, Problem
     canonical::hash(&(root, bare, versions)).map(|hash| hash.to_string()).map_err(unsaid)
 }
 
-/// Nodes, noderoles and edges, counted until they are more than `most`.
-fn parts(skeleton: &Skeleton, most: usize) -> usize {
-    let mut parts = skeleton.nodes.len();
-    for noderole in skeleton.nodes.values().flat_map(|node| node.noderoles.values()) {
-        if parts > most {
-            break;
-        }
-        parts += 1 + noderole.parents.len();
-    }
-    parts
-}
-
 fn unsaid(error: serde_json::Error) -> Problem {
     tracing::error!(%error, "a plan can't be written as JSON");
     Problem::internal()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use engine::cluster::{SkeletonDeployment, SkeletonNode};
-    use engine::ids::{DeploymentName, PolicyNo, RoleName, TargetNo};
-    use store::intent::Head;
-    use uuid::Uuid;
-
-    use super::*;
-
-    /// With so many nodes, and so many roles beside them.
-    fn cluster(nodes: u128, roles: u128) -> Present {
-        let node = |n: u128| {
-            let fqdn = Fqdn::parse(&format!("n{n}.large.example.com")).unwrap();
-            let deployment = DeploymentId(Uuid::nil());
-            let node = SkeletonNode { fqdn, deployment, phantom: false, bare: true, noderoles: BTreeMap::new() };
-            (NodeId(Uuid::from_u128(n)), node)
-        };
-        let mut skeleton = Skeleton::default();
-        skeleton.nodes.extend((0..nodes).map(node));
-        let role = |n: u128| (RoleName::parse(&format!("role-{n}")).unwrap(), Hash::of_bytes(&n.to_be_bytes()));
-        let deployment = SkeletonDeployment {
-            name: DeploymentName::parse("system").unwrap(),
-            parent: None,
-            phantom: NodeId(Uuid::nil()),
-            barclamps: BTreeMap::new(),
-            roles: (0..roles).map(role).collect(),
-            inactive_jigs: BTreeSet::new(),
-        };
-        skeleton.deployments.insert(DeploymentId(Uuid::nil()), deployment);
-        Present {
-            head: Head { number: TargetNo(1), root: None, enabled: true, policy: PolicyNo(1), epoch: 1 },
-            blueprint: Arc::default(),
-            catalog: Arc::default(),
-            skeleton: Arc::new(skeleton),
-            rows: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn what_is_too_large_for_a_browser_is_not_sent() {
-        let most = LARGEST as u128;
-        let is_sent = |nodes, roles| ground(&cluster(nodes, roles), BTreeSet::new()).is_some();
-        assert!(is_sent(most, 0) && is_sent(most - 2, 2));
-        assert!(!is_sent(most + 1, 0) && !is_sent(most - 2, 3));
-    }
 }

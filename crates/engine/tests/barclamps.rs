@@ -175,7 +175,9 @@ roles:
         ("scripts/app/20-start", "#!/bin/sh\n"),
     ]);
     let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
-    assert!(import.findings.0.is_empty(), "{}", import.findings);
+    let is_virtual =
+        |finding: &Finding| finding.severity == Severity::Note && finding.said().contains("a virtual name");
+    assert!(import.findings.0.iter().all(is_virtual), "{}", import.findings);
     let [entry] = import.barclamps.as_slice() else { panic!("one barclamp") };
     assert_eq!(entry.barclamp.version, "2.0");
     assert_eq!(entry.barclamp.metadata, json!({"license": "Apache-2.0"}));
@@ -331,6 +333,21 @@ fn a_new_version_does_not_lean_on_the_old_one() {
         said,
         r#"demo.yml:2:43: error: role "app" requires "base", which no barclamp has; leave it out, or import the barclamp that has it"#
     );
+}
+
+/// Of the set or of the catalog below it: a role by that name is what is meant then.
+#[test]
+fn a_provided_name_is_virtual_where_no_role_has_it() {
+    let told =
+        |text: &str, base: &Catalog| import_set(&[("demo.yml", text)], base).expect("sound").findings.to_string();
+    let provides = "barclamp: {name: demo, version: 1}\nroles:\n  - {name: app, jig: noop, provides: [web]}\n";
+    assert_eq!(
+        told(provides, &Catalog::default()),
+        r#"demo.yml:3:39: note: role "app" provides "web", which no role is called; that is a virtual name, which other roles may require"#
+    );
+    assert_eq!(told(&format!("{provides}  - {{name: web, jig: noop}}\n"), &Catalog::default()), "");
+    let web = "barclamp: {name: base, version: 1}\nroles: [{name: web, jig: noop}]\n";
+    assert_eq!(told(provides, &catalog(&import_text(web).expect("sound"))), "");
 }
 
 #[test]

@@ -8,25 +8,22 @@
 
 use api::console::{Lift, PlannerView};
 use engine::Hash;
-use engine::catalog::Catalog;
-use engine::cluster::Skeleton;
 use engine::ids::{DeploymentId, NodeId, ProposalId};
 use engine::plan::lift::lift;
-use engine::plan::{Edit, NumberedEdit, resolve};
+use engine::plan::{Edit, Grounded, NumberedEdit};
 use std::sync::Arc;
 
-/// Skeleton and catalog, as one stamp names them.
+/// What one stamp names.
 #[derive(Debug)]
-struct Ground {
+struct Stamped {
     stamp: String,
-    skeleton: Skeleton,
-    catalog: Catalog,
+    ground: Grounded,
 }
 
 /// A proposal at a version, and everything that planning on it takes.
 #[derive(Debug, Clone)]
 pub(super) struct Planner {
-    ground: Arc<Ground>,
+    stamped: Arc<Stamped>,
     proposal: ProposalId,
     version: i32,
     edits: Vec<NumberedEdit>,
@@ -47,26 +44,18 @@ pub(super) enum Unusable {
 impl Planner {
     /// Out of what the server sent; the ground may be the last one's.
     pub(super) fn of(view: PlannerView, last: Option<&Self>) -> Result<Self, Unusable> {
-        let ground = match view.ground {
+        let stamped = match view.ground {
             Some(sent) => {
-                let mut catalog = Catalog::default();
-                for (hash, barclamp) in sent.barclamps {
-                    catalog.add_barclamp(hash, Arc::new(barclamp));
-                }
-                for (hash, role) in sent.roles {
-                    catalog.add_role(hash, Arc::new(role));
-                }
-                let mut skeleton = sent.skeleton;
-                skeleton.index(&catalog).map_err(|_| Unusable::Ground)?;
-                Arc::new(Ground { stamp: view.stamp, skeleton, catalog })
+                let ground = sent.open().map_err(|_| Unusable::Ground)?;
+                Arc::new(Stamped { stamp: view.stamp, ground })
             }
             None => {
-                let same = last.filter(|last| last.ground.stamp == view.stamp);
-                Arc::clone(&same.ok_or(Unusable::Ground)?.ground)
+                let same = last.filter(|last| last.stamped.stamp == view.stamp);
+                Arc::clone(&same.ok_or(Unusable::Ground)?.stamped)
             }
         };
         let planner = Self {
-            ground,
+            stamped,
             proposal: view.proposal,
             version: view.version,
             edits: view.edits,
@@ -82,7 +71,7 @@ impl Planner {
 
     /// The stamp of its ground.
     pub(super) fn stamp(&self) -> String {
-        self.ground.stamp.clone()
+        self.stamped.stamp.clone()
     }
 
     /// Whether it is about this version of this proposal.
@@ -97,24 +86,16 @@ impl Planner {
 
     /// What lifting these nodes allows.
     pub(super) fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift {
-        timed("gantry: lift", || {
-            lift(&self.ground.skeleton, &self.ground.catalog, &self.edits, self.next, deployment, nodes)
-        })
+        let Grounded { skeleton, catalog } = &self.stamped.ground;
+        timed("gantry: lift", || lift(skeleton, catalog, &self.edits, self.next, deployment, nodes))
     }
 
     /// The hash of what the proposal comes to with further edits. None where one of them uses a version that is not in use yet: the
     /// ground has no more than what is.
     pub(super) fn effects_with(&self, edits: &[Edit]) -> Option<Hash> {
-        let is_known = |edit: &Edit| match edit {
-            Edit::UseBarclamp { version, .. } => self.ground.catalog.barclamp(*version).is_ok(),
-            _ => true,
-        };
-        if !edits.iter().all(is_known) {
-            return None;
-        }
         let new = (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
-        let all: Vec<NumberedEdit> = self.edits.iter().cloned().chain(new).collect();
-        timed("gantry: plan", || resolve(&self.ground.skeleton, &self.ground.catalog, &all).hash().ok())
+        let new: Vec<NumberedEdit> = new.collect();
+        timed("gantry: plan", || self.stamped.ground.effects_with(&self.edits, &new)?.hash().ok())
     }
 
     /// What the server says that its edits come to.

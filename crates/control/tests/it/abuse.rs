@@ -96,21 +96,20 @@ async fn edits_that_slip_in_without_a_version_change_nothing_that_was_approved()
     house.commit(&house.ada, id).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_submission_that_plays_its_risks_down_is_not_committed() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
-    let edit = house.bind("web", 1, "wipe").await;
-    let honest = house.submit(&house.ada, "web", vec![edit]).await;
-    // The same once more, at the next version, by the application's own connection: one approval would do for it.
-    app(&house, "UPDATE proposal SET version = version + 1").await;
+/// The same once more, at the next version, by the application's own connection, with no risk named: one approval would do for it.
+async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
+    let SubmissionId(honest) = honest;
+    let next = "UPDATE proposal SET version = version + 1 WHERE id = (SELECT proposal_id FROM submission WHERE id =";
+    app(house, &format!("{next} {honest})")).await;
     let mut tx = house.database.app().begin().await.unwrap();
     let forged: i64 = sqlx::query_scalar(
         "INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, epoch,
                                  root_hash, summary, risk, created_by)
          SELECT s.proposal_id, p.version, s.title, change_hash, effects_hash, policy_number, 1, epoch, root_hash, summary, '{}',
                 s.created_by
-         FROM submission s JOIN proposal p ON p.id = s.proposal_id RETURNING id",
+         FROM submission s JOIN proposal p ON p.id = s.proposal_id WHERE s.id = $1 RETURNING id",
     )
+    .bind(honest)
     .fetch_one(&mut *tx)
     .await
     .unwrap();
@@ -127,11 +126,61 @@ async fn a_submission_that_plays_its_risks_down_is_not_committed() {
         sqlx::query(AssertSqlSafe(sql)).execute(&mut *tx).await.unwrap();
     }
     tx.commit().await.unwrap();
-    let forged = SubmissionId(forged);
+    SubmissionId(forged)
+}
+
+#[tokio::test]
+async fn a_submission_that_plays_its_risks_down_is_not_committed() {
+    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
+    let edit = house.bind("web", 1, "wipe").await;
+    let honest = house.submit(&house.ada, "web", vec![edit]).await;
+    let forged = played_down(&house, honest).await;
     house.approve(&house.bo, forged).await;
     let refused = house.commit(&house.ada, forged).await.unwrap_err();
     assert_eq!(refused.code, "edit_refused", "{refused:?}");
     assert_eq!(house.targets().await, 1);
+}
+
+/// A role whose content changes without a run of it.
+fn turning(version: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
+    let yaml = format!(
+        "barclamp: {{name: turning, version: '{version}', description: For tests}}\nroles:\n  \
+         - {{name: turns, jig: noop, on-change: keep, flags: [{flags}]}}\n"
+    );
+    [("turning/turning.yml".to_owned(), yaml.into_bytes())].into()
+}
+
+#[tokio::test]
+async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() {
+    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
+    let web = house.id("web").await;
+    let uses = async |files| {
+        let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+        let barclamp = engine::ids::BarclampName::parse("turning").unwrap();
+        Edit::UseBarclamp { deployment: web, barclamp, version }
+    };
+    let edits = vec![
+        uses(turning("1", "")).await,
+        Edit::AddRole { deployment: web, role: role("turns") },
+        house.bind("web", 1, "turns").await,
+    ];
+    let id = house.submit(&house.ada, "web", edits).await;
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+
+    let turned = vec![uses(turning("2", "destructive")).await];
+    let honest = house.submit(&house.ada, "web", turned).await;
+    let review = house.control.review(&house.bo, honest).await.unwrap();
+    assert!(review.consequences.waves.is_empty(), "nothing runs: {review:?}");
+    assert!(review.risks.contains(&Risk::Destructive) && review.gate.needed == 2, "{review:?}");
+    house.approve(&house.bo, honest).await;
+    assert_eq!(house.commit(&house.ada, honest).await.unwrap_err().code, "not_approved", "one is too few");
+
+    let forged = played_down(&house, honest).await;
+    house.approve(&house.bo, forged).await;
+    let refused = house.commit(&house.ada, forged).await.unwrap_err();
+    assert_eq!(refused.code, "edit_refused", "{refused:?}");
+    assert_eq!(house.targets().await, 2);
 }
 
 #[tokio::test]

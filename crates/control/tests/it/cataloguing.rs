@@ -227,13 +227,7 @@ async fn a_browser_gets_what_is_in_use_and_what_the_proposal_begins_to_use() {
     let after = planner(Some(&before.stamp)).await;
     assert_eq!(versions(&after), Some((2, 7)), "the one role that differs comes along");
     // It plans to the same as the server.
-    let ground = after.ground.unwrap();
-    let mut catalog = engine::catalog::Catalog::default();
-    ground.barclamps.into_iter().for_each(|(hash, barclamp)| catalog.add_barclamp(hash, barclamp.into()));
-    ground.roles.into_iter().for_each(|(hash, role)| catalog.add_role(hash, role.into()));
-    let mut skeleton = ground.skeleton;
-    skeleton.index(&catalog).unwrap();
-    let effects = engine::plan::resolve(&skeleton, &catalog, &after.edits);
+    let effects = after.ground.unwrap().open().unwrap().effects_with(&after.edits, &[]).unwrap();
     assert_eq!((effects.refused.len(), effects.hash().unwrap()), (0, after.effects));
 }
 

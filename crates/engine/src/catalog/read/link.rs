@@ -62,6 +62,7 @@ pub fn link(drafts: &[Draft], base: &Catalog) -> Result<Import, Findings> {
     let needs = linker.needs();
     linker.check_cycles(&needs);
     linker.note_implied();
+    linker.note_virtual();
     let built = linker.build();
     linker.report.settle(|findings| built.with(findings))
 }
@@ -743,6 +744,22 @@ impl<'a> Linker<'a> {
                 what,
                 "it may be left out, unless the one on the same node is meant".to_owned(),
             );
+        }
+    }
+
+    /// Provided names that are no role's. That is what providing is for, and a slip of the pen looks the same.
+    fn note_virtual(&mut self) {
+        let mut found = Vec::new();
+        for known in &self.roles {
+            let KnownRole::New { file, role } = known else { continue };
+            for provided in role.provides.iter().filter(|provided| self.providers.contains_key(&provided.value)) {
+                let what = format!("role \"{}\" provides \"{}\", which no role is called", role.name, provided.value);
+                found.push((*file, provided.at, what));
+            }
+        }
+        for (file, at, what) in found {
+            let advice = "that is a virtual name, which other roles may require".to_owned();
+            self.advise(Severity::Note, file, at, what, advice);
         }
     }
 
