@@ -113,7 +113,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
                 .into_any(),
             },
             (ReviewState::SentBack, _) => view! {
-                <p>"Its edits can't take effect on what is there now: it is back with its authors."</p>
+                <p>"When its base moved its edits could not take effect any more: it is back with its authors."</p>
                 <a class="button wide" href=board>"Open the board"</a>
             }
             .into_any(),

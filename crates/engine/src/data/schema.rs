@@ -89,6 +89,83 @@ fn fields(map: &Map<String, Value>, schema: &Map<String, Value>, path: &str, fou
     }
 }
 
+/// Words for types, of both vocabularies; kwalify's dates and times can't be checked here.
+const TYPES: [&str; 22] = [
+    "any",
+    "array",
+    "bool",
+    "boolean",
+    "date",
+    "float",
+    "int",
+    "integer",
+    "map",
+    "null",
+    "number",
+    "object",
+    "regexp",
+    "scalar",
+    "seq",
+    "sequence",
+    "str",
+    "string",
+    "symbol",
+    "text",
+    "time",
+    "timestamp",
+];
+
+/// What is wrong with a schema itself: no value, or any, would fit what somebody meant by it. In the order of its keys, with pointers.
+pub fn flaws(schema: &Value) -> Vec<Misfit> {
+    let mut found = Vec::new();
+    if check_depth(schema).is_ok() {
+        look_for_flaws(schema, String::new(), &mut found);
+    }
+    found
+}
+
+fn look_for_flaws(schema: &Value, path: String, found: &mut Vec<Misfit>) {
+    let Some(map) = schema.as_object() else { return };
+    let mut wrong = |what: String| found.push(Misfit { path: path.clone(), what });
+    for word in words(map.get("type")).filter(|word| !TYPES.contains(word)) {
+        wrong(format!("asks for the type {word:?}, which is none: every value passes"));
+    }
+    if map.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        wrong("has an empty enum: no value passes".into());
+    }
+    for (both, [least, most]) in [("range", ["minimum", "maximum"]), ("length", ["minLength", "maxLength"])] {
+        let both = map.get(both);
+        let limit =
+            |short: &str, long: &str| both.and_then(|b| b.get(short)).or_else(|| map.get(long)).and_then(Value::as_f64);
+        if let Some((least, most)) = limit("min", least).zip(limit("max", most)).filter(|(least, most)| least > most) {
+            wrong(format!("asks for at least {least} and at most {most}: no value passes"));
+        }
+    }
+    for (key, value) in super::ordered(map) {
+        let at = format!("{path}/{}", escaped(key));
+        match (key.as_str(), value) {
+            ("mapping" | "properties", Value::Object(fields)) => {
+                for (field, schema) in super::ordered(fields) {
+                    look_for_flaws(schema, format!("{at}/{}", escaped(field)), found);
+                }
+            }
+            ("sequence" | "items", Value::Array(one)) => {
+                one.iter().enumerate().for_each(|(n, schema)| look_for_flaws(schema, format!("{at}/{n}"), found));
+            }
+            ("items" | "additionalProperties", schema) => look_for_flaws(schema, at, found),
+            _ => {}
+        }
+    }
+}
+
+fn words(kind: Option<&Value>) -> impl Iterator<Item = &str> {
+    let (one, several) = match kind {
+        Some(Value::Array(words)) => (None, words.as_slice()),
+        one => (one, [].as_slice()),
+    };
+    one.into_iter().chain(several).filter_map(Value::as_str)
+}
+
 fn is_type(value: &Value, expected: &Value) -> bool {
     match expected {
         Value::String(word) => is_word(value, word),
@@ -185,6 +262,20 @@ mod tests {
         }
         assert_eq!(told(json!("x"), json!({"enum": ["a", "b"]})), [" should be one of \"a\", \"b\""]);
         assert_eq!(told(json!({"a": 1}), json!({"additionalProperties": false})), ["/a is no key that is known here"]);
+    }
+
+    #[test]
+    fn a_schema_that_nothing_or_everything_fits_is_known() {
+        let told =
+            |schema: Value| flaws(&schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect::<Vec<_>>();
+        assert_eq!(told(json!({"type": "zz"})), [" asks for the type \"zz\", which is none: every value passes"]);
+        assert_eq!(told(json!({"enum": []})), [" has an empty enum: no value passes"]);
+        let crossed = [" asks for at least 5 and at most 1: no value passes"];
+        assert_eq!(told(json!({"type": "int", "range": {"min": 5, "max": 1}})), crossed);
+        assert_eq!(told(json!({"minimum": 5, "maximum": 1})), crossed);
+        let deep = json!({"type": "seq", "sequence": [{"type": "map", "mapping": {"a": {"type": ["str", "nil"]}}}]});
+        assert_eq!(told(deep), ["/sequence/0/mapping/a asks for the type \"nil\", which is none: every value passes"]);
+        assert_eq!(told(json!({"type": "str", "pattern": "/x/", "required": true, "length": {"min": 1}})), [""; 0]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::catalog::{
     Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange, OnError, Place,
     RunPolicy, Script,
 };
+use crate::data::schema::{flaws, misfits};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
 use crate::text::deceiving;
 
@@ -591,6 +592,7 @@ impl Reader<'_> {
             name: name.value,
         };
         self.check_provides(&role, &owner);
+        self.check_template(&role, &owner);
         Some(role)
     }
 
@@ -604,6 +606,22 @@ impl Reader<'_> {
                     format!("{owner} both provides and conflicts with \"{}\"", provided.value),
                     "leave it out of conflicts: two roles that answer to one name never share a node anyway",
                 );
+            }
+        }
+    }
+
+    /// What nobody wrote over is checked by nobody else: lint looks at what people write.
+    fn check_template(&mut self, role: &DraftRole, owner: &str) {
+        for Named { at, value: attrib } in &role.attribs {
+            let value = attrib.map.iter().try_fold(&role.template, |value, key| value.get(key));
+            let Some((schema, value)) = attrib.schema.as_ref().zip(value.filter(|value| !value.is_null())) else {
+                continue;
+            };
+            for misfit in misfits(value, schema) {
+                let place = attrib.map.join("/");
+                let finding = format!("the template of {owner} has {place}{}, which {}", misfit.path, misfit.what);
+                let advice = format!("write it as attribute {} wants it", attrib.name);
+                self.advise(Severity::Warning, *at, finding, advice);
             }
         }
     }
@@ -729,7 +747,11 @@ impl Reader<'_> {
             Some(node) => self.json(node),
             None => None,
         };
-        let schema = get(entries, "schema").map(|node| Value::Object(self.data_map(node, &what, "schema")));
+        let schema = get(entries, "schema").map(|node| (node.at, Value::Object(self.data_map(node, &what, "schema"))));
+        for (at, flaw) in schema.iter().flat_map(|(at, schema)| flaws(schema).into_iter().map(|flaw| (*at, flaw))) {
+            let finding = format!("the schema of {what}{} {}", flaw.path, flaw.what);
+            self.advise(Severity::Warning, at, finding, "write what is meant, or leave it out");
+        }
         Some(Named {
             at: name.at,
             value: Attrib {
@@ -737,7 +759,7 @@ impl Reader<'_> {
                 map,
                 description: self.text_or_empty(entries, &what, "description"),
                 default,
-                schema,
+                schema: schema.map(|(_, schema)| schema),
             },
         })
     }
