@@ -168,7 +168,7 @@ fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
         )));
     }
     // A machine may say what it likes of itself; what a person writes and nobody can use is a slip.
-    if let Some(other) = wish.macs.iter().find(|text| !is_address(text)) {
+    if let Some(other) = wish.macs.iter().find(|text| !text.trim().is_empty() && !is_address(text)) {
         return Err(Problem::invalid(format!(
             "{other:?} is no network card's MAC address: write twelve hexadecimal digits, 00:25:90:aa:00:01, or leave it out."
         )));

@@ -284,7 +284,8 @@ impl Cluster {
             epoch: head.epoch,
             root,
             summary: json!({}),
-            risks: destructive.then_some(Risk::Destructive).into_iter().collect(),
+            // Whatever runs again here was said to: naming a risk that there is not is nobody's harm.
+            risks: destructive.then_some(Risk::Destructive).into_iter().chain([Risk::Rerun]).collect(),
             by: self.author,
             base: BTreeMap::from([(self.system, TargetNo(base))]),
             authors: BTreeSet::from([self.author]),
