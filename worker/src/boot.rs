@@ -41,7 +41,7 @@ impl LocalNode {
     pub fn of(fqdn: Fqdn, connection: &serde_json::Value) -> Option<Self> {
         match Transport::read(connection) {
             Ok(Transport::Local { root }) => Some(Self { fqdn, root }),
-            Err(_) => None,
+            Ok(Transport::Ssh { .. }) | Err(_) => None,
         }
     }
 }

@@ -131,8 +131,8 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
     let hello = hello(&config);
     let (held, todo, cancelled) = (Arc::new(Held::default()), Arc::new(Notify::new()), Arc::new(Notify::new()));
     let objects = Arc::new(Objects::of(pool.clone()));
-    let script = Arc::new(ScriptJig::new(objects.clone(), config.folder.join("on-behalf")));
     let secrets: Arc<dyn SecretSource> = Arc::new(SecretFolder(config.secrets.clone()));
+    let script = Arc::new(ScriptJig::new(objects.clone(), secrets.clone(), config.folder.join("on-behalf")));
     let runner = Arc::new(Runner {
         preparing: Preparing { pool: pool.clone(), worker: hello.id, objects, secrets },
         jigs: Jigs::new(script.clone()),

@@ -99,7 +99,14 @@ impl Log {
 
     /// A pipe into the log for one stream of a process.
     pub fn lines(&self, stream: Stream) -> Lines {
-        Lines { log: self.clone(), stream, mask: self.secrets.stream(), open: Vec::new(), last: String::new() }
+        Lines {
+            log: self.clone(),
+            stream,
+            mask: self.secrets.stream(),
+            open: Vec::new(),
+            last: String::new(),
+            taken: 0,
+        }
     }
 }
 
@@ -114,11 +121,18 @@ pub struct Lines {
     mask: crate::secrets::StreamMask,
     open: Vec<u8>,
     last: String,
+    taken: u64,
 }
 
 impl Lines {
+    /// How many bytes came.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// The next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
+        self.taken += bytes.len() as u64;
         let shown = self.mask.push(bytes);
         self.open.extend(shown);
         let whole = match self.open.iter().rposition(|byte| *byte == b'\n') {

@@ -151,9 +151,23 @@ impl Cluster {
         cluster
     }
 
+    /// The same with nodes of a testbed, reached by SSH.
+    pub async fn over(testbed: &testbed::Testbed) -> Self {
+        let mut cluster = Self::of(0).await;
+        for node in testbed.nodes() {
+            cluster.insert_node(node.root.clone(), "ssh", node.connection()).await;
+        }
+        cluster
+    }
+
     async fn add_node(&mut self) {
         let number = self.nodes.len();
         let root = self.folder.path().join(format!("n{number}"));
+        self.insert_node(root.clone(), "local", json!({"root": root})).await;
+    }
+
+    async fn insert_node(&mut self, root: PathBuf, transport: &'static str, connection: Value) {
+        let number = self.nodes.len();
         let node = Node {
             id: NodeId(Uuid::new_v4()),
             fqdn: Fqdn::parse(&format!("n{number}.test.gantry")).expect("a name"),
@@ -163,8 +177,8 @@ impl Cluster {
             id: node.id,
             fqdn: node.fqdn.clone(),
             deployment: self.system,
-            transport: "local",
-            connection: json!({"root": node.root}),
+            transport,
+            connection,
             alive: true,
             by: None,
         };

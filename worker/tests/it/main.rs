@@ -6,4 +6,5 @@ mod process;
 mod queue;
 mod running;
 mod scripts;
+mod ssh;
 mod wrapper;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use worker::jig::script::{Left, ScriptJig};
 use worker::jig::{Ended, Jig, Job, Scripts, StopReason, Stopper};
 use worker::log::{Chunk, Log, LogStore};
-use worker::secrets::Secrets;
+use worker::secrets::{SecretFolder, Secrets};
 
 use crate::cluster::role;
 use crate::scripts::{appears, dies};
@@ -51,7 +51,8 @@ struct Bench {
 impl Bench {
     fn with(script: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let jig = ScriptJig::new(Arc::new(OneScript(script)), folder.path().join("on-behalf"));
+        let jig =
+            ScriptJig::new(Arc::new(OneScript(script)), Arc::new(SecretFolder(None)), folder.path().join("on-behalf"));
         Self { folder, jig, script, step: StepId(Uuid::new_v4()) }
     }
 
@@ -290,6 +291,7 @@ fn a_node_without_flock_will_do() {
         "sha256sum",
         "chmod",
         "setsid",
+        "wc",
     ] {
         let found = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(tool));
         let found = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{tool} is not installed"));

@@ -91,7 +91,7 @@ pub async fn run_facts(pool: &PgPool, run: RunId) -> Result<Option<RunFacts>, St
         "SELECT r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
            r.generation, r.target_number, t.root AS target_root, g.root AS generation_root, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
-           jsonb_build_object('transport', n.transport) || n.connection AS connection
+           jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
          JOIN node n ON n.id = r.node_id JOIN target t ON t.number = r.target_number
          JOIN target g ON g.number = r.generation CROSS JOIN head h

@@ -423,7 +423,7 @@ pub async fn overdue_runs(pool: &PgPool, limit: u32) -> Result<Vec<OverdueRun>, 
     let rows = sqlx::query_as(
         "SELECT r.id AS run, r.step_id AS step, r.epoch, r.state = 'running' AS leased, s.destructive, j.class AS jig,
            s.place = 'on' AND NOT n.phantom AS on_node,
-           jsonb_build_object('transport', n.transport) || n.connection AS connection
+           jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection
          FROM run r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig JOIN node n ON n.id = r.node_id
          WHERE r.ended_at IS NULL AND r.lease_until < now()
          ORDER BY r.lease_until LIMIT $1",

@@ -19,22 +19,26 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::Hash;
+use engine::ids::{RunId, StepId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Ended, Jig, Job, MAX_RESULT, Object, Scripts, Stop, StopReason};
 use crate::log::{Lines, Log, Stream};
+use crate::secrets::SecretSource;
 
 pub mod environment;
+pub mod process;
+pub mod ssh;
 pub mod transport;
 
+use process::{Ending, Process, Reader, Writer};
+use ssh::Connections;
 use transport::{CALL_WRAPPER, NO_WRAPPER, STAGE_WRAPPER, Transport, WRAPPER, wrapper_hash};
 
 /// Seconds between asking a run's processes to end and making them.
@@ -45,17 +49,33 @@ const ERRAND: Duration = Duration::from_secs(90);
 const OVERTIME: Duration = Duration::from_secs(30);
 /// How long a stream is read after its process ended: a service may hold it open for ever.
 const LATE_OUTPUT: Duration = Duration::from_millis(300);
+/// Pauses between tries to find the way back to a run.
+const AGAIN: [Duration; 5] = [
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+];
 
 const REFUSED: i32 = 71;
 const MISSING: i32 = 72;
+const NOTHING: i32 = 76;
+const ORPHANED: i32 = 77;
 
 /// Runs scripts.
 pub struct ScriptJig {
     scripts: Arc<dyn Scripts>,
     /// Where what runs *for* a node (that need not be there) has its root.
     on_behalf: std::path::PathBuf,
-    /// Nodes' roots where the wrapper is known to be.
-    staged: Mutex<BTreeSet<std::path::PathBuf>>,
+    ways: Arc<Ways>,
+}
+
+/// The ways to nodes that are there already.
+struct Ways {
+    connections: Connections,
+    /// Nodes where the wrapper is known to be.
+    staged: Mutex<BTreeSet<String>>,
 }
 
 /// What stands between a run and its node.
@@ -63,14 +83,12 @@ pub struct ScriptJig {
 enum Trouble {
     #[error("{0}")]
     Transport(#[from] transport::TransportError),
-    #[error("the node's shell can't be started: {0}")]
-    Spawn(std::io::Error),
-    #[error("the connection to the node broke: {0}")]
-    Broken(std::io::Error),
+    #[error("the connection to the node broke while the run was being sent, and it never started")]
+    NeverStarted,
     #[error("the node did not answer within {} seconds while {doing}", ERRAND.as_secs())]
     Silent { doing: &'static str },
-    #[error("{doing} failed on the node (exit {code}): {said}")]
-    Errand { doing: &'static str, code: String, said: String },
+    #[error("{doing} failed on the node ({how}): {said}")]
+    Errand { doing: &'static str, how: Ending, said: String },
     #[error("{0}")]
     Script(String),
 }
@@ -87,9 +105,14 @@ pub enum Left {
 }
 
 impl ScriptJig {
-    /// A jig that gets its scripts there and keeps roots of nodes that are none in that folder.
-    pub fn new(scripts: Arc<dyn Scripts>, on_behalf: impl Into<std::path::PathBuf>) -> Self {
-        Self { scripts, on_behalf: on_behalf.into(), staged: Mutex::default() }
+    /// A jig that gets its scripts there, the keys to nodes from these secrets, and keeps roots of nodes that are none in that folder.
+    pub fn new(
+        scripts: Arc<dyn Scripts>,
+        secrets: Arc<dyn SecretSource>,
+        on_behalf: impl Into<std::path::PathBuf>,
+    ) -> Self {
+        let ways = Ways { connections: Connections::new(secrets), staged: Mutex::default() };
+        Self { scripts, on_behalf: on_behalf.into(), ways: Arc::new(ways) }
     }
 
     fn transport(&self, job: &Job) -> Result<Transport, Trouble> {
@@ -100,17 +123,21 @@ impl ScriptJig {
         Ok(Transport::Local { root })
     }
 
+    fn errands(&self, transport: Transport) -> Errands {
+        Errands { transport: Arc::new(transport), ways: Arc::clone(&self.ways) }
+    }
+
     async fn carry_out(&self, job: &Job, log: &Log, stop: &mut Stop) -> Result<Ended, Trouble> {
         let transport = self.transport(job)?;
         transport.prepare().await?;
-        let node = Node { transport, job, staged: &self.staged };
-        node.stage_wrapper().await?;
+        let node = Node { errands: self.errands(transport), job };
+        node.errands.stage_wrapper().await?;
         // Twice, because what was staged may have been removed since; a third time would be a node that can't keep a file.
         for _ in 0..2 {
             let came = node.run(log, stop).await?;
-            match came.code {
+            match came.ended.as_ref().ok().and_then(Ending::code) {
                 Some(MISSING) => node.send_scripts(self.scripts.as_ref()).await?,
-                Some(NO_WRAPPER) => node.stage_wrapper_again().await?,
+                Some(NO_WRAPPER) => node.errands.stage_wrapper_again().await?,
                 _ => return node.how_it_ended(came, log).await,
             }
         }
@@ -122,17 +149,11 @@ impl ScriptJig {
     ///
     /// # Errors
     /// When the node can't be asked: then nothing is known.
-    pub async fn end_lost(
-        &self,
-        connection: &Value,
-        step: engine::ids::StepId,
-        epoch: i64,
-        run: engine::ids::RunId,
-    ) -> Result<Left, String> {
+    pub async fn end_lost(&self, connection: &Value, step: StepId, epoch: i64, run: RunId) -> Result<Left, String> {
         let transport = Transport::read(connection).map_err(|e| e.to_string())?;
-        let errands = Errands { transport: &transport, staged: &self.staged };
+        let errands = self.errands(transport);
         let ended = async {
-            transport.prepare().await?;
+            errands.transport.prepare().await?;
             errands.stage_wrapper().await?;
             errands.end(step, epoch, run).await
         };
@@ -158,22 +179,55 @@ impl Jig for ScriptJig {
     }
 }
 
-/// What came of one call of the wrapper's `run`.
+/// What came of a run.
 struct Came {
-    code: Option<i32>,
-    status: String,
+    /// How it ended on its node, or why that was not waited for.
+    ended: Result<Ending, GivenUp>,
     last_error: String,
-    stopped: Option<(StopReason, Option<bool>)>,
-    out_of_time: bool,
+}
+
+/// Why a run is not followed to its end, and whether it ever started on the node, if that is known.
+struct GivenUp {
+    why: Why,
+    started: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    Told(StopReason),
+    TooLong,
+}
+
+/// How long a run is followed.
+struct Patience<'a> {
+    stop: &'a mut Stop,
+    until: Instant,
+}
+
+impl Patience<'_> {
+    /// Waits until it is over.
+    async fn over(&mut self) -> Why {
+        tokio::select! {
+            why = self.stop.called() => Why::Told(why),
+            () = sleep_until(self.until) => Why::TooLong,
+        }
+    }
+}
+
+/// The streams of a run, as far as they were heard.
+struct Heard {
+    out: Lines,
+    err: Lines,
 }
 
 /// Short commands on a node.
-struct Errands<'a> {
-    transport: &'a Transport,
-    staged: &'a Mutex<BTreeSet<std::path::PathBuf>>,
+#[derive(Clone)]
+struct Errands {
+    transport: Arc<Transport>,
+    ways: Arc<Ways>,
 }
 
-impl Errands<'_> {
+impl Errands {
     fn wrapper_path(&self) -> String {
         let root = self.transport.root();
         root.join(".gantry/bin").join(wrapper_hash().to_string()).to_string_lossy().into_owned()
@@ -188,8 +242,8 @@ impl Errands<'_> {
     }
 
     async fn stage_wrapper(&self) -> Result<(), Trouble> {
-        let root = self.transport.root();
-        let known = self.staged.lock().is_ok_and(|staged| staged.contains(root));
+        let place = self.transport.place();
+        let known = self.ways.staged.lock().is_ok_and(|staged| staged.contains(&place));
         if known {
             return Ok(());
         }
@@ -199,10 +253,14 @@ impl Errands<'_> {
     async fn stage_wrapper_again(&self) -> Result<(), Trouble> {
         let words = [self.wrapper_path()];
         self.errand("staging the wrapper", STAGE_WRAPPER, &words, WRAPPER.as_bytes()).await?;
-        if let Ok(mut staged) = self.staged.lock() {
-            staged.insert(self.transport.root().to_owned());
+        if let Ok(mut staged) = self.ways.staged.lock() {
+            staged.insert(self.transport.place());
         }
         Ok(())
+    }
+
+    async fn start(&self, line: &str, words: &[String]) -> Result<Process, Trouble> {
+        Ok(self.transport.start(&self.ways.connections, line, words).await?)
     }
 
     /// Runs one short command and gives its standard output.
@@ -213,21 +271,18 @@ impl Errands<'_> {
         words: &[String],
         input: &[u8],
     ) -> Result<Vec<u8>, Trouble> {
-        let mut child = self.transport.shell(line, words).kill_on_drop(true).spawn().map_err(Trouble::Spawn)?;
-        let mut stdin = child.stdin.take();
-        let feed = async {
-            if let Some(stdin) = &mut stdin {
-                // A command that ends before it has read everything says why by its exit code.
-                let _ = stdin.write_all(input).await;
-            }
-            drop(stdin);
+        let all = async {
+            let mut process = self.start(line, words).await?;
+            let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+            let read = futures::future::join3(feed(stdin, input), whole(stdout), whole(stderr));
+            let ((), stdout, stderr) = read.await;
+            Ok::<_, Trouble>((process.wait().await, stdout, stderr))
         };
-        let all = async { futures::join!(feed, child.wait_with_output()).1 };
-        let output = timeout(ERRAND, all).await.map_err(|_| Trouble::Silent { doing })?.map_err(Trouble::Broken)?;
-        if output.status.success() {
-            return Ok(output.stdout);
+        let (how, stdout, stderr) = timeout(ERRAND, all).await.map_err(|_| Trouble::Silent { doing })??;
+        match how {
+            Ending::Code(0) => Ok(stdout),
+            how => Err(Trouble::Errand { doing, how, said: last_line(&stderr) }),
         }
-        Err(Trouble::Errand { doing, code: described(&output.status), said: last_line(&output.stderr) })
     }
 
     async fn ask(&self, doing: &'static str, command: &[String], input: &[u8]) -> Result<Vec<u8>, Trouble> {
@@ -235,7 +290,7 @@ impl Errands<'_> {
         self.errand(doing, CALL_WRAPPER, &words, input).await
     }
 
-    async fn end(&self, step: engine::ids::StepId, epoch: i64, run: engine::ids::RunId) -> Result<Left, Trouble> {
+    async fn end(&self, step: StepId, epoch: i64, run: RunId) -> Result<Left, Trouble> {
         let command = ["end".to_owned(), step.to_string(), epoch.to_string(), run.to_string(), GRACE.to_string()];
         let said = self.ask("ending a run", &command, b"").await?;
         let said = String::from_utf8_lossy(&said);
@@ -249,36 +304,23 @@ impl Errands<'_> {
 
 /// One job's node.
 struct Node<'a> {
-    transport: Transport,
+    errands: Errands,
     job: &'a Job,
-    staged: &'a Mutex<BTreeSet<std::path::PathBuf>>,
 }
 
 impl Node<'_> {
-    fn errands(&self) -> Errands<'_> {
-        Errands { transport: &self.transport, staged: self.staged }
-    }
-
-    async fn stage_wrapper(&self) -> Result<(), Trouble> {
-        self.errands().stage_wrapper().await
-    }
-
-    async fn stage_wrapper_again(&self) -> Result<(), Trouble> {
-        self.errands().stage_wrapper_again().await
-    }
-
     /// Sends the scripts that the node lacks.
     async fn send_scripts(&self, scripts: &dyn Scripts) -> Result<(), Trouble> {
         let mut command = vec!["lacks".to_owned()];
         let wanted: BTreeSet<String> = self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
         command.extend(wanted);
-        let lacking = self.errands().ask("asking for scripts", &command, b"").await?;
+        let lacking = self.errands.ask("asking for scripts", &command, b"").await?;
         for hash in String::from_utf8_lossy(&lacking).lines() {
             let hash: Hash =
                 hash.parse().map_err(|_| Trouble::Script(format!("the node lacks {hash:?}, which is no script")))?;
             let bytes = scripts.script(hash).await.map_err(Trouble::Script)?;
             let command = ["put".to_owned(), hash.to_string()];
-            self.errands().ask("sending a script", &command, &bytes).await?;
+            self.errands.ask("sending a script", &command, &bytes).await?;
         }
         Ok(())
     }
@@ -302,27 +344,118 @@ impl Node<'_> {
         command
     }
 
-    /// Starts the run and stays with it to its end.
+    /// Starts the run and stays with it to its end, also when the way to it breaks meanwhile.
     async fn run(&self, log: &Log, stop: &mut Stop) -> Result<Came, Trouble> {
-        let words = self.errands().wrapper_words(&self.run_command());
-        let mut child = self.transport.shell(CALL_WRAPPER, &words).spawn().map_err(Trouble::Spawn)?;
-        let mut guard = Abandoned::of(&child);
-        let feed = tokio::spawn(feed(child.stdin.take(), self.standard_input()));
-        let (end, ended) = watch::channel(false);
-        let out = tokio::spawn(read_out(child.stdout.take(), log.lines(Stream::Out), ended.clone()));
-        let err = tokio::spawn(read_out(child.stderr.take(), log.lines(Stream::Err), ended));
-        let (status, stopped, out_of_time) = self.stay_with(&mut child, stop).await?;
-        guard.ended();
-        feed.abort();
-        let _ = end.send(true);
-        let (_, last_error) = futures::join!(out, err);
-        Ok(Came {
-            code: status.code(),
-            status: described(&status),
-            last_error: last_error.unwrap_or_default(),
-            stopped,
-            out_of_time,
-        })
+        let until = Instant::now() + self.job.timeout() + Duration::from_secs(GRACE) + OVERTIME;
+        let mut patience = Patience { stop, until };
+        let mut heard = Heard { out: log.lines(Stream::Out), err: log.lines(Stream::Err) };
+        let words = self.errands.wrapper_words(&self.run_command());
+        let mut process = self.errands.start(CALL_WRAPPER, &words).await?;
+        let mut abandoned = Abandoned::of(self);
+        let mut input = self.standard_input();
+        let ended = loop {
+            let come = self.follow(&mut process, std::mem::take(&mut input), &mut heard, &mut patience).await;
+            let lost = match &come {
+                Ok(lost @ (Ending::Cut(_) | Ending::Killed(_))) => lost,
+                _ => break come,
+            };
+            tracing::warn!(run = %self.job.run, why = %lost, "the way to a run broke; looking for it again");
+            match self.way_back(&heard, &mut patience).await {
+                Ok(found) => process = found,
+                Err(given_up) => break Err(given_up),
+            }
+        };
+        abandoned.ended();
+        let [_, last_error] = [heard.out, heard.err].map(Lines::finish);
+        match ended {
+            Ok(Ending::Code(NOTHING)) => {
+                // Half of what was sent may still be on its way: it must not start later.
+                self.errands.end(self.job.step, self.job.epoch, self.job.run).await?;
+                Err(Trouble::NeverStarted)
+            }
+            Ok(Ending::Code(ORPHANED)) => {
+                self.errands.end(self.job.step, self.job.epoch, self.job.run).await?;
+                Ok(Came { ended, last_error })
+            }
+            _ => Ok(Came { ended, last_error }),
+        }
+    }
+
+    /// Reads what comes until the process ends, or until there is no patience any more.
+    async fn follow(
+        &self,
+        process: &mut Process,
+        input: Vec<u8>,
+        heard: &mut Heard,
+        patience: &mut Patience<'_>,
+    ) -> Result<Ending, GivenUp> {
+        let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+        let (says, over) = watch::channel(false);
+        let waiting = async {
+            let ended = tokio::select! {
+                ending = process.wait() => Ok(ending),
+                why = patience.over() => Err(self.give_up(why, Some(process)).await),
+            };
+            let _ = says.send(true);
+            ended
+        };
+        // What is still being written when it has ended is read by nobody.
+        let until_over = over.clone();
+        let feeding = async {
+            tokio::select! {
+                () = feed(stdin, &input) => {}
+                () = is_over(until_over) => {}
+            }
+        };
+        let reading = futures::future::join(
+            read_out(stdout, &mut heard.out, over.clone()),
+            read_out(stderr, &mut heard.err, over),
+        );
+        let (ended, (), _) = futures::join!(waiting, feeding, reading);
+        ended
+    }
+
+    /// Finds the run again, from where it was heard last.
+    async fn way_back(&self, heard: &Heard, patience: &mut Patience<'_>) -> Result<Process, GivenUp> {
+        let mut command = vec!["follow".to_owned(), self.job.run.to_string()];
+        command.extend([&heard.out, &heard.err].map(|lines| lines.taken().to_string()));
+        let words = self.errands.wrapper_words(&command);
+        let mut pauses = AGAIN.into_iter();
+        let mut pause = AGAIN[0];
+        loop {
+            pause = pauses.next().unwrap_or(pause);
+            let found = async {
+                tokio::time::sleep(pause).await;
+                self.errands.start(CALL_WRAPPER, &words).await
+            };
+            tokio::select! {
+                found = found => match found {
+                    Ok(process) => return Ok(process),
+                    Err(error) => tracing::debug!(run = %self.job.run, %error, "the way to a run is still broken"),
+                },
+                why = patience.over() => return Err(self.give_up(why, None).await),
+            }
+        }
+    }
+
+    /// Has the run ended on its node, and waits a little for what it has to say.
+    async fn give_up(&self, why: Why, process: Option<&mut Process>) -> GivenUp {
+        let job = self.job;
+        let started = match self.errands.end(job.step, job.epoch, job.run).await {
+            Ok(Left::NeverStarted) => Some(false),
+            Ok(Left::Started) => Some(true),
+            Ok(Left::Unknown) => None,
+            Err(error) => {
+                tracing::warn!(run = %job.run, %error, "a node could not be asked to end a run");
+                None
+            }
+        };
+        if let Some(process) = process
+            && timeout(Duration::from_secs(GRACE + 5), process.wait()).await.is_err()
+        {
+            process.kill().await;
+        }
+        GivenUp { why, started }
     }
 
     fn standard_input(&self) -> Vec<u8> {
@@ -334,62 +467,27 @@ impl Node<'_> {
         text.into_bytes()
     }
 
-    /// Waits for the wrapper; ends the run when told to, or when the wrapper hangs.
-    async fn stay_with(
-        &self,
-        child: &mut Child,
-        stop: &mut Stop,
-    ) -> Result<(ExitStatus, Option<(StopReason, Option<bool>)>, bool), Trouble> {
-        let limit = self.job.timeout() + Duration::from_secs(GRACE) + OVERTIME;
-        let why = tokio::select! {
-            status = child.wait() => return Ok((status.map_err(Trouble::Broken)?, None, false)),
-            why = stop.called() => Some(why),
-            () = tokio::time::sleep(limit) => None,
-        };
-        let job = self.job;
-        let left = self.errands().end(job.step, job.epoch, job.run).await;
-        let status = match timeout(Duration::from_secs(GRACE + 5), child.wait()).await {
-            Ok(status) => status.map_err(Trouble::Broken)?,
-            Err(_) => {
-                if let Some(pid) = child.id() {
-                    // The wrapper's own group: it leads one, and the scripts have left it.
-                    let _ = killpg(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
-                }
-                child.wait().await.map_err(Trouble::Broken)?
-            }
-        };
-        let started = match left {
-            Ok(Left::NeverStarted) => Some(false),
-            Ok(Left::Started) => Some(true),
-            Ok(Left::Unknown) => None,
-            Err(error) => {
-                tracing::warn!(run = %job.run, %error, "a node could not be asked to end a run");
-                None
-            }
-        };
-        Ok((status, why.map(|why| (why, started)), why.is_none()))
-    }
-
     async fn how_it_ended(&self, came: Came, log: &Log) -> Result<Ended, Trouble> {
-        if let Some((why, started)) = came.stopped {
-            // What it had to say is of no use any more, but must not stay on the node.
-            let _ = self.take().await;
-            return Ok(Ended::Stopped { why, started });
-        }
-        if came.out_of_time {
-            return Ok(Ended::failed(format!(
-                "the node's wrapper did not end within {} seconds after the time limit; it was killed",
-                OVERTIME.as_secs()
-            )));
-        }
-        match came.code {
-            Some(0) => {}
-            Some(REFUSED) => return Ok(Ended::Refused(super::shortened(came.last_error))),
-            _ => {
+        let ending = match came.ended {
+            Ok(ending) => ending,
+            Err(GivenUp { why: Why::Told(why), started }) => {
+                // What it had to say is of no use any more, but must not stay on the node.
+                let _ = self.take().await;
+                return Ok(Ended::Stopped { why, started });
+            }
+            Err(GivenUp { why: Why::TooLong, .. }) => {
                 return Ok(Ended::failed(format!(
-                    "the node's wrapper ended with {}: {}",
-                    came.status, came.last_error
+                    "the node's wrapper did not end within {} seconds after the time limit; it was killed",
+                    OVERTIME.as_secs()
                 )));
+            }
+        };
+        match ending {
+            Ending::Code(0) => {}
+            Ending::Code(REFUSED) => return Ok(Ended::Refused(super::shortened(came.last_error))),
+            Ending::Code(ORPHANED) => return Ok(Ended::failed(came.last_error)),
+            ending => {
+                return Ok(Ended::failed(format!("the node's wrapper ended with {ending}: {}", came.last_error)));
             }
         }
         let taken = self.take().await?;
@@ -399,7 +497,7 @@ impl Node<'_> {
 
     async fn take(&self) -> Result<Vec<u8>, Trouble> {
         let command = ["take".to_owned(), self.job.run.to_string(), MAX_RESULT.to_string()];
-        self.errands().ask("fetching the result", &command, b"").await
+        self.errands.ask("fetching the result", &command, b"").await
     }
 
     fn judged(&self, how: &str, output: &[u8], last_error: &str, log: &Log) -> Ended {
@@ -447,12 +545,12 @@ fn returned(output: &[u8]) -> Result<Object, String> {
     }
 }
 
-/// A wrapper that nobody waits for any more is asked to end its run.
-struct Abandoned(Option<Pid>);
+/// A run that nobody waits for any more is ended on its node.
+struct Abandoned(Option<(Errands, StepId, i64, RunId)>);
 
 impl Abandoned {
-    fn of(child: &Child) -> Self {
-        Self(child.id().map(|pid| Pid::from_raw(pid.cast_signed())))
+    fn of(node: &Node<'_>) -> Self {
+        Self(Some((node.errands.clone(), node.job.step, node.job.epoch, node.job.run)))
     }
 
     fn ended(&mut self) {
@@ -462,28 +560,46 @@ impl Abandoned {
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        if let Some(pid) = self.0 {
-            let _ = kill(pid, Signal::SIGTERM);
+        // Without a runtime the process is ending, and whoever looks for lost runs does the same.
+        if let Some((errands, step, epoch, run)) = self.0.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move {
+                if let Err(error) = errands.end(step, epoch, run).await {
+                    tracing::warn!(%run, %error, "a run that nobody waits for could not be ended on its node");
+                }
+            });
         }
     }
 }
 
-async fn feed(stdin: Option<tokio::process::ChildStdin>, text: Vec<u8>) {
+async fn feed(stdin: Option<Writer>, text: &[u8]) {
     if let Some(mut stdin) = stdin {
-        // A wrapper that refuses does not read it.
-        let _ = stdin.write_all(&text).await;
+        // A command that ends before it has read everything says why by its exit code.
+        let _ = stdin.write_all(text).await;
+        let _ = stdin.shutdown().await;
     }
+}
+
+async fn whole(stream: Option<Reader>) -> Vec<u8> {
+    let mut read = Vec::new();
+    if let Some(mut stream) = stream {
+        // What was read before an error is what there is.
+        let _ = stream.read_to_end(&mut read).await;
+    }
+    read
+}
+
+async fn is_over(mut over: watch::Receiver<bool>) {
+    let _ = over.wait_for(|over| *over).await;
 }
 
 /// How long an unfinished line waits before it is shown.
 const PROMPT: Duration = Duration::from_millis(500);
 
-/// Reads a stream into the log until it ends, or until its process has ended and it has been silent for a moment; gives its last
-/// line that is not empty.
-async fn read_out<R: AsyncRead + Unpin>(from: Option<R>, mut lines: Lines, mut ended: watch::Receiver<bool>) -> String {
-    let Some(mut from) = from else {
-        return lines.finish();
-    };
+/// Reads a stream into the log until it ends, or until its process has ended and it has been silent for a moment.
+async fn read_out(from: Option<Reader>, lines: &mut Lines, mut over: watch::Receiver<bool>) {
+    let Some(mut from) = from else { return };
     let mut buffer = vec![0; 16 << 10];
     let mut deadline = None;
     loop {
@@ -494,12 +610,12 @@ async fn read_out<R: AsyncRead + Unpin>(from: Option<R>, mut lines: Lines, mut e
         tokio::select! {
             biased;
             read = from.read(&mut buffer) => match read {
-                Ok(0) | Err(_) => return lines.finish(),
+                Ok(0) | Err(_) => return,
                 Ok(length) => lines.push(&buffer[..length]),
             },
-            Ok(()) = ended.changed() => deadline = Some(Instant::now() + LATE_OUTPUT),
+            Ok(()) = over.changed() => deadline = Some(Instant::now() + LATE_OUTPUT),
             () = tokio::time::sleep(wait) => match deadline {
-                Some(_) => return lines.finish(),
+                Some(_) => return,
                 None => lines.show_open(),
             },
         }
@@ -548,8 +664,4 @@ fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
     last.unwrap_or("it said nothing").trim().to_owned()
-}
-
-fn described(status: &ExitStatus) -> String {
-    status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"))
 }

@@ -1,7 +1,7 @@
 //! How a node is reached: commands with words, and their streams.
 //!
 //! Everything that happens on a node happens through the wrapper, and the wrapper is reached by running words in a POSIX shell
-//! there. So a transport is one function: words to a process on this machine whose streams are those of the words on the node.
+//! there. So a transport is one function: words to a [`Process`], whose streams are those of the words on the node.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,6 +10,9 @@ use engine::Hash;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::process::Command;
+
+use super::process::Process;
+use super::ssh::{Connections, Reach, SshError, quoted};
 
 /// A node's connection, as its record has it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -20,6 +23,19 @@ pub enum Transport {
         /// The folder that is the node's root.
         root: PathBuf,
     },
+    /// Another machine.
+    Ssh {
+        /// The folder there that is the node's root; it is made when it is missing.
+        #[serde(default = "whole_machine")]
+        root: PathBuf,
+        /// Who it is, and how to get there.
+        #[serde(flatten)]
+        reach: Reach,
+    },
+}
+
+fn whole_machine() -> PathBuf {
+    PathBuf::from("/")
 }
 
 /// Why a node can't be reached at all.
@@ -44,6 +60,12 @@ pub enum TransportError {
         /// Why not.
         error: std::io::Error,
     },
+    /// No shell on this machine.
+    #[error("the node's shell can't be started: {0}")]
+    Spawn(std::io::Error),
+    /// Nobody is reached there.
+    #[error(transparent)]
+    Ssh(#[from] SshError),
 }
 
 /// Variables of the worker that processes on its own machine get; everything else (the database's URL among it) stays here.
@@ -59,16 +81,24 @@ impl Transport {
             connection: connection.to_string().chars().take(200).collect(),
             reason: error.to_string(),
         })?;
-        match &transport {
-            Self::Local { root } if !root.is_absolute() => Err(TransportError::Relative(root.clone())),
-            Self::Local { .. } => Ok(transport),
+        if !transport.root().is_absolute() {
+            return Err(TransportError::Relative(transport.root().to_owned()));
         }
+        Ok(transport)
     }
 
     /// The node's root folder, as the node names it.
     pub fn root(&self) -> &Path {
         match self {
-            Self::Local { root } => root,
+            Self::Local { root } | Self::Ssh { root, .. } => root,
+        }
+    }
+
+    /// What tells this folder from every other one, here and elsewhere.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Local { root } => root.to_string_lossy().into_owned(),
+            Self::Ssh { root, reach } => format!("{}@{}:{}", reach.user, reach.host_key, root.display()),
         }
     }
 
@@ -81,32 +111,43 @@ impl Transport {
             Self::Local { root } => tokio::fs::create_dir_all(root)
                 .await
                 .map_err(|error| TransportError::Root { root: root.clone(), error }),
+            Self::Ssh { .. } => Ok(()),
         }
     }
 
-    /// A process that runs a shell line on the node with these words as `$1`, `$2`, ...
-    pub fn shell(&self, line: &str, words: &[String]) -> Command {
+    /// Runs a shell line on the node with these words as `$1`, `$2`, ...
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub async fn start(
+        &self,
+        connections: &Connections,
+        line: &str,
+        words: &[String],
+    ) -> Result<Process, TransportError> {
         match self {
-            Self::Local { .. } => {
-                let mut command = Command::new("sh");
-                command.arg("-c").arg(line).arg("gantry").args(words);
-                command.env_clear();
-                for name in INHERITED {
-                    if let Some(value) = std::env::var_os(name) {
-                        command.env(name, value);
-                    }
-                }
-                command
-                    .current_dir("/")
-                    // Ctrl-C in the worker's terminal is the worker's business.
-                    .process_group(0)
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped());
-                command
+            Self::Local { .. } => shell(line, words).spawn().map(Process::here).map_err(TransportError::Spawn),
+            Self::Ssh { reach, .. } => {
+                let words = ["sh", "-c", line, "gantry"].into_iter().chain(words.iter().map(String::as_str));
+                Ok(connections.start(reach, &quoted(words)).await?)
             }
         }
     }
+}
+
+/// A shell of this machine, in a group of its own: Ctrl-C in the worker's terminal is the worker's business.
+fn shell(line: &str, words: &[String]) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(line).arg("gantry").args(words);
+    command.env_clear();
+    for name in INHERITED {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command.current_dir("/").process_group(0).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// The wrapper's text.

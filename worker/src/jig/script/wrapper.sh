@@ -13,10 +13,15 @@
 # The lock covers the decision, never the run: the next attempt must be able to take it while this one hangs. The started process
 # keeps the lock's descriptor until its own number is on disk, so nobody can find the lock free and the number missing.
 #
+# Whoever asked for a run may lose the way to it: a connection breaks, a network is gone for a while. The run does not notice. It has a
+# supervisor of its own here, and writes to files; `run` only follows these, and so does `follow`, from any byte on.
+#
 # Plain POSIX shell, so that it also runs where nothing of ours is installed. Usage: sh wrapper ROOT COMMAND ARGUMENTS
 #
 #   run    STEP EPOCH ATTEMPT GENERATION CONTENT EXCLUSIVE TIMEOUT GRACE NODE ROLE HASH:NAME...
 #          standard input: the input (JSON, one line), then lines of the form  export NAME='value'
+#          starts it and follows it to its end
+#   follow ATTEMPT OUT ERR    the streams from these bytes on, to the run's end
 #   take   ATTEMPT LIMIT      how it ended: one line of words, then what it wrote to GANTRY_OUTPUT (LIMIT bytes and one)
 #   end    STEP EPOCH ATTEMPT GRACE    ends it if it runs, bars it if it does not; says whether it ever started
 #   lacks  HASH...            prints those of the scripts that are not here
@@ -24,7 +29,8 @@
 #   ledger STEP               prints the ledger
 #
 # Exit codes: 0 done (a run that has ended is done, however it ended: see take); 71 refused; 72 scripts are
-# missing; 73 the lock was not to be had; 74 the node's folder can't be used. Codes of scripts never come through here.
+# missing; 73 the lock was not to be had; 74 the node's folder can't be used; 76 nothing of this attempt is here; 77 its supervisor is
+# gone. Codes of scripts never come through here.
 
 set -u
 umask 077
@@ -34,7 +40,10 @@ export LC_ALL
 # handler is not.)
 trap ':' PIPE
 
-REFUSED=71 MISSING=72 LOCKED=73 UNUSABLE=74
+REFUSED=71 MISSING=72 LOCKED=73 UNUSABLE=74 NOTHING=76 ORPHANED=77
+
+# Most bytes of a stream that wait here for whoever follows (32 MiB). A worker keeps less of them.
+MOST=33554432
 
 ROOT=$1
 COMMAND=$2
@@ -259,9 +268,6 @@ command_run() {
     shift 8
     NODE=$1 ROLE=$2
     shift 2
-    why= child=
-    trap 'why=cancelled; end_aside' TERM INT HUP
-    trap 'why=timeout; end_aside' USR1
     [ -z "$(missing_scripts "$@")" ] || exit $MISSING
     command -v setsid >/dev/null 2>&1 || fail $UNUSABLE "gantry: this node has no setsid (package util-linux)"
     folder=$HOME_DIR/run/$ATTEMPT
@@ -273,18 +279,37 @@ command_run() {
     mkdir -p "$folder" || fail $UNUSABLE "gantry: can't create $folder"
     cat >"$folder/stdin" || fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
     [ "$(tail -n 1 "$folder/stdin")" = "# whole" ] || fail $UNUSABLE "gantry: the input broke off, so nothing was started"
-    head -n 1 "$folder/stdin" >"$folder/input.json" && tail -n +2 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" ||
+    head -n 1 "$folder/stdin" >"$folder/input.json" && tail -n +2 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" &&
+        : >"$folder/out" && : >"$folder/err" && echo "$STEP $EXCLUSIVE" >"$folder/of" ||
         fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
-    echo "$STEP $EXCLUSIVE" >"$folder/of"
-    [ -n "$why" ] && fail $REFUSED "gantry: attempt $ATTEMPT was cancelled before it started"
     [ "$EXCLUSIVE" = 1 ] && write_whole "$HOME_DIR/exclusive" "$EPOCH $ATTEMPT"
     l_epoch=$EPOCH l_attempt=$ATTEMPT l_started=$ATTEMPT l_generation=$GENERATION l_content=$CONTENT l_state=started
     write_ledger "$STEP"
 
-    setsid sh "$SELF" "$ROOT" launch "$ATTEMPT" "$NODE" "$ROLE" "$@" </dev/null &
+    setsid sh "$SELF" "$ROOT" supervise "$STEP" "$ATTEMPT" "$TIMEOUT" "$GRACE" "$NODE" "$ROLE" "$@" </dev/null >/dev/null 2>&1 &
+    supervisor=$!
+    # The started process gives the lock back. Where a folder is the lock, it is held for that process from now on.
+    if command -v flock >/dev/null 2>&1; then
+        exec 9>&-
+    else
+        trap - EXIT
+        echo "$supervisor" >"$HOME_DIR/lock.d/pid"
+    fi
+    follow "$ATTEMPT" 0 0
+}
+
+# Stays with a run to its end, whoever listens. In a session of its own.
+command_supervise() {
+    STEP=$1 ATTEMPT=$2 TIMEOUT=$3 GRACE=$4
+    shift 4
+    folder=$HOME_DIR/run/$ATTEMPT
+    why= child=
+    trap 'why=cancelled; end_aside' TERM INT HUP
+    trap 'why=timeout; end_aside' USR1
+    echo "$(boot_id) $$ $(started_at $$)" >"$folder/supervisor.new" && mv "$folder/supervisor.new" "$folder/supervisor"
+    setsid sh "$SELF" "$ROOT" launch "$ATTEMPT" "$@" </dev/null >>"$folder/out" 2>>"$folder/err" &
     child=$!
-    # The started process gives the lock back.
-    if command -v flock >/dev/null 2>&1; then exec 9>&-; else trap - EXIT; fi
+    if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
     start_clock
     code=
     if [ -z "$why" ]; then
@@ -300,15 +325,16 @@ command_run() {
     stop_clock
     # What a run leaves behind in its session ends with it, also when it went well: services call setsid.
     group_alive "$child" && end_group "$child" 1
-    [ -d "$folder" ] || fail $REFUSED "gantry: attempt $ATTEMPT was ended by a newer one"
+    [ -d "$folder" ] || exit 0
     [ -f "$folder/cancelled" ] && why=cancelled
     rm -f "$folder/input.json" "$folder/environment" "$folder/process"
     name=$(cat "$folder/at" 2>/dev/null || echo)
-    echo "code=$code why=${why:-exit} script=$name" >"$folder/ended"
     if [ -z "$why" ] && [ "$code" = 0 ]; then state=succeeded; else state=failed; fi
     close_ledger "$STEP" "$ATTEMPT" "$state"
     # Closing took the lock, so whoever ended this attempt has also cleared it away by now.
-    [ -d "$folder" ] || fail $REFUSED "gantry: attempt $ATTEMPT was ended by a newer one"
+    [ -d "$folder" ] || exit 0
+    # Last: who sees this looks no further.
+    echo "code=$code why=${why:-exit} script=$name" >"$folder/ended.new" && mv "$folder/ended.new" "$folder/ended"
     exit 0
 }
 
@@ -318,24 +344,87 @@ end_aside() {
     [ -z "$child" ] || end_group "$child" "$GRACE" &
 }
 
-# Wakes the wrapper when the time is over. In a session of its own, and ended by force, its sleeper after it: a polite signal that
+# Wakes the supervisor when the time is over. In a session of its own, and ended by force, its sleeper after it: a polite signal that
 # comes just before it would be heard is lost, and then a run would last as long as it may.
 start_clock() {
-    setsid sh "$SELF" "$ROOT" clock "$TIMEOUT" $$ "$(started_at $$)" </dev/null >/dev/null 2>&1 &
+    setsid sh "$SELF" "$ROOT" clock "$TIMEOUT" $$ "$(started_at $$)" "$folder" </dev/null >/dev/null 2>&1 &
     clock=$!
 }
 
-# The wrapper may have been killed meanwhile, and its number be somebody else's.
+# Seconds since some moment; steps of the wall clock are none of them.
+seconds() {
+    if read -r up _ 2>/dev/null </proc/uptime; then echo "${up%%.*}"; else date +%s; fi
+}
+
+# Sees to it meanwhile that nobody's output fills the disk. The supervisor may have been killed, and its number be somebody else's.
 command_clock() {
-    sleep "$1"
+    until=$(($(seconds) + $1))
+    while [ "$(seconds)" -lt "$until" ]; do
+        sleep 1
+        [ -n "${4:-}" ] && for stream in out err; do bound "$4/$stream"; done
+        kill -0 "$2" 2>/dev/null || exit 0
+    done
     [ "$(started_at "$2")" = "$3" ] && kill -s USR1 "$2"
     exit 0
+}
+
+# Its writer appends, so it goes on at the beginning of the emptied file.
+bound() {
+    [ -s "$1" ] || return 0
+    if [ -f "$1.cut" ] || [ "$(wc -c 2>/dev/null <"$1" || echo 0)" -gt "$MOST" ]; then
+        : >"$1.cut"
+        : >"$1"
+    fi
 }
 
 stop_clock() {
     kill -s KILL "$clock" 2>/dev/null
     kill -s KILL -- "-$clock" 2>/dev/null
     wait "$clock" 2>/dev/null
+}
+
+# Passes on what a stream has beyond the bytes that were passed on before.
+pass_on() { # FILE FROM; sets passed
+    passed=$2
+    [ -s "$1" ] && [ ! -f "$1.cut" ] || return 0
+    size=$(wc -c 2>/dev/null <"$1") || return 0
+    [ "$size" -gt "$2" ] || return 0
+    # Nobody reads this any more.
+    tail -c "+$(($2 + 1))" "$1" | head -c "$((size - $2))" || exit 0
+    passed=$((size))
+}
+
+supervised() {
+    [ -f "$folder/supervisor" ] || return 0
+    read -r boot pid start <"$folder/supervisor"
+    [ "$boot" = "$(boot_id)" ] && [ "$(started_at "$pid")" = "$start" ]
+}
+
+follow() { # ATTEMPT OUT ERR
+    folder=$HOME_DIR/run/$1 out=$2 err=$3 looks=0 over=
+    [ -d "$folder" ] || fail $NOTHING "gantry: nothing of attempt $1 is here"
+    while :; do
+        # Looked at before the streams: what has ended has said everything by then.
+        [ -f "$folder/ended" ] && over=ended
+        if [ -z "$over" ] && [ "$((looks % 50))" = 49 ] && ! supervised; then over=orphaned; fi
+        # Whoever ended it has its folder away, too.
+        [ -d "$folder" ] || fail $REFUSED "gantry: attempt $1 was ended by a newer one"
+        pass_on "$folder/out" "$out"
+        out=$passed
+        pass_on "$folder/err" "$err" >&2
+        err=$passed
+        [ -z "$over" ] || break
+        # Whoever called is gone, and this would be looked at by nobody to the run's end.
+        if read -r _ _ _ parent _ 2>/dev/null <"/proc/$$/stat" && [ "$parent" != "$PPID" ]; then exit 0; fi
+        looks=$((looks + 1))
+        # What is short is waited for closely, what is long is not.
+        if [ "$looks" -lt 50 ]; then sleep 0.02; else sleep 0.2; fi
+    done
+    for stream in out err; do
+        [ ! -f "$folder/$stream.cut" ] || say "[gantry: more output than this node keeps; what came after $MOST bytes may be missing]"
+    done
+    [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $1 has lost its supervisor on the node: the machine was restarted, or something killed it"
+    exit 0
 }
 
 # The leader of the run's own session.
@@ -410,6 +499,8 @@ command_put() {
 
 case $COMMAND in
 run) command_run "$@" ;;
+supervise) command_supervise "$@" ;;
+follow) follow "$@" ;;
 launch) command_launch "$@" ;;
 clock) command_clock "$@" ;;
 take) command_take "$@" ;;

@@ -1,0 +1,272 @@
+//! # Nodes to try things on: real SSH servers on this machine
+//!
+//! A testbed is N nodes, each an `sshd` of its own on a loopback address of its own, with its own host key and its own root folder, and
+//! one key that all of them let in. What a worker does to them it would do to machines: the protocol, the pinned keys, the shell and
+//! the folders are real. Only the operating system below is shared.
+//!
+//! The folder of a testbed says everything about it, so that one that was killed is found again by whoever starts it the next time:
+//! `secrets/testbed/1` is the private key where a worker looks for it, `n1` and so on are the nodes, with `root` in each.
+//!
+//! Each testbed takes a network of its own in 127.0.0.0/8, out of its folder's name: several can stand side by side.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs::{self, File, Permissions};
+use std::hash::{Hash, Hasher};
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use serde_json::{Value, json};
+
+/// The port of all of them; their addresses differ.
+pub const PORT: u16 = 2222;
+/// Most nodes of a testbed.
+pub const MOST: usize = 200;
+/// The name of the secret that has the key which they let in; its version is 1.
+pub const KEY: &str = "testbed";
+
+const READY: Duration = Duration::from_secs(20);
+
+/// Running nodes. Dropped, they are stopped.
+pub struct Testbed {
+    folder: PathBuf,
+    nodes: Vec<Node>,
+}
+
+/// One node.
+pub struct Node {
+    /// `n1`, `n2`, and so on.
+    pub name: String,
+    /// Where it listens.
+    pub address: Ipv4Addr,
+    /// Its root folder.
+    pub root: PathBuf,
+    /// Its host key, as `ssh-keyscan` prints it behind the name.
+    pub host_key: String,
+    /// As whom it is entered.
+    pub user: String,
+    folder: PathBuf,
+    server: Option<Child>,
+}
+
+impl Testbed {
+    /// Starts N nodes in a folder, which is made; what it has of an earlier start (roots, keys) is taken over.
+    ///
+    /// # Errors
+    /// When a program is missing, with how to get it; when a node does not start, with what it said.
+    pub fn start(folder: &Path, count: usize) -> Result<Self> {
+        ensure!((1..=MOST).contains(&count), "a testbed has 1 to {MOST} nodes");
+        let programs = Programs::find()?;
+        fs::create_dir_all(folder.join("secrets").join(KEY)).with_context(|| folder.display().to_string())?;
+        let folder = folder.canonicalize()?;
+        let key = folder.join("secrets").join(KEY).join("1");
+        programs.ensure_key(&key)?;
+        let mut testbed = Self { nodes: Vec::with_capacity(count), folder };
+        for number in 1..=count {
+            let node = testbed.prepare(&programs, number)?;
+            testbed.nodes.push(node);
+        }
+        for node in &mut testbed.nodes {
+            node.start(&programs)?;
+        }
+        testbed.nodes.iter_mut().try_for_each(Node::wait)?;
+        Ok(testbed)
+    }
+
+    fn prepare(&self, programs: &Programs, number: usize) -> Result<Node> {
+        let name = format!("n{number}");
+        let folder = self.folder.join(&name);
+        let root = folder.join("root");
+        fs::create_dir_all(&root).with_context(|| root.display().to_string())?;
+        let key = folder.join("host_key");
+        programs.ensure_key(&key)?;
+        let host_key = public_half(&key)?;
+        let address = address(&self.folder, number);
+        let config = format!(
+            "ListenAddress {address}:{PORT}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\nStrictModes no\n\
+             PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\n\
+             MaxStartups 200\nLogLevel VERBOSE\n",
+            key.display(),
+            self.folder.join("secrets").join(KEY).join("1.pub").display(),
+        );
+        fs::write(folder.join("sshd_config"), config)?;
+        Ok(Node { name, address, root, host_key, user: user()?, folder, server: None })
+    }
+
+    /// Its nodes.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// A node, to stop it and start it again.
+    pub fn node(&mut self, number: usize) -> &mut Node {
+        &mut self.nodes[number]
+    }
+
+    /// The folder of secrets for a worker (`GANTRY_SECRETS`).
+    pub fn secrets(&self) -> PathBuf {
+        self.folder.join("secrets")
+    }
+}
+
+impl Node {
+    /// How a worker reaches it.
+    pub fn connection(&self) -> Value {
+        json!({
+            "transport": "ssh", "root": self.root, "addresses": [self.address.to_string()], "port": PORT, "user": self.user,
+            "key": {"$secret": KEY, "version": 1}, "host_key": self.host_key,
+        })
+    }
+
+    /// Stops its server and cuts every connection to it, as a broken network does; what runs there goes on.
+    pub fn stop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            // Each connection has a process of its own, in a session of its own.
+            let connections = children(server.id());
+            for pid in std::iter::once(server.id()).chain(connections) {
+                let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+            }
+            let _ = server.wait();
+        }
+    }
+
+    /// Starts its server again.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn restart(&mut self) -> Result<()> {
+        self.start(&Programs::find()?)?;
+        self.wait()
+    }
+
+    /// Gives it another host key, as a machine has that is set up anew. It counts from the next start on.
+    ///
+    /// # Errors
+    /// When the key can't be made.
+    pub fn forget_host_key(&mut self) -> Result<()> {
+        fs::remove_file(self.folder.join("host_key"))?;
+        Programs::find()?.ensure_key(&self.folder.join("host_key"))
+    }
+
+    fn start(&mut self, programs: &Programs) -> Result<()> {
+        let log = File::create(self.folder.join("sshd.log"))?;
+        let mut command = Command::new(&programs.sshd);
+        command.arg("-D").arg("-e").arg("-f").arg(self.folder.join("sshd_config"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+        self.server = Some(command.spawn().with_context(|| programs.sshd.display().to_string())?);
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        let address = SocketAddr::from((self.address, PORT));
+        loop {
+            if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+                return Ok(());
+            }
+            let ended = self.server.as_mut().map(Child::try_wait).transpose()?.flatten();
+            if ended.is_some() || begun.elapsed() > READY {
+                let mut said = String::new();
+                File::open(self.folder.join("sshd.log"))?.read_to_string(&mut said)?;
+                bail!("the SSH server of {} on {address} does not come up: {}", self.name, said.trim());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What a testbed is made with.
+struct Programs {
+    sshd: PathBuf,
+    keygen: PathBuf,
+}
+
+impl Programs {
+    fn find() -> Result<Self> {
+        let missing = |name: &str, package: &str| {
+            format!("{name} is missing, and a testbed is made of it: apt-get install {package} (on Debian)")
+        };
+        // The server insists on being called by its whole path.
+        let sshd = found("sshd").with_context(|| missing("sshd", "openssh-server"))?;
+        let keygen = found("ssh-keygen").with_context(|| missing("ssh-keygen", "openssh-client"))?;
+        // Its unprivileged half lives in there; where the package's own service starts, that makes it.
+        if geteuid().is_root() {
+            fs::create_dir_all("/run/sshd").context("/run/sshd")?;
+        }
+        Ok(Self { sshd, keygen })
+    }
+
+    fn ensure_key(&self, path: &Path) -> Result<()> {
+        if path.exists() {
+            return Ok(());
+        }
+        let mut command = Command::new(&self.keygen);
+        command.args(["-q", "-t", "ed25519", "-N", "", "-C", "gantry testbed", "-f"]).arg(path);
+        let output = command.stdin(Stdio::null()).output().context("ssh-keygen")?;
+        ensure!(output.status.success(), "ssh-keygen: {}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(fs::set_permissions(path, Permissions::from_mode(0o600))?)
+    }
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    let pids =
+        fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name, in parentheses, may hold spaces and parentheses of its own.
+        let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect::<Vec<_>>());
+        fields.and_then(|fields| fields.get(1)?.parse().ok()) == Some(parent)
+    };
+    pids.filter(is_child).collect()
+}
+
+fn found(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|path| path.is_absolute() && path.is_file())
+}
+
+fn public_half(key: &Path) -> Result<String> {
+    let text = fs::read_to_string(key.with_extension("pub"))?;
+    let words: Vec<&str> = text.split_whitespace().take(2).collect();
+    Ok(words.join(" "))
+}
+
+fn user() -> Result<String> {
+    let user = nix::unistd::User::from_uid(geteuid())?;
+    Ok(user.context("the account that this runs as has no name")?.name)
+}
+
+/// 127.0.0.1 itself is left to others.
+fn address(folder: &Path, number: usize) -> Ipv4Addr {
+    let mut hasher = DefaultHasher::new();
+    folder.hash(&mut hasher);
+    let [first, second, ..] = hasher.finish().to_be_bytes();
+    Ipv4Addr::new(127, first | 1, second, u8::try_from(number).unwrap_or(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn testbeds_and_nodes_have_addresses_of_their_own() {
+        let of = |folder: &str, number| address(Path::new(folder), number);
+        assert_ne!(of("/a", 1), of("/a", 2));
+        assert_ne!(of("/a", 1), of("/b", 1));
+        assert!(!of("/a", 1).octets().starts_with(&[127, 0]));
+    }
+}

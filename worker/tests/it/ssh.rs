@@ -1,0 +1,200 @@
+//! Scripts on nodes that are reached by SSH: real servers, each with keys, address and folder of its own.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use testbed::Testbed;
+use worker::Config;
+
+use crate::cluster::{Cluster, bind};
+use crate::process::{Running, quick};
+use crate::scripts::{appears, dies};
+
+/// A cluster on a testbed, and a worker's configuration that reaches it.
+struct Bed {
+    testbed: Testbed,
+    cluster: Cluster,
+    folder: TempDir,
+}
+
+impl Bed {
+    async fn of(nodes: usize) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let testbed = Testbed::start(folder.path(), nodes).expect("a testbed");
+        Self { cluster: Cluster::over(&testbed).await, testbed, folder }
+    }
+
+    fn config(&self) -> Config {
+        Config { secrets: Some(self.testbed.secrets()), ..quick(&self.cluster.folder()) }
+    }
+
+    fn worker(&self) -> Running {
+        Running::start(self.config(), self.cluster.pool())
+    }
+
+    /// How often a node let somebody in since its server started.
+    fn connections(&self, node: usize) -> usize {
+        let log = self.folder.path().join(&self.testbed.nodes()[node].name).join("sshd.log");
+        fs::read_to_string(log).expect("a log").matches("Accepted publickey").count()
+    }
+
+    async fn fails(&self, node: usize, role: &str) -> String {
+        self.cluster.reaches(node, role, "error").await;
+        self.cluster.error(node, role).await.expect("a reason")
+    }
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+const WRITES: &str = "#!/bin/sh
+echo \"$GANTRY_NODE $GANTRY_ROLE $GANTRY_DATA_GREETING\" >>ran
+echo 'to standard error' >&2
+echo '{\"found\": {\"shell\": \"sh\"}}' >\"$GANTRY_OUTPUT\"
+";
+
+#[tokio::test]
+async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
+    let mut bed = Bed::of(3).await;
+    for role in ["first", "second"] {
+        bed.cluster.add_script_role(role, WRITES, |_| ()).await;
+    }
+    let data = serde_json::json!({"greeting": "it's \"here\" $HOME"});
+    for node in 0..3 {
+        let first = bind(node, "first").data(data.clone());
+        bed.cluster.commit(&[first, bind(node, "second").data(data.clone()).after(node, "first")]).await;
+    }
+    let worker = bed.worker();
+    for node in 0..3 {
+        bed.cluster.reaches(node, "second", "active").await;
+        let root = &bed.cluster.nodes[node].root;
+        let said = |role: &str| format!("n{node}.test.gantry {role} it's \"here\" $HOME\n");
+        assert_eq!(text(&root.join("ran")), said("first") + &said("second"));
+        // What the second returns it was given.
+        assert_eq!(bed.cluster.wall(node, "first").await, Some(serde_json::json!({"found": {"shell": "sh"}})));
+        let scripts = fs::read_dir(root.join(".gantry/scripts")).expect("a folder").count();
+        assert_eq!(scripts, 1, "one content, sent once");
+        assert_eq!(bed.connections(node), 1);
+    }
+    let run = bed.cluster.runs(0, "first").await.remove(0);
+    assert!(bed.cluster.log(engine::ids::RunId(run.id)).await.contains("to standard error\n"));
+    worker.stop().await;
+}
+
+/// Prints numbered lines for three seconds, to both streams.
+const COUNTS: &str = "#!/bin/sh
+n=0
+while [ $n -lt 300 ]; do
+    n=$((n + 1))
+    echo \"line $n\"
+    [ $((n % 10)) -ne 0 ] || echo \"mark $n\" >&2
+    [ $n -ne 50 ] || echo $$ >half
+    sleep 0.01
+done
+";
+
+#[tokio::test]
+async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("counts", COUNTS, |_| ()).await;
+    bed.cluster.commit(&[bind(0, "counts")]).await;
+    let worker = bed.worker();
+    appears(&bed.cluster.nodes[0].root.join("half")).await;
+    bed.testbed.node(0).stop();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    bed.testbed.node(0).restart().expect("it comes back");
+    bed.cluster.reaches(0, "counts", "active").await;
+    worker.stop().await;
+    let runs = bed.cluster.runs(0, "counts").await;
+    assert_eq!(runs.len(), 1, "it was never started again: {runs:?}");
+    let log = bed.cluster.log(engine::ids::RunId(runs[0].id)).await;
+    let of = |word: &str| log.lines().filter(|line| line.starts_with(word)).map(str::to_owned).collect::<Vec<_>>();
+    let lines: Vec<String> = (1..=300).map(|n| format!("line {n}")).collect();
+    let marks: Vec<String> = (1..=30).map(|n| format!("mark {}", n * 10)).collect();
+    assert_eq!(of("line"), lines);
+    assert_eq!(of("mark"), marks);
+    assert!(bed.connections(0) >= 1, "the server that came back was found");
+}
+
+#[tokio::test]
+async fn a_cancelled_run_ends_on_its_node() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("sleeps", "#!/bin/sh\necho $$ >ran\nsleep 300\n", |_| ()).await;
+    bed.cluster.commit(&[bind(0, "sleeps")]).await;
+    let worker = bed.worker();
+    let pid = appears(&bed.cluster.nodes[0].root.join("ran")).await;
+    let run = bed.cluster.running(0, "sleeps").await;
+    store::running::cancel_run(bed.cluster.pool(), run, "ada").await.expect("to cancel");
+    dies(&pid).await;
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_with_another_key_is_not_spoken_to() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
+    bed.testbed.node(0).stop();
+    bed.testbed.node(0).forget_host_key().expect("another key");
+    bed.testbed.node(0).restart().expect("it comes up");
+    bed.cluster.commit(&[bind(0, "writes")]).await;
+    let worker = bed.worker();
+    let reason = bed.fails(0, "writes").await;
+    assert!(reason.contains("has the host key SHA256:") && reason.contains("set up anew"), "{reason}");
+    assert_eq!(bed.connections(0), 0, "no key of ours was shown to it");
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_says_which_key_and_who_is_not_there_says_where() {
+    let mut bed = Bed::of(2).await;
+    bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
+    fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("the file is ours");
+    let address = bed.testbed.nodes()[1].address;
+    bed.testbed.node(1).stop();
+    bed.cluster.commit(&[bind(0, "writes"), bind(1, "writes")]).await;
+    let worker = bed.worker();
+    let reason = bed.fails(0, "writes").await;
+    assert!(reason.contains("does not let") && reason.contains("key testbed"), "{reason}");
+    let reason = bed.fails(1, "writes").await;
+    assert!(reason.contains(&format!("not reached: {address}: ")) && reason.contains("refused"), "{reason}");
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_that_is_no_key_is_not_told() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
+    fs::write(bed.testbed.secrets().join("testbed/1"), "hunter2 is not a key\n").expect("the file is ours");
+    bed.cluster.commit(&[bind(0, "writes")]).await;
+    let worker = bed.worker();
+    let reason = bed.fails(0, "writes").await;
+    assert!(
+        reason.contains("secret testbed version 1 is no OpenSSH private key") && !reason.contains("hunter"),
+        "{reason}"
+    );
+    worker.stop().await;
+}
+
+/// More than anybody keeps, and faster than it can be sent.
+#[tokio::test]
+async fn a_flood_is_cut_with_a_word_and_nothing_falls_over() {
+    let mut bed = Bed::of(1).await;
+    let script = "#!/bin/sh\nyes 'a line of output' | head -c 200000000\necho done >ran\n";
+    bed.cluster.add_script_role("floods", script, |_| ()).await;
+    bed.cluster.commit(&[bind(0, "floods")]).await;
+    let worker = bed.worker();
+    bed.cluster.reaches(0, "floods", "active").await;
+    worker.stop().await;
+    let run = bed.cluster.runs(0, "floods").await.remove(0);
+    let run = engine::ids::RunId(run.id);
+    let pieces = store::running::read_log(bed.cluster.pool(), run, 0, 100_000).await.expect("a log");
+    let length: u64 = pieces.iter().map(|piece| piece.body.len() as u64).sum();
+    assert!(length <= worker::log::MAX_LOG + 1_000, "{length} bytes");
+    let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();
+    assert!(last.contains("the rest is not kept") || last.contains("more output than this node keeps"), "{last}");
+    let left = bed.cluster.nodes[0].root.join(".gantry/run");
+    assert_eq!(fs::read_dir(left).expect("a folder").count(), 0, "nothing of it stays on the node");
+}
