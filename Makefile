@@ -2,6 +2,7 @@
 #
 #   make run     set up, build, start Gantry: prints an address and two one-time sign-ins; Ctrl-C stops everything
 #   make build   the program (target/debug/gantry) and what the browser loads (target/site)
+#   make testbed N SSH servers on this machine as nodes to try things on, beside a running Gantry: make testbed N=8
 #   make test    everything that must pass, and what each part took
 #   make lint    format, clippy, licences
 #   make bench   the benchmarks, optimised, in the browser too
@@ -17,8 +18,10 @@ SHELL := /bin/bash
 # Where things are built is known to all of this; and a database that Gantry is to use is nobody's business at build time.
 unexport CARGO_TARGET_DIR
 UP ?=
+N ?= 8
+TESTBED ?=
 
-.PHONY: run build test lint bench clean setup
+.PHONY: run build testbed test lint bench clean setup
 
 run:
 	@scripts/setup run
@@ -30,6 +33,11 @@ build:
 	@scripts/setup build
 	@env -u DATABASE_URL cargo build --locked
 	@cargo xtask site
+
+testbed:
+	@scripts/setup testbed
+	@env -u DATABASE_URL cargo build --locked
+	@exec target/debug/gantry testbed $(N) $(TESTBED)
 
 # Rust must be there before the rest of the set-up, which is a timed part of the run, can be started by it.
 test:

@@ -8,13 +8,13 @@
     reason = "the macro makes a struct of each function's arguments, whose names say what they are"
 )]
 
-#[cfg(feature = "ssr")]
-use api::console::NodeWish;
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
+#[cfg(feature = "ssr")]
+use api::console::{NodeWish, SshWish};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use engine::Hash;
 use engine::blueprint::Anchor;
@@ -332,11 +332,29 @@ pub async fn add_node(
     #[server(default)] fqdn: String,
     #[server(default)] mac: String,
     #[server(default)] serial: String,
-    root: String,
+    #[server(default)] root: String,
+    #[server(default)] address: String,
+    #[server(default)] port: String,
+    #[server(default)] user: String,
+    #[server(default)] key: String,
+    #[server(default)] host_key: String,
 ) -> Answer<NodeId> {
     let apart = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
-    let macs = mac.split(apart).filter(|mac| !mac.is_empty()).map(str::to_owned).collect();
-    let wish = NodeWish { macs, serial, ..NodeWish::named(fqdn, root) };
+    let several = |text: &str| text.split(apart).filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    // A part of it alone is no folder's: who forgot the address is told so.
+    let is_ssh = [&address, &port, &user, &key, &host_key].iter().any(|text| !text.trim().is_empty());
+    let port = match port.trim() {
+        "" => 22,
+        text => {
+            let port = text.parse();
+            let why = || api::Problem::invalid(format!("port: {text:?} is no number from 1 to 65535."));
+            answer(port.map_err(|_| why()))?
+        }
+    };
+    let user = Some(user.trim()).filter(|user| !user.is_empty()).unwrap_or("root").to_owned();
+    let ssh =
+        SshWish { addresses: several(&address), port, user, key: key.trim().to_owned(), key_version: 1, host_key };
+    let wish = NodeWish { macs: several(&mac), serial, ssh: is_ssh.then_some(ssh), ..NodeWish::named(fqdn, root) };
     answer(console()?.add_node(wish).await)
 }
 

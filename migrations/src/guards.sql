@@ -1178,6 +1178,7 @@ BEGIN
     'UPDATE (number, enabled, policy_number) ON head',
     'INSERT, UPDATE, DELETE ON deployment',
     'INSERT, UPDATE, DELETE ON node',
+    'INSERT (node_id, reached, address, said, took_ms, by), DELETE ON node_look',
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
     'UPDATE (title, state, version, updated_at, closed_at) ON proposal',
     'INSERT (proposal_id, seq, actor, body, undone) ON edit',

@@ -72,6 +72,7 @@ mod m0015_removed_names;
 mod m0016_canonical_roots;
 mod m0017_policies_with_targets;
 mod m0018_bare_nodes;
+mod m0019_looks;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -136,6 +137,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0016_canonical_roots::Migration),
             Box::new(m0017_policies_with_targets::Migration),
             Box::new(m0018_bare_nodes::Migration),
+            Box::new(m0019_looks::Migration),
         ]
     }
 }

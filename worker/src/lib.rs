@@ -37,6 +37,7 @@ pub mod held;
 pub mod jig;
 pub mod listen;
 pub mod log;
+pub mod looking;
 pub mod objects;
 pub mod prepare;
 pub mod runner;
@@ -49,6 +50,7 @@ use held::Held;
 use jig::script::ScriptJig;
 use jig::{Jigs, StopReason};
 use listen::Bells;
+use looking::Looking;
 use objects::Objects;
 use prepare::Preparing;
 use runner::Runner;
@@ -67,6 +69,8 @@ pub struct Config {
     pub lease: Duration,
     /// How often everything is looked at without being told.
     pub sweep: Duration,
+    /// How often each node that is reached over a network is looked at.
+    pub looks: Duration,
     /// How long running jobs may go on once the worker is told to stop.
     pub grace: Duration,
     /// Longest time that any run may take here, whatever its role says.
@@ -86,6 +90,7 @@ impl Config {
             max_running: 10,
             lease: Duration::from_secs(60),
             sweep: Duration::from_secs(5),
+            looks: Duration::from_secs(10),
             grace: Duration::from_secs(10),
             ceiling: Duration::from_secs(24 * 3600),
             folder: folder.into(),
@@ -139,12 +144,14 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
     });
     let bells = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
     let limits = Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
+    let looking = Looking { pool: pool.clone(), script: script.clone(), every: config.looks, by: hello.name.clone() };
     let annealer = Annealer { pool: pool.clone(), limits, sweep: config.sweep, todo, script };
     let heartbeat =
         Heartbeat { pool: pool.clone(), hello: hello.clone(), lease: config.lease, held: held.clone(), cancelled };
 
     let _listener = AbortOnDropHandle::new(tokio::spawn(bells.listen(pool.clone())));
     let _heartbeat = AbortOnDropHandle::new(tokio::spawn(heartbeat.beat()));
+    let _looking = AbortOnDropHandle::new(tokio::spawn(looking.look()));
     let annealing = AbortOnDropHandle::new(tokio::spawn(annealer.anneal()));
     tracing::info!(worker = %hello.name, capacity = config.capacity, "worker started");
 

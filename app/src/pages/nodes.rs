@@ -163,7 +163,7 @@ fn row(node: Memo<NodeSummary>, ways: Option<Ways>) -> impl IntoView {
                 view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
             }}</td>
             <td data-label="Steps">{move || view! { <Counts counts=node.read().steps/> }}</td>
-            <td data-label="Reached" class="muted">{move || node.read().transport.clone()}</td>
+            <td data-label="Reached" class="muted">{move || reached(&node.read())}</td>
             {ways.map(|ways| changes(node, ways))}
         </tr>
     }
@@ -195,8 +195,16 @@ fn changes(node: Memo<NodeSummary>, Ways { move_to, take_out }: Ways) -> impl In
     .into_any()
 }
 
+/// How it is reached, and why it was not when somebody looked last.
+fn reached(node: &NodeSummary) -> impl IntoView + use<> {
+    let why = node.unreached.clone().map(|why| view! { <small class="why">{why}</small> });
+    view! { <span>{node.transport.clone()} {why}</span> }
+}
+
 fn life(node: &NodeSummary) -> impl IntoView + use<> {
+    let unseen = !node.alive && node.transport == "ssh" && node.unreached.is_none();
     let (colour, shape, word) = match (node.alive, node.available) {
+        _ if unseen => ("blocked", Icon::Blocked, "not looked at yet"),
         (true, true) => ("active", Icon::Active, "alive"),
         (true, false) => ("warn", Icon::Paused, "unavailable"),
         (false, _) => ("error", Icon::Dead, "dead"),
@@ -372,9 +380,37 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     </div>
                     <div class="field">
                         <label for="node-root">"Root folder"</label>
-                        <input class="input mono" id="node-root" name="root" required autocomplete="off" spellcheck="false" placeholder="/srv/nodes/web-7"/>
-                        <span class="hint">"A folder on the worker's machine that stands for the node's file system."</span>
+                        <input class="input mono" id="node-root" name="root" autocomplete="off" spellcheck="false" placeholder="/srv/nodes/web-7"/>
+                        <span class="hint">"The folder that stands for the node's file system: on the worker's machine, or there when it is reached by SSH. There it may be left empty: then it is all of it."</span>
                     </div>
+                    <details class="more">
+                        <summary>"Reached by SSH"</summary>
+                        <div class="fields">
+                            <div class="field">
+                                <label for="node-address">"Addresses"</label>
+                                <input class="input mono" id="node-address" name="address" autocomplete="off" spellcheck="false" placeholder="10.0.3.7 web-7.mgmt.example.com"/>
+                                <span class="hint">"Names or numbers, tried in this order. Left empty, the node is a folder of the worker's machine."</span>
+                            </div>
+                            <div class="field">
+                                <label for="node-port">"Port"</label>
+                                <input class="input mono" id="node-port" name="port" inputmode="numeric" autocomplete="off" placeholder="22"/>
+                            </div>
+                            <div class="field">
+                                <label for="node-user">"User"</label>
+                                <input class="input mono" id="node-user" name="user" autocomplete="off" spellcheck="false" placeholder="root"/>
+                            </div>
+                            <div class="field">
+                                <label for="node-key">"Key"</label>
+                                <input class="input mono" id="node-key" name="key" autocomplete="off" spellcheck="false" placeholder="deploy/ssh"/>
+                                <span class="hint">"The name of the secret that has the private key. Workers have it as a file; it is never written here."</span>
+                            </div>
+                            <div class="field">
+                                <label for="node-host-key">"Host key"</label>
+                                <input class="input mono" id="node-host-key" name="host_key" autocomplete="off" spellcheck="false" placeholder="ssh-ed25519 AAAA…"/>
+                                <span class="hint">"As " <code>"ssh-keyscan -t ed25519 HOST"</code> " prints it behind the name. Workers take no other one."</span>
+                            </div>
+                        </div>
+                    </details>
                     <ProblemNotice problem=problem_of(add)/>
                 </div>
                 <div class="foot">

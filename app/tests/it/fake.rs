@@ -673,6 +673,7 @@ impl Default for World {
                     alive: n != 5,
                     available: n != 4,
                     transport: "local".into(),
+                    unreached: None,
                     steps: some,
                     record: false,
                 })

@@ -1678,8 +1678,45 @@ pub struct NodeWish {
     /// Where a derived name lies; empty: `nodes.gantry.internal`.
     #[serde(default)]
     pub domain: String,
-    /// A folder on the worker's machine that stands for its file system.
+    /// The folder that stands for its file system: on the worker's machine, or, with `ssh`, there; empty is then all of it.
+    #[serde(default)]
     pub root: String,
+    /// How it is reached; absent: it is a folder of the worker's machine.
+    #[serde(default)]
+    pub ssh: Option<SshWish>,
+}
+
+/// How a machine is reached by SSH.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SshWish {
+    /// Names or numbers, tried in this order.
+    pub addresses: Vec<String>,
+    /// The port of all of them.
+    #[serde(default = "usual_port")]
+    pub port: u16,
+    /// As whom.
+    #[serde(default = "usual_user")]
+    pub user: String,
+    /// The secret that has the private key, by name; workers have it as a file.
+    pub key: String,
+    /// Which of its versions.
+    #[serde(default = "first_version")]
+    pub key_version: i64,
+    /// The host key, as `ssh-keyscan` prints it behind the name: `ssh-ed25519 AAAA...`. No other one is ever taken.
+    pub host_key: String,
+}
+
+fn usual_port() -> u16 {
+    22
+}
+
+fn usual_user() -> String {
+    "root".into()
+}
+
+fn first_version() -> i64 {
+    1
 }
 
 impl NodeWish {
@@ -1704,6 +1741,9 @@ pub struct NodeSummary {
     pub available: bool,
     /// `local` or `ssh`.
     pub transport: String,
+    /// Why it was not reached when somebody looked last.
+    #[serde(default)]
+    pub unreached: Option<String>,
     /// Its steps.
     pub steps: StateCounts,
     /// Whether it is a record alone: no target speaks of it, so it can be taken out without a review.

@@ -25,6 +25,11 @@ pub fn data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
     folder.canonicalize().with_context(|| format!("the data folder {} can't be used", folder.display()))
 }
 
+/// Where the worker of `gantry up` has its secrets, unless it is told otherwise.
+pub fn secrets(data: &Path) -> PathBuf {
+    data.join("secrets")
+}
+
 /// Makes a folder that nobody else may enter. Programs are staged and run in it, so one that somebody else owns is refused.
 pub fn make_private(folder: &Path) -> Result<()> {
     std::fs::DirBuilder::new()

@@ -11,6 +11,7 @@ mod migrate;
 mod serve;
 mod shipped;
 mod signals;
+mod testbed;
 mod up;
 mod verify;
 mod work;
@@ -45,6 +46,8 @@ enum Command {
     Migrate(migrate::Arguments),
     /// Compare the database's rows with what the approved documents say
     Verify(verify::Arguments),
+    /// Start SSH servers on this machine as nodes to try things on, and make them known; Ctrl-C stops them
+    Testbed(testbed::Arguments),
     /// Work on barclamp files
     #[command(subcommand)]
     Catalog(catalog::Command),
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
             Command::Worker(arguments) => work::run(arguments).await,
             Command::Migrate(arguments) => migrate::run(arguments).await,
             Command::Verify(arguments) => verify::run(arguments).await,
+            Command::Testbed(arguments) => testbed::run(arguments).await,
             Command::Catalog(command) => catalog::run(&command),
         }
     });

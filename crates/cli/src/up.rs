@@ -207,19 +207,21 @@ impl Database {
 struct Worker {
     url: String,
     folder: PathBuf,
+    secrets: PathBuf,
     child: Child,
 }
 
 impl Worker {
     fn start(url: &str, data: &Path) -> Result<Self> {
         let folder = data.join("worker");
-        Ok(Self { url: url.to_owned(), child: spawn_worker(url, &folder)?, folder })
+        let secrets = std::env::var_os("GANTRY_SECRETS").map_or_else(|| home::secrets(data), PathBuf::from);
+        Ok(Self { url: url.to_owned(), child: spawn_worker(url, &folder, &secrets)?, folder, secrets })
     }
 
     fn look_after(&mut self) {
         let Ok(Some(status)) = self.child.try_wait() else { return };
         tracing::warn!(%status, "the worker ended and is started again");
-        match spawn_worker(&self.url, &self.folder) {
+        match spawn_worker(&self.url, &self.folder, &self.secrets) {
             Ok(child) => self.child = child,
             Err(error) => tracing::error!(%error, "the worker does not start"),
         }
@@ -238,13 +240,14 @@ impl Worker {
     }
 }
 
-fn spawn_worker(url: &str, folder: &Path) -> Result<Child> {
+fn spawn_worker(url: &str, folder: &Path, secrets: &Path) -> Result<Child> {
     let program = std::env::current_exe().context("this program can't find itself")?;
     Command::new(program)
         .arg("worker")
         .arg("--until-orphaned")
         .env("DATABASE_URL", url)
         .env("GANTRY_WORKER_FOLDER", folder)
+        .env("GANTRY_SECRETS", secrets)
         .env_remove("GANTRY_OWNER_URL")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

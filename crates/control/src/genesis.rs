@@ -90,6 +90,7 @@ impl Control {
                 deployment: system,
                 transport: "local",
                 connection: json!({"root": folder}),
+                addresses: Vec::new(),
                 alive: true,
                 by: None,
             };

@@ -15,6 +15,7 @@ mod blueprints;
 mod board;
 mod cataloguing;
 mod commit;
+mod connection;
 mod deceiving;
 mod discussing;
 mod genesis;

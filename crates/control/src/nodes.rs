@@ -6,13 +6,14 @@ use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::live::{Live, Topic};
 use engine::cluster::{Hardware, derived_name, is_address, phantom};
-use engine::ids::{DeploymentName, Fqdn, NodeId};
+use engine::ids::{DeploymentName, Fqdn, NodeId, PersonId};
 use engine::text::deceiving;
-use serde_json::json;
+use serde_json::{Value, json};
 use store::intent::{self, NewNode};
 use store::reading;
 use uuid::Uuid;
 
+use crate::connection;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done, words};
@@ -34,6 +35,7 @@ impl Control {
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
         let mut connection = self.connection().await?;
         let counts = reading::node_counts(&mut connection, &ids).await.map_err(from_store)?;
+        let unreached = reading::unreached(&mut connection, &ids).await.map_err(from_store)?;
         let present = self.kept.present(&mut connection).await?;
         let summary = |row: reading::NodeRow| {
             let id = NodeId(row.node.id);
@@ -46,6 +48,7 @@ impl Control {
                 alive: row.node.alive,
                 available: row.node.available,
                 transport: row.node.transport,
+                unreached: unreached.iter().find(|(node, _)| *node == id).map(|(_, said)| said.clone()),
                 steps: steps.unwrap_or_default(),
                 record: !present.blueprint.nodes.contains_key(&id),
             })
@@ -55,30 +58,44 @@ impl Control {
         Ok(NodePage { nodes, next })
     }
 
-    /// Adds a node whose root is a folder on the worker's machine. One without a name gets the one that follows from its MAC addresses
-    /// or its serial number, so the same machine is never added twice.
+    /// Adds a node: a folder on the worker's machine, or a machine that is reached by SSH. One without a name gets the one that follows
+    /// from its MAC addresses or its serial number, so the same machine is never added twice.
     pub async fn add_node(&self, actor: &Actor, wish: NodeWish) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
+        self.make_node(Some(actor.person), wish).await
+    }
+
+    /// The same for whoever has the machine itself and the database: a testbed makes its own nodes known, again and again.
+    ///
+    /// # Errors
+    /// As [`Self::add_node`], but not when a node of that name is there.
+    pub async fn ensure_node(&self, wish: NodeWish) -> Result<(), Problem> {
+        match self.make_node(None, wish).await {
+            Err(problem) if problem.code != "node_exists" => Err(problem),
+            _ => Ok(()),
+        }
+    }
+
+    async fn make_node(&self, by: Option<PersonId>, wish: NodeWish) -> Result<NodeId, Problem> {
         let (fqdn, derived) = name_of(&wish)?;
         if phantom::is_reserved(&fqdn) {
             return Err(Problem::invalid("Names below phantom.gantry.internal stand for deployments: choose another."));
         }
-        let root = wish.root.trim();
-        check_root(root)?;
-        let root = &plain_path(root);
-        if let Some(data) = &self.data {
-            check_apart(root, data)?;
-        }
+        let (transport, connection, addresses) = match &wish.ssh {
+            Some(ssh) => ("ssh", connection::by_ssh(ssh, &wish.root)?, ssh.addresses.clone()),
+            None => ("local", self.in_folder(&wish.root)?, Vec::new()),
+        };
         let present = self.present().await?;
         let new = NewNode {
             id: NodeId(Uuid::new_v4()),
             fqdn,
             deployment: present.system()?,
-            transport: "local",
-            connection: json!({"root": root}),
-            // A folder on this machine is as alive as the machine.
-            alive: true,
-            by: Some(actor.person),
+            transport,
+            connection,
+            addresses,
+            // A folder on this machine is as alive as the machine; of any other nobody knows before it was reached.
+            alive: wish.ssh.is_none(),
+            by,
         };
         let mut transaction = self.begin().await?;
         if !intent::insert_node(&mut transaction, &new).await.map_err(from_store)? {
@@ -91,13 +108,23 @@ impl Control {
             return Err(Problem::conflict("node_exists", format!("A node {} is there already. {what}.", new.fqdn)));
         }
         let detail = json!({"fqdn": new.fqdn, "transport": new.transport, "macs": wish.macs, "serial": wish.serial});
-        intent::append_audit(&mut transaction, Some(actor.person), "node.add", &new.id.to_string(), &detail)
+        intent::append_audit(&mut transaction, by, "node.add", &new.id.to_string(), &detail)
             .await
             .map_err(from_store)?;
         let event = Live::Node { fqdn: new.fqdn.to_string() };
         intent::append_live(&mut transaction, &[Topic::Nodes], &event).await.map_err(from_store)?;
         done(transaction).await?;
         Ok(new.id)
+    }
+
+    fn in_folder(&self, root: &str) -> Result<Value, Problem> {
+        let root = root.trim();
+        check_root(root)?;
+        let root = plain_path(root);
+        if let Some(data) = &self.data {
+            check_apart(&root, data)?;
+        }
+        Ok(json!({"root": root}))
     }
 
     /// Takes the record of a node out that nothing was ever bound to. No document changes with it, so there is nothing to review; one

@@ -18,6 +18,7 @@
 //! * Nothing panics on input. Whatever comes from outside is checked once, where it becomes one of the types below.
 //! * Limits on size and depth are constants next to the code that enforces them.
 
+pub mod alive;
 pub mod anneal;
 pub mod blueprint;
 pub mod canonical;

@@ -5,7 +5,7 @@
 //! the folders are real. Only the operating system below is shared.
 //!
 //! The folder of a testbed says everything about it, so that one that was killed is found again by whoever starts it the next time:
-//! `secrets/testbed/1` is the private key where a worker looks for it, `n1` and so on are the nodes, with `root` in each.
+//! `n1` and so on are the nodes, with `root` in each. The private key is `testbed/1` in the workers' folder of secrets.
 //!
 //! Each testbed takes a network of its own in 127.0.0.0/8, out of its folder's name: several can stand side by side.
 
@@ -37,6 +37,7 @@ const READY: Duration = Duration::from_secs(20);
 /// Running nodes. Dropped, they are stopped.
 pub struct Testbed {
     folder: PathBuf,
+    secrets: PathBuf,
     nodes: Vec<Node>,
 }
 
@@ -57,18 +58,20 @@ pub struct Node {
 }
 
 impl Testbed {
-    /// Starts N nodes in a folder, which is made; what it has of an earlier start (roots, keys) is taken over.
+    /// Starts N nodes in a folder, which is made; what it has of an earlier start (roots, keys) is taken over. The key that lets in goes
+    /// where workers have their secrets.
     ///
     /// # Errors
     /// When a program is missing, with how to get it; when a node does not start, with what it said.
-    pub fn start(folder: &Path, count: usize) -> Result<Self> {
+    pub fn start(folder: &Path, secrets: &Path, count: usize) -> Result<Self> {
         ensure!((1..=MOST).contains(&count), "a testbed has 1 to {MOST} nodes");
         let programs = Programs::find()?;
-        fs::create_dir_all(folder.join("secrets").join(KEY)).with_context(|| folder.display().to_string())?;
-        let folder = folder.canonicalize()?;
-        let key = folder.join("secrets").join(KEY).join("1");
-        programs.ensure_key(&key)?;
-        let mut testbed = Self { nodes: Vec::with_capacity(count), folder };
+        for folder in [folder, &secrets.join(KEY)] {
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        let (folder, secrets) = (folder.canonicalize()?, secrets.canonicalize()?);
+        programs.ensure_key(&secrets.join(KEY).join("1"))?;
+        let mut testbed = Self { nodes: Vec::with_capacity(count), folder, secrets };
         for number in 1..=count {
             let node = testbed.prepare(&programs, number)?;
             testbed.nodes.push(node);
@@ -94,7 +97,7 @@ impl Testbed {
              PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\n\
              MaxStartups 200\nLogLevel VERBOSE\n",
             key.display(),
-            self.folder.join("secrets").join(KEY).join("1.pub").display(),
+            self.secrets.join(KEY).join("1.pub").display(),
         );
         fs::write(folder.join("sshd_config"), config)?;
         Ok(Node { name, address, root, host_key, user: user()?, folder, server: None })
@@ -112,7 +115,7 @@ impl Testbed {
 
     /// The folder of secrets for a worker (`GANTRY_SECRETS`).
     pub fn secrets(&self) -> PathBuf {
-        self.folder.join("secrets")
+        self.secrets.clone()
     }
 }
 

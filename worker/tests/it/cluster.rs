@@ -179,6 +179,7 @@ impl Cluster {
             deployment: self.system,
             transport,
             connection,
+            addresses: Vec::new(),
             alive: true,
             by: None,
         };

@@ -15,6 +15,7 @@ pub fn quick(folder: &Path) -> Config {
     Config {
         lease: Duration::from_secs(3),
         sweep: Duration::from_millis(500),
+        looks: Duration::from_millis(300),
         grace: Duration::from_millis(300),
         ..Config::in_folder(folder)
     }

@@ -22,12 +22,14 @@ struct Bed {
 impl Bed {
     async fn of(nodes: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let testbed = Testbed::start(folder.path(), nodes).expect("a testbed");
+        let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), nodes).expect("a testbed");
         Self { cluster: Cluster::over(&testbed).await, testbed, folder }
     }
 
     fn config(&self) -> Config {
-        Config { secrets: Some(self.testbed.secrets()), ..quick(&self.cluster.folder()) }
+        // Nobody turns a node under a test that is about something else.
+        let looks = Duration::from_secs(3600);
+        Config { secrets: Some(self.testbed.secrets()), looks, ..quick(&self.cluster.folder()) }
     }
 
     fn worker(&self) -> Running {
@@ -81,6 +83,39 @@ async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
     }
     let run = bed.cluster.runs(0, "first").await.remove(0);
     assert!(bed.cluster.log(engine::ids::RunId(run.id)).await.contains("to standard error\n"));
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_is_alive_when_it_lets_us_in_and_turns_only_when_several_looks_say_so() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
+    bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
+    bed.cluster.commit(&[bind(0, "writes")]).await;
+    let worker = Running::start(Config { looks: Duration::from_millis(200), ..bed.config() }, bed.cluster.pool());
+    bed.cluster.reaches(0, "writes", "active").await;
+    let of_node = "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND length(boot_id) > 10";
+    assert_eq!(bed.cluster.count(of_node).await, 1);
+    let looks = bed.cluster.count("node_look WHERE reached AND address LIKE '127.%'").await;
+    assert!(looks >= 1);
+
+    bed.testbed.node(0).stop();
+    let until = async |condition: &'static str| {
+        for _ in 0..500 {
+            if bed.cluster.count(condition).await == 1 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("it never came to: {condition}");
+    };
+    until("node WHERE transport = 'ssh' AND NOT alive").await;
+    let failed = bed.cluster.count("node_look WHERE NOT reached").await;
+    assert!(failed >= i64::from(engine::alive::FAILURES), "{failed} looks");
+    let refused = bed.cluster.count("node_look WHERE NOT reached AND said LIKE '%not reached: 127.%refused%'").await;
+    assert!(refused >= 1, "what is kept says where and why");
+    bed.testbed.node(0).restart().expect("it comes back");
+    until("node WHERE transport = 'ssh' AND alive").await;
     worker.stop().await;
 }
 

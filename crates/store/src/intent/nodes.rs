@@ -46,6 +46,8 @@ pub struct NewNode {
     pub transport: &'static str,
     /// How a worker reaches it.
     pub connection: Value,
+    /// Where; of a machine that is reached over a network.
+    pub addresses: Vec<String>,
     /// Whether it is known to be up.
     pub alive: bool,
     /// Who made it.
@@ -55,8 +57,8 @@ pub struct NewNode {
 /// Makes a node record; `false`: its name is taken. A guard refuses a folder that lies in another node's, or has one in it.
 pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, StoreError> {
     let done = sqlx::query(
-        "INSERT INTO node (id, fqdn, deployment_id, transport, connection, alive, alive_since, joined, created_by) \
-         VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $6 THEN now() END, CASE WHEN $6 THEN 'confirmed' ELSE 'none' END, $7) \
+        "INSERT INTO node (id, fqdn, deployment_id, transport, connection, alive, alive_since, joined, created_by, address) \
+         VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $6 THEN now() END, CASE WHEN $6 THEN 'confirmed' ELSE 'none' END, $7, $8) \
          ON CONFLICT DO NOTHING",
     )
     .bind(node.id.0)
@@ -66,6 +68,7 @@ pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, 
     .bind(&node.connection)
     .bind(node.alive)
     .bind(node.by.map(|p| p.0))
+    .bind(Value::from(node.addresses.clone()))
     .execute(on)
     .await?;
     Ok(done.rows_affected() == 1)

@@ -11,6 +11,6 @@ pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_r
 pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_step};
 pub use steps::{
     DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes, node_counts, nodes, states_of,
-    step_names, steps_by_noderole, steps_of,
+    step_names, steps_by_noderole, steps_of, unreached,
 };
 pub use targets::{TargetRow, is_root, root_of, targets};

@@ -162,6 +162,19 @@ pub async fn node_counts(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<
     Ok(rows.into_iter().map(row).collect())
 }
 
+/// Of these nodes those that were not reached when somebody looked last, each with the reason.
+pub async fn unreached(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(NodeId, String)>, StoreError> {
+    let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
+    let rows: Vec<(Uuid, bool, String)> = sqlx::query_as(
+        "SELECT n.id, l.reached, l.said FROM unnest($1) n (id), \
+         LATERAL (SELECT reached, said FROM node_look WHERE node_id = n.id ORDER BY at DESC LIMIT 1) l",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().filter(|row| !row.1).map(|(id, _, said)| (NodeId(id), said)).collect())
+}
+
 /// Whether each node is alive.
 pub async fn alive_nodes(on: &mut PgConnection) -> Result<Vec<(NodeId, bool)>, StoreError> {
     let rows: Vec<(Uuid, bool)> =

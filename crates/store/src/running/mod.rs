@@ -17,6 +17,7 @@ mod event;
 mod job;
 mod locks;
 mod log;
+mod looking;
 mod queue;
 mod transition;
 mod worker;
@@ -26,6 +27,7 @@ pub use claim::{Claimed, claim_runs};
 pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
 pub use job::{Approval, RunFacts, SeenStep, approval, object_body, record_input, run_facts, seen_steps};
 pub use log::{LogPiece, append_log, read_log};
+pub use looking::{DueNode, Looked, due_nodes, record_look};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
 pub use transition::{
     ChangeError, Finished, OverdueRun, RunEnd, cancel_run, commit_steps, end_overdue_run, end_removed, finish_run,

@@ -452,6 +452,16 @@ pub async fn end_overdue_run(pool: &PgPool, run: RunId, never_started: bool) -> 
 /// # Errors
 /// [`ChangeError::NoNode`].
 pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<bool, ChangeError> {
+    turn_node(pool, node, alive, None).await
+}
+
+/// The same, with the boot id of a node that said it. Whoever was let in has joined the node: what runs there is known by its ledger.
+pub(super) async fn turn_node(
+    pool: &PgPool,
+    node: NodeId,
+    alive: bool,
+    boot_id: Option<&str>,
+) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     take_apply(&mut transaction).await?;
     let was: Option<(bool, bool, String)> =
@@ -473,11 +483,14 @@ pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<
     let change = if alive { Change::NodeUp { node } } else { Change::NodeDown { node } };
     let outcome = apply_change(&mut transaction, &change, &[]).await?;
     sqlx::query(
-        "UPDATE node SET alive = $2, alive_since = now(), last_seen_at = CASE WHEN $2 THEN now() ELSE last_seen_at END
+        "UPDATE node SET alive = $2, alive_since = now(), last_seen_at = CASE WHEN $2 THEN now() ELSE last_seen_at END,
+           look_against = 0, boot_id = coalesce($3, boot_id),
+           joined = CASE WHEN $2 AND $3 IS NOT NULL THEN 'confirmed' ELSE joined END
          WHERE id = $1",
     )
     .bind(node.0)
     .bind(alive)
+    .bind(boot_id)
     .execute(&mut *transaction)
     .await?;
     end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;

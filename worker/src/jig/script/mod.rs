@@ -45,6 +45,10 @@ use transport::{CALL_WRAPPER, NO_WRAPPER, STAGE_WRAPPER, Transport, WRAPPER, wra
 const GRACE: u64 = 5;
 /// How long one errand on a node (staging, asking) may take.
 const ERRAND: Duration = Duration::from_secs(90);
+/// How long a look may take.
+const LOOK: Duration = Duration::from_secs(25);
+/// What tells one start of a machine from the next, where there is such a thing.
+const BOOT_ID: &str = "cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown";
 /// How long the worker waits beyond a run's time limit, which the wrapper keeps, before it takes the wrapper for hanging.
 const OVERTIME: Duration = Duration::from_secs(30);
 /// How long a stream is read after its process ended: a service may hold it open for ever.
@@ -143,6 +147,28 @@ impl ScriptJig {
         }
         let came = node.run(log, stop).await?;
         node.how_it_ended(came, log).await
+    }
+
+    /// Looks whether a node is there and lets us in; gives the address that answered, and its boot id or why not.
+    pub async fn look(&self, connection: &Value) -> (String, Result<String, String>) {
+        let transport = match Transport::read(connection) {
+            Ok(transport) => transport,
+            Err(error) => return (String::new(), Err(error.to_string())),
+        };
+        let errands = self.errands(transport);
+        let asked = timeout(LOOK, errands.errand("looking", BOOT_ID, &[], b"")).await;
+        let Transport::Ssh { reach, .. } = &*errands.transport else { return (String::new(), Ok(String::new())) };
+        match asked {
+            Ok(Ok(said)) => {
+                let address = self.ways.connections.address(reach).await.unwrap_or_default();
+                (address, Ok(String::from_utf8_lossy(&said).trim().chars().take(100).collect()))
+            }
+            Ok(Err(trouble)) => (String::new(), Err(trouble.to_string())),
+            Err(_) => {
+                self.ways.connections.give_up(reach).await;
+                (String::new(), Err(format!("it did not answer within {} seconds", LOOK.as_secs())))
+            }
+        }
     }
 
     /// Ends what a lost run may have left on its node, bars it from starting late, and says whether it ever started.

@@ -145,7 +145,13 @@ impl client::Handler for Pinned {
     }
 }
 
-type Connection = Arc<Handle<Pinned>>;
+/// A connection, and the address at which it was made.
+struct Open {
+    handle: Handle<Pinned>,
+    address: String,
+}
+
+type Connection = Arc<Open>;
 type Slot = Arc<tokio::sync::Mutex<Option<Connection>>>;
 
 /// The connections of a worker, one for each node.
@@ -181,6 +187,18 @@ impl Connections {
     async fn start_alone(&self, reach: &Reach, command: &str) -> Result<Process, SshError> {
         let connection = self.connect(reach).await?;
         opened(&connection, command).await.map_err(|error| SshError::Broken(error.to_string()))
+    }
+
+    /// Where the node is connected now; None: it is not.
+    pub async fn address(&self, reach: &Reach) -> Option<String> {
+        let slot = self.slot(reach);
+        let kept = slot.lock().await;
+        kept.as_ref().filter(|connection| open(connection)).map(|connection| connection.address.clone())
+    }
+
+    /// Gives a node's connection up: it does not serve, whatever it says of itself. The next command makes another.
+    pub async fn give_up(&self, reach: &Reach) {
+        *self.slot(reach).lock().await = None;
     }
 
     fn slot(&self, reach: &Reach) -> Slot {
@@ -220,7 +238,7 @@ impl Connections {
         let mut tried = Vec::new();
         for address in &reach.addresses {
             match timeout(2 * CONNECT, connect(address, reach, &pinned, &key)).await {
-                Ok(Ok(connection)) => return Ok(Arc::new(connection)),
+                Ok(Ok(handle)) => return Ok(Arc::new(Open { handle, address: address.clone() })),
                 Ok(Err(SshError::Unreached(why))) => tried.extend(why),
                 Ok(Err(other)) => graver = graver.or(Some(other)),
                 Err(_) => tried.push(format!("{address}: no answer within {} seconds", 2 * CONNECT.as_secs())),
@@ -248,7 +266,7 @@ impl Connections {
 }
 
 fn open(connection: &Connection) -> bool {
-    !connection.is_closed()
+    !connection.handle.is_closed()
 }
 
 async fn connect(
@@ -297,7 +315,7 @@ async fn connect(
 }
 
 async fn opened(connection: &Connection, command: &str) -> Result<Process, russh::Error> {
-    let channel = connection.channel_open_session().await?;
+    let channel = connection.handle.channel_open_session().await?;
     channel.exec(true, command).await?;
     Ok(attached(channel, Arc::clone(connection)))
 }

@@ -1,0 +1,85 @@
+//! `gantry testbed`: nodes to try things on, as many as wanted, on this machine.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use api::console::{NodeWish, SshWish};
+use control::Control;
+use engine::ids::Fqdn;
+use store::{Connecting, Store};
+use testbed::{KEY, Node, PORT, Testbed};
+use worker::boot::{LocalNode, boot, halt};
+
+use crate::{home, signals};
+
+/// The domain of their names.
+const DOMAIN: &str = "testbed.gantry.internal";
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// How many nodes
+    #[arg(default_value_t = 8)]
+    nodes: usize,
+    /// The folder of `gantry up`; the nodes are in testbed, their key in secrets [default: as of `gantry up`]
+    #[arg(long, env = "GANTRY_DATA")]
+    data: Option<PathBuf>,
+    /// The database as the application's role [default: the private one of `gantry up` in that folder]
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// The folder of secrets of the workers that are to reach the nodes [default: secrets in the data folder]
+    #[arg(long, env = "GANTRY_SECRETS")]
+    secrets: Option<PathBuf>,
+}
+
+pub async fn run(arguments: Arguments) -> Result<()> {
+    let stopped = signals::stopped();
+    let data = home::data_folder(arguments.data)?;
+    let secrets = arguments.secrets.unwrap_or_else(|| home::secrets(&data));
+    let socket = data.join("postgres/socket");
+    let url = arguments
+        .database_url
+        .unwrap_or_else(|| format!("postgres://gantry_app@localhost/gantry?host={}", socket.display()));
+    let store = Store::open(&Connecting::to(url)).context("DATABASE_URL can't be used")?;
+    let control = Control::new(store);
+    home::make_private(&secrets)?;
+    let folder = data.join("testbed");
+    let testbed = tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes)).await??;
+    for node in testbed.nodes() {
+        let made = control.ensure_node(wish(node)).await;
+        made.map_err(|problem| anyhow!("{}: {}", node.name, problem.detail))
+            .context("the nodes can't be made known: is Gantry running (gantry up), with this data folder?")?;
+        println!("{}  {}:{PORT}  {}", fqdn(node), node.address, node.root.display());
+    }
+    // Their services start with them and end with them, as those of a machine do that is switched on and off.
+    let machines = machines(&testbed)?;
+    boot(&machines).await.iter().for_each(|trouble| tracing::warn!(%trouble, "a service did not start"));
+    println!(
+        "{} nodes run, and are known to Gantry. Ctrl-C stops them; their folders and records stay.",
+        machines.len()
+    );
+    stopped.await;
+    drop(testbed);
+    halt(&machines).await.iter().for_each(|trouble| tracing::warn!(%trouble, "a service did not end"));
+    Ok(())
+}
+
+fn machines(testbed: &Testbed) -> Result<Vec<LocalNode>> {
+    let machine = |node: &Node| Ok(LocalNode { fqdn: Fqdn::parse(&fqdn(node))?, root: node.root.clone() });
+    testbed.nodes().iter().map(machine).collect()
+}
+
+fn fqdn(node: &Node) -> String {
+    format!("{}.{DOMAIN}", node.name)
+}
+
+fn wish(node: &Node) -> NodeWish {
+    let ssh = SshWish {
+        addresses: vec![node.address.to_string()],
+        port: PORT,
+        user: node.user.clone(),
+        key: KEY.into(),
+        key_version: 1,
+        host_key: node.host_key.clone(),
+    };
+    NodeWish { ssh: Some(ssh), ..NodeWish::named(fqdn(node), node.root.to_string_lossy()) }
+}

@@ -1,0 +1,111 @@
+// Machines that are reached by SSH: added by form, looked at, and deployed to. The machines are a testbed's, real servers.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { generateKeyPairSync } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, before, test } from 'node:test';
+import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { binary, start } from './lib/gantry.mjs';
+import { propose, row, signIn, submit, waitForState } from './lib/console.mjs';
+
+let browser;
+let gantry;
+let page;
+let testbed;
+before(async () => {
+  browser = await openBrowser();
+  gantry = await start({ name: 'nodes' });
+  page = await signIn(await openPage(browser, gantry), gantry, 'author');
+}, { timeout: 180_000 });
+after(async () => {
+  await testbed?.stop();
+  await browser.close();
+  await gantry.stop();
+});
+
+/** Starts a testbed beside the Gantry, and waits until it is known to it. */
+async function bed(nodes) {
+  const { DATABASE_URL, GANTRY_SECRETS, ...env } = process.env;
+  const child = spawn(binary, ['testbed', String(nodes), '--data', join(gantry.data, 'gantry')], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = new Promise((done) => child.on('close', done));
+  const known = [];
+  const lines = createInterface({ input: child.stdout });
+  for await (const line of lines) {
+    if (line.startsWith(`${nodes} nodes run`)) break;
+    known.push(line.split(/\s+/));
+  }
+  const stop = async () => {
+    child.kill('SIGINT');
+    assert.equal(await ended, 0);
+  };
+  return { known, stop };
+}
+
+/** The public half of a key that no machine has, as ssh-keyscan prints it. */
+function hostKey() {
+  const part = (bytes) => Buffer.concat([Buffer.from([0, 0, 0, bytes.length]), bytes]);
+  const raw = generateKeyPairSync('ed25519').publicKey.export({ format: 'der', type: 'spki' }).subarray(-32);
+  return `ssh-ed25519 ${Buffer.concat([part(Buffer.from('ssh-ed25519')), part(raw)]).toString('base64')}`;
+}
+
+const line = (name) => page.locator('tr').filter({ hasText: name });
+
+test('a form that names half a way is refused with what is missing, and keeps what was written', { timeout: 60_000 }, async () => {
+  await visit(page, '/nodes');
+  await page.getByRole('button', { name: 'Add node' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Add node' });
+  await dialog.getByText('Reached by SSH', { exact: true }).click();
+  await dialog.getByLabel('Name', { exact: true }).fill('gone.rack9.example.com');
+  await dialog.getByLabel('Addresses', { exact: true }).fill('127.99.1.1');
+  await dialog.getByLabel('Key', { exact: true }).fill('nobody/has');
+  await dialog.getByRole('button', { name: 'Add', exact: true }).click();
+  await dialog.getByRole('alert').filter({ hasText: "host_key: give the machine's public key" }).waitFor();
+  await assertAccessible(page);
+  await eachLook(page, () => assertFits(page));
+  await screenshot(page, 'nodes-add');
+  await dialog.getByLabel('Host key').fill(`${hostKey()} a comment`);
+  await dialog.getByRole('button', { name: 'Add', exact: true }).click();
+  await line('gone.rack9.example.com').waitFor();
+  assertQuiet(page, /400/);
+  page.problems.length = 0;
+});
+
+test('what is not reached says why, what is reached is alive', { timeout: 120_000 }, async () => {
+  testbed = await bed(2);
+  assert.deepEqual(testbed.known.map(([name]) => name), ['n1.testbed.gantry.internal', 'n2.testbed.gantry.internal']);
+  await visit(page, '/nodes?filter=testbed');
+  for (const n of [1, 2]) await line(`n${n}.testbed`).getByText('alive').waitFor({ timeout: 60_000 });
+  await visit(page, '/nodes?filter=rack9');
+  await line('gone.rack9.example.com').getByText(/secret nobody\/has version 1 can.t be read/).waitFor({ timeout: 60_000 });
+  await line('gone.rack9.example.com').getByText('dead').waitFor();
+  await assertAccessible(page);
+  await eachLook(page, () => assertFits(page));
+  await screenshot(page, 'nodes-unreached');
+});
+
+test('roles run on machines as they run on folders', { timeout: 180_000 }, async () => {
+  await visit(page, '/deployments/web');
+  await propose(page);
+  const filter = page.getByLabel('Filter nodes by name or deployment');
+  await filter.fill('testbed');
+  for (const n of [1, 2]) {
+    const node = page.locator(`[data-tray]`).and(page.locator(`[title^="n${n}.testbed"]`));
+    await node.dragTo(row(page, 'app').locator('.cell'));
+    await row(page, 'app').locator('.chip').nth(n - 1).waitFor();
+  }
+  const review = await submit(page, 'On machines');
+  const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+  await visit(bo, `/reviews/${review}`);
+  await bo.getByRole('button', { name: 'Approve' }).click();
+  await bo.getByRole('button', { name: 'Commit' }).click();
+  await visit(page, '/deployments/web');
+  for (const n of [1, 2]) await waitForState(page, 'app', `n${n}`, 'active');
+  for (const [, , root] of testbed.known) {
+    assert.match(await readFile(join(root, 'etc/hostname'), 'utf8'), /testbed\.gantry\.internal/);
+  }
+  // The board asks once more to plan on a proposal that is committed by then.
+  assertQuiet(page, /409/);
+});

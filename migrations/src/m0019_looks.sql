@@ -1,0 +1,22 @@
+-- Looking whether nodes are alive: who is due, and what came of it.
+
+ALTER TABLE node
+  ADD COLUMN looked_at timestamptz,
+  ADD COLUMN look_against int NOT NULL DEFAULT 0 CHECK (look_against >= 0);
+COMMENT ON COLUMN node.looked_at IS 'When somebody looked last, or began to; NULL: look as soon as possible.';
+COMMENT ON COLUMN node.look_against IS 'Looks in a row that said otherwise than alive does (engine::alive).';
+-- Who is due is asked every second; a folder of this machine is as alive as the machine, and never due.
+CREATE INDEX node_due ON node (looked_at NULLS FIRST) WHERE transport = 'ssh' AND removed_in IS NULL;
+
+CREATE TABLE node_look (
+  node_id   uuid NOT NULL REFERENCES node ON DELETE CASCADE,
+  at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+  reached   boolean NOT NULL,
+  address   text NOT NULL DEFAULT '' CHECK (length(address) <= 300),
+  said      text NOT NULL DEFAULT '' CHECK (length(said) <= 2000),
+  took_ms   int NOT NULL CHECK (took_ms >= 0),
+  by        text NOT NULL,
+  PRIMARY KEY (node_id, at)
+);
+COMMENT ON TABLE node_look IS 'What came of the last looks at a node; the oldest go.';
+COMMENT ON COLUMN node_look.said IS 'Why it was not reached.';
