@@ -7,6 +7,7 @@
     missing_docs,
     reason = "the macro makes a struct of each function's arguments, whose names say what they are"
 )]
+#![expect(clippy::too_many_arguments, reason = "a form's fields are arguments, one each")]
 
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
