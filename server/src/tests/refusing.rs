@@ -60,7 +60,7 @@ async fn refusals_have_one_form() {
     note("a query that is none", house.ask_get("/api/v1/runs?before=x", &cookie).await);
     note("an unknown topic", house.ask_get("/events?topics=weather", &cookie).await);
     note("broken JSON", house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"fqdn\": }")).await);
-    note("a missing field", house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"fqdn\":\"a.b.c\"}")).await);
+    note("a missing field", house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"ssh\":{}}")).await);
     note("an unknown field", house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"fqnd\":\"a.b.c\"}")).await);
     note("an edit that is none", house.ask(house.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await);
     note("too large", house.ask(house.post_json("/api/v1/nodes", &cookie, too_large)).await);
