@@ -2,8 +2,9 @@
 //!
 //! One process runs, over one pool of connections: an **annealer** ([`annealer`]) that claims what may start and ends what was
 //! lost; a **queue** ([`backend`]) that leases queued runs to an apalis worker as slots become free; a **heartbeat** ([`heartbeat`])
-//! that renews leases and ends runs that are no longer ours; and a **listener** ([`listen`]) that wakes the others. They share
-//! nothing but the register of held runs ([`held`]) and bells.
+//! that renews leases and ends runs that are no longer ours; a **look-out** ([`looking`]) that tries whether machines are there; and a
+//! **listener** ([`listen`]) that wakes the others. They share nothing but the register of held runs ([`held`]), bells, and the
+//! connections to nodes.
 //!
 //! A run goes: lease, check that it is what was approved and put its input together ([`prepare`]), jig ([`jig`]), finish. What a
 //! run means for its step is decided in one transaction of the store; the worker only reports.
