@@ -1145,8 +1145,10 @@ CREATE OR REPLACE FUNCTION forget_events(older_than interval) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE gone bigint;
 BEGIN
-  DELETE FROM event WHERE at < now() - greatest(older_than, interval '1 day');
-  GET DIAGNOSTICS gone = ROW_COUNT;
+  WITH old AS (DELETE FROM event WHERE at < now() - greatest(older_than, interval '1 day') RETURNING xid, id),
+       last AS (SELECT xid, id FROM old ORDER BY xid DESC, id DESC LIMIT 1),
+       noted AS (UPDATE event_forgotten f SET xid = last.xid, id = last.id FROM last WHERE (last.xid, last.id) > (f.xid, f.id))
+  SELECT count(*) INTO gone FROM old;
   RETURN gone;
 END $$;
 

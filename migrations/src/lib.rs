@@ -73,6 +73,7 @@ mod m0016_canonical_roots;
 mod m0017_policies_with_targets;
 mod m0018_bare_nodes;
 mod m0019_looks;
+mod m0020_forgotten;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -138,6 +139,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0017_policies_with_targets::Migration),
             Box::new(m0018_bare_nodes::Migration),
             Box::new(m0019_looks::Migration),
+            Box::new(m0020_forgotten::Migration),
         ]
     }
 }

@@ -171,26 +171,19 @@ fn live(kind: &str, mut body: Value) -> Result<Live, serde_json::Error> {
 /// # Errors
 /// When the database does not answer.
 pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume, StoreError> {
-    let (horizon, oldest_xid, oldest_id, behind): (i64, Option<i64>, Option<i64>, i64) = sqlx::query_as(
-        "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, oldest.xid, oldest.id,
+    let (horizon, forgotten_xid, forgotten_id, behind): (i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, forgotten.xid::text::bigint, forgotten.id,
                 (SELECT count(*) FROM (
                    SELECT FROM event WHERE (xid, id) > ($1::text::xid8, $2) LIMIT $3) few)
-         FROM (SELECT) one LEFT JOIN LATERAL (
-           SELECT xid::text::bigint, id FROM event ORDER BY event.xid, event.id LIMIT 1) oldest ON true",
+         FROM event_forgotten forgotten",
     )
     .bind(after.xid.to_string())
     .bind(after.id)
     .bind(most.saturating_add(1))
     .fetch_one(pool)
     .await?;
-    let oldest = oldest_xid.zip(oldest_id).map(|(xid, id)| Position { xid, id });
     let foreign = after.xid > horizon;
-    let forgotten = match oldest {
-        // The first event ever is still there, so none was forgotten.
-        Some(Position { id: 1, .. }) => false,
-        Some(oldest) => after < oldest,
-        None => after.xid < horizon,
-    };
+    let forgotten = after < Position { xid: forgotten_xid, id: forgotten_id };
     match foreign || forgotten || behind > most {
         true => Ok(Resume::Reset(Position::of_cursor(horizon))),
         false => Ok(Resume::There),
@@ -331,6 +324,24 @@ mod tests {
         assert_eq!(lives(&eventually(&db, START, 2).await), [step.clone(), step]);
     }
 
+    /// Events are numbered when they are written and ordered by transaction: the first need not be number one.
+    #[tokio::test]
+    async fn a_young_journal_whose_first_event_is_not_number_one_has_forgotten_nothing() {
+        let db = TestDatabase::new().await;
+        let before = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
+        let mut elder = db.app().begin().await.expect("a transaction");
+        sqlx::query("SELECT pg_current_xact_id()").execute(&mut *elder).await.expect("a number");
+        let mut younger = db.app().begin().await.expect("a transaction");
+        append_event(&mut younger, "target", "", &target(1)).await.expect("an event");
+        append_event(&mut elder, "target", "", &target(2)).await.expect("an event");
+        elder.commit().await.expect("to commit");
+        assert_eq!(resume(db.app(), before, 10).await.expect("an answer"), Resume::There, "number one is on its way");
+        younger.commit().await.expect("to commit");
+        let part = eventually(&db, before, 2).await;
+        assert_eq!(lives(&part), [target(2), target(1)]);
+        assert_eq!(resume(db.app(), before, 10).await.expect("an answer"), Resume::There);
+    }
+
     #[tokio::test]
     async fn a_cursor_that_is_no_good_is_found_out() {
         let db = TestDatabase::new().await;
@@ -345,9 +356,13 @@ mod tests {
         assert!(!goes_on(START, 3).await, "too much to catch up on");
         assert!(!goes_on(Position::of_cursor(all.horizon + 1_000_000), 10).await, "of another database");
 
-        sqlx::query("DELETE FROM event WHERE id <= 2").execute(db.owner()).await.expect("to forget");
+        let old = "INSERT INTO event (topic, kind, body, at) VALUES ('x', 'y', '{}', now() - interval '9 days') RETURNING id";
+        let forgotten: i64 = sqlx::query_scalar(old).fetch_one(db.owner()).await.expect("an old event");
+        assert!(goes_on(START, 10).await);
+        sqlx::query("SELECT forget_events(interval '2 days')").execute(db.app()).await.expect("to forget");
         assert!(!goes_on(START, 10).await, "forgotten");
-        assert!(goes_on(all.entries[2].position, 10).await);
-        assert!(goes_on(all.next, 10).await);
+        assert!(!goes_on(all.next, 10).await, "the one that was forgotten was not told there");
+        let now = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
+        assert!(forgotten > 4 && goes_on(now, 10).await);
     }
 }

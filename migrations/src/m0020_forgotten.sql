@@ -1,0 +1,13 @@
+-- Up to where the journal was forgotten. What is left of it does not tell: places are ordered by transaction first, so the
+-- first event that was ever written need not be the first in order, and may be on its way while later ones are read.
+
+CREATE TABLE event_forgotten (
+  only_one  boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+  xid       xid8 NOT NULL,
+  id        bigint NOT NULL
+);
+COMMENT ON TABLE event_forgotten IS 'The last place, in the order of the journal, that was removed from it.';
+INSERT INTO event_forgotten (xid, id)
+SELECT coalesce(oldest.xid, '0'), coalesce(oldest.id - 1, 0)
+FROM (SELECT) one LEFT JOIN LATERAL (SELECT xid, id FROM event WHERE id > 1 ORDER BY xid, id LIMIT 1) oldest
+  ON NOT EXISTS (SELECT FROM event WHERE id = 1);
