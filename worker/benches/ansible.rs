@@ -34,7 +34,9 @@ fn main() {
         runtime.block_on(ours(&testbed));
     }
     match programs() {
-        Ok(programs) => ["raw", "shell"].into_iter().for_each(|module| theirs(&testbed, &programs, folder.path(), module)),
+        Ok(programs) => {
+            ["raw", "shell"].into_iter().for_each(|module| theirs(&testbed, &programs, folder.path(), module))
+        }
         Err(reason) => println!("ansible is left out: {reason}"),
     }
 }
@@ -42,7 +44,10 @@ fn main() {
 fn told(who: &str, took: Duration) {
     let tasks = NODES * TASKS;
     let a_second = tasks as f64 / took.as_secs_f64();
-    println!("{who}: {tasks} tasks on {NODES} nodes, {NODES} at once: {:.2} s, {a_second:.1} tasks/s", took.as_secs_f64());
+    println!(
+        "{who}: {tasks} tasks on {NODES} nodes, {NODES} at once: {:.2} s, {a_second:.1} tasks/s",
+        took.as_secs_f64()
+    );
 }
 
 async fn ours(testbed: &Testbed) {
@@ -96,12 +101,19 @@ fn theirs(testbed: &Testbed, programs: &Path, folder: &Path, module: &str) {
     let (mut inventory, mut known) = (String::from("[all]\n"), String::new());
     for node in testbed.nodes() {
         let (name, address, root) = (&node.name, node.address, node.root.display());
-        let _ = writeln!(inventory, "{name} ansible_host={address} ansible_port={PORT} ansible_user={} root={root}", node.user);
+        let _ = writeln!(
+            inventory,
+            "{name} ansible_host={address} ansible_port={PORT} ansible_user={} root={root}",
+            node.user
+        );
         let _ = writeln!(known, "[{address}]:{PORT} {}", node.host_key);
     }
     let mut book = String::from("- hosts: all\n  gather_facts: false\n  tasks:\n");
     for n in 0..TASKS {
-        let _ = writeln!(book, "    - name: t{n}\n      {module}: echo t{n} >>{{{{ root }}}}/done-{module} && echo '{{\"t{n}\": 1}}'");
+        let _ = writeln!(
+            book,
+            "    - name: t{n}\n      {module}: echo t{n} >>{{{{ root }}}}/done-{module} && echo '{{\"t{n}\": 1}}'"
+        );
     }
     let write = |name: &str, text: &str| {
         let path = folder.join(name);

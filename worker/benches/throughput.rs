@@ -54,7 +54,8 @@ async fn measure(at_once: u32) {
     cluster.commit(&binds).await;
     let committed = begun.elapsed();
     sqlx::query("ANALYZE").execute(cluster.db.owner()).await.expect("to analyze");
-    let config = worker::Config { max_running: at_once, capacity: at_once, ..worker::Config::in_folder(cluster.folder()) };
+    let config =
+        worker::Config { max_running: at_once, capacity: at_once, ..worker::Config::in_folder(cluster.folder()) };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let pool = cluster.pool().clone();
     let begun = Instant::now();

@@ -20,15 +20,17 @@ use engine::catalog::Role;
 use engine::cluster::{DeploymentRoleDoc, NoderoleDoc, NoderoleKey};
 use engine::data::secret::{SecretRef, reference, references};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, visible};
-use engine::ids::{Fqdn, RoleName, RunId};
+use engine::ids::{Fqdn, NodeId, RoleName, RunId, StepId};
+use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use store::StoreError;
-use store::running::{self, RunFacts, SeenStep, WorkerId};
+use store::running::{self, Approval, RunFacts, SeenStep, WorkerId};
 
 use crate::jig::Job;
 use crate::objects::{ObjectError, Objects};
 use crate::secrets::{SecretSource, Secrets};
+use crate::together::Together;
 
 /// Why a run is not started.
 #[derive(Debug, thiserror::Error)]
@@ -66,16 +68,46 @@ fn broken(link: impl Into<String>) -> Refusal {
     Refusal::Chain(link.into())
 }
 
-/// What preparing needs.
+/// What a run is about and what it sees, as the database has it.
+pub struct Gathered {
+    facts: Arc<RunFacts>,
+    seen: Vec<SeenStep>,
+    /// Of the target that made its generation.
+    approval: Option<Approval>,
+}
+
+/// Makes runs ready.
 pub struct Preparing {
     /// The database.
     pub pool: PgPool,
-    /// Who prepares.
-    pub worker: WorkerId,
-    /// Its objects.
-    pub objects: Arc<Objects>,
-    /// Where secrets come from.
-    pub secrets: Arc<dyn SecretSource>,
+    objects: Arc<Objects>,
+    secrets: Arc<dyn SecretSource>,
+    gather: Together<RunId, Option<Gathered>>,
+    keep: Together<(Arc<RunFacts>, Arc<Value>), bool>,
+}
+
+async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, StoreError> {
+    let mut facts = running::run_facts(pool, runs).await?;
+    let of: Vec<(StepId, NodeId)> = facts.values().map(|facts| (facts.step, facts.node)).collect();
+    let mut seen = running::seen_steps(pool, &of).await?;
+    let approvals = running::approvals(pool, &facts.values().map(|facts| facts.generation).collect()).await?;
+    let gathered = runs.iter().map(|run| {
+        let facts = Arc::new(facts.remove(run)?);
+        let seen = seen.remove(&facts.step).unwrap_or_default();
+        let approval = approvals.get(&facts.generation).cloned();
+        Some(Gathered { facts, seen, approval })
+    });
+    Ok(gathered.collect())
+}
+
+async fn keep(
+    pool: &PgPool,
+    worker: WorkerId,
+    inputs: &[(Arc<RunFacts>, Arc<Value>)],
+) -> Result<Vec<bool>, StoreError> {
+    let given: Vec<(&RunFacts, &Value)> = inputs.iter().map(|(facts, input)| (&**facts, &**input)).collect();
+    let kept = running::record_inputs(pool, worker, &given).await?;
+    Ok(given.iter().map(|(facts, _)| kept.contains(&facts.run)).collect())
 }
 
 /// A job and the secrets in it.
@@ -99,20 +131,34 @@ impl Meant {
 }
 
 impl Preparing {
+    /// For one worker, over one database.
+    pub fn new(pool: PgPool, worker: WorkerId, objects: Arc<Objects>, secrets: Arc<dyn SecretSource>) -> Self {
+        let (gathering, keeping) = (pool.clone(), pool.clone());
+        let gather = Together::answered_by(move |runs: Vec<RunId>| {
+            let pool = gathering.clone();
+            async move { gather(&pool, &runs).await }.boxed()
+        });
+        let keep = Together::answered_by(move |inputs: Vec<(Arc<RunFacts>, Arc<Value>)>| {
+            let pool = keeping.clone();
+            async move { keep(&pool, worker, &inputs).await }.boxed()
+        });
+        Self { pool, objects, secrets, gather, keep }
+    }
+
     /// Makes a leased run ready to start.
     ///
     /// # Errors
     /// See [`Refusal`].
     pub async fn prepare(&self, run: RunId) -> Result<Prepared, Refusal> {
-        let facts = running::run_facts(&self.pool, run).await?.ok_or(Refusal::NotOurs(run))?;
-        let meant = self.check_chain(&facts).await?;
+        let Gathered { facts, seen, approval } = self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
+        let meant = self.check_chain(&facts, approval).await?;
         let role = self.objects.role(meant.now.noderole.role).await?;
         if role.name.as_str() != facts.role {
             return Err(broken(format!("role {} is stored as the content of {}", role.name, facts.role)));
         }
-        let layered = self.see(&facts, &meant.now, &role).await?;
+        let layered = self.see(&facts, seen, &meant.now, &role).await?;
         let kept = json!({ "data": layered.value, "sources": layered.sources });
-        if !running::record_input(&self.pool, &facts, self.worker, &kept).await? {
+        if !self.keep.ask((Arc::clone(&facts), Arc::new(kept))).await? {
             return Err(Refusal::NotOurs(run));
         }
         let (input, secrets) = self.resolve(layered.value).await?;
@@ -124,7 +170,7 @@ impl Preparing {
             content: meant.ledger,
             node: facts.node,
             fqdn: Fqdn::parse(&facts.fqdn).map_err(|e| broken(e.to_string()))?,
-            connection: facts.connection,
+            connection: facts.connection.clone(),
             phantom: facts.phantom,
             role,
             exclusive: facts.exclusive,
@@ -133,7 +179,7 @@ impl Preparing {
         Ok(Prepared { job, secrets })
     }
 
-    async fn check_chain(&self, facts: &RunFacts) -> Result<Checked, Refusal> {
+    async fn check_chain(&self, facts: &RunFacts, approval: Option<Approval>) -> Result<Checked, Refusal> {
         if facts.epoch != facts.epoch_now {
             return Err(broken(format!(
                 "it was claimed in epoch {}, and the database has been restored since (epoch {})",
@@ -146,7 +192,7 @@ impl Preparing {
                 facts.generation, facts.target
             )));
         }
-        self.check_approval(facts).await?;
+        check_approval(facts, approval)?;
         let key = NoderoleKey {
             role: RoleName::parse(&facts.role).map_err(|e| broken(e.to_string()))?,
             instance: facts.instance,
@@ -169,26 +215,6 @@ impl Preparing {
         Ok(Checked { now, ledger })
     }
 
-    async fn check_approval(&self, facts: &RunFacts) -> Result<(), Refusal> {
-        let approval = running::approval(&self.pool, facts.generation)
-            .await?
-            .ok_or_else(|| broken(format!("there is no target {}", facts.generation)))?;
-        match (approval.kind.as_str(), approval.needed) {
-            ("genesis", _) => Ok(()),
-            ("change", Some(needed)) if approval.objecting > 0 || approval.approving < i64::from(needed.max(1)) => {
-                Err(broken(format!(
-                    "submission {} of target {} has {} of {needed} approvals, and {} objections",
-                    approval.submission.unwrap_or_default(),
-                    facts.generation,
-                    approval.approving,
-                    approval.objecting
-                )))
-            }
-            ("change", Some(_)) => Ok(()),
-            (kind, _) => Err(broken(format!("target {} ({kind}) changes no step", facts.generation))),
-        }
-    }
-
     /// What a root says about the run's noderole.
     async fn meant(&self, facts: &RunFacts, root: Hash, key: &NoderoleKey) -> Result<Meant, Refusal> {
         let root = self.objects.root(root).await?;
@@ -208,8 +234,7 @@ impl Preparing {
         Ok(Meant { noderole: noderole.clone(), role: deployment.roles.get(&key.role).cloned() })
     }
 
-    async fn see(&self, facts: &RunFacts, meant: &Meant, role: &Role) -> Result<Layered, Refusal> {
-        let seen = running::seen_steps(&self.pool, facts.step, facts.node).await?;
+    async fn see(&self, facts: &RunFacts, seen: Vec<SeenStep>, meant: &Meant, role: &Role) -> Result<Layered, Refusal> {
         let mut below: Vec<(SeenStep, Arc<Role>, Value)> = Vec::with_capacity(seen.len());
         let mut documents = BTreeMap::new();
         for step in seen {
@@ -245,6 +270,24 @@ impl Preparing {
         }
         put_in(&mut value, &known);
         Ok((value, Secrets::new(known.into_values())))
+    }
+}
+
+fn check_approval(facts: &RunFacts, approval: Option<Approval>) -> Result<(), Refusal> {
+    let approval = approval.ok_or_else(|| broken(format!("there is no target {}", facts.generation)))?;
+    match (approval.kind.as_str(), approval.needed) {
+        ("genesis", _) => Ok(()),
+        ("change", Some(needed)) if approval.objecting > 0 || approval.approving < i64::from(needed.max(1)) => {
+            Err(broken(format!(
+                "submission {} of target {} has {} of {needed} approvals, and {} objections",
+                approval.submission.unwrap_or_default(),
+                facts.generation,
+                approval.approving,
+                approval.objecting
+            )))
+        }
+        ("change", Some(_)) => Ok(()),
+        (kind, _) => Err(broken(format!("target {} ({kind}) changes no step", facts.generation))),
     }
 }
 

@@ -114,5 +114,5 @@ pub use admission::{
 };
 pub use state::{StepState, UnknownState};
 pub use step::{Cause, Count, LONGEST_BACKOFF, Progress, Step, UnknownCause, Why, backoff, count};
-pub use transition::{BATCH, Broken, Change, Committed, Event, LOSSES, Refused, Stop, apply};
+pub use transition::{BATCH, Broken, Change, Committed, Event, LOSSES, Refused, Stop, apply, apply_each};
 pub use world::{Child, Delta, Missing, Outcome, World};

@@ -1,5 +1,7 @@
 //! What a run needs to start: what it is about, the documents that say so, what it sees, and who approved it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use engine::Hash;
 use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId, TargetNo};
 use serde_json::Value;
@@ -57,6 +59,7 @@ pub struct RunFacts {
 
 #[derive(sqlx::FromRow)]
 struct FactsRow {
+    id: i64,
     step_id: Uuid,
     noderole_id: Uuid,
     role: String,
@@ -78,51 +81,57 @@ struct FactsRow {
     connection: Value,
 }
 
+impl FactsRow {
+    fn into_facts(self) -> Result<RunFacts, StoreError> {
+        let run = RunId(self.id);
+        Ok(RunFacts {
+            run,
+            step: StepId(self.step_id),
+            noderole: NoderoleId(self.noderole_id),
+            role: self.role,
+            instance: self.instance.unsigned_abs(),
+            role_hash: hash(run, &self.role_hash)?,
+            deployment: DeploymentId(self.deployment_id),
+            system_data: self.system_data,
+            generation: TargetNo(self.generation),
+            target: TargetNo(self.target_number),
+            target_root: hash(run, &self.target_root)?,
+            generation_root: hash(run, &self.generation_root)?,
+            epoch: self.epoch,
+            epoch_now: self.epoch_now,
+            content: hash(run, &self.content_hash)?,
+            exclusive: self.exclusive,
+            node: NodeId(self.node_id),
+            fqdn: self.fqdn,
+            phantom: self.phantom,
+            connection: self.connection,
+        })
+    }
+}
+
 fn hash(run: RunId, bytes: &[u8]) -> Result<Hash, StoreError> {
     Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(format!("run {run}"), "a hash has 32 bytes"))
 }
 
-/// A run and where it points. None: there is no such run.
+/// Runs and where they point. Those that are missing are not there.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn run_facts(pool: &PgPool, run: RunId) -> Result<Option<RunFacts>, StoreError> {
-    let row: Option<FactsRow> = sqlx::query_as(
-        "SELECT r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
+pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
+    let rows: Vec<FactsRow> = sqlx::query_as(
+        "SELECT r.id, r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
            r.generation, r.target_number, t.root AS target_root, g.root AS generation_root, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
            jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
          JOIN node n ON n.id = r.node_id JOIN target t ON t.number = r.target_number
          JOIN target g ON g.number = r.generation CROSS JOIN head h
-         WHERE r.id = $1",
+         WHERE r.id = ANY($1)",
     )
-    .bind(run.0)
-    .fetch_optional(pool)
+    .bind(runs.iter().map(|run| run.0).collect::<Vec<_>>())
+    .fetch_all(pool)
     .await?;
-    let Some(row) = row else { return Ok(None) };
-    Ok(Some(RunFacts {
-        run,
-        step: StepId(row.step_id),
-        noderole: NoderoleId(row.noderole_id),
-        role: row.role,
-        instance: row.instance.unsigned_abs(),
-        role_hash: hash(run, &row.role_hash)?,
-        deployment: DeploymentId(row.deployment_id),
-        system_data: row.system_data,
-        generation: TargetNo(row.generation),
-        target: TargetNo(row.target_number),
-        target_root: hash(run, &row.target_root)?,
-        generation_root: hash(run, &row.generation_root)?,
-        epoch: row.epoch,
-        epoch_now: row.epoch_now,
-        content: hash(run, &row.content_hash)?,
-        exclusive: row.exclusive,
-        node: NodeId(row.node_id),
-        fqdn: row.fqdn,
-        phantom: row.phantom,
-        connection: row.connection,
-    }))
+    rows.into_iter().map(|row| Ok((RunId(row.id), row.into_facts()?))).collect()
 }
 
 /// The bytes of an object. None: it is not there.
@@ -154,29 +163,32 @@ pub struct Approval {
     pub objecting: i64,
 }
 
-/// The chain from a target to its verdicts. No verdict comes in once the proposal is committed, so all of them count, whatever the
-/// clocks said when they came. None: there is no such target.
+/// The chains from targets to their verdicts. No verdict comes in once the proposal is committed, so all of them count, whatever the
+/// clocks said when they came. A target that is missing is not there.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn approval(pool: &PgPool, target: TargetNo) -> Result<Option<Approval>, StoreError> {
-    let approval = sqlx::query_as(
+pub async fn approvals(
+    pool: &PgPool,
+    targets: &BTreeSet<TargetNo>,
+) -> Result<BTreeMap<TargetNo, Approval>, StoreError> {
+    let rows: Vec<Approval> = sqlx::query_as(
         "WITH last AS (
-           SELECT DISTINCT ON (v.person_id) v.person_id, v.kind
+           SELECT DISTINCT ON (t.number, v.person_id) t.number, v.person_id, v.kind
            FROM target t JOIN verdict v ON v.submission_id = t.submission_id
-           WHERE t.number = $1 AND v.person_id IS NOT NULL
+           WHERE t.number = ANY($1) AND v.person_id IS NOT NULL
              AND NOT EXISTS (SELECT FROM submission_author a
                              WHERE a.submission_id = v.submission_id AND a.person_id = v.person_id)
-           ORDER BY v.person_id, v.id DESC)
+           ORDER BY t.number, v.person_id, v.id DESC)
          SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed,
-           (SELECT count(*) FROM last WHERE kind = 'approve') AS approving,
-           (SELECT count(*) FROM last WHERE kind <> 'approve') AS objecting
-         FROM target t LEFT JOIN submission s ON s.id = t.submission_id WHERE t.number = $1",
+           (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve') AS approving,
+           (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind <> 'approve') AS objecting
+         FROM target t LEFT JOIN submission s ON s.id = t.submission_id WHERE t.number = ANY($1)",
     )
-    .bind(target.0)
-    .fetch_optional(pool)
+    .bind(targets.iter().map(|target| target.0).collect::<Vec<_>>())
+    .fetch_all(pool)
     .await?;
-    Ok(approval)
+    Ok(rows.into_iter().map(|approval| (TargetNo(approval.number), approval)).collect())
 }
 
 /// What one step lets a run see.
@@ -206,6 +218,7 @@ pub struct SeenStep {
 
 #[derive(sqlx::FromRow)]
 struct SeenRow {
+    of_step: Uuid,
     id: Uuid,
     rank: i32,
     distance: Option<i32>,
@@ -218,66 +231,87 @@ struct SeenRow {
     wall: Option<Value>,
 }
 
-/// The steps that a run of this step sees: the ACTIVE ones on its node and its ancestors by hard edges. One that is both comes
-/// twice.
+/// The steps that runs of these steps, on these nodes, see: the ACTIVE ones on the node and its ancestors by hard edges. One that is
+/// both comes twice. A step that sees nothing is missing in the answer.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn seen_steps(pool: &PgPool, step: StepId, node: NodeId) -> Result<Vec<SeenStep>, StoreError> {
+pub async fn seen_steps(pool: &PgPool, of: &[(StepId, NodeId)]) -> Result<BTreeMap<StepId, Vec<SeenStep>>, StoreError> {
+    // OFFSET 0: as in `world`, edges are read by their keys however many the database thinks there are.
     let rows: Vec<SeenRow> = sqlx::query_as(
-        "WITH RECURSIVE above (id, distance) AS (
-           SELECT parent, 1 FROM edge WHERE child = $1 AND kind = 'hard'
+        "WITH RECURSIVE asked AS MATERIALIZED (SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS a (step, node)),
+         above (of_step, id, distance) AS (
+           SELECT a.step, e.parent, 1
+           FROM asked a CROSS JOIN LATERAL (SELECT parent FROM edge WHERE child = a.step AND kind = 'hard' OFFSET 0) e
            UNION
-           SELECT e.parent, a.distance + 1 FROM above a JOIN edge e ON e.child = a.id AND e.kind = 'hard'),
+           SELECT a.of_step, e.parent, a.distance + 1
+           FROM above a CROSS JOIN LATERAL (SELECT parent FROM edge WHERE child = a.id AND kind = 'hard' OFFSET 0) e),
          seen AS (
-           SELECT id, min(distance) AS distance FROM above GROUP BY id
+           SELECT of_step, id, min(distance) AS distance FROM above GROUP BY of_step, id
            UNION ALL
-           SELECT id, NULL FROM step WHERE node_id = $2 AND state = 'active' AND id <> $1)
-         SELECT s.id, s.rank, seen.distance, s.state = 'active' AS active, n.role, n.role_hash, d.doc, n.system_data,
-           n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall
+           SELECT a.step, s.id, NULL
+           FROM asked a CROSS JOIN LATERAL (
+             SELECT id FROM step WHERE node_id = a.node AND state = 'active' AND id <> a.step OFFSET 0) s)
+         SELECT seen.of_step, s.id, s.rank, seen.distance, s.state = 'active' AS active, n.role, n.role_hash, d.doc,
+           n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall
          FROM seen JOIN step s ON s.id = seen.id JOIN noderole n ON n.id = s.noderole_id
          JOIN deployment d ON d.id = n.deployment_id
          WHERE s.skipped IS NULL",
     )
-    .bind(step.0)
-    .bind(node.0)
+    .bind(of.iter().map(|(step, _)| step.0).collect::<Vec<_>>())
+    .bind(of.iter().map(|(_, node)| node.0).collect::<Vec<_>>())
     .fetch_all(pool)
     .await?;
-    let wrong = || StoreError::corrupt(format!("step {step}"), "what it sees has no 32-byte hash");
-    rows.into_iter()
-        .map(|row| {
-            Ok(SeenStep {
-                step: StepId(row.id),
-                rank: row.rank.unsigned_abs(),
-                distance: row.distance.map(i32::unsigned_abs),
-                active: row.active,
-                role: row.role,
-                role_hash: Hash::from_bytes(&row.role_hash).ok_or_else(wrong)?,
-                deployment_doc: Hash::from_bytes(&row.doc).ok_or_else(wrong)?,
-                system_data: row.system_data,
-                data: row.data,
-                wall: row.wall.unwrap_or(Value::Null),
-            })
-        })
-        .collect()
+    let mut seen: BTreeMap<StepId, Vec<SeenStep>> = BTreeMap::new();
+    for row in rows {
+        seen.entry(StepId(row.of_step)).or_default().push(row.into_step()?);
+    }
+    Ok(seen)
 }
 
-/// Keeps what a run is told, secrets as references, and says that it runs. False: the run is no longer this worker's.
+impl SeenRow {
+    fn into_step(self) -> Result<SeenStep, StoreError> {
+        let wrong = || StoreError::corrupt(format!("step {}", self.id), "it has a hash that has no 32 bytes");
+        Ok(SeenStep {
+            step: StepId(self.id),
+            rank: self.rank.unsigned_abs(),
+            distance: self.distance.map(i32::unsigned_abs),
+            active: self.active,
+            role_hash: Hash::from_bytes(&self.role_hash).ok_or_else(wrong)?,
+            deployment_doc: Hash::from_bytes(&self.doc).ok_or_else(wrong)?,
+            role: self.role,
+            system_data: self.system_data,
+            data: self.data,
+            wall: self.wall.unwrap_or(Value::Null),
+        })
+    }
+}
+
+/// Keeps what runs are told, secrets as references, and says that they run. Gives those that are still this worker's.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn record_input(pool: &PgPool, run: &RunFacts, worker: WorkerId, input: &Value) -> Result<bool, StoreError> {
+pub async fn record_inputs(
+    pool: &PgPool,
+    worker: WorkerId,
+    inputs: &[(&RunFacts, &Value)],
+) -> Result<BTreeSet<RunId>, StoreError> {
     let mut transaction = pool.begin().await?;
-    let kept = sqlx::query("UPDATE run SET input = $3 WHERE id = $1 AND worker_id = $2 AND state = 'running'")
-        .bind(run.run.0)
-        .bind(worker.0)
-        .bind(input)
-        .execute(&mut *transaction)
-        .await?;
-    if kept.rows_affected() == 1 {
-        let events = run_events(run.run.0, run.noderole.0, run.deployment.0, "running", 0);
-        append_events(&mut transaction, &events, &[]).await?;
-    }
+    let kept: Vec<i64> = sqlx::query_scalar(
+        "WITH told AS MATERIALIZED (SELECT * FROM unnest($2::bigint[], $3::jsonb[]) AS t (id, input)),
+         locked AS (SELECT id FROM run WHERE id = ANY($2) AND worker_id = $1 AND state = 'running' ORDER BY id FOR UPDATE)
+         UPDATE run r SET input = told.input FROM locked JOIN told ON told.id = locked.id WHERE r.id = locked.id RETURNING r.id",
+    )
+    .bind(worker.0)
+    .bind(inputs.iter().map(|(facts, _)| facts.run.0).collect::<Vec<_>>())
+    .bind(inputs.iter().map(|(_, input)| *input).collect::<Vec<_>>())
+    .fetch_all(&mut *transaction)
+    .await?;
+    let kept: BTreeSet<RunId> = kept.into_iter().map(RunId).collect();
+    let running = inputs.iter().map(|(facts, _)| facts).filter(|facts| kept.contains(&facts.run));
+    let events: Vec<_> =
+        running.flat_map(|facts| run_events(facts.run.0, facts.noderole.0, facts.deployment.0, "running", 0)).collect();
+    append_events(&mut transaction, &events, &[]).await?;
     transaction.commit().await?;
-    Ok(kept.rows_affected() == 1)
+    Ok(kept)
 }

@@ -3,6 +3,8 @@
 //! All of it is one shape: take APPLY, end the run's row, lock the step and what hangs on it, let the engine decide, write its
 //! answer, tell. A change that ends more steps than one transaction should is gone on with in the next ([`Outcome::more`]).
 
+use std::collections::BTreeMap;
+
 use engine::anneal::{Change, Event as StepEvent, Outcome, Refused, Why};
 use engine::ids::{NodeId, RunId, StepId, TargetNo};
 use serde_json::{Map, Value};
@@ -12,7 +14,7 @@ use uuid::Uuid;
 use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, append_events, node_event, notify, run_events};
 use super::locks::{share_apply, take_apply};
 use super::worker::WorkerId;
-use super::world::{decide, write};
+use super::world::{decide, decide_each, write};
 use crate::StoreError;
 
 /// Why a change of progress did not happen.
@@ -125,12 +127,28 @@ enum Ender {
 
 #[derive(sqlx::FromRow)]
 struct EndedRow {
+    id: i64,
     step_id: Uuid,
     noderole_id: Uuid,
     deployment_id: Uuid,
     generation: i64,
     log_bytes: i64,
     cancelled_by: Option<String>,
+}
+
+impl EndedRow {
+    /// A run that somebody wanted to end did not fail, however it went down; but what succeeded has succeeded.
+    fn meant<'e>(&self, end: &'e RunEnd) -> &'e RunEnd {
+        match (end, &self.cancelled_by) {
+            (RunEnd::Succeeded { .. }, _) | (_, None) => end,
+            (_, Some(_)) => &RunEnd::Cancelled,
+        }
+    }
+
+    fn event(&self, end: &RunEnd) -> StepEvent {
+        let by = self.cancelled_by.clone().unwrap_or_else(|| "Gantry".to_owned());
+        end.event(TargetNo(self.generation), by)
+    }
 }
 
 const CANCELLED_BY: &str = "cancelled by ";
@@ -141,6 +159,50 @@ const CANCELLED_BY: &str = "cancelled by ";
 /// What the database refused; then nothing has changed, and trying again is safe.
 pub async fn finish_run(pool: &PgPool, run: RunId, worker: WorkerId, end: &RunEnd) -> Result<Finished, StoreError> {
     end_run(pool, run, Ender::Worker(worker), end).await
+}
+
+/// Ends several of a worker's runs in one transaction: what one alone costs is mostly the transaction and the locks. They end one
+/// after the other as if each were alone. Answers in the order of the question.
+///
+/// # Errors
+/// What the database refused, also of one of them alone; then nothing has changed, and trying each with [`finish_run`] is safe.
+pub async fn finish_runs(
+    pool: &PgPool,
+    worker: WorkerId,
+    ends: &[(RunId, RunEnd)],
+) -> Result<Vec<Finished>, StoreError> {
+    let mut transaction = pool.begin().await?;
+    share_apply(&mut transaction).await?;
+    let rows = end_rows_of(&mut transaction, worker, ends).await?;
+    let mut changes = Vec::with_capacity(rows.len());
+    let mut events = Vec::new();
+    let mut returned: Vec<(StepId, &RunEnd)> = Vec::new();
+    let mut finished = Vec::with_capacity(ends.len());
+    for (run, end) in ends {
+        let Some(row) = rows.get(run) else {
+            keep_late(&mut transaction, *run, worker, end).await?;
+            finished.push(Finished::Late);
+            continue;
+        };
+        let (step, end) = (StepId(row.step_id), row.meant(end));
+        changes.push(Change::Step { step, event: row.event(end) });
+        returned.push((step, end));
+        events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
+        finished.push(Finished::Applied);
+    }
+    let steps: Vec<StepId> = returned.iter().map(|(step, _)| *step).collect();
+    let outcome = match decide_each(&mut transaction, &changes, &steps).await {
+        Ok(outcome) => outcome,
+        Err(ChangeError::Store(error)) => return Err(error),
+        Err(other) => return Err(StoreError::corrupt("step", other)),
+    };
+    let mut told = write(&mut transaction, &outcome).await?;
+    keep_results(&mut transaction, &outcome, &returned).await?;
+    told.append(&mut events);
+    append_events(&mut transaction, &told, &[CHANNEL_TODO]).await?;
+    transaction.commit().await?;
+    settle(pool, outcome.more).await?;
+    Ok(finished)
 }
 
 /// Ends a queued run that may not start; its step waits again.
@@ -159,13 +221,8 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
         return Ok(Finished::Late);
     };
     let step = StepId(row.step_id);
-    let by = row.cancelled_by.clone();
-    // A run that somebody wanted to end did not fail, however it went down; but what succeeded has succeeded.
-    let end = match (end, &by) {
-        (RunEnd::Succeeded { .. }, _) | (_, None) => end,
-        (_, Some(_)) => &RunEnd::Cancelled,
-    };
-    let event = end.event(TargetNo(row.generation), by.unwrap_or_else(|| "Gantry".to_owned()));
+    let end = row.meant(end);
+    let event = row.event(end);
     let outcome = match decide(&mut transaction, &Change::Step { step, event }, &[step]).await {
         Ok(outcome) => outcome,
         Err(ChangeError::Refused(refused)) => {
@@ -181,9 +238,7 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
         Err(other) => return Err(StoreError::corrupt(format!("run {run}"), other)),
     };
     let mut events = write(&mut transaction, &outcome).await?;
-    if let RunEnd::Succeeded { result, wall } = end {
-        keep_result(&mut transaction, step, &outcome, result, wall).await?;
-    }
+    keep_results(&mut transaction, &outcome, &[(step, end)]).await?;
     events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
@@ -215,7 +270,7 @@ async fn end_row(
            error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
          FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id JOIN noderole n ON n.id = s.noderole_id
          WHERE r.id = open.id
-         RETURNING r.step_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
+         RETURNING r.id, r.step_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
     )
     .bind(run.0)
     .bind(worker)
@@ -227,6 +282,39 @@ async fn end_row(
     .fetch_optional(transaction)
     .await?;
     Ok(row)
+}
+
+/// The same for several of a worker's runs. Those that are missing were not its any more.
+async fn end_rows_of(
+    transaction: &mut PgConnection,
+    worker: WorkerId,
+    ends: &[(RunId, RunEnd)],
+) -> Result<BTreeMap<RunId, EndedRow>, StoreError> {
+    let rows: Vec<EndedRow> = sqlx::query_as(
+        "WITH said AS MATERIALIZED (
+           SELECT * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::jsonb[]) AS s (id, outcome, error, result)),
+         open AS (
+           SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
+           FROM run r WHERE r.id = ANY($2) AND r.ended_at IS NULL AND r.worker_id = $1 AND r.state = 'running'
+           ORDER BY r.id FOR UPDATE)
+         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), result = said.result,
+           outcome = CASE WHEN open.cancel_requested AND said.outcome <> 'succeeded' THEN 'cancelled' ELSE said.outcome END,
+           error = CASE WHEN said.outcome = 'succeeded' THEN NULL ELSE coalesce(open.cancel, said.error) END
+         FROM open JOIN said ON said.id = open.id JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id
+         JOIN noderole n ON n.id = s.noderole_id
+         WHERE r.id = open.id
+         RETURNING r.id, r.step_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes,
+           replace(open.cancel, $6, '') AS cancelled_by",
+    )
+    .bind(worker.0)
+    .bind(ends.iter().map(|(run, _)| run.0).collect::<Vec<_>>())
+    .bind(ends.iter().map(|(_, end)| end.outcome()).collect::<Vec<_>>())
+    .bind(ends.iter().map(|(_, end)| end.error()).collect::<Vec<_>>())
+    .bind(ends.iter().map(|(_, end)| end.result()).collect::<Vec<_>>())
+    .bind(CANCELLED_BY)
+    .fetch_all(transaction)
+    .await?;
+    Ok(rows.into_iter().map(|row| (RunId(row.id), row)).collect())
 }
 
 async fn keep_late(
@@ -248,22 +336,33 @@ async fn keep_late(
     Ok(())
 }
 
-/// The result is kept for the step; the wall only when the result was applied.
-async fn keep_result(
+/// Results are kept for their steps; walls only where the result was applied.
+async fn keep_results(
     transaction: &mut PgConnection,
-    step: StepId,
     outcome: &Outcome,
-    result: &Map<String, Value>,
-    wall: &Value,
+    ended: &[(StepId, &RunEnd)],
 ) -> Result<(), StoreError> {
-    let applied = outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
-    sqlx::query("UPDATE step SET results = $2, wall = CASE WHEN $4 THEN $3 ELSE wall END WHERE id = $1")
-        .bind(step.0)
-        .bind(Value::Object(result.clone()))
-        .bind(wall)
-        .bind(applied)
-        .execute(transaction)
-        .await?;
+    let applied = |step| outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
+    let (mut steps, mut results, mut walls) = (Vec::new(), Vec::new(), Vec::new());
+    for (step, end) in ended {
+        if let RunEnd::Succeeded { result, wall } = end {
+            steps.push(step.0);
+            results.push(Value::Object(result.clone()));
+            walls.push(applied(*step).then_some(wall));
+        }
+    }
+    if steps.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "UPDATE step s SET results = k.results, wall = coalesce(k.wall, s.wall)
+         FROM unnest($1::uuid[], $2::jsonb[], $3::jsonb[]) AS k (id, results, wall) WHERE s.id = k.id",
+    )
+    .bind(steps)
+    .bind(results)
+    .bind(walls)
+    .execute(transaction)
+    .await?;
     Ok(())
 }
 
