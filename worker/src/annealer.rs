@@ -11,7 +11,7 @@ use engine::anneal::Limits;
 use engine::ids::{RunId, StepId};
 use sqlx::PgPool;
 use store::housekeeping::keep_house;
-use store::running::{self, OverdueRun};
+use store::running::{self, Finished, Overdue, OverdueRun};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -101,9 +101,14 @@ impl Annealer {
         });
         for overdue in overdue {
             let run = RunId(overdue.run);
-            let never_started = !overdue.leased || self.proves_unstarted(&overdue).await;
-            match running::end_overdue_run(&self.pool, run, never_started).await {
-                Ok(_) => tracing::warn!(%run, never_started, "a lost run was ended"),
+            let found = match overdue.leased {
+                false => Overdue::Queued,
+                true if self.proves_unstarted(&overdue).await => Overdue::NeverStarted,
+                true => Overdue::Lost,
+            };
+            match running::end_overdue_run(&self.pool, run, found).await {
+                Ok(Finished::Applied) => tracing::warn!(%run, ?found, "a lost run was ended"),
+                Ok(Finished::Late) => tracing::info!(%run, ?found, "a run that seemed lost goes on, or has ended"),
                 Err(error) => tracing::error!(%run, %error, "a lost run could not be ended; trying again"),
             }
         }

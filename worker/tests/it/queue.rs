@@ -6,7 +6,7 @@ use engine::anneal::Limits;
 use engine::catalog::JigClass;
 use engine::ids::RunId;
 use serde_json::json;
-use store::running::{self, Finished, Hello, RunEnd, WorkerId};
+use store::running::{self, Finished, Hello, Overdue, RunEnd, WorkerId};
 use uuid::Uuid;
 
 use crate::cluster::{Bind, Cluster, bind, role};
@@ -95,6 +95,28 @@ async fn a_run_is_leased_once_finished_once_and_late_after_that() {
     assert_eq!(cluster.runs(0, "noop").await[0].outcome.as_deref(), Some("succeeded"));
 }
 
+#[tokio::test]
+async fn a_run_that_was_queued_when_the_janitor_looked_and_is_leased_since_counts_as_started() {
+    let cluster = noops(1).await;
+    let worker = confirmed(&cluster, 5).await;
+    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    let over = "UPDATE run SET lease_until = now() - interval '1 s'";
+    cluster.sql(over).await;
+    let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
+    assert!(overdue.len() == 1 && !overdue[0].leased);
+    // While the janitor asks other nodes, this one starts, and its worker dies.
+    let run = lease(&cluster, worker, 1).await[0];
+    cluster.sql(over).await;
+    let ended = running::end_overdue_run(cluster.pool(), run, Overdue::Queued).await.expect("an answer");
+    assert_eq!(ended, Finished::Late, "what may have started must not be taken for unstarted");
+    assert_eq!(cluster.state(0, "noop").await, "transition");
+    let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
+    assert!(overdue.len() == 1 && overdue[0].leased, "the next look sees it as it is");
+    let ended = running::end_overdue_run(cluster.pool(), run, Overdue::Lost).await.expect("an answer");
+    assert_eq!(ended, Finished::Applied);
+    assert_eq!(cluster.count("step WHERE failures = 1").await, 1);
+}
+
 static SUCCEEDED: std::sync::LazyLock<RunEnd> = std::sync::LazyLock::new(succeeded);
 
 #[tokio::test]
@@ -108,7 +130,8 @@ async fn the_janitor_ends_what_was_lost_and_late_results_are_kept_not_applied() 
     let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
     assert_eq!(overdue.len(), 2);
     for run in overdue {
-        running::end_overdue_run(cluster.pool(), RunId(run.run), !run.leased).await.expect("an end");
+        let found = if run.leased { Overdue::Lost } else { Overdue::Queued };
+        running::end_overdue_run(cluster.pool(), RunId(run.run), found).await.expect("an end");
     }
     assert_eq!(cluster.count("step WHERE state = 'todo'").await, 2);
     assert_eq!(cluster.count("step WHERE failures = 1").await, 1, "what was never started has not failed");

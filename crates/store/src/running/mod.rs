@@ -30,7 +30,7 @@ pub use log::{LogPiece, append_log, read_log};
 pub use looking::{DueNode, Looked, due_nodes, record_look};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
 pub use transition::{
-    ChangeError, Finished, OverdueRun, RunEnd, cancel_run, commit_steps, end_overdue_run, end_removed, finish_run,
-    finish_runs, overdue_runs, rerun_step, retry_step, set_node_alive, settle_leftovers,
+    ChangeError, Finished, Overdue, OverdueRun, RunEnd, cancel_run, commit_steps, end_overdue_run, end_removed,
+    finish_run, finish_runs, overdue_runs, rerun_step, retry_step, set_node_alive, settle_leftovers,
 };
 pub use worker::{Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, renew_worker};

@@ -123,6 +123,8 @@ enum Ender {
     Queue,
     /// The janitor, once its lease is over.
     Janitor,
+    /// The janitor, for a run that nobody ever had. Somebody may have it by now: then this one must not take it for unstarted.
+    JanitorOfQueued,
 }
 
 #[derive(sqlx::FromRow)]
@@ -256,6 +258,7 @@ async fn end_row(
         Ender::Worker(worker) => (Some(worker.0), "worker"),
         Ender::Queue => (None, "queue"),
         Ender::Janitor => (None, "janitor"),
+        Ender::JanitorOfQueued => (None, "janitor of queued"),
     };
     let row = sqlx::query_as(
         "WITH open AS (
@@ -263,6 +266,7 @@ async fn end_row(
            FROM run r WHERE r.id = $1 AND r.ended_at IS NULL AND CASE $3
              WHEN 'worker' THEN r.worker_id = $2 AND r.state = 'running'
              WHEN 'queue' THEN r.state = 'queued'
+             WHEN 'janitor of queued' THEN r.state = 'queued' AND r.lease_until < now()
              ELSE r.lease_until < now() END
            FOR UPDATE)
          UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), result = $6,
@@ -533,16 +537,29 @@ pub async fn overdue_runs(pool: &PgPool, limit: u32) -> Result<Vec<OverdueRun>, 
     Ok(rows)
 }
 
-/// Ends one overdue run. `never_started`: it was only queued, or its node's ledger proves that it never ran (and now never will).
+/// What the janitor knows of an overdue run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overdue {
+    /// Nobody had it when it was looked at.
+    Queued,
+    /// A worker had it, and its node's ledger proves that it never ran, and now never will.
+    NeverStarted,
+    /// A worker had it.
+    Lost,
+}
+
+/// Ends one overdue run, if it still is what was found: looking at others may have taken minutes, in which a worker may have leased
+/// it, or renewed its lease.
 ///
 /// # Errors
 /// What the database refused; then nothing has changed.
-pub async fn end_overdue_run(pool: &PgPool, run: RunId, never_started: bool) -> Result<Finished, StoreError> {
-    let end = match never_started {
-        true => RunEnd::Unstarted,
-        false => RunEnd::Lost { reason: "its worker was not heard of until its lease was over".to_owned() },
-    };
-    end_run(pool, run, Ender::Janitor, &end).await
+pub async fn end_overdue_run(pool: &PgPool, run: RunId, found: Overdue) -> Result<Finished, StoreError> {
+    let lost = || RunEnd::Lost { reason: "its worker was not heard of until its lease was over".to_owned() };
+    match found {
+        Overdue::Queued => end_run(pool, run, Ender::JanitorOfQueued, &RunEnd::Unstarted).await,
+        Overdue::NeverStarted => end_run(pool, run, Ender::Janitor, &RunEnd::Unstarted).await,
+        Overdue::Lost => end_run(pool, run, Ender::Janitor, &lost()).await,
+    }
 }
 
 /// Notes that a node answers, or does not. What its death means for its steps happens in the same transaction; runs that were on

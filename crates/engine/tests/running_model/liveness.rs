@@ -1,0 +1,84 @@
+//! "Nothing is stuck", on the whole graph of states.
+//!
+//! stateright's own `eventually` looks at paths that end and takes a cycle for a join of paths, so with leases that end and are
+//! renewed it would miss what never comes to rest. What is checked here instead: from *every* state that can be reached, by whatever
+//! faults, actions that somebody will take sooner or later lead to a settled one. In a finite graph that is "once faults have
+//! ceased, it settles", for every run in which what stays possible happens some day.
+
+use std::collections::HashMap;
+
+use stateright::Model;
+
+use super::state::{Protocol, State};
+
+/// What the whole graph says.
+pub struct Graph {
+    pub states: usize,
+    /// How a state is reached from which nothing leads to rest.
+    pub stuck: Option<String>,
+    pub settled: usize,
+    pub late: usize,
+    pub refused: usize,
+}
+
+/// Explores everything.
+pub fn explore(protocol: &Protocol) -> Graph {
+    let mut numbers: HashMap<State, usize> = HashMap::new();
+    let mut states: Vec<State> = Vec::new();
+    let mut from = Vec::new();
+    let mut before: Vec<Vec<usize>> = Vec::new();
+    for state in protocol.init_states() {
+        numbers.insert(state.clone(), states.len());
+        states.push(state);
+        from.push(None);
+        before.push(Vec::new());
+    }
+    let mut next = 0;
+    let mut actions = Vec::new();
+    while next < states.len() {
+        let state = states[next].clone();
+        actions.clear();
+        protocol.actions(&state, &mut actions);
+        for action in &actions {
+            let Some(after) = protocol.next_state(&state, *action) else { continue };
+            let number = *numbers.entry(after).or_insert_with_key(|after| {
+                states.push(after.clone());
+                from.push(Some((next, *action)));
+                before.push(Vec::new());
+                states.len() - 1
+            });
+            if action.is_progress() {
+                before[number].push(next);
+            }
+        }
+        next += 1;
+    }
+    let mut leads: Vec<bool> = states.iter().map(|state| protocol.settled(state)).collect();
+    let settled = leads.iter().filter(|settled| **settled).count();
+    let mut open: Vec<usize> = (0..states.len()).filter(|number| leads[*number]).collect();
+    while let Some(number) = open.pop() {
+        for earlier in &before[number] {
+            if !std::mem::replace(&mut leads[*earlier], true) {
+                open.push(*earlier);
+            }
+        }
+    }
+    let stuck = leads.iter().position(|leads| !leads).map(|number| {
+        let mut way = Vec::new();
+        let mut at = number;
+        while let Some((earlier, action)) = from[at] {
+            way.push(format!("{action:?}"));
+            at = earlier;
+        }
+        way.reverse();
+        format!("{}\n{:#?}", way.join("\n"), states[number])
+    });
+    let count = |what: fn(&State) -> bool| states.iter().filter(|state| what(state)).count();
+    Graph {
+        states: states.len(),
+        stuck,
+        settled,
+        late: count(|state| state.truth.late),
+        refused: count(|state| state.truth.refused),
+    }
+}

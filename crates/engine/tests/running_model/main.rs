@@ -1,0 +1,165 @@
+//! # Claim, lease, finish, janitor and the node's wrapper, explored
+//!
+//! Tests on the real thing try some orders of events; this tries all of them, in worlds that are small enough. Workers, claims, the
+//! janitor, nodes, people and misfortune each do one thing at a time, in every order that is possible, and after each the properties
+//! must hold. The tool is stateright, an explicit-state checker that has its models in Rust: so what a step becomes and what may
+//! start is asked of [`engine::anneal`] itself, and the model is no second truth about that. What it does repeat, action by action,
+//! is what only SQL and shell say otherwise: `store::running` (claim, lease, finish, janitor), `worker` (runner, backend, heartbeat,
+//! annealer) and `worker/src/jig/script/wrapper.sh`. docs/model-check.md says what is left out, and what was found.
+//!
+//! A check that finds nothing may be blind. So each guard that the protocol rests on is taken away once, and then the check has to
+//! find the harm ([`mutations`]).
+
+mod actions;
+mod database;
+mod liveness;
+mod mutations;
+mod node;
+mod state;
+
+use stateright::{Checker, Model};
+
+use liveness::explore;
+use state::{Faults, Protocol, StepSpec};
+
+const DOCUMENT: &str = include_str!("../../../../docs/model-check.md");
+
+const PLAIN: StepSpec = StepSpec { node: 0, parent: None, destructive: false, exclusive: true, retries: 1 };
+const DESTRUCTIVE: StepSpec = StepSpec { destructive: true, retries: 0, ..PLAIN };
+
+fn protocol(name: &'static str, steps: Vec<StepSpec>, faults: Faults) -> Protocol {
+    let nodes = steps.iter().map(|step| step.node + 1).max().unwrap_or(0);
+    Protocol { name, steps, nodes, workers: 2, lane: None, faults, without: Vec::new() }
+}
+
+/// The worlds, and what may happen in each.
+fn losses() -> Protocol {
+    protocol(
+        "one step, two workers, losses",
+        vec![PLAIN],
+        Faults { stalls: 2, crashes: 1, cuts: 1, ..Faults::default() },
+    )
+}
+
+fn losses_beside_others() -> Protocol {
+    let step = StepSpec { exclusive: false, ..PLAIN };
+    protocol("one step that shares its node, losses", vec![step], Faults { stalls: 2, cuts: 1, ..Faults::default() })
+}
+
+fn neighbours() -> Protocol {
+    let faults = Faults { stalls: 1, crashes: 1, ..Faults::default() };
+    protocol("two exclusive steps of one node", vec![PLAIN, PLAIN], faults)
+}
+
+fn destructive() -> Protocol {
+    let faults = Faults { stalls: 2, crashes: 1, cuts: 1, retries: 1, ..Faults::default() };
+    protocol("a destructive step", vec![DESTRUCTIVE], faults)
+}
+
+fn destructive_on_a_bad_node() -> Protocol {
+    let faults = Faults { stalls: 1, failures: 1, deaths: 1, reboots: 1, ..Faults::default() };
+    protocol("a destructive step on a node that dies", vec![DESTRUCTIVE], faults)
+}
+
+fn commits() -> Protocol {
+    let faults = Faults { stalls: 1, commits: 2, ..Faults::default() };
+    protocol("commits over a running step", vec![PLAIN], faults)
+}
+
+fn chain() -> Protocol {
+    let child = StepSpec { parent: Some(0), ..PLAIN };
+    let faults = Faults { stalls: 1, commits: 1, failures: 1, ..Faults::default() };
+    protocol("a step and its child", vec![PLAIN, child], faults)
+}
+
+fn people() -> Protocol {
+    let faults = Faults { cancels: 1, pauses: 1, retries: 1, stalls: 1, cuts: 1, ..Faults::default() };
+    protocol("cancel, pause, resume, retry", vec![PLAIN], faults)
+}
+
+fn bad_node() -> Protocol {
+    let faults = Faults { deaths: 1, reboots: 1, stalls: 1, ..Faults::default() };
+    protocol("a node that dies, or is only thought dead", vec![PLAIN], faults)
+}
+
+fn claimers() -> Protocol {
+    let steps = vec![PLAIN, StepSpec { node: 1, ..PLAIN }];
+    let faults = Faults { stalls: 1, ..Faults::default() };
+    Protocol { lane: Some(1), ..protocol("two nodes, a lane of one", steps, faults) }
+}
+
+fn tampered() -> Protocol {
+    let faults = Faults { commits: 1, unapproved: 1, backwards: 1, stalls: 1, ..Faults::default() };
+    protocol("rows written past the guards", vec![PLAIN], faults)
+}
+
+/// Checks a world whole.
+fn check(protocol: Protocol) {
+    let name = protocol.name;
+    let checker = protocol.clone().checker().spawn_bfs().join();
+    checker.assert_properties();
+    let graph = explore(&protocol);
+    println!("{name}: {} states, {} settled", graph.states, graph.settled);
+    let told = format!("| {name} | {} |", graph.states);
+    assert!(DOCUMENT.contains(&told), "docs/model-check.md tells another number of states than {told}: write it there");
+    assert_eq!(checker.unique_state_count(), graph.states, "two ways to count");
+    if let Some(stuck) = graph.stuck {
+        panic!("{name}: nothing leads to rest after\n{stuck}");
+    }
+    assert!(graph.settled > 0 && graph.late + graph.refused > 0, "{name}: nothing of interest happens");
+}
+
+#[test]
+fn one_step_with_losses() {
+    check(losses());
+}
+
+#[test]
+fn one_step_that_shares_its_node() {
+    check(losses_beside_others());
+}
+
+#[test]
+fn two_exclusive_steps() {
+    check(neighbours());
+}
+
+#[test]
+fn a_destructive_step() {
+    check(destructive());
+}
+
+#[test]
+fn a_destructive_step_on_a_bad_node() {
+    check(destructive_on_a_bad_node());
+}
+
+#[test]
+fn commits_over_a_running_step() {
+    check(commits());
+}
+
+#[test]
+fn a_step_and_its_child() {
+    check(chain());
+}
+
+#[test]
+fn people_interfere() {
+    check(people());
+}
+
+#[test]
+fn a_node_that_dies() {
+    check(bad_node());
+}
+
+#[test]
+fn a_lane_of_one() {
+    check(claimers());
+}
+
+#[test]
+fn rows_written_past_the_guards() {
+    check(tampered());
+}
