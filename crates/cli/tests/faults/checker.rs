@@ -171,7 +171,10 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
         match line {
             Line::Start { run, role, exclusive, there } => {
                 for (other, _) in there.iter().filter(|(other, its)| *exclusive && *its && other != run) {
-                    found.add(Kind::TwoAtOnce, format!("{role} began on {node} as run {run} while run {other} was there"));
+                    found.add(
+                        Kind::TwoAtOnce,
+                        format!("{role} began on {node} as run {run} while run {other} was there"),
+                    );
                 }
                 begun.push((*run, *exclusive));
             }
@@ -246,7 +249,10 @@ fn settled(found: &mut Violations, step: &Step, runs: &BTreeMap<i64, &Run>) {
     let of_step = runs.values().filter(|run| run.step == step.id && run.outcome.as_deref() == Some("succeeded"));
     let last = of_step.map(|run| run.id).max();
     if step.wall_of != last {
-        found.add(Kind::Late, format!("{called} has the result of run {:?}, and run {last:?} was the last", step.wall_of));
+        found.add(
+            Kind::Late,
+            format!("{called} has the result of run {:?}, and run {last:?} was the last", step.wall_of),
+        );
     }
 }
 
@@ -281,7 +287,13 @@ mod tests {
             wall_of: Some(run),
             reason: None,
         };
-        let lines = vec![start(10, "base", &[]), start(20, "base", &[]), end(20, "base"), start(21, "top", &[]), end(21, "top")];
+        let lines = vec![
+            start(10, "base", &[]),
+            start(20, "base", &[]),
+            end(20, "base"),
+            start(21, "top", &[]),
+            end(21, "top"),
+        ];
         Evidence {
             journals: BTreeMap::from([("n1".to_owned(), lines)]),
             runs: vec![run(10, "base", "lost"), run(20, "base", "succeeded"), run(21, "top", "succeeded")],

@@ -15,7 +15,7 @@ pub fn journal(root: &Path) -> Vec<Line> {
 
 /// None: a line that broke off, because the disk was full.
 fn read(line: &str) -> Option<Line> {
-    let words: Vec<&str> = line.split(' ').collect();
+    let words: Vec<&str> = line.strip_suffix(" .")?.split(' ').collect();
     match words.as_slice() {
         ["start", run, role, exclusive, there] => {
             let there = there.strip_prefix("there=")?.split(',').filter(|word| !word.is_empty()).map(|word| {
@@ -36,7 +36,7 @@ fn read(line: &str) -> Option<Line> {
 
 /// Has the database write down what moves backwards, and by what each result was applied, while it happens: a row that was wrong for a
 /// moment is right again at the end.
-pub async fn watch(owner: &PgPool) {
+pub async fn watch(admin: &PgPool) {
     sqlx::raw_sql(
         "CREATE TABLE seen (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, what text NOT NULL);
          CREATE FUNCTION see_step() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
@@ -71,14 +71,14 @@ pub async fn watch(owner: &PgPool) {
          CREATE TRIGGER see AFTER UPDATE ON deployment FOR EACH ROW
            WHEN (NEW.head_no < OLD.head_no) EXECUTE FUNCTION see_deployment();",
     )
-    .execute(owner)
+    .execute(admin)
     .await
     .unwrap();
 }
 
 /// Everything there is. What is asked of the approvals is asked anew here, by other words than the program's own.
 pub async fn gather(world: &World) -> Evidence {
-    let owner = &world.owner;
+    let admin = &world.admin;
     let runs: Vec<Run> = sqlx::query_as(
         "SELECT r.id, r.step_id::text AS step, r.generation, r.outcome, coalesce((
            SELECT t.kind = 'change' AND r.target_number >= t.number AND count(*) >= s.approvals_needed
@@ -90,7 +90,7 @@ pub async fn gather(world: &World) -> Evidence {
            GROUP BY t.number, s.id), false) AS approved
          FROM run r",
     )
-    .fetch_all(owner)
+    .fetch_all(admin)
     .await
     .unwrap();
     let edges: Vec<(String, String, String)> = sqlx::query_as(
@@ -99,16 +99,16 @@ pub async fn gather(world: &World) -> Evidence {
          JOIN step p ON p.id = e.parent JOIN noderole pn ON pn.id = p.noderole_id
          WHERE e.kind = 'hard' AND c.node_id = p.node_id",
     )
-    .fetch_all(owner)
+    .fetch_all(admin)
     .await
     .unwrap();
-    let seen: Vec<Seen> = sqlx::query_as("SELECT kind, what FROM seen ORDER BY id").fetch_all(owner).await.unwrap();
+    let seen: Vec<Seen> = sqlx::query_as("SELECT kind, what FROM seen ORDER BY id").fetch_all(admin).await.unwrap();
     let journals = world.nodes.iter().map(|node| (node.id.clone(), journal(&node.root))).collect();
-    Evidence { journals, runs, steps: steps(owner).await.unwrap(), edges, seen }
+    Evidence { journals, runs, steps: steps(admin).await.unwrap(), edges, seen }
 }
 
 /// The steps, and of those that are not ACTIVE why they are not.
-pub async fn steps(owner: &PgPool) -> Result<Vec<Step>, sqlx::Error> {
+pub async fn steps(admin: &PgPool) -> Result<Vec<Step>, sqlx::Error> {
     sqlx::query_as(
         "WITH workers AS (SELECT coalesce(sum(capacity), 0) AS room FROM worker WHERE phase = 'confirmed' AND lease_until > now()),
               open AS (SELECT count(*) AS n FROM run WHERE ended_at IS NULL)
@@ -135,6 +135,6 @@ pub async fn steps(owner: &PgPool) -> Result<Vec<Step>, sqlx::Error> {
          FROM step s JOIN noderole n ON n.id = s.noderole_id JOIN node d ON d.id = s.node_id JOIN jig j ON j.name = s.jig
          CROSS JOIN head h CROSS JOIN workers w CROSS JOIN open o",
     )
-    .fetch_all(owner)
+    .fetch_all(admin)
     .await
 }

@@ -4,9 +4,14 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
+mod chaos;
 mod checker;
 mod clock;
+mod database;
 mod evidence;
+mod namespace;
+mod nodes;
 mod rest;
+mod server;
 mod workers;
 mod world;

@@ -1,5 +1,6 @@
 //! A person at the REST interface, over a real connection for each request.
 
+use std::fmt;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -27,6 +28,15 @@ pub enum NotDone {
     Broken(String),
     /// It was refused: status and problem.
     Refused(u16, Value),
+}
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(why) => write!(f, "without an answer: {why}"),
+            Self::Refused(status, problem) => write!(f, "{status} {}", problem["code"].as_str().unwrap_or("?")),
+        }
+    }
 }
 
 impl Client {

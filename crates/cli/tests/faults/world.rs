@@ -1,6 +1,6 @@
 //! What is to be broken: a database, servers and workers as processes of the built program, and nodes with real SSH servers.
 //!
-//! Times are scaled: a lease is 3 seconds instead of 60, and with it all that is waited for.
+//! Times are scaled: a lease is 6 seconds instead of 60, and with it all that is waited for.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -27,9 +27,9 @@ use crate::clock;
 use crate::rest::{Client, NotDone};
 
 /// A worker's lease.
-pub const LEASE: Duration = Duration::from_secs(3);
+pub const LEASE: Duration = Duration::from_secs(6);
 /// How long anything may take on a busy machine before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The deployments; nodes belong to them in turn.
 pub const DEPLOYMENTS: [&str; 2] = ["east", "west"];
@@ -43,8 +43,8 @@ pub struct World {
     pub nodes: Vec<Machine>,
     pub people: [String; 2],
     pub deployments: BTreeMap<&'static str, String>,
-    /// The owner's: it sees all, and may do what nobody else may.
-    pub owner: PgPool,
+    /// The superuser's: it sees all, and may do what nobody else may.
+    pub admin: PgPool,
     pub postgres: PrivatePostgres,
     pub folder: TempDir,
 }
@@ -62,6 +62,12 @@ impl World {
     pub async fn of(nodes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres"))).await.unwrap();
+        let admin = PgPoolOptions::new().max_connections(6).connect_lazy(&postgres.admin_url(DATABASE)).unwrap();
+        // What is committed must be there after a crash of PostgreSQL, as it is where this is not for tests. (A crash of the machine is
+        // not tried, so the disk need not be waited for.)
+        for setting in ["ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()"] {
+            sqlx::raw_sql(setting).execute(&admin).await.unwrap();
+        }
         migrations::migrate_url(&postgres.owner_url(DATABASE), migrations::APP_ROLE).await.unwrap();
         let store = Store::open(&Connecting::to(postgres.app_url(DATABASE))).unwrap();
         let control = Control::new(store.clone());
@@ -83,10 +89,9 @@ impl World {
         for node in testbed.nodes() {
             control.ensure_node(wish(node)).await.unwrap();
         }
-        let owner = PgPoolOptions::new().max_connections(6).connect_lazy(&postgres.owner_url(DATABASE)).unwrap();
         let machines: Vec<(String, String)> =
             sqlx::query_as("SELECT id::text, connection->>'root' FROM node WHERE transport = 'ssh' ORDER BY fqdn")
-                .fetch_all(&owner)
+                .fetch_all(&admin)
                 .await
                 .unwrap();
         let nodes = machines.into_iter().zip(DEPLOYMENTS.iter().cycle());
@@ -94,13 +99,13 @@ impl World {
             nodes.map(|((id, root), deployment)| Machine { id, deployment, root: PathBuf::from(root) }).collect();
         let deployments: Vec<(String, String)> =
             sqlx::query_as("SELECT name, id::text FROM deployment WHERE parent IS NOT NULL")
-                .fetch_all(&owner)
+                .fetch_all(&admin)
                 .await
                 .unwrap();
         let of = |name: &str| deployments.iter().find(|(known, _)| known == name).unwrap().1.clone();
         let deployments = DEPLOYMENTS.iter().map(|name| (*name, of(name))).collect();
         store.pool().close().await;
-        Self { workers: Vec::new(), servers: Vec::new(), testbed, nodes, people, deployments, owner, postgres, folder }
+        Self { workers: Vec::new(), servers: Vec::new(), testbed, nodes, people, deployments, admin, postgres, folder }
     }
 
     /// The same with one server and some workers.
@@ -114,8 +119,17 @@ impl World {
     }
 
     pub fn start_server(&mut self) {
+        assert!(self.try_server(), "{}", self.logs());
+    }
+
+    /// False: it ended at once, because the database is not there.
+    pub fn try_server(&mut self) -> bool {
         let server = Server::start(&self.postgres.app_url(DATABASE), &self.log("server"));
-        self.servers.push(server);
+        let serves = !server.address.is_empty();
+        if serves {
+            self.servers.push(server);
+        }
+        serves
     }
 
     pub fn start_worker(&mut self) {
@@ -124,22 +138,17 @@ impl World {
 
     /// A worker whose clock is that many seconds off.
     pub fn start_worker_at(&mut self, offset: i64) {
-        let worker = self.worker_at(offset);
-        self.workers.push(worker);
-    }
-
-    /// The same, kept by whoever asks.
-    pub fn worker_at(&self, offset: i64) -> Worker {
         let preload = (offset != 0).then(|| clock::shim(self.folder.path()));
         let mut command = gantry(&self.postgres.app_url(DATABASE), &self.log("worker"));
-        command.args(["worker", "--until-orphaned", "--lease", "3", "--sweep", "0.5", "--looks", "0.5"]);
+        command.args(["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "2"]);
         command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"));
         command.env("GANTRY_SECRETS", self.testbed.secrets());
         command.env("GANTRY_LOG", "info");
         if let Some(preload) = preload {
             command.env("LD_PRELOAD", preload).env(clock::OFFSET, offset.to_string());
         }
-        Worker { child: command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap(), offset }
+        let worker = Worker(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+        self.workers.push(worker);
     }
 
     fn log(&self, name: &str) -> PathBuf {
@@ -169,14 +178,6 @@ impl World {
         json!({"edit": "bind", "deployment": self.deployments[node.deployment], "node": node.id, "role": role})
     }
 
-    pub fn set_number(&self, node: usize, role: &str, n: u32) -> Value {
-        json!({"edit": "set_noderole_data", "node": self.nodes[node].id, "noderole": role, "data": {role: {"n": n}}})
-    }
-
-    pub fn rerun(&self, node: usize, role: &str) -> Value {
-        json!({"edit": "rerun", "node": self.nodes[node].id, "noderole": role, "reason": "once more"})
-    }
-
     /// Up to the approval.
     pub async fn approved(&self, deployment: &str, edits: Vec<Value>) -> Result<i64, NotDone> {
         approved(&self.client(0), &self.client(1), deployment, edits).await
@@ -188,14 +189,17 @@ impl World {
 
     /// A change from its proposal to its target.
     pub async fn change(&self, deployment: &str, edits: Vec<Value>) -> i64 {
-        let submission = self.approved(deployment, edits).await.unwrap();
-        self.commit(submission).await.unwrap()
+        let changed = async {
+            let submission = self.approved(deployment, edits).await?;
+            self.commit(submission).await
+        };
+        changed.await.unwrap_or_else(|refused: NotDone| panic!("{refused}\n{}", self.logs()))
     }
 
     /// One number out of the database.
     pub async fn count(&self, what: &str) -> i64 {
         let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {what}"));
-        sqlx::query_scalar(query).fetch_one(&self.owner).await.unwrap()
+        sqlx::query_scalar(query).fetch_one(&self.admin).await.unwrap()
     }
 
     /// Waits until there are so many of something.
@@ -203,7 +207,7 @@ impl World {
         let begun = Instant::now();
         loop {
             let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {what}"));
-            let found: Result<i64, sqlx::Error> = sqlx::query_scalar(query).fetch_one(&self.owner).await;
+            let found: Result<i64, sqlx::Error> = sqlx::query_scalar(query).fetch_one(&self.admin).await;
             if found.as_ref().is_ok_and(|found| *found == count) {
                 return;
             }
@@ -223,7 +227,7 @@ impl World {
     /// Steps and runs, for tests that fail.
     pub async fn picture(&self) -> String {
         let lines: Result<Vec<String>, _> = sqlx::query_scalar(
-            "SELECT concat_ws(' ', n.role, d.fqdn, s.state, s.generation, s.applied_generation, s.failures, s.not_before - now(), s.error)
+            "SELECT concat_ws(' ', n.role, d.fqdn, s.state, s.generation, s.applied_generation, s.failures, CASE WHEN s.not_before > now() THEN s.not_before - now() END, s.pending, s.error)
              FROM step s JOIN noderole n ON n.id = s.noderole_id JOIN node d ON d.id = s.node_id
              UNION ALL (SELECT concat_ws(' ', 'run', id, state, outcome, worker_id, lease_until - now(), error) FROM run ORDER BY id DESC LIMIT 30)
              UNION ALL SELECT concat_ws(' ', fqdn, alive, look_against) FROM node WHERE NOT phantom
@@ -231,7 +235,7 @@ impl World {
              UNION ALL SELECT concat_ws(' ', name, phase, lease_until - now()) FROM worker
              UNION ALL SELECT concat_ws(' ', pid, state, wait_event, now() - xact_start, left(query, 80)) FROM pg_stat_activity WHERE datname = current_database()",
         )
-        .fetch_all(&self.owner)
+        .fetch_all(&self.admin)
         .await;
         lines.map_or_else(|error| error.to_string(), |lines| lines.join("\n"))
     }
@@ -269,6 +273,100 @@ impl World {
         crate::evidence::journal(&self.nodes[node].root)
     }
 
+    /// Whether something of a run is on a node.
+    pub fn is_there(&self, node: usize, run: i64) -> bool {
+        let root = self.nodes[node].root.to_string_lossy().into_owned();
+        let (run, root) = (format!("GANTRY_RUN={run}"), format!("GANTRY_ROOT={root}"));
+        processes().any(|pid| {
+            let words = read_of(pid, "environ");
+            let has = |wanted: &str| words.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes());
+            has(&run) && has(&root)
+        })
+    }
+
+    /// Waits until nothing of a run is on a node any more.
+    pub async fn gone_from(&self, node: usize, run: i64) {
+        let begun = Instant::now();
+        while self.is_there(node, run) {
+            assert!(begun.elapsed() < PATIENCE, "run {run} does not end on node {node}\n{}", self.logs());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Keeps a node's disk full until something has come to pass.
+    pub async fn full_until(&self, node: usize, what: &str) {
+        let begun = Instant::now();
+        while self.count(what).await == 0 {
+            assert!(begun.elapsed() < PATIENCE, "{what}\n{}\n{}", self.picture().await, self.logs());
+            self.fill_disk(node, true);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Fills a node's disk to its last byte, or takes away what fills it.
+    pub fn fill_disk(&self, node: usize, full: bool) {
+        let file = self.nodes[node].root.join("fill");
+        if !full {
+            let _ = std::fs::remove_file(file);
+            return;
+        }
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+        for size in [64 << 10, 4 << 10, 1] {
+            while std::io::Write::write_all(&mut file, &vec![0; size]).is_ok() {}
+        }
+    }
+
+    /// Gives a node's server another host key, or its own again.
+    pub fn other_host_key(&mut self, node: usize, other: bool) {
+        let folder = self.testbed.nodes()[node].root.parent().unwrap().to_owned();
+        let files = ["host_key", "host_key.pub"];
+        let node = self.testbed.node(node);
+        node.stop();
+        if other {
+            for file in files {
+                std::fs::copy(folder.join(file), folder.join(format!("own_{file}"))).unwrap();
+            }
+            node.forget_host_key().unwrap();
+        } else {
+            for file in files {
+                std::fs::copy(folder.join(format!("own_{file}")), folder.join(file)).unwrap();
+            }
+        }
+        node.restart().unwrap();
+    }
+
+    /// Ends the database's server by a signal, and waits until it is gone.
+    pub fn end_postgres(&mut self, signal: Signal) {
+        let file = self.folder.path().join("postgres/data/postmaster.pid");
+        let text = std::fs::read_to_string(file).unwrap();
+        kill(Pid::from_raw(text.lines().next().unwrap().trim().parse().unwrap()), signal).unwrap();
+        let begun = Instant::now();
+        while self.postgres.is_running() {
+            assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Cuts every connection that listens for notifications, over and over.
+    pub async fn deafen(&self) -> Deaf {
+        let admin = self.admin.clone();
+        let (stop, mut stopped) = tokio::sync::oneshot::channel();
+        let cutting = tokio::spawn(async move {
+            let mut cut = 0;
+            while stopped.try_recv().is_err() {
+                let listening: Result<i64, sqlx::Error> = sqlx::query_scalar(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query ILIKE 'listen%'",
+                )
+                .fetch_one(&admin)
+                .await;
+                cut += listening.unwrap_or_default();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            cut
+        });
+        Deaf { stop, cutting }
+    }
+
     /// Ends whatever runs on a node, as a machine does that loses its power.
     pub fn crash(&mut self, node: usize) {
         self.testbed.node(node).stop();
@@ -290,15 +388,36 @@ impl Drop for World {
     }
 }
 
+/// Nobody hears a notification, until this is stopped.
+pub struct Deaf {
+    stop: tokio::sync::oneshot::Sender<()>,
+    cutting: tokio::task::JoinHandle<i64>,
+}
+
+impl Deaf {
+    /// How many connections were cut.
+    pub async fn stop(self) -> i64 {
+        let _ = self.stop.send(());
+        self.cutting.await.unwrap()
+    }
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").unwrap();
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| *pid != std::process::id().cast_signed())
+}
+
+fn read_of(pid: i32, file: &str) -> Vec<u8> {
+    std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()
+}
+
 /// Ends every process that has a node's folder among its arguments or in its environment.
 fn kill_all_of(root: &Path) {
     let root = root.to_string_lossy().into_owned();
     for _ in 0..3 {
-        let entries = std::fs::read_dir("/proc").unwrap();
-        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-        for pid in pids.filter(|pid| *pid != std::process::id().cast_signed()) {
-            let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            let words = [of("cmdline"), of("environ")].concat();
+        for pid in processes() {
+            let words = [read_of(pid, "cmdline"), read_of(pid, "environ")].concat();
             let mut words = words.split(|byte| *byte == 0);
             if words.any(|word| word == root.as_bytes() || word == format!("GANTRY_ROOT={root}").as_bytes()) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
@@ -309,7 +428,8 @@ fn kill_all_of(root: &Path) {
 
 fn barclamp() -> BTreeMap<String, Vec<u8>> {
     let script = include_bytes!("journal/run.sh").to_vec();
-    let mut files = BTreeMap::from([("journal/journal.yml".to_owned(), include_bytes!("journal/journal.yml").to_vec())]);
+    let mut files =
+        BTreeMap::from([("journal/journal.yml".to_owned(), include_bytes!("journal/journal.yml").to_vec())]);
     files.extend(ROLES.map(|role| (format!("journal/scripts/{role}/10-run"), script.clone())));
     files
 }
@@ -393,25 +513,17 @@ impl Drop for Server {
 }
 
 /// A worker process. Dropped, it is killed.
-pub struct Worker {
-    child: Child,
-    /// Seconds that its clock is off.
-    pub offset: i64,
-}
+pub struct Worker(Child);
 
 impl Worker {
-    pub fn id(&self) -> i32 {
-        self.child.id().cast_signed()
-    }
-
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.id()), signal).unwrap();
+        kill(Pid::from_raw(self.0.id().cast_signed()), signal).unwrap();
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

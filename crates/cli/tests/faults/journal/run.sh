@@ -1,8 +1,8 @@
 #!/bin/sh
 # The evidence of tests: what happened on this node, in the order in which it happened, whatever anybody else believes.
 #
-# journal     start RUN ROLE EXCLUSIVE there=RUN/EXCLUSIVE,...    who of the earlier ones still had a process, when this one began
-#             end RUN ROLE
+# journal     start RUN ROLE EXCLUSIVE there=RUN/EXCLUSIVE,... .    who of the earlier ones still had a process, when this one began
+#             end RUN ROLE .                                      a line without a full stop broke off: the disk was full
 # sessions/   which session each run had
 #
 # A file wait-ROLE in the node's folder keeps a run of that role from ending.
@@ -29,8 +29,9 @@ for file in sessions/*; do
     if there "$other" "$its"; then others="$others,$other/$exclusively"; else rm -f "$file"; fi
 done
 echo $session "$exclusive" >"sessions/$run" || exit 9
-echo "start $run $role $exclusive there=${others#,}" >>journal || exit 9
+printf '\n%s .' "start $run $role $exclusive there=${others#,}" >>journal || exit 9
 exec 8>&-
+echo "run $run of $role"
 
 # What it leaves running in its session ends with it.
 sleep 300 &
@@ -44,4 +45,4 @@ fi
 echo "{\"journal\": {\"$role\": $run}}" >"$GANTRY_OUTPUT" || exit 9
 exec 8>>journal.lock || exit 9
 flock 8 || exit 9
-echo "end $run $role" >>journal || exit 9
+printf '\n%s .' "end $run $role" >>journal || exit 9
