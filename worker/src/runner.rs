@@ -87,8 +87,7 @@ impl Runner {
         let reason = refusal.to_string();
         tracing::warn!(%run, %reason, "a run was refused");
         let text = format!("[gantry: {reason}]\n").into_bytes();
-        let at = time::OffsetDateTime::now_utc();
-        if let Err(error) = append_log(&self.preparing.pool, run, 0, at, &text).await {
+        if let Err(error) = append_log(&self.preparing.pool, run, 0, Duration::ZERO, &text).await {
             tracing::warn!(%run, %error, "the refusal could not be logged");
         }
         RunEnd::Failed { reason }
@@ -138,7 +137,7 @@ struct ToDatabase {
 impl LogStore for ToDatabase {
     fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
         async move {
-            let appended = append_log(&self.pool, self.run, offset, chunk.at, &chunk.text).await;
+            let appended = append_log(&self.pool, self.run, offset, chunk.at.elapsed(), &chunk.text).await;
             appended.map_err(|error| error.to_string())
         }
         .boxed()

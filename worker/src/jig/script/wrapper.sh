@@ -42,6 +42,9 @@ trap ':' PIPE
 
 REFUSED=71 MISSING=72 LOCKED=73 UNUSABLE=74 NOTHING=76 ORPHANED=77
 
+# Bytes that each run keeps for its end: where a disk is full by then, how it ended must still be written down.
+RESERVE=16384
+
 # Most bytes of a stream that wait here for whoever follows (32 MiB). A worker keeps less of them.
 MOST=33554432
 
@@ -280,9 +283,10 @@ command_run() {
     cat >"$folder/stdin" || fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
     [ "$(tail -n 1 "$folder/stdin")" = "# whole" ] || fail $UNUSABLE "gantry: the input broke off, so nothing was started"
     head -n 1 "$folder/stdin" >"$folder/input.json" && tail -n +2 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" &&
-        : >"$folder/out" && : >"$folder/err" && echo "$STEP $EXCLUSIVE" >"$folder/of" ||
+        : >"$folder/out" && : >"$folder/err" && head -c "$RESERVE" /dev/zero >"$folder/reserve" && echo "$STEP $EXCLUSIVE" >"$folder/of" ||
         fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
-    [ "$EXCLUSIVE" = 1 ] && write_whole "$HOME_DIR/exclusive" "$EPOCH $ATTEMPT"
+    [ "$EXCLUSIVE" != 1 ] || write_whole "$HOME_DIR/exclusive" "$EPOCH $ATTEMPT" ||
+        fail $UNUSABLE "gantry: can't write $HOME_DIR/exclusive: is the disk full?"
     l_epoch=$EPOCH l_attempt=$ATTEMPT l_started=$ATTEMPT l_generation=$GENERATION l_content=$CONTENT l_state=started
     write_ledger "$STEP"
 
@@ -327,7 +331,11 @@ command_supervise() {
     group_alive "$child" && end_group "$child" 1
     [ -d "$folder" ] || exit 0
     [ -f "$folder/cancelled" ] && why=cancelled
-    rm -f "$folder/input.json" "$folder/environment" "$folder/process"
+    full=
+    is_full && full=1
+    rm -f "$folder/input.json" "$folder/environment" "$folder/process" "$folder/reserve"
+    # What the script itself had to say of it did not fit.
+    [ -z "$full" ] || [ "$code" = 0 ] || echo "gantry: the disk of this node is full" >>"$folder/err"
     name=$(cat "$folder/at" 2>/dev/null || echo)
     if [ -z "$why" ] && [ "$code" = 0 ]; then state=succeeded; else state=failed; fi
     close_ledger "$STEP" "$ATTEMPT" "$state"
@@ -336,6 +344,13 @@ command_supervise() {
     # Last: who sees this looks no further.
     echo "code=$code why=${why:-exit} script=$name" >"$folder/ended.new" && mv "$folder/ended.new" "$folder/ended"
     exit 0
+}
+
+is_full() {
+    head -c 4096 /dev/zero >"$folder/probe" 2>/dev/null
+    fits=$?
+    rm -f "$folder/probe"
+    [ "$fits" != 0 ]
 }
 
 # A signal may come just before `wait`, which then would not notice it: so the signal itself sees to the end, and `wait` to nothing
@@ -423,7 +438,7 @@ follow() { # ATTEMPT OUT ERR
     for stream in out err; do
         [ ! -f "$folder/$stream.cut" ] || say "[gantry: more output than this node keeps; what came after $MOST bytes may be missing]"
     done
-    [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $1 has lost its supervisor on the node: the machine was restarted, or something killed it"
+    [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $1 has lost its supervisor on the node: the machine was restarted, its disk is full, or something killed it"
     exit 0
 }
 
