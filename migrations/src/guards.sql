@@ -1051,7 +1051,7 @@ BEGIN
   RAISE EXCEPTION 'what a run is about never changes' USING ERRCODE = 'GY015', HINT = 'End it; the next claim makes another.';
 END $$;
 CREATE TRIGGER guard_run BEFORE DELETE OR TRUNCATE
-  OR UPDATE OF id, step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, queued_at ON run
+  OR UPDATE OF id, step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, queued_at, cause, cause_by, failures ON run
   FOR EACH STATEMENT EXECUTE FUNCTION guard_run();
 
 CREATE OR REPLACE FUNCTION guard_run_ended() RETURNS trigger LANGUAGE plpgsql AS $$

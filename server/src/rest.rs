@@ -19,6 +19,7 @@ use api::console::{
     TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::waiting::{WaitingPage, WaitingWanted};
 use control::{Imported, ToCommit};
 use engine::Hash;
 use engine::blueprint::{Anchor, Consequences};
@@ -75,6 +76,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/runs/{id}/cancel", post(cancel))
         .route("/nodes", get(nodes).post(add_node))
         .route("/scripts/{hash}", get(script))
+        .route("/waiting", get(waiting))
         .route("/execution", post(switch))
         .route("/proposals/{id}/foresee", post(foresee))
         .route("/proposals/{id}/report", get(report))
@@ -639,6 +641,14 @@ async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new):
 async fn take_out_node(state: State<AppState>, SignedIn(actor): SignedIn, Place(node): Place<NodeId>) -> Answer<Done> {
     state.control.take_out_node(&actor, node).await?;
     Ok(Json(Done {}))
+}
+
+async fn waiting(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<WaitingWanted>,
+) -> Answer<WaitingPage> {
+    Ok(Json(state.control.waiting(&actor, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize)]

@@ -6,6 +6,7 @@ mod refusing;
 mod scopes;
 mod streaming;
 mod the_way;
+mod waiting;
 
 use std::time::Duration;
 

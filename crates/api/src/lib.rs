@@ -15,6 +15,7 @@ pub mod limits;
 pub mod live;
 pub mod problem;
 pub mod reviews;
+pub mod waiting;
 
 pub use problem::Problem;
 

@@ -39,6 +39,7 @@ mod saying;
 mod showing;
 mod verifying;
 mod versions;
+mod waiting;
 mod weighing;
 mod words;
 

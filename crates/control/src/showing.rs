@@ -9,7 +9,7 @@ use api::console::{
 };
 use api::reviews::Waiting;
 use engine::Hash;
-use engine::anneal::{Limits, Reason, why_not};
+use engine::anneal::{Reason, why_not};
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, layers, mask};
@@ -27,6 +27,7 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{counting, plan_aside, would_join};
+use crate::waiting::EVERYWHERE;
 use crate::words::at;
 
 /// Most bytes of one part of a log.
@@ -34,7 +35,7 @@ pub const LOG_PART: usize = 256 * 1024;
 /// Pieces of a log that one statement reads.
 const LOG_PIECES: u32 = 512;
 
-fn corrupt(error: impl std::fmt::Display) -> Problem {
+pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "a row can't be read");
     Problem::internal()
 }
@@ -246,8 +247,7 @@ impl Control {
     /// workers, not here, so of that rule only their capacity counts.
     async fn waits(&self, on: &mut PgConnection, step: StepId) -> Result<Vec<String>, Problem> {
         let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else { return Ok(Vec::new()) };
-        let limits = Limits { running: u32::MAX, ..Limits::default() };
-        let reasons = why_not(&view, limits, step);
+        let reasons = why_not(&view, EVERYWHERE, step);
         let by = reasons.iter().filter_map(|reason| match reason {
             Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => Some(*by),
             _ => None,
@@ -424,11 +424,12 @@ fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
 }
 
 /// A rule of admission in the words of a page: with what frees it, and steps by name.
-fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
+pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
     let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
     let words = match reason {
         Reason::Paused => "execution is switched off: switch it on at the top of the page".to_owned(),
-        Reason::Room { running, capacity, .. } if *capacity > 0 => {
+        Reason::Room { capacity: 0, .. } => "no worker is there: start one with `gantry worker`".to_owned(),
+        Reason::Room { running, capacity, .. } => {
             format!("waits for room: {running} runs are open and workers can carry {capacity}")
         }
         Reason::Frozen { node, by } => format!("the error of {} stops everything on {node}: retry that", named(by)),

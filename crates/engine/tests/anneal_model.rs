@@ -583,6 +583,7 @@ impl Cluster {
             budgets: [(BUDGET, BudgetView { name: "quorum".into(), max_down: 2 })].into(),
             nodes: (0..NODES).map(|n| (node_id(n), node(n))).collect(),
             jigs: [(JigName::parse("test").unwrap(), true)].into(),
+            unserved: Default::default(),
             steps: steps.collect(),
             open: open.collect(),
         }

@@ -240,6 +240,13 @@ pub struct RunPolicy {
     pub timeout: u32,
     /// Edges below it: all, any or at least n of its parents, after success or after end.
     pub join: Join,
+    /// Of what may start, the higher comes first; 0 usually. Left out where it is 0, so that roles from before it keep their hash.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub priority: i32,
+}
+
+fn is_usual(priority: &i32) -> bool {
+    *priority == 0
 }
 
 impl Default for RunPolicy {
@@ -255,6 +262,7 @@ impl Default for RunPolicy {
             backoff: 5,
             timeout: 3600,
             join: Join::default(),
+            priority: 0,
         }
     }
 }

@@ -5,8 +5,9 @@ mod noderoles;
 mod runs;
 mod steps;
 mod targets;
+mod waiting;
 
-pub use admission::admission_view;
+pub use admission::{admission_view, admission_view_of};
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
 pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_step};
 pub use steps::{
@@ -14,3 +15,4 @@ pub use steps::{
     step_names, steps_by_noderole, steps_of, unreached,
 };
 pub use targets::{TargetRow, is_root, root_of, targets};
+pub use waiting::{AboveRow, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, step_places, waiting};

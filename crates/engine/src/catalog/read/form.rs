@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean, quoted, unseen};
 use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
-use super::{MAX_BACKOFF, MAX_LANE, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
+use super::{MAX_BACKOFF, MAX_LANE, MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
 use crate::canonical::{Hash, Object};
 use crate::catalog::{
     Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange, OnError, Place,
@@ -180,6 +180,7 @@ const ROLE: Keys = Keys {
         "retries",
         "backoff",
         "timeout",
+        "priority",
         "needs",
         "place",
         "exclusive",
@@ -791,6 +792,7 @@ impl Reader<'_> {
             backoff: self.seconds(entries, owner, "backoff", 0..=MAX_BACKOFF).unwrap_or(usual.backoff),
             timeout: self.seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT).unwrap_or(usual.timeout),
             join: self.join(entries, owner).unwrap_or(usual.join),
+            priority: self.priority(entries, owner).unwrap_or(usual.priority),
         }
     }
 
@@ -978,6 +980,23 @@ impl Reader<'_> {
                 node.at,
                 format!("{key} of {owner} must be a whole number from {} to {}", range.start(), range.end()),
             );
+        }
+        number
+    }
+
+    /// A whole number on either side of 0.
+    fn priority(&mut self, entries: &[Entry], owner: &str) -> Option<i32> {
+        let node = get(entries, "priority")?;
+        let range = -MAX_PRIORITY..=MAX_PRIORITY;
+        let number = match node.kind {
+            Kind::Scalar { value: ScalarValue::Int(number), .. } => {
+                i32::try_from(number).ok().filter(|n| range.contains(n))
+            }
+            _ => None,
+        };
+        if number.is_none() {
+            let what = format!("priority of {owner} must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}");
+            self.error(node.at, what);
         }
         number
     }
