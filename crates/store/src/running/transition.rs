@@ -10,6 +10,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, append_events, node_event, notify, run_events};
+use super::kept::forget_outworn;
 use super::locks::{share_apply, take_apply};
 use super::worker::WorkerId;
 use super::world::{decide, write};
@@ -55,6 +56,8 @@ pub enum RunEnd {
     Failed {
         /// One line for people, without secrets.
         reason: String,
+        /// What it returned nevertheless; secrets are masked.
+        found: Map<String, Value>,
     },
     /// It had started and was not heard of again.
     Lost {
@@ -64,41 +67,58 @@ pub enum RunEnd {
     /// It never started, and never will.
     Unstarted,
     /// It was stopped because somebody wanted it to.
-    Cancelled,
+    Cancelled {
+        /// What it had returned by then; secrets are masked.
+        found: Map<String, Value>,
+    },
 }
 
 impl RunEnd {
+    /// A failure of a run that returned nothing.
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed { reason: reason.into(), found: Map::new() }
+    }
+
     fn outcome(&self) -> &'static str {
         match self {
             Self::Succeeded { .. } => "succeeded",
             Self::Failed { .. } => "failed",
             Self::Lost { .. } => "lost",
             Self::Unstarted => "unstarted",
-            Self::Cancelled => "cancelled",
+            Self::Cancelled { .. } => "cancelled",
         }
     }
 
     fn error(&self) -> Option<&str> {
         match self {
-            Self::Failed { reason } | Self::Lost { reason } => Some(reason),
+            Self::Failed { reason, .. } | Self::Lost { reason } => Some(reason),
             _ => None,
         }
     }
 
-    fn result(&self) -> Option<Value> {
+    /// What it returned. A success that returned nothing has said so; of the others there is nothing to say.
+    fn result(&self) -> Option<&Map<String, Value>> {
         match self {
-            Self::Succeeded { result, .. } => Some(Value::Object(result.clone())),
-            _ => None,
+            Self::Succeeded { result, .. } => Some(result),
+            Self::Failed { found, .. } | Self::Cancelled { found } => Some(found).filter(|found| !found.is_empty()),
+            Self::Lost { .. } | Self::Unstarted => None,
         }
+    }
+
+    fn returned(&self) -> (Option<Value>, i32) {
+        let Some(result) = self.result() else { return (None, 0) };
+        let value = Value::Object(result.clone());
+        let bytes = if result.is_empty() { 0 } else { value.to_string().len() };
+        (Some(value), i32::try_from(bytes).unwrap_or(i32::MAX))
     }
 
     fn event(&self, generation: TargetNo, by: String) -> StepEvent {
         match self {
             Self::Succeeded { .. } => StepEvent::Succeeded { generation },
-            Self::Failed { reason } => StepEvent::Failed { generation, reason: reason.clone(), retry: true },
+            Self::Failed { reason, .. } => StepEvent::Failed { generation, reason: reason.clone(), retry: true },
             Self::Lost { .. } => StepEvent::Lost { generation },
             Self::Unstarted => StepEvent::NeverStarted,
-            Self::Cancelled => StepEvent::Cancelled { by },
+            Self::Cancelled { .. } => StepEvent::Cancelled { by },
         }
     }
 }
@@ -126,6 +146,7 @@ enum Ender {
 #[derive(sqlx::FromRow)]
 struct EndedRow {
     step_id: Uuid,
+    node_id: Uuid,
     noderole_id: Uuid,
     deployment_id: Uuid,
     generation: i64,
@@ -163,7 +184,7 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
     // A run that somebody wanted to end did not fail, however it went down; but what succeeded has succeeded.
     let end = match (end, &by) {
         (RunEnd::Succeeded { .. }, _) | (_, None) => end,
-        (_, Some(_)) => &RunEnd::Cancelled,
+        (other, Some(_)) => &RunEnd::Cancelled { found: other.result().cloned().unwrap_or_default() },
     };
     let event = end.event(TargetNo(row.generation), by.unwrap_or_else(|| "Gantry".to_owned()));
     let outcome = match decide(&mut transaction, &Change::Step { step, event }, &[step]).await {
@@ -181,9 +202,7 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
         Err(other) => return Err(StoreError::corrupt(format!("run {run}"), other)),
     };
     let mut events = write(&mut transaction, &outcome).await?;
-    if let RunEnd::Succeeded { result, wall } = end {
-        keep_result(&mut transaction, step, &outcome, result, wall).await?;
-    }
+    keep_result(&mut transaction, run, NodeId(row.node_id), step, &outcome, end).await?;
     events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
@@ -202,6 +221,7 @@ async fn end_row(
         Ender::Queue => (None, "queue"),
         Ender::Janitor => (None, "janitor"),
     };
+    let (result, bytes) = end.returned();
     let row = sqlx::query_as(
         "WITH open AS (
            SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
@@ -210,20 +230,23 @@ async fn end_row(
              WHEN 'queue' THEN r.state = 'queued'
              ELSE r.lease_until < now() END
            FOR UPDATE)
-         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), result = $6,
+         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
+           result = CASE WHEN nd.removed_in IS NULL THEN $6 END, result_bytes = $8,
            outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'cancelled' ELSE $4 END,
            error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
          FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id JOIN noderole n ON n.id = s.noderole_id
+           JOIN node nd ON nd.id = o.node_id
          WHERE r.id = open.id
-         RETURNING r.step_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
+         RETURNING r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
     )
     .bind(run.0)
     .bind(worker)
     .bind(which)
     .bind(end.outcome())
     .bind(end.error())
-    .bind(end.result())
+    .bind(result)
     .bind(CANCELLED_BY)
+    .bind(bytes)
     .fetch_optional(transaction)
     .await?;
     Ok(row)
@@ -235,36 +258,54 @@ async fn keep_late(
     worker: WorkerId,
     end: &RunEnd,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE run SET outcome = 'late', result = coalesce($3, result), error = coalesce($4, error)
-         WHERE id = $1 AND worker_id = $2 AND state = 'ended' AND outcome = 'lost'",
+    let (result, bytes) = end.returned();
+    let node: Option<Uuid> = sqlx::query_scalar(
+        "UPDATE run r SET outcome = 'late', result = CASE WHEN nd.removed_in IS NULL THEN $3 END, result_bytes = $5,
+           error = coalesce($4, r.error)
+         FROM node nd WHERE r.id = $1 AND r.worker_id = $2 AND r.state = 'ended' AND r.outcome = 'lost' AND nd.id = r.node_id
+         RETURNING r.node_id",
     )
     .bind(run.0)
     .bind(worker.0)
-    .bind(end.result())
+    .bind(result)
     .bind(end.error())
-    .execute(transaction)
+    .bind(bytes)
+    .fetch_optional(&mut *transaction)
     .await?;
-    Ok(())
+    match node.filter(|_| bytes > 0) {
+        Some(node) => forget_outworn(transaction, NodeId(node)).await,
+        None => Ok(()),
+    }
 }
 
-/// The result is kept for the step; the wall only when the result was applied.
+/// The result is kept for the step, whatever the outcome, and for the node, as long as there is room; the wall only when the result
+/// was applied.
 async fn keep_result(
     transaction: &mut PgConnection,
+    run: RunId,
+    node: NodeId,
     step: StepId,
     outcome: &Outcome,
-    result: &Map<String, Value>,
-    wall: &Value,
+    end: &RunEnd,
 ) -> Result<(), StoreError> {
+    let Some(result) = end.result() else { return Ok(()) };
     let applied = outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
-    sqlx::query("UPDATE step SET results = $2, wall = CASE WHEN $4 THEN $3 ELSE wall END WHERE id = $1")
-        .bind(step.0)
-        .bind(Value::Object(result.clone()))
-        .bind(wall)
-        .bind(applied)
-        .execute(transaction)
-        .await?;
-    Ok(())
+    let wall = match end {
+        RunEnd::Succeeded { wall, .. } if applied => Some(wall),
+        _ => None,
+    };
+    sqlx::query(
+        "UPDATE step SET results = $2, wall = CASE WHEN $4 THEN $3 ELSE wall END, wall_run = CASE WHEN $4 THEN $5 ELSE wall_run END
+         WHERE id = $1",
+    )
+    .bind(step.0)
+    .bind(Value::Object(result.clone()))
+    .bind(wall)
+    .bind(wall.is_some())
+    .bind(run.0)
+    .execute(&mut *transaction)
+    .await?;
+    if result.is_empty() { Ok(()) } else { forget_outworn(transaction, node).await }
 }
 
 /// Goes on with what a batch left, one transaction each.
@@ -389,7 +430,7 @@ pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), Chang
     transaction.commit().await?;
     if state == "queued" {
         // Leased meanwhile: then its worker hears of it.
-        end_run(pool, run, Ender::Queue, &RunEnd::Cancelled).await?;
+        end_run(pool, run, Ender::Queue, &RunEnd::Cancelled { found: Map::new() }).await?;
     }
     Ok(())
 }
