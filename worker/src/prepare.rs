@@ -5,7 +5,8 @@
 //! its scripts. Where one link does not hold, the run is refused: it fails with the link that broke, and nothing is touched.
 //!
 //! What the run sees is [`engine::data::visible`]; it is kept with the run, each value with its source, secrets as references. The
-//! references are resolved at the last moment, into the copy that goes to the node.
+//! references are resolved at the last moment, into the copy that goes to the node. What it is given beside that is
+//! [`engine::data::surroundings`], where they stay references.
 //!
 //! Two contents of a step meet here. The run's row names one, and the node's ledger compares one. The ledger's must be the same for
 //! all attempts of one generation, so it is taken from the root of the target that made this generation; the row's may also be that
@@ -19,12 +20,14 @@ use engine::blueprint::projection::content;
 use engine::catalog::Role;
 use engine::cluster::{DeploymentRoleDoc, NoderoleDoc, NoderoleKey};
 use engine::data::secret::{SecretRef, reference, references};
-use engine::data::{Contribution, DataError, Layered, OwnData, Sight, visible};
-use engine::ids::{Fqdn, RoleName, RunId};
+use engine::data::surroundings::{self, Carried, OwnNode, Returned};
+use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, visible};
+use engine::ids::{DeploymentName, Fqdn, RoleName, RunId, StepId, TargetNo};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use store::StoreError;
-use store::running::{self, RunFacts, SeenStep, WorkerId};
+use store::running::{self, KeptResult, RunFacts, SeenStep, WorkerId};
+use time::format_description::well_known::Rfc3339;
 
 use crate::jig::Job;
 use crate::objects::{ObjectError, Objects};
@@ -110,9 +113,11 @@ impl Preparing {
         if role.name.as_str() != facts.role {
             return Err(broken(format!("role {} is stored as the content of {}", role.name, facts.role)));
         }
-        let layered = self.see(&facts, &meant.now, &role).await?;
+        let below = self.below(&facts).await?;
+        let layered = see(&facts, &meant.now, &role, &below)?;
+        let surroundings = self.surroundings(&facts, &below).await?;
         let kept = json!({ "data": layered.value, "sources": layered.sources });
-        if !running::record_input(&self.pool, &facts, self.worker, &kept).await? {
+        if !running::record_input(&self.pool, &facts, self.worker, &kept, &surroundings).await? {
             return Err(Refusal::NotOurs(run));
         }
         let (input, secrets) = self.resolve(layered.value).await?;
@@ -129,6 +134,7 @@ impl Preparing {
             role,
             exclusive: facts.exclusive,
             input,
+            surroundings,
         };
         Ok(Prepared { job, secrets })
     }
@@ -208,9 +214,10 @@ impl Preparing {
         Ok(Meant { noderole: noderole.clone(), role: deployment.roles.get(&key.role).cloned() })
     }
 
-    async fn see(&self, facts: &RunFacts, meant: &Meant, role: &Role) -> Result<Layered, Refusal> {
+    /// The steps that it sees, with what their documents say.
+    async fn below(&self, facts: &RunFacts) -> Result<Vec<Below>, Refusal> {
         let seen = running::seen_steps(&self.pool, facts.step, facts.node).await?;
-        let mut below: Vec<(SeenStep, Arc<Role>, Value)> = Vec::with_capacity(seen.len());
+        let mut below = Vec::with_capacity(seen.len());
         let mut documents = BTreeMap::new();
         for step in seen {
             let role = self.objects.role(step.role_hash).await?;
@@ -220,21 +227,29 @@ impl Preparing {
             };
             documents.insert(step.deployment_doc, Arc::clone(&deployment));
             let data = deployment.roles.get(&role.name).map_or(Value::Null, |role| role.data.clone());
-            below.push((step, role, data));
+            below.push(Below { step, role, data });
         }
-        let sight = Sight {
-            on_node: below.iter().filter(|(step, ..)| step.distance.is_none()).map(contribution).collect(),
-            ancestors: below.iter().filter_map(|seen| Some((seen.0.distance?, contribution(seen)))).collect(),
-            step: facts.step,
-            own: OwnData {
-                template: &role.template,
-                profiles: &[],
-                deployment_role: meant.role.as_ref().map_or(&Value::Null, |role| &role.data),
-                system: &facts.system_data,
-                user: &meant.noderole.data,
-            },
+        Ok(below)
+    }
+
+    /// What it is given beside its attributes.
+    async fn surroundings(&self, facts: &RunFacts, below: &[Below]) -> Result<Value, Refusal> {
+        let most = i64::try_from(surroundings::RESULTS).unwrap_or(i64::MAX);
+        let (results, all) = running::kept_results(&self.pool, facts.node, most).await?;
+        let more = all.saturating_sub(results.len());
+        let node = OwnNode {
+            id: facts.node,
+            name: named(Fqdn::parse(&facts.fqdn))?,
+            deployment: named(DeploymentName::parse(&facts.home))?,
+            phantom: facts.phantom,
+            addresses: facts.connection.get("addresses").map(running::addresses).unwrap_or_default(),
+            facts: facts.facts.clone(),
+            hints: facts.hints.clone(),
         };
-        Ok(visible(&sight)?)
+        let results = results.into_iter().map(returned).collect::<Result<Vec<_>, _>>()?;
+        let carried = below.iter().filter_map(Below::carried).collect::<Result<Vec<_>, _>>()?;
+        let made = surroundings::surroundings(node, results, more, &carried)?;
+        serde_json::to_value(made).map_err(|error| Refusal::Data(DataError::NotCanonical { reason: error.to_string() }))
     }
 
     async fn resolve(&self, mut value: Value) -> Result<(Value, Secrets), Refusal> {
@@ -248,19 +263,79 @@ impl Preparing {
     }
 }
 
-fn contribution((step, role, data): &(SeenStep, Arc<Role>, Value)) -> Contribution<'_> {
-    Contribution {
-        step: step.step,
-        rank: step.rank,
+/// A step that a run sees, with what its documents say.
+struct Below {
+    step: SeenStep,
+    role: Arc<Role>,
+    data: Value,
+}
+
+impl Below {
+    fn contribution(&self) -> Contribution<'_> {
+        Contribution {
+            step: self.step.step,
+            rank: self.step.rank,
+            own: OwnData {
+                template: &self.role.template,
+                profiles: &[],
+                deployment_role: &self.data,
+                system: &self.step.system_data,
+                user: &self.step.data,
+            },
+            wall: Wall { value: &self.step.wall, run: self.step.wall_run },
+        }
+    }
+
+    /// None: it is no ancestor.
+    fn carried(&self) -> Option<Result<Carried<'_>, Refusal>> {
+        let distance = self.step.distance?;
+        let name = named(Fqdn::parse(&self.step.fqdn));
+        Some(name.map(|name| Carried {
+            node: self.step.node,
+            name,
+            phantom: self.step.phantom,
+            addresses: self.step.addresses(),
+            role: self.role.name.clone(),
+            instance: self.step.instance,
+            distance,
+            active: self.step.active,
+            seen: self.contribution(),
+        }))
+    }
+}
+
+fn see(facts: &RunFacts, meant: &Meant, role: &Role, below: &[Below]) -> Result<Layered, DataError> {
+    visible(&Sight {
+        on_node: below.iter().filter(|seen| seen.step.distance.is_none()).map(Below::contribution).collect(),
+        ancestors: below.iter().filter_map(|seen| Some((seen.step.distance?, seen.contribution()))).collect(),
+        step: facts.step,
         own: OwnData {
             template: &role.template,
             profiles: &[],
-            deployment_role: data,
-            system: &step.system_data,
-            user: &step.data,
+            deployment_role: meant.role.as_ref().map_or(&Value::Null, |role| &role.data),
+            system: &facts.system_data,
+            user: &meant.noderole.data,
         },
-        wall: &step.wall,
-    }
+    })
+}
+
+/// A name as a row has it.
+fn named<T, E: std::fmt::Display>(name: Result<T, E>) -> Result<T, Refusal> {
+    name.map_err(|error| Refusal::Store(StoreError::corrupt("a name", error)))
+}
+
+fn returned(kept: KeptResult) -> Result<Returned, Refusal> {
+    Ok(Returned {
+        run: RunId(kept.run),
+        role: named(RoleName::parse(&kept.role))?,
+        instance: kept.instance.unsigned_abs(),
+        step: StepId(kept.step),
+        action: kept.action,
+        outcome: kept.outcome,
+        generation: TargetNo(kept.generation),
+        at: kept.at.format(&Rfc3339).unwrap_or_default(),
+        result: kept.result,
+    })
 }
 
 struct Checked {

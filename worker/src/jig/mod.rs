@@ -61,6 +61,8 @@ pub struct Job {
     pub exclusive: bool,
     /// What the run sees, secrets resolved.
     pub input: Value,
+    /// What it is given beside that ([`engine::data::surroundings`]), secrets as references.
+    pub surroundings: Value,
 }
 
 impl Job {

@@ -189,3 +189,168 @@ async fn a_secret_in_two_halves_stays_hidden_the_whole_way_over_ssh() {
         assert_eq!(found, 0, "{table}");
     }
 }
+
+/// Keeps what it was given, fails the first time after it made something, and tells both.
+const COLLECTS: &str = r#"#!/bin/sh
+set -eu
+cp "$GANTRY_SURROUNDINGS" "seen-$GANTRY_RUN"
+cp "$GANTRY_INPUT" "input-$GANTRY_RUN"
+printf '{"volume": "v-%s"}' "$GANTRY_RUN" >"$GANTRY_OUTPUT"
+echo x >>tries
+[ "$(wc -l <tries | tr -d ' ')" -ge 2 ] || { echo 'not yet' >&2; exit 1; }
+"#;
+
+async fn surrounded(cluster: &mut Cluster) {
+    let serves =
+        "#!/bin/sh\nprintf '{\"peer\": {\"port\": 9999, \"pid\": \"%s\"}}' \"$GANTRY_NODE\" >\"$GANTRY_OUTPUT\"\n";
+    cluster.add_script_role("peer", serves, |_| ()).await;
+    cluster.add_script_role("beside", "#!/bin/sh\n", |_| ()).await;
+    let again = |role: &mut engine::catalog::Role| (role.run.retries, role.run.backoff) = (5, 0);
+    cluster.add_script_role("collects", COLLECTS, again).await;
+    cluster.sql("UPDATE node SET facts = '{\"cpus\": 4}' WHERE NOT phantom").await;
+    let data = json!({"peer": {"port": 80, "key": {"$secret": "db/admin", "version": 1}}});
+    cluster.commit(&[bind(0, "peer").data(data.clone()), bind(1, "peer").data(data), bind(1, "beside")]).await;
+    cluster.commit(&[bind(2, "collects").after(0, "peer").after(1, "peer")]).await;
+}
+
+/// What a run found in a file on its node.
+fn found(cluster: &Cluster, node: usize, name: &str, run: i64) -> Value {
+    let text = fs::read_to_string(cluster.nodes[node].root.join(format!("{name}-{run}"))).expect("it ran");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
+    let runs = cluster.runs(2, "collects").await;
+    let [first, second] = [runs[0].id, runs[1].id];
+    let seen = found(cluster, 2, "seen", second);
+    let [a, b, own] = addresses;
+    let expected = json!({"id": cluster.nodes[2].id, "name": "n2.test.gantry", "deployment": "system", "phantom": false,
+        "addresses": own, "facts": {"cpus": 4}, "hints": {}});
+    assert_eq!(seen["node"], expected);
+    // Both peers, although of one key of both the attributes show one value.
+    let peer = |n: usize, addresses: Value| {
+        let data = json!({"peer": {"port": 80, "pid": format!("n{n}.test.gantry"), "key": {"$secret": "db/admin", "version": 1}}});
+        let role = json!({"role": "peer", "instance": 0, "distance": 1, "active": true, "data": data});
+        let (id, name) = (cluster.nodes[n].id, format!("n{n}.test.gantry"));
+        json!({"id": id, "name": name, "phantom": false, "addresses": addresses, "roles": [role]})
+    };
+    assert_eq!(seen["nodes"], json!([peer(0, a), peer(1, b)]), "and nothing of who is only beside them");
+    // The attempt that failed has told what it made.
+    assert_eq!(found(cluster, 2, "seen", first)["results"], json!([]));
+    let [result] = seen["results"].as_array().expect("a list").as_slice() else { panic!("one result: {seen}") };
+    assert_eq!((&result["run"], &result["outcome"]), (&json!(first), &json!("failed")));
+    assert_eq!((&result["role"], &result["result"]), (&json!("collects"), &json!({"volume": format!("v-{first}")})));
+    assert_eq!(seen["left_out"], json!({"results": 0, "nodes": 0, "data": 0, "facts": false, "hints": false}));
+
+    // What is kept with the run is what it was given; of the input, the secret's name and never the secret.
+    let (kept, input): (Value, Value) = sqlx::query_as("SELECT surroundings, input FROM run WHERE id = $1")
+        .bind(second)
+        .fetch_one(cluster.pool())
+        .await
+        .expect("the run");
+    assert_eq!(kept, seen);
+    let given = found(cluster, 2, "input", second);
+    assert_eq!(given["peer"]["key"], "hunter22-secret");
+    assert_eq!(input["data"]["peer"]["key"], json!({"$secret": "db/admin", "version": 1}));
+    assert_eq!((&given["peer"]["port"], &input["sources"]["/peer/port"]["layer"]), (&json!(80), &json!("user")));
+    assert_eq!(input["sources"]["/peer/pid"]["layer"], "wall");
+    let walls = [cluster.runs(0, "peer").await[0].id, cluster.runs(1, "peer").await[0].id];
+    let run = input["sources"]["/peer/pid"]["run"].as_i64().expect("a wall says whose it is");
+    assert!(walls.contains(&run));
+    assert_eq!(
+        cluster.count("run WHERE surroundings::text LIKE '%hunter22%' OR input::text LIKE '%hunter22%'").await,
+        0
+    );
+    for node in &cluster.nodes {
+        let left = fs::read_dir(node.root.join(".gantry/run")).expect("a folder").count();
+        assert_eq!(left, 0, "nothing of it stays on the node");
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_given_what_surrounds_it_on_a_folder() {
+    let mut cluster = Cluster::of(3).await;
+    let secrets = cluster.folder().join("secrets");
+    fs::create_dir_all(secrets.join("db/admin")).expect("the folder is ours");
+    fs::write(secrets.join("db/admin/1"), "hunter22-secret\n").expect("the folder is ours");
+    surrounded(&mut cluster).await;
+    let worker = Running::start(Config { secrets: Some(secrets), ..quick(&cluster.folder()) }, cluster.pool());
+    cluster.reaches(2, "collects", "active").await;
+    worker.stop().await;
+    surroundings_are_right(&cluster, [json!([]), json!([]), json!([])]).await;
+}
+
+#[tokio::test]
+async fn a_run_is_given_what_surrounds_it_over_ssh() {
+    let mut bed = Bed::of(3).await;
+    bed.secret("db/admin", "hunter22-secret");
+    surrounded(&mut bed.cluster).await;
+    let worker = bed.worker();
+    bed.cluster.reaches(2, "collects", "active").await;
+    worker.stop().await;
+    let addresses = [0, 1, 2].map(|n| json!([bed.testbed.nodes()[n].address.to_string()]));
+    surroundings_are_right(&bed.cluster, addresses).await;
+}
+
+#[tokio::test]
+async fn a_wall_never_beats_what_a_person_said_of_its_own_noderole() {
+    let mut cluster = Cluster::of(1).await;
+    let finds = "#!/bin/sh\ncat \"$GANTRY_INPUT\" >>inputs\nprintf '{\"a\": {\"port\": 9999, \"pid\": 7}}' >\"$GANTRY_OUTPUT\"\n";
+    cluster.add_script_role("finds", finds, |_| ()).await;
+    cluster.add_script_role("after", "#!/bin/sh\ncp \"$GANTRY_INPUT\" after\n", |_| ()).await;
+    let data = json!({"a": {"port": 80}});
+    cluster.commit(&[bind(0, "finds").data(data), bind(0, "after").after(0, "finds")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "after", "active").await;
+    store::running::rerun_step(cluster.pool(), cluster.step(0, "finds"), engine::anneal::Why::Drift)
+        .await
+        .expect("a re-run");
+    cluster.reaches(0, "finds", "active").await;
+    worker.stop().await;
+    let root = &cluster.nodes[0].root;
+    let after: Value = serde_json::from_str(&fs::read_to_string(root.join("after")).expect("it ran")).expect("JSON");
+    assert_eq!(after, json!({"a": {"port": 80, "pid": 7}}), "the person's port, and what only the run knew");
+    let inputs = fs::read_to_string(root.join("inputs")).expect("it ran");
+    let inputs: Vec<Value> = inputs.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    // Its own last wall is not given back to it: else what comes back unchanged would count as known, and drop out of the wall.
+    assert_eq!(inputs, [json!({"a": {"port": 80}}), json!({"a": {"port": 80}})]);
+    assert_eq!(cluster.wall(0, "finds").await, Some(json!({"a": {"port": 9999, "pid": 7}})));
+}
+
+#[tokio::test]
+async fn a_service_on_a_phantom_sees_and_is_seen_as_any_other() {
+    let mut cluster = Cluster::of(2).await;
+    let phantom: (uuid::Uuid, String) = sqlx::query_as("SELECT id, fqdn FROM node WHERE phantom")
+        .fetch_one(cluster.pool())
+        .await
+        .expect("the phantom of system");
+    cluster.nodes.push(crate::cluster::Node {
+        id: engine::ids::NodeId(phantom.0),
+        fqdn: engine::ids::Fqdn::parse(&phantom.1).expect("a name"),
+        root: cluster.folder().join("nowhere"),
+    });
+    let member = |n: usize| json!({"test": {"returns": {format!("member{n}"): true}}});
+    let [mut a, mut service, mut reads] = ["member", "service", "reads"].map(|name| role(name, JigClass::Test));
+    (a.run.exclusive, service.flags.service, reads.run.exclusive) = (false, true, false);
+    for role in [a, service, reads] {
+        cluster.add_role(role).await;
+    }
+    let binds = [
+        bind(0, "member").data(member(0)),
+        bind(1, "member").data(member(1)),
+        bind(2, "service")
+            .data(json!({"test": {"returns": {"vip": "10.0.0.9"}}}))
+            .after(0, "member")
+            .after(1, "member"),
+        bind(0, "reads").data(json!({"test": {"returns": {}}})).after(2, "service"),
+    ];
+    cluster.commit(&binds).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "reads", "active").await;
+    worker.stop().await;
+    let input = |run: &RunRow| run.input.clone().expect("kept")["data"].clone();
+    let service = input(&cluster.runs(2, "service").await[0]);
+    assert_eq!((&service["member0"], &service["member1"]), (&json!(true), &json!(true)));
+    let reads = input(&cluster.runs(0, "reads").await[0]);
+    assert_eq!((&reads["vip"], &reads["member1"]), (&json!("10.0.0.9"), &json!(true)), "also through the service");
+}

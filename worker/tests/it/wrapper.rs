@@ -77,6 +77,7 @@ impl Bench {
             role: Arc::new(role),
             exclusive: true,
             input: json!({}),
+            surroundings: json!({}),
         }
     }
 

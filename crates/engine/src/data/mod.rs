@@ -32,10 +32,11 @@ mod layers;
 mod merge;
 pub mod schema;
 pub mod secret;
+pub mod surroundings;
 pub mod written;
 
 pub use diff::{Change, ChangeKind, diff};
-pub use layers::{Contribution, Layer, Layered, OwnData, Sight, Source, layers, visible};
+pub use layers::{Contribution, Layer, Layered, OwnData, Sight, Source, Wall, distances, layers, visible};
 pub use merge::{contains, difference, merge, wall};
 pub use secret::mask;
 

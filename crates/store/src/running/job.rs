@@ -1,9 +1,11 @@
 //! What a run needs to start: what it is about, the documents that say so, what it sees, and who approved it.
 
 use engine::Hash;
+use engine::data::distances;
 use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId, TargetNo};
 use serde_json::Value;
 use sqlx::PgPool;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::event::{append_events, run_events};
@@ -53,6 +55,12 @@ pub struct RunFacts {
     pub phantom: bool,
     /// How to reach it: its record, with its transport.
     pub connection: Value,
+    /// Where it belongs, by name.
+    pub home: String,
+    /// What is known of it.
+    pub facts: Value,
+    /// What people said of it when they added it.
+    pub hints: Value,
 }
 
 #[derive(sqlx::FromRow)]
@@ -76,6 +84,9 @@ struct FactsRow {
     fqdn: String,
     phantom: bool,
     connection: Value,
+    home: String,
+    facts: Value,
+    hints: Value,
 }
 
 fn hash(run: RunId, bytes: &[u8]) -> Result<Hash, StoreError> {
@@ -91,9 +102,10 @@ pub async fn run_facts(pool: &PgPool, run: RunId) -> Result<Option<RunFacts>, St
         "SELECT r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
            r.generation, r.target_number, t.root AS target_root, g.root AS generation_root, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
-           jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection
+           jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection,
+           d.name AS home, n.facts, coalesce(to_jsonb(n) -> 'hints', '{}') AS hints
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
-         JOIN node n ON n.id = r.node_id JOIN target t ON t.number = r.target_number
+         JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN target t ON t.number = r.target_number
          JOIN target g ON g.number = r.generation CROSS JOIN head h
          WHERE r.id = $1",
     )
@@ -122,6 +134,9 @@ pub async fn run_facts(pool: &PgPool, run: RunId) -> Result<Option<RunFacts>, St
         fqdn: row.fqdn,
         phantom: row.phantom,
         connection: row.connection,
+        home: row.home,
+        facts: row.facts,
+        hints: row.hints,
     }))
 }
 
@@ -190,8 +205,12 @@ pub struct SeenStep {
     pub distance: Option<u32>,
     /// Whether it is ACTIVE: only then has it a wall for others.
     pub active: bool,
+    /// Whose it is.
+    pub noderole: NoderoleId,
     /// Its role, by name.
     pub role: String,
+    /// Which of the role's instances there.
+    pub instance: u32,
     /// Its role, by content.
     pub role_hash: Hash,
     /// The document of the deployment that it is bound in.
@@ -202,20 +221,89 @@ pub struct SeenStep {
     pub data: Value,
     /// What its last successful run added; null when it is not ACTIVE or has none.
     pub wall: Value,
+    /// The run that left the wall.
+    pub wall_run: Option<RunId>,
+    /// Where it is.
+    pub node: NodeId,
+    /// Where, by name.
+    pub fqdn: String,
+    /// Whether that stands for a deployment.
+    pub phantom: bool,
+    /// Where that answers, as its record has it.
+    pub addresses: Value,
+}
+
+impl SeenStep {
+    /// Where its node answers.
+    pub fn addresses(&self) -> Vec<String> {
+        addresses(&self.addresses)
+    }
+}
+
+/// A node's addresses, as its record has them.
+pub fn addresses(record: &Value) -> Vec<String> {
+    record.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[derive(sqlx::FromRow)]
 struct SeenRow {
     id: Uuid,
     rank: i32,
-    distance: Option<i32>,
     active: bool,
+    noderole_id: Uuid,
     role: String,
+    instance: i32,
     role_hash: Vec<u8>,
     doc: Vec<u8>,
     system_data: Value,
     data: Value,
     wall: Option<Value>,
+    wall_run: Option<i64>,
+    node_id: Uuid,
+    fqdn: String,
+    phantom: bool,
+    addresses: Value,
+}
+
+impl SeenRow {
+    fn into_seen(self, distance: Option<u32>) -> Result<SeenStep, StoreError> {
+        let hash = |bytes: &[u8]| {
+            Hash::from_bytes(bytes)
+                .ok_or_else(|| StoreError::corrupt(format!("step {}", self.id), "a hash has 32 bytes"))
+        };
+        Ok(SeenStep {
+            step: StepId(self.id),
+            rank: self.rank.unsigned_abs(),
+            distance,
+            active: self.active,
+            noderole: NoderoleId(self.noderole_id),
+            role_hash: hash(&self.role_hash)?,
+            deployment_doc: hash(&self.doc)?,
+            role: self.role,
+            instance: self.instance.unsigned_abs(),
+            system_data: self.system_data,
+            data: self.data,
+            wall: self.wall.unwrap_or(Value::Null),
+            wall_run: self.wall_run.map(RunId),
+            node: NodeId(self.node_id),
+            fqdn: self.fqdn,
+            phantom: self.phantom,
+            addresses: self.addresses,
+        })
+    }
+}
+
+/// The hard edges above a step: (child, parent). Ways are not walked, only edges, however many ways lead over them.
+async fn edges_above(pool: &PgPool, step: StepId) -> Result<Vec<(StepId, StepId)>, StoreError> {
+    let edges: Vec<(Uuid, Uuid)> = sqlx::query_as(
+        "WITH RECURSIVE above (id) AS (
+           SELECT $1::uuid UNION SELECT e.parent FROM above a JOIN edge e ON e.child = a.id AND e.kind = 'hard')
+         SELECT e.child, e.parent FROM above a JOIN edge e ON e.child = a.id AND e.kind = 'hard'",
+    )
+    .bind(step.0)
+    .fetch_all(pool)
+    .await?;
+    Ok(edges.into_iter().map(|(child, parent)| (StepId(child), StepId(parent))).collect())
 }
 
 /// The steps that a run of this step sees: the ACTIVE ones on its node and its ancestors by hard edges. One that is both comes
@@ -224,56 +312,107 @@ struct SeenRow {
 /// # Errors
 /// What the database refused.
 pub async fn seen_steps(pool: &PgPool, step: StepId, node: NodeId) -> Result<Vec<SeenStep>, StoreError> {
-    let rows: Vec<SeenRow> = sqlx::query_as(
-        "WITH RECURSIVE above (id, distance) AS (
-           SELECT parent, 1 FROM edge WHERE child = $1 AND kind = 'hard'
-           UNION
-           SELECT e.parent, a.distance + 1 FROM above a JOIN edge e ON e.child = a.id AND e.kind = 'hard'),
-         seen AS (
-           SELECT id, min(distance) AS distance FROM above GROUP BY id
-           UNION ALL
-           SELECT id, NULL FROM step WHERE node_id = $2 AND state = 'active' AND id <> $1)
-         SELECT s.id, s.rank, seen.distance, s.state = 'active' AS active, n.role, n.role_hash, d.doc, n.system_data,
-           n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall
-         FROM seen JOIN step s ON s.id = seen.id JOIN noderole n ON n.id = s.noderole_id
-         JOIN deployment d ON d.id = n.deployment_id
-         WHERE s.skipped IS NULL",
-    )
-    .bind(step.0)
-    .bind(node.0)
-    .fetch_all(pool)
-    .await?;
-    let wrong = || StoreError::corrupt(format!("step {step}"), "what it sees has no 32-byte hash");
-    rows.into_iter()
-        .map(|row| {
-            Ok(SeenStep {
-                step: StepId(row.id),
-                rank: row.rank.unsigned_abs(),
-                distance: row.distance.map(i32::unsigned_abs),
-                active: row.active,
-                role: row.role,
-                role_hash: Hash::from_bytes(&row.role_hash).ok_or_else(wrong)?,
-                deployment_doc: Hash::from_bytes(&row.doc).ok_or_else(wrong)?,
-                system_data: row.system_data,
-                data: row.data,
-                wall: row.wall.unwrap_or(Value::Null),
-            })
-        })
-        .collect()
+    let above = distances(step, &edges_above(pool, step).await?);
+    let ids: Vec<Uuid> = above.keys().map(|step| step.0).collect();
+    let ancestors = seen_rows(pool, "s.id = ANY($1)", (&ids, None)).await?;
+    let beside =
+        seen_rows(pool, "s.node_id = $2 AND s.state = 'active' AND s.id <> ALL($1)", (&[step.0], Some(node))).await?;
+    let ancestors = ancestors.into_iter().map(|row| {
+        let distance = above.get(&StepId(row.id)).copied();
+        row.into_seen(distance)
+    });
+    ancestors.chain(beside.into_iter().map(|row| row.into_seen(None))).collect()
 }
 
-/// Keeps what a run is told, secrets as references, and says that it runs. False: the run is no longer this worker's.
+async fn seen_rows(
+    pool: &PgPool,
+    which: &'static str,
+    (ids, node): (&[Uuid], Option<NodeId>),
+) -> Result<Vec<SeenRow>, StoreError> {
+    let query = sqlx::AssertSqlSafe(format!(
+        "SELECT s.id, s.rank, s.state = 'active' AS active, s.noderole_id, n.role, n.instance, n.role_hash, d.doc,
+           n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall, s.wall_run,
+           s.node_id, o.fqdn, o.phantom,
+           CASE WHEN o.address <> '[]' THEN o.address ELSE coalesce(o.connection -> 'addresses', '[]') END AS addresses
+         FROM step s JOIN noderole n ON n.id = s.noderole_id JOIN deployment d ON d.id = n.deployment_id
+         JOIN node o ON o.id = s.node_id
+         WHERE {which} AND s.skipped IS NULL AND ($2::uuid IS NULL OR s.node_id = $2)"
+    ));
+    Ok(sqlx::query_as(query).bind(ids).bind(node.map(|node| node.0)).fetch_all(pool).await?)
+}
+
+/// A result that is kept for a node.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct KeptResult {
+    /// The attempt.
+    pub run: i64,
+    /// Of which step.
+    pub step: Uuid,
+    /// The role.
+    pub role: String,
+    /// Which of the role's instances on the node.
+    pub instance: i32,
+    /// What was done.
+    pub action: String,
+    /// How it ended.
+    pub outcome: String,
+    /// The target that it carried out.
+    pub generation: i64,
+    /// When it ended.
+    pub at: OffsetDateTime,
+    /// What it returned.
+    pub result: Value,
+}
+
+/// The results that are kept for a node: the newest `limit`, and how many there are in all.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn record_input(pool: &PgPool, run: &RunFacts, worker: WorkerId, input: &Value) -> Result<bool, StoreError> {
+pub async fn kept_results(pool: &PgPool, node: NodeId, limit: i64) -> Result<(Vec<KeptResult>, usize), StoreError> {
+    let all: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM run WHERE node_id = $1 AND result IS NOT NULL AND result_bytes > 0")
+            .bind(node.0)
+            .fetch_one(pool)
+            .await?;
+    if all == 0 {
+        return Ok((Vec::new(), 0));
+    }
+    let rows = sqlx::query_as(
+        "SELECT r.id AS run, r.step_id AS step, nr.role, nr.instance, s.action, r.outcome, r.generation, r.ended_at AS at, r.result
+         FROM (SELECT id, row_number() OVER (PARTITION BY step_id ORDER BY id DESC) AS nth FROM run
+               WHERE node_id = $1 AND result IS NOT NULL AND result_bytes > 0 ORDER BY 2, 1 DESC LIMIT $2) kept
+         JOIN run r ON r.id = kept.id JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
+         WHERE r.ended_at IS NOT NULL AND r.result IS NOT NULL ORDER BY r.id DESC",
+    )
+    .bind(node.0)
+    .bind(limit)
+    .fetch_all(pool)
+    .await?;
+    Ok((rows, usize::try_from(all).unwrap_or(0)))
+}
+
+/// Keeps what a run is told and what it is given beside that, secrets as references, and says that it runs. False: the run is no longer
+/// this worker's.
+///
+/// # Errors
+/// What the database refused.
+pub async fn record_input(
+    pool: &PgPool,
+    run: &RunFacts,
+    worker: WorkerId,
+    input: &Value,
+    surroundings: &Value,
+) -> Result<bool, StoreError> {
     let mut transaction = pool.begin().await?;
-    let kept = sqlx::query("UPDATE run SET input = $3 WHERE id = $1 AND worker_id = $2 AND state = 'running'")
-        .bind(run.run.0)
-        .bind(worker.0)
-        .bind(input)
-        .execute(&mut *transaction)
-        .await?;
+    let kept = sqlx::query(
+        "UPDATE run SET input = $3, surroundings = $4 WHERE id = $1 AND worker_id = $2 AND state = 'running'",
+    )
+    .bind(run.run.0)
+    .bind(worker.0)
+    .bind(input)
+    .bind(surroundings)
+    .execute(&mut *transaction)
+    .await?;
     if kept.rows_affected() == 1 {
         let events = run_events(run.run.0, run.noderole.0, run.deployment.0, "running", 0);
         append_events(&mut transaction, &events, &[]).await?;

@@ -2,7 +2,7 @@
 //!
 //! The contract with scripts. They run in the order of the role, as one step, in the node's root folder (`GANTRY_ROOT`), with
 //! `GANTRY_NODE` (its fully qualified name), `GANTRY_ROLE`, `GANTRY_RUN`, `GANTRY_INPUT` (a file with the input, JSON),
-//! `GANTRY_OUTPUT` (the file for a JSON object; nothing there means an empty one) and scalars of the input as
+//! `GANTRY_SURROUNDINGS` (a file with what is beside it: its node, kept results, peers; JSON), `GANTRY_OUTPUT` (the file for a JSON object; nothing there means an empty one) and scalars of the input as
 //! `GANTRY_DATA_<PATH>`. An exit code other than 0 is a failure whose reason is the last line on standard error that is not empty.
 //! What a script leaves running in its session ends with the run; a service calls `setsid` and lives on.
 //!
@@ -485,8 +485,8 @@ impl Node<'_> {
     }
 
     fn standard_input(&self) -> Vec<u8> {
-        let mut text = self.job.input.to_string();
-        text.push('\n');
+        // A line each: JSON as serde_json writes it has none within.
+        let mut text = format!("{}\n{}\n", self.job.input, self.job.surroundings);
         text.push_str(&environment::as_shell(&environment::variables(&self.job.input)));
         // Without this line the wrapper starts nothing: a worker that is killed while it writes leaves half an input.
         text.push_str("# whole\n");
