@@ -244,7 +244,7 @@ impl Acknowledge<Report> for Finish {
         let end = match result {
             Ok(report) => report.clone(),
             // The layers' own words: a panic, or the worker's ceiling on time.
-            Err(error) => Some(RunEnd::Failed { reason: format!("the worker gave the run up: {error}") }),
+            Err(error) => Some(RunEnd::failed(format!("the worker gave the run up: {error}"))),
         };
         async move {
             if let Some(run) = run {

@@ -12,7 +12,7 @@ use engine::Hash;
 use engine::anneal::{Reason, why_not};
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
-use engine::data::{OwnData, layers, mask};
+use engine::data::{OwnData, Wall, layers, mask};
 use engine::ids::{
     ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
 };
@@ -124,7 +124,12 @@ impl Control {
         let why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
         drop(connection);
         let may_edit = self.draft_of(actor, &present, &row).await?;
-        let layered = layers(step, data.own(role), row.step.wall.as_ref()).map_err(corrupt)?;
+        let layered = layers(
+            step,
+            data.own(role),
+            row.step.wall.as_ref().map(|value| Wall { value, run: row.step.wall_run.map(RunId) }),
+        )
+        .map_err(corrupt)?;
         let sources = layered.sources.iter().map(|(path, source)| Provenance {
             path: path.clone(),
             value: shown_at(&layered.value, path),

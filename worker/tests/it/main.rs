@@ -2,6 +2,7 @@
 
 mod admission;
 mod cluster;
+mod data;
 mod process;
 mod queue;
 mod running;

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use super::{Head, insert_policy};
 use crate::StoreError;
-use crate::running::{CHANNEL_TODO, commit_steps, end_removed};
+use crate::running::{CHANNEL_TODO, commit_steps, end_removed, forget_results};
 
 /// The next target.
 #[derive(Debug, Clone)]
@@ -167,6 +167,7 @@ async fn remove_documents(on: &mut PgConnection, number: TargetNo, new: &NewTarg
         return Ok(());
     }
     end_removed(on, &[], &nodes).await?;
+    forget_results(on, &nodes).await?;
     let nodes: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     sqlx::query(
         "UPDATE node SET removed_in = $2, alive = phantom, joined = CASE WHEN phantom THEN joined ELSE 'none' END \

@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::running::forget_results;
 
 /// A node that no document speaks of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,8 +82,11 @@ pub async fn take_out_record(on: &mut PgConnection, node: NodeId) -> Result<Opti
          WHERE id = $1 AND doc IS NULL AND NOT phantom AND removed_in IS NULL RETURNING fqdn",
     )
     .bind(node.0)
-    .fetch_optional(on)
+    .fetch_optional(&mut *on)
     .await?;
+    if fqdn.is_some() {
+        forget_results(on, &[node]).await?;
+    }
     Ok(fqdn)
 }
 

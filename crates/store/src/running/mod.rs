@@ -15,6 +15,7 @@
 mod claim;
 mod event;
 mod job;
+mod kept;
 mod locks;
 mod log;
 mod looking;
@@ -25,7 +26,11 @@ mod world;
 
 pub use claim::{Claimed, claim_runs};
 pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
-pub use job::{Approval, RunFacts, SeenStep, approvals, object_body, record_inputs, run_facts, seen_steps};
+pub use job::{
+    Approval, Given, KeptResult, RunFacts, SeenStep, addresses, approvals, kept_results, object_body, record_inputs,
+    run_facts, seen_steps,
+};
+pub use kept::forget_results;
 pub use log::{LogPiece, append_log, read_log};
 pub use looking::{DueNode, Looked, due_nodes, record_look};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};

@@ -3,7 +3,8 @@
 //! All of it is one shape: take APPLY, end the run's row, lock the step and what hangs on it, let the engine decide, write its
 //! answer, tell. A change that ends more steps than one transaction should is gone on with in the next ([`Outcome::more`]).
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{Change, Event as StepEvent, Outcome, Refused, Why};
 use engine::ids::{NodeId, RunId, StepId, TargetNo};
@@ -12,6 +13,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, append_events, node_event, notify, run_events};
+use super::kept::forget_outworn;
 use super::locks::{share_apply, take_apply};
 use super::worker::WorkerId;
 use super::world::{decide, decide_each, write};
@@ -57,6 +59,8 @@ pub enum RunEnd {
     Failed {
         /// One line for people, without secrets.
         reason: String,
+        /// What it returned nevertheless; secrets are masked.
+        found: Map<String, Value>,
     },
     /// It had started and was not heard of again.
     Lost {
@@ -66,41 +70,58 @@ pub enum RunEnd {
     /// It never started, and never will.
     Unstarted,
     /// It was stopped because somebody wanted it to.
-    Cancelled,
+    Cancelled {
+        /// What it had returned by then; secrets are masked.
+        found: Map<String, Value>,
+    },
 }
 
 impl RunEnd {
+    /// A failure of a run that returned nothing.
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed { reason: reason.into(), found: Map::new() }
+    }
+
     fn outcome(&self) -> &'static str {
         match self {
             Self::Succeeded { .. } => "succeeded",
             Self::Failed { .. } => "failed",
             Self::Lost { .. } => "lost",
             Self::Unstarted => "unstarted",
-            Self::Cancelled => "cancelled",
+            Self::Cancelled { .. } => "cancelled",
         }
     }
 
     fn error(&self) -> Option<&str> {
         match self {
-            Self::Failed { reason } | Self::Lost { reason } => Some(reason),
+            Self::Failed { reason, .. } | Self::Lost { reason } => Some(reason),
             _ => None,
         }
     }
 
-    fn result(&self) -> Option<Value> {
+    /// What it returned. A success that returned nothing has said so; of the others there is nothing to say.
+    fn result(&self) -> Option<&Map<String, Value>> {
         match self {
-            Self::Succeeded { result, .. } => Some(Value::Object(result.clone())),
-            _ => None,
+            Self::Succeeded { result, .. } => Some(result),
+            Self::Failed { found, .. } | Self::Cancelled { found } => Some(found).filter(|found| !found.is_empty()),
+            Self::Lost { .. } | Self::Unstarted => None,
         }
+    }
+
+    fn returned(&self) -> (Option<Value>, i32) {
+        let Some(result) = self.result() else { return (None, 0) };
+        let value = Value::Object(result.clone());
+        let bytes = if result.is_empty() { 0 } else { value.to_string().len() };
+        (Some(value), i32::try_from(bytes).unwrap_or(i32::MAX))
     }
 
     fn event(&self, generation: TargetNo, by: String) -> StepEvent {
         match self {
             Self::Succeeded { .. } => StepEvent::Succeeded { generation },
-            Self::Failed { reason } => StepEvent::Failed { generation, reason: reason.clone(), retry: true },
+            Self::Failed { reason, .. } => StepEvent::Failed { generation, reason: reason.clone(), retry: true },
             Self::Lost { .. } => StepEvent::Lost { generation },
             Self::Unstarted => StepEvent::NeverStarted,
-            Self::Cancelled => StepEvent::Cancelled { by },
+            Self::Cancelled { .. } => StepEvent::Cancelled { by },
         }
     }
 }
@@ -131,6 +152,7 @@ enum Ender {
 struct EndedRow {
     id: i64,
     step_id: Uuid,
+    node_id: Uuid,
     noderole_id: Uuid,
     deployment_id: Uuid,
     generation: i64,
@@ -140,10 +162,10 @@ struct EndedRow {
 
 impl EndedRow {
     /// A run that somebody wanted to end did not fail, however it went down; but what succeeded has succeeded.
-    fn meant<'e>(&self, end: &'e RunEnd) -> &'e RunEnd {
+    fn meant<'e>(&self, end: &'e RunEnd) -> Cow<'e, RunEnd> {
         match (end, &self.cancelled_by) {
-            (RunEnd::Succeeded { .. }, _) | (_, None) => end,
-            (_, Some(_)) => &RunEnd::Cancelled,
+            (RunEnd::Succeeded { .. }, _) | (_, None) => Cow::Borrowed(end),
+            (other, Some(_)) => Cow::Owned(RunEnd::Cancelled { found: other.result().cloned().unwrap_or_default() }),
         }
     }
 
@@ -178,7 +200,7 @@ pub async fn finish_runs(
     let rows = end_rows_of(&mut transaction, worker, ends).await?;
     let mut changes = Vec::with_capacity(rows.len());
     let mut events = Vec::new();
-    let mut returned: Vec<(StepId, &RunEnd)> = Vec::new();
+    let mut told: Vec<Told<'_>> = Vec::with_capacity(rows.len());
     let mut finished = Vec::with_capacity(ends.len());
     for (run, end) in ends {
         let Some(row) = rows.get(run) else {
@@ -187,21 +209,21 @@ pub async fn finish_runs(
             continue;
         };
         let (step, end) = (StepId(row.step_id), row.meant(end));
-        changes.push(Change::Step { step, event: row.event(end) });
-        returned.push((step, end));
+        changes.push(Change::Step { step, event: row.event(&end) });
         events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
+        told.push((*run, NodeId(row.node_id), step, end));
         finished.push(Finished::Applied);
     }
-    let steps: Vec<StepId> = returned.iter().map(|(step, _)| *step).collect();
+    let steps: Vec<StepId> = told.iter().map(|(_, _, step, _)| *step).collect();
     let outcome = match decide_each(&mut transaction, &changes, &steps).await {
         Ok(outcome) => outcome,
         Err(ChangeError::Store(error)) => return Err(error),
         Err(other) => return Err(StoreError::corrupt("step", other)),
     };
-    let mut told = write(&mut transaction, &outcome).await?;
-    keep_results(&mut transaction, &outcome, &returned).await?;
-    told.append(&mut events);
-    append_events(&mut transaction, &told, &[CHANNEL_TODO]).await?;
+    let mut all = write(&mut transaction, &outcome).await?;
+    keep_results(&mut transaction, &outcome, &told).await?;
+    all.append(&mut events);
+    append_events(&mut transaction, &all, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
     settle(pool, outcome.more).await?;
     Ok(finished)
@@ -224,7 +246,7 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
     };
     let step = StepId(row.step_id);
     let end = row.meant(end);
-    let event = row.event(end);
+    let event = row.event(&end);
     let outcome = match decide(&mut transaction, &Change::Step { step, event }, &[step]).await {
         Ok(outcome) => outcome,
         Err(ChangeError::Refused(refused)) => {
@@ -240,7 +262,7 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
         Err(other) => return Err(StoreError::corrupt(format!("run {run}"), other)),
     };
     let mut events = write(&mut transaction, &outcome).await?;
-    keep_results(&mut transaction, &outcome, &[(step, end)]).await?;
+    keep_results(&mut transaction, &outcome, &[(run, NodeId(row.node_id), step, end.clone())]).await?;
     events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
@@ -260,6 +282,7 @@ async fn end_row(
         Ender::Janitor => (None, "janitor"),
         Ender::JanitorOfQueued => (None, "janitor of queued"),
     };
+    let (result, bytes) = end.returned();
     let row = sqlx::query_as(
         "WITH open AS (
            SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
@@ -269,20 +292,23 @@ async fn end_row(
              WHEN 'janitor of queued' THEN r.state = 'queued' AND r.lease_until < now()
              ELSE r.lease_until < now() END
            FOR UPDATE)
-         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), result = $6,
+         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
+           result = CASE WHEN nd.removed_in IS NULL THEN $6 END, result_bytes = $8,
            outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'cancelled' ELSE $4 END,
            error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
          FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id JOIN noderole n ON n.id = s.noderole_id
+           JOIN node nd ON nd.id = o.node_id
          WHERE r.id = open.id
-         RETURNING r.id, r.step_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
+         RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
     )
     .bind(run.0)
     .bind(worker)
     .bind(which)
     .bind(end.outcome())
     .bind(end.error())
-    .bind(end.result())
+    .bind(result)
     .bind(CANCELLED_BY)
+    .bind(bytes)
     .fetch_optional(transaction)
     .await?;
     Ok(row)
@@ -294,28 +320,32 @@ async fn end_rows_of(
     worker: WorkerId,
     ends: &[(RunId, RunEnd)],
 ) -> Result<BTreeMap<RunId, EndedRow>, StoreError> {
+    let (results, bytes): (Vec<_>, Vec<_>) = ends.iter().map(|(_, end)| end.returned()).unzip();
     let rows: Vec<EndedRow> = sqlx::query_as(
         "WITH said AS MATERIALIZED (
-           SELECT * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::jsonb[]) AS s (id, outcome, error, result)),
+           SELECT * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::jsonb[], $7::int[])
+             AS s (id, outcome, error, result, bytes)),
          open AS (
            SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
            FROM run r WHERE r.id = ANY($2) AND r.ended_at IS NULL AND r.worker_id = $1 AND r.state = 'running'
            ORDER BY r.id FOR UPDATE)
-         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), result = said.result,
+         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
+           result = CASE WHEN nd.removed_in IS NULL THEN said.result END, result_bytes = said.bytes,
            outcome = CASE WHEN open.cancel_requested AND said.outcome <> 'succeeded' THEN 'cancelled' ELSE said.outcome END,
            error = CASE WHEN said.outcome = 'succeeded' THEN NULL ELSE coalesce(open.cancel, said.error) END
          FROM open JOIN said ON said.id = open.id JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id
-         JOIN noderole n ON n.id = s.noderole_id
+         JOIN noderole n ON n.id = s.noderole_id JOIN node nd ON nd.id = o.node_id
          WHERE r.id = open.id
-         RETURNING r.id, r.step_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes,
+         RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes,
            replace(open.cancel, $6, '') AS cancelled_by",
     )
     .bind(worker.0)
     .bind(ends.iter().map(|(run, _)| run.0).collect::<Vec<_>>())
     .bind(ends.iter().map(|(_, end)| end.outcome()).collect::<Vec<_>>())
     .bind(ends.iter().map(|(_, end)| end.error()).collect::<Vec<_>>())
-    .bind(ends.iter().map(|(_, end)| end.result()).collect::<Vec<_>>())
+    .bind(results)
     .bind(CANCELLED_BY)
+    .bind(bytes)
     .fetch_all(transaction)
     .await?;
     Ok(rows.into_iter().map(|row| (RunId(row.id), row)).collect())
@@ -327,46 +357,67 @@ async fn keep_late(
     worker: WorkerId,
     end: &RunEnd,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE run SET outcome = 'late', result = coalesce($3, result), error = coalesce($4, error)
-         WHERE id = $1 AND worker_id = $2 AND state = 'ended' AND outcome = 'lost'",
+    let (result, bytes) = end.returned();
+    let node: Option<Uuid> = sqlx::query_scalar(
+        "UPDATE run r SET outcome = 'late', result = CASE WHEN nd.removed_in IS NULL THEN $3 END, result_bytes = $5,
+           error = coalesce($4, r.error)
+         FROM node nd WHERE r.id = $1 AND r.worker_id = $2 AND r.state = 'ended' AND r.outcome = 'lost' AND nd.id = r.node_id
+         RETURNING r.node_id",
     )
     .bind(run.0)
     .bind(worker.0)
-    .bind(end.result())
+    .bind(result)
     .bind(end.error())
-    .execute(transaction)
+    .bind(bytes)
+    .fetch_optional(&mut *transaction)
     .await?;
-    Ok(())
+    match node.filter(|_| bytes > 0) {
+        Some(node) => forget_outworn(transaction, NodeId(node)).await,
+        None => Ok(()),
+    }
 }
 
-/// Results are kept for their steps; walls only where the result was applied.
-async fn keep_results(
-    transaction: &mut PgConnection,
-    outcome: &Outcome,
-    ended: &[(StepId, &RunEnd)],
-) -> Result<(), StoreError> {
+/// An ended run of whom, with what it said.
+type Told<'e> = (RunId, NodeId, StepId, Cow<'e, RunEnd>);
+
+/// Results are kept for their steps, whatever the outcomes, and for their nodes, as long as there is room; walls only where the result
+/// was applied.
+async fn keep_results(transaction: &mut PgConnection, outcome: &Outcome, ended: &[Told<'_>]) -> Result<(), StoreError> {
     let applied = |step| outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
-    let (mut steps, mut results, mut walls) = (Vec::new(), Vec::new(), Vec::new());
-    for (step, end) in ended {
-        if let RunEnd::Succeeded { result, wall } = end {
-            steps.push(step.0);
-            results.push(Value::Object(result.clone()));
-            walls.push(applied(*step).then_some(wall));
+    let (mut steps, mut runs, mut results, mut walls) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut nodes = BTreeSet::new();
+    for (run, node, step, end) in ended {
+        let Some(result) = end.result() else { continue };
+        let wall = match &**end {
+            RunEnd::Succeeded { wall, .. } if applied(*step) => Some(wall),
+            _ => None,
+        };
+        steps.push(step.0);
+        runs.push(run.0);
+        results.push(Value::Object(result.clone()));
+        walls.push(wall);
+        if !result.is_empty() {
+            nodes.insert(*node);
         }
     }
     if steps.is_empty() {
         return Ok(());
     }
     sqlx::query(
-        "UPDATE step s SET results = k.results, wall = coalesce(k.wall, s.wall)
-         FROM unnest($1::uuid[], $2::jsonb[], $3::jsonb[]) AS k (id, results, wall) WHERE s.id = k.id",
+        "UPDATE step s SET results = k.results, wall = coalesce(k.wall, s.wall),
+           wall_run = CASE WHEN k.wall IS NULL THEN s.wall_run ELSE k.run END
+         FROM unnest($1::uuid[], $2::bigint[], $3::jsonb[], $4::jsonb[]) AS k (id, run, results, wall) WHERE s.id = k.id",
     )
     .bind(steps)
+    .bind(runs)
     .bind(results)
     .bind(walls)
-    .execute(transaction)
+    .execute(&mut *transaction)
     .await?;
+    // In the order of their ids, as everybody does it.
+    for node in nodes {
+        forget_outworn(transaction, node).await?;
+    }
     Ok(())
 }
 
@@ -492,7 +543,7 @@ pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), Chang
     transaction.commit().await?;
     if state == "queued" {
         // Leased meanwhile: then its worker hears of it.
-        end_run(pool, run, Ender::Queue, &RunEnd::Cancelled).await?;
+        end_run(pool, run, Ender::Queue, &RunEnd::Cancelled { found: Map::new() }).await?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@
 # Plain POSIX shell, so that it also runs where nothing of ours is installed. Usage: sh wrapper ROOT COMMAND ARGUMENTS
 #
 #   run    STEP EPOCH ATTEMPT GENERATION CONTENT EXCLUSIVE TIMEOUT GRACE NODE ROLE HASH:NAME...
-#          standard input: the input (JSON, one line), then lines of the form  export NAME='value'
+#          standard input: the input and what surrounds it (JSON, one line each), then lines of the form  export NAME='value'
 #          starts it and follows it to its end
 #   follow ATTEMPT OUT ERR    the streams from these bytes on, to the run's end
 #   take   ATTEMPT LIMIT      how it ended: one line of words, then what it wrote to GANTRY_OUTPUT (LIMIT bytes and one)
@@ -282,8 +282,9 @@ command_run() {
     mkdir -p "$folder" || fail $UNUSABLE "gantry: can't create $folder"
     cat >"$folder/stdin" || fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
     [ "$(tail -n 1 "$folder/stdin")" = "# whole" ] || fail $UNUSABLE "gantry: the input broke off, so nothing was started"
-    head -n 1 "$folder/stdin" >"$folder/input.json" && tail -n +2 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" &&
-        : >"$folder/out" && : >"$folder/err" && head -c "$RESERVE" /dev/zero >"$folder/reserve" && echo "$STEP $EXCLUSIVE" >"$folder/of" ||
+    head -n 1 "$folder/stdin" >"$folder/input.json" && sed -n '2{p;q;}' "$folder/stdin" >"$folder/surroundings.json" &&
+        tail -n +3 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" && : >"$folder/out" && : >"$folder/err" &&
+        head -c "$RESERVE" /dev/zero >"$folder/reserve" && echo "$STEP $EXCLUSIVE" >"$folder/of" ||
         fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
     [ "$EXCLUSIVE" != 1 ] || write_whole "$HOME_DIR/exclusive" "$EPOCH $ATTEMPT" ||
         fail $UNUSABLE "gantry: can't write $HOME_DIR/exclusive: is the disk full?"
@@ -333,7 +334,7 @@ command_supervise() {
     [ -f "$folder/cancelled" ] && why=cancelled
     full=
     is_full && full=1
-    rm -f "$folder/input.json" "$folder/environment" "$folder/process" "$folder/reserve"
+    rm -f "$folder/input.json" "$folder/surroundings.json" "$folder/environment" "$folder/process" "$folder/reserve"
     # What the script itself had to say of it did not fit.
     [ -z "$full" ] || [ "$code" = 0 ] || echo "gantry: the disk of this node is full" >>"$folder/err"
     name=$(cat "$folder/at" 2>/dev/null || echo)
@@ -450,8 +451,8 @@ command_launch() {
     echo "$(boot_id) $$ $(started_at $$)" >"$folder/process.new" && mv "$folder/process.new" "$folder/process" || exit 126
     if command -v flock >/dev/null 2>&1; then exec 9>&-; else rm -rf "$HOME_DIR/lock.d"; fi
     GANTRY_ROOT=$ROOT GANTRY_NODE=$node GANTRY_ROLE=$role GANTRY_RUN=$attempt
-    GANTRY_INPUT=$folder/input.json GANTRY_OUTPUT=$folder/output.json
-    export GANTRY_ROOT GANTRY_NODE GANTRY_ROLE GANTRY_RUN GANTRY_INPUT GANTRY_OUTPUT
+    GANTRY_INPUT=$folder/input.json GANTRY_SURROUNDINGS=$folder/surroundings.json GANTRY_OUTPUT=$folder/output.json
+    export GANTRY_ROOT GANTRY_NODE GANTRY_ROLE GANTRY_RUN GANTRY_INPUT GANTRY_SURROUNDINGS GANTRY_OUTPUT
     . "$folder/environment"
     unset LC_ALL
     umask 022
