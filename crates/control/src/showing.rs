@@ -34,7 +34,7 @@ pub const LOG_PART: usize = 256 * 1024;
 /// Pieces of a log that one statement reads.
 const LOG_PIECES: u32 = 512;
 
-fn corrupt(error: impl std::fmt::Display) -> Problem {
+pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "a row can't be read");
     Problem::internal()
 }
@@ -497,7 +497,7 @@ fn run_state(row: &RunRow) -> RunState {
     }
 }
 
-fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Problem> {
+pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Problem> {
     Ok(RunSummary {
         id: RunId(row.run.id),
         noderole: NoderoleId(row.noderole),

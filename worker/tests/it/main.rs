@@ -2,6 +2,7 @@
 
 mod admission;
 mod cluster;
+mod joining;
 mod process;
 mod queue;
 mod running;

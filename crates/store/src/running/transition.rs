@@ -4,12 +4,13 @@
 //! answer, tell. A change that ends more steps than one transaction should is gone on with in the next ([`Outcome::more`]).
 
 use engine::anneal::{Change, Event as StepEvent, Outcome, Refused, Why};
-use engine::ids::{NodeId, RunId, StepId, TargetNo};
+use engine::ids::{NodeId, PersonId, RunId, StepId, TargetNo};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, append_events, node_event, notify, run_events};
+use super::facts::keep_facts;
 use super::locks::{share_apply, take_apply};
 use super::worker::WorkerId;
 use super::world::{decide, write};
@@ -183,6 +184,7 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
     let mut events = write(&mut transaction, &outcome).await?;
     if let RunEnd::Succeeded { result, wall } = end {
         keep_result(&mut transaction, step, &outcome, result, wall).await?;
+        events.extend(keep_facts(&mut transaction, run, step, result).await?);
     }
     events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
@@ -455,12 +457,21 @@ pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<
     turn_node(pool, node, alive, None).await
 }
 
-/// The same, with the boot id of a node that said it. Whoever was let in has joined the node: what runs there is known by its ledger.
+/// What somebody found out who was let in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Joined<'a> {
+    /// The node's boot id.
+    pub boot_id: &'a str,
+    /// Whether what runs there is known; without that nothing starts there.
+    pub confirmed: bool,
+}
+
+/// The same, with what somebody found out who was let in.
 pub(super) async fn turn_node(
     pool: &PgPool,
     node: NodeId,
     alive: bool,
-    boot_id: Option<&str>,
+    joined: Option<Joined<'_>>,
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     take_apply(&mut transaction).await?;
@@ -484,13 +495,14 @@ pub(super) async fn turn_node(
     let outcome = apply_change(&mut transaction, &change, &[]).await?;
     sqlx::query(
         "UPDATE node SET alive = $2, alive_since = now(), last_seen_at = CASE WHEN $2 THEN now() ELSE last_seen_at END,
-           look_against = 0, boot_id = coalesce($3, boot_id),
-           joined = CASE WHEN $2 AND $3 IS NOT NULL THEN 'confirmed' ELSE joined END
+           look_against = 0, boot_id = coalesce($3, boot_id), joined = coalesce($4, joined),
+           joined_at = CASE WHEN $4 = 'confirmed' THEN now() ELSE joined_at END
          WHERE id = $1",
     )
     .bind(node.0)
     .bind(alive)
-    .bind(boot_id)
+    .bind(joined.map(|joined| joined.boot_id))
+    .bind(joined.map(|joined| if joined.confirmed { "confirmed" } else { "welcomed" }))
     .execute(&mut *transaction)
     .await?;
     end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
@@ -500,11 +512,56 @@ pub(super) async fn turn_node(
     Ok(true)
 }
 
+/// Whether steps may start on a node; and who says so, and why, when they may not. What runs there goes on to its end, and every step
+/// keeps its state; a run that nobody has yet goes back. The caller's transaction has taken nothing yet. None: there is no such machine;
+/// else whether that is news.
+///
+/// # Errors
+/// What the database refused.
+pub async fn set_node_available(
+    transaction: &mut PgConnection,
+    node: NodeId,
+    held: Option<(PersonId, &str)>,
+) -> Result<Option<bool>, ChangeError> {
+    take_apply(&mut *transaction).await?;
+    let was: Option<bool> = sqlx::query_scalar(
+        "SELECT available FROM node WHERE id = $1 AND NOT phantom AND removed_in IS NULL FOR UPDATE",
+    )
+    .bind(node.0)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let Some(was) = was else { return Ok(None) };
+    let available = held.is_none();
+    if was == available {
+        return Ok(Some(false));
+    }
+    if !available {
+        for step in end_rows(transaction, Which::QueuedBefore(node)).await? {
+            apply_change(transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
+        }
+    }
+    sqlx::query(
+        "UPDATE node SET available = $2, unavailable_by = $3, unavailable_reason = $4,
+           unavailable_at = CASE WHEN $2 THEN NULL ELSE now() END, version = version + 1
+         WHERE id = $1",
+    )
+    .bind(node.0)
+    .bind(available)
+    .bind(held.map(|(person, _)| person.0))
+    .bind(held.map(|(_, reason)| reason))
+    .execute(&mut *transaction)
+    .await?;
+    notify(transaction, CHANNEL_TODO, "").await?;
+    Ok(Some(true))
+}
+
 /// Which open runs end without a word of their workers.
 #[derive(Debug, Clone, Copy)]
 enum Which<'a> {
     /// Nobody has them yet, and their node died.
     QueuedOn(NodeId),
+    /// Nobody has them yet, and nothing may start on their node.
+    QueuedBefore(NodeId),
     /// Their steps count them no more, because their node died.
     OfSteps(&'a [StepId]),
     /// Nobody has them yet, and their noderoles go.
@@ -528,6 +585,7 @@ async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Ve
     let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
     let (nodes, steps, queued, reason) = match which {
         Which::QueuedOn(node) => (vec![node.0], Vec::new(), true, "its node died"),
+        Which::QueuedBefore(node) => (vec![node.0], Vec::new(), true, "its node was taken out of service"),
         Which::OfSteps(steps) => (Vec::new(), ids(steps), false, "its node died"),
         Which::QueuedOf(steps) => (Vec::new(), ids(steps), true, "its noderole was removed"),
         Which::On(nodes) => (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "its node was given up"),

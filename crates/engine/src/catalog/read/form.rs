@@ -229,6 +229,7 @@ const FLAGS: &[&str] = &[
     "library",
     "powersave",
     "leaverunlog",
+    "facts",
 ];
 
 pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
@@ -1097,6 +1098,7 @@ fn flag<'f>(flags: &'f mut Flags, word: &str) -> Option<&'f mut bool> {
         "library" => &mut flags.is_library,
         "powersave" => &mut flags.powersave,
         "leaverunlog" => &mut flags.leaverunlog,
+        "facts" => &mut flags.facts,
         _ => return None,
     })
 }
