@@ -1181,6 +1181,8 @@ BEGIN
     'INSERT, UPDATE, DELETE ON deployment',
     'INSERT, UPDATE, DELETE ON node',
     'INSERT (node_id, reached, address, said, took_ms, by), DELETE ON node_look',
+    'INSERT, UPDATE, DELETE ON node_fact',
+    'INSERT (node_id, kind, said, token_id, address), DELETE ON node_report',
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
     'UPDATE (title, state, version, updated_at, closed_at) ON proposal',
     'INSERT (proposal_id, seq, actor, body, undone) ON edit',

@@ -248,7 +248,7 @@ impl Console for Bound {
     }
 
     async fn take_out_node(&self, node: NodeId) -> Result<(), Problem> {
-        asked!(self.take_out_node(node))
+        asked!(self.take_out_node(node, None))
     }
 
     async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem> {

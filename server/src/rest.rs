@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
@@ -27,13 +27,13 @@ use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
-use crate::limits;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
+use crate::{limits, machines};
 
-type Answer<T> = Result<Json<T>, Refusal>;
-type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
+pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
+pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
 
 pub(crate) fn routes() -> Router<AppState> {
     let import = post(import).layer(DefaultBodyLimit::max(limits::IMPORT_BODY));
@@ -43,7 +43,6 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments/{name}/proposals", post(propose))
         .route("/deployments/{name}/hold", post(hold))
         .route("/deployments/{name}/restore", post(restore))
-        .route("/nodes/{id}", delete(take_out_node))
         .route("/nodes/{id}/proposals", post(propose_on_node))
         .route("/proposals", get(proposals))
         .route("/proposals/{id}", get(proposal))
@@ -82,7 +81,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/proposals/{id}/report", get(report))
         .route("/submissions/{id}/report", get(review_report))
         .route("/barclamps", import.get(catalog));
-    Router::new().nest("/api/v1", paths)
+    Router::new().nest("/api/v1", paths.merge(machines::routes()))
 }
 
 /// A proposal at a version.
@@ -100,7 +99,7 @@ struct OnVersion {
 
 /// Nothing to say but that it is done.
 #[derive(Debug, Serialize)]
-struct Done {}
+pub(crate) struct Done {}
 
 async fn deployments(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<DeploymentSummary>> {
     Ok(Json(state.control.deployments(&actor).await?))
@@ -636,11 +635,6 @@ struct Added {
 async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> Made<Added> {
     let node = state.control.add_node(&actor, new).await?;
     Ok((StatusCode::CREATED, Json(Added { node })))
-}
-
-async fn take_out_node(state: State<AppState>, SignedIn(actor): SignedIn, Place(node): Place<NodeId>) -> Answer<Done> {
-    state.control.take_out_node(&actor, node).await?;
-    Ok(Json(Done {}))
 }
 
 async fn waiting(

@@ -148,9 +148,23 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
         Err(error) => return RunEnd::failed(shown(&format!("its result can't be kept: {error}"), secrets)),
     };
     match secrets.mask_value(&result) {
-        Value::Object(result) => RunEnd::Succeeded { result, wall },
+        Value::Object(result) => match not_kept(&result, job) {
+            Some(reason) => RunEnd::failed(shown(&reason, secrets)),
+            None => RunEnd::Succeeded { result, wall },
+        },
         _ => RunEnd::failed("its result is no object"),
     }
+}
+
+/// Why what a role found out about its node can't be kept as facts.
+fn not_kept(result: &Object, job: &Job) -> Option<String> {
+    if !job.role.flags.facts {
+        return None;
+    }
+    let bytes = serde_json::to_vec(result).map_or(usize::MAX, |bytes| bytes.len());
+    let most = api::limits::FACTS;
+    (bytes > most)
+        .then(|| format!("its facts have {bytes} bytes, and a node's may have {most}: let the role return less"))
 }
 
 /// Logs of runs in the database.

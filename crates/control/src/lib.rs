@@ -23,6 +23,8 @@ mod graphing;
 mod imports;
 mod linting;
 mod listing;
+mod machines;
+mod node_self;
 mod nodes;
 mod opening;
 pub mod people;
@@ -46,6 +48,8 @@ mod words;
 pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
 pub use imports::{Imported, MAX_IMPORT, disappeared, find_and_read, other_contents, read_files};
+pub use machines::LOOKS;
+pub use node_self::Itself;
 pub use verifying::Verified;
 
 use std::path::Path;

@@ -503,7 +503,7 @@ fn run_state(row: &RunRow) -> RunState {
     }
 }
 
-fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Problem> {
+pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Problem> {
     Ok(RunSummary {
         id: RunId(row.run.id),
         noderole: NoderoleId(row.noderole),

@@ -59,7 +59,7 @@ async fn a_step_says_why_not_yet_until_it_runs() {
     assert_eq!(says(&house, &ada, "queued", "free slot").await, json!([{"what": "run", "run": run}]));
     running::lease_runs(pool, worker, &["noop"], 1, LONG).await.expect("a lease");
     assert_eq!(house.ask_get("/api/v1/waiting", &ada).await.json(), json!({"groups": []}), "it runs");
-    let end = RunEnd::Failed { reason: "no such disk".into() };
+    let end = RunEnd::failed("no such disk");
     running::finish_run(pool, run, worker, &end).await.expect("an end");
     assert_eq!(says(&house, &ada, "failed", "no such disk").await, json!([{"what": "run", "run": run}]));
 }

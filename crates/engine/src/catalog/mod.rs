@@ -159,7 +159,7 @@ pub struct Role {
     pub metadata: Value,
 }
 
-/// OpenCrowbar's role flags.
+/// OpenCrowbar's role flags, and one more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flags {
@@ -187,6 +187,9 @@ pub struct Flags {
     pub powersave: bool,
     /// Keeps the log of its last successful run.
     pub leaverunlog: bool,
+    /// What its runs return are facts of their node. Ours, and left out where it is not set: roles from before it keep their hash.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub facts: bool,
 }
 
 /// An attribute that a role owns.

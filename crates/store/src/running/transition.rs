@@ -4,15 +4,16 @@
 //! answer, tell. A change that ends more steps than one transaction should is gone on with in the next ([`Outcome::more`]).
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use engine::anneal::{Change, Event as StepEvent, Outcome, Refused, Why};
-use engine::ids::{NodeId, RunId, StepId, TargetNo};
+use engine::ids::{NodeId, PersonId, RunId, StepId, TargetNo};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, append_events, node_event, notify, run_events};
+use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events};
+use super::facts::keep_facts;
 use super::kept::forget_outworn;
 use super::locks::{share_apply, take_apply};
 use super::worker::WorkerId;
@@ -221,7 +222,7 @@ pub async fn finish_runs(
         Err(other) => return Err(StoreError::corrupt("step", other)),
     };
     let mut all = write(&mut transaction, &outcome).await?;
-    keep_results(&mut transaction, &outcome, &told).await?;
+    all.extend(keep_results(&mut transaction, &outcome, &told).await?);
     all.append(&mut events);
     append_events(&mut transaction, &all, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
@@ -262,7 +263,8 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
         Err(other) => return Err(StoreError::corrupt(format!("run {run}"), other)),
     };
     let mut events = write(&mut transaction, &outcome).await?;
-    keep_results(&mut transaction, &outcome, &[(run, NodeId(row.node_id), step, end.clone())]).await?;
+    let told = (run, NodeId(row.node_id), step, end.clone());
+    events.extend(keep_results(&mut transaction, &outcome, &[told]).await?);
     events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
@@ -381,12 +383,18 @@ async fn keep_late(
 type Told<'e> = (RunId, NodeId, StepId, Cow<'e, RunEnd>);
 
 /// Results are kept for their steps, whatever the outcomes, and for their nodes, as long as there is room; walls only where the result
-/// was applied.
-async fn keep_results(transaction: &mut PgConnection, outcome: &Outcome, ended: &[Told<'_>]) -> Result<(), StoreError> {
+/// was applied; and what is said of nodes, as their facts. Gives the events that tell of these.
+async fn keep_results(
+    transaction: &mut PgConnection,
+    outcome: &Outcome,
+    ended: &[Told<'_>],
+) -> Result<Vec<Event>, StoreError> {
     let applied = |step| outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
     let (mut steps, mut runs, mut results, mut walls) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut nodes = BTreeSet::new();
-    for (run, node, step, end) in ended {
+    // In the order of their ids, as everybody locks them.
+    let mut nodes: BTreeMap<NodeId, Vec<&Told<'_>>> = BTreeMap::new();
+    for told in ended {
+        let (run, node, step, end) = told;
         let Some(result) = end.result() else { continue };
         let wall = match &**end {
             RunEnd::Succeeded { wall, .. } if applied(*step) => Some(wall),
@@ -397,11 +405,11 @@ async fn keep_results(transaction: &mut PgConnection, outcome: &Outcome, ended: 
         results.push(Value::Object(result.clone()));
         walls.push(wall);
         if !result.is_empty() {
-            nodes.insert(*node);
+            nodes.entry(*node).or_default().push(told);
         }
     }
     if steps.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     sqlx::query(
         "UPDATE step s SET results = k.results, wall = coalesce(k.wall, s.wall),
@@ -414,11 +422,16 @@ async fn keep_results(transaction: &mut PgConnection, outcome: &Outcome, ended: 
     .bind(walls)
     .execute(&mut *transaction)
     .await?;
-    // In the order of their ids, as everybody does it.
-    for node in nodes {
+    let mut events = Vec::new();
+    for (node, told) in nodes {
+        for (run, _, step, end) in told {
+            if let RunEnd::Succeeded { result, .. } = &**end {
+                events.extend(keep_facts(transaction, *run, *step, result).await?);
+            }
+        }
         forget_outworn(transaction, node).await?;
     }
-    Ok(())
+    Ok(events)
 }
 
 /// Goes on with what a batch left, one transaction each.
@@ -622,12 +635,21 @@ pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<
     turn_node(pool, node, alive, None).await
 }
 
-/// The same, with the boot id of a node that said it. Whoever was let in has joined the node: what runs there is known by its ledger.
+/// What somebody found out who was let in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Joined<'a> {
+    /// The node's boot id.
+    pub boot_id: &'a str,
+    /// Whether what runs there is known; without that nothing starts there.
+    pub confirmed: bool,
+}
+
+/// The same, with what somebody found out who was let in.
 pub(super) async fn turn_node(
     pool: &PgPool,
     node: NodeId,
     alive: bool,
-    boot_id: Option<&str>,
+    joined: Option<Joined<'_>>,
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     take_apply(&mut transaction).await?;
@@ -651,13 +673,14 @@ pub(super) async fn turn_node(
     let outcome = apply_change(&mut transaction, &change, &[]).await?;
     sqlx::query(
         "UPDATE node SET alive = $2, alive_since = now(), last_seen_at = CASE WHEN $2 THEN now() ELSE last_seen_at END,
-           look_against = 0, boot_id = coalesce($3, boot_id),
-           joined = CASE WHEN $2 AND $3 IS NOT NULL THEN 'confirmed' ELSE joined END
+           look_against = 0, boot_id = coalesce($3, boot_id), joined = coalesce($4, joined),
+           joined_at = CASE WHEN $4 = 'confirmed' THEN now() ELSE joined_at END
          WHERE id = $1",
     )
     .bind(node.0)
     .bind(alive)
-    .bind(boot_id)
+    .bind(joined.map(|joined| joined.boot_id))
+    .bind(joined.map(|joined| if joined.confirmed { "confirmed" } else { "welcomed" }))
     .execute(&mut *transaction)
     .await?;
     end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
@@ -667,11 +690,56 @@ pub(super) async fn turn_node(
     Ok(true)
 }
 
+/// Whether steps may start on a node; and who says so, and why, when they may not. What runs there goes on to its end, and every step
+/// keeps its state; a run that nobody has yet goes back. The caller's transaction has taken nothing yet. None: there is no such machine;
+/// else whether that is news.
+///
+/// # Errors
+/// What the database refused.
+pub async fn set_node_available(
+    transaction: &mut PgConnection,
+    node: NodeId,
+    held: Option<(PersonId, &str)>,
+) -> Result<Option<bool>, ChangeError> {
+    take_apply(&mut *transaction).await?;
+    let was: Option<bool> = sqlx::query_scalar(
+        "SELECT available FROM node WHERE id = $1 AND NOT phantom AND removed_in IS NULL FOR UPDATE",
+    )
+    .bind(node.0)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let Some(was) = was else { return Ok(None) };
+    let available = held.is_none();
+    if was == available {
+        return Ok(Some(false));
+    }
+    if !available {
+        for step in end_rows(transaction, Which::QueuedBefore(node)).await? {
+            apply_change(transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
+        }
+    }
+    sqlx::query(
+        "UPDATE node SET available = $2, unavailable_by = $3, unavailable_reason = $4,
+           unavailable_at = CASE WHEN $2 THEN NULL ELSE now() END, version = version + 1
+         WHERE id = $1",
+    )
+    .bind(node.0)
+    .bind(available)
+    .bind(held.map(|(person, _)| person.0))
+    .bind(held.map(|(_, reason)| reason))
+    .execute(&mut *transaction)
+    .await?;
+    notify(transaction, CHANNEL_TODO, "").await?;
+    Ok(Some(true))
+}
+
 /// Which open runs end without a word of their workers.
 #[derive(Debug, Clone, Copy)]
 enum Which<'a> {
     /// Nobody has them yet, and their node died.
     QueuedOn(NodeId),
+    /// Nobody has them yet, and nothing may start on their node.
+    QueuedBefore(NodeId),
     /// Their steps count them no more, because their node died.
     OfSteps(&'a [StepId]),
     /// Nobody has them yet, and their noderoles go.
@@ -695,6 +763,7 @@ async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Ve
     let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
     let (nodes, steps, queued, reason) = match which {
         Which::QueuedOn(node) => (vec![node.0], Vec::new(), true, "its node died"),
+        Which::QueuedBefore(node) => (vec![node.0], Vec::new(), true, "its node was taken out of service"),
         Which::OfSteps(steps) => (Vec::new(), ids(steps), false, "its node died"),
         Which::QueuedOf(steps) => (Vec::new(), ids(steps), true, "its noderole was removed"),
         Which::On(nodes) => (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "its node was given up"),

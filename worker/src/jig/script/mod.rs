@@ -171,6 +171,23 @@ impl ScriptJig {
         }
     }
 
+    /// Finds out what is left of attempts on a node: those that run there, each with its step. Those that have ended, or that a restart of
+    /// the machine took along, are none of them.
+    ///
+    /// # Errors
+    /// When the node can't be asked, for people.
+    pub async fn survey(&self, connection: &Value) -> Result<Vec<(RunId, StepId)>, String> {
+        let transport = Transport::read(connection).map_err(|e| e.to_string())?;
+        let errands = self.errands(transport);
+        let asked = async {
+            // Whatever was there before may be on a disk that is there no more.
+            errands.stage_wrapper_again().await?;
+            errands.ask("asking what runs there", &["attempts".to_owned()], b"").await
+        };
+        let said = asked.await.map_err(|error: Trouble| error.to_string())?;
+        Ok(String::from_utf8_lossy(&said).lines().filter_map(running).collect())
+    }
+
     /// Ends what a lost run may have left on its node, bars it from starting late, and says whether it ever started.
     ///
     /// # Errors
@@ -185,6 +202,13 @@ impl ScriptJig {
         };
         ended.await.map_err(|error: Trouble| error.to_string())
     }
+}
+
+/// An attempt that runs, out of what the wrapper says of it.
+fn running(line: &str) -> Option<(RunId, StepId)> {
+    let mut words = line.split(' ');
+    let (run, step) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    (words.next() == Some("runs")).then_some((RunId(run), step))
 }
 
 impl Jig for ScriptJig {

@@ -27,6 +27,7 @@
 #   lacks  HASH...            prints those of the scripts that are not here
 #   put    HASH               standard input: a script; kept under its content's hash
 #   ledger STEP               prints the ledger
+#   attempts                  prints what is left of attempts: a line each, ATTEMPT STEP and one of runs, ended, gone
 #
 # Exit codes: 0 done (a run that has ended is done, however it ended: see take); 71 refused; 72 scripts are
 # missing; 73 the lock was not to be had; 74 the node's folder can't be used; 76 nothing of this attempt is here; 77 its supervisor is
@@ -502,6 +503,26 @@ command_end() {
     exit 0
 }
 
+# What is taken meanwhile is not there any more, which is as true.
+command_attempts() {
+    for left in "$HOME_DIR"/run/*; do
+        [ -f "$left/of" ] || continue
+        folder=$left state=gone
+        read -r step _ 2>/dev/null <"$left/of" || continue
+        if [ -f "$left/ended" ]; then
+            state=ended
+        elif supervised; then
+            state=runs
+        elif read -r boot pgid start 2>/dev/null <"$left/process" && [ "$boot" = "$(boot_id)" ] &&
+            group_is_of "$pgid" "$start" "${left##*/}"; then
+            # Its supervisor was killed, and it was not.
+            state=runs
+        fi
+        echo "${left##*/} $step $state"
+    done
+    exit 0
+}
+
 command_put() {
     file=$HOME_DIR/scripts/$1
     cat >"$file.$$" || fail $UNUSABLE "gantry: can't write $file: is the disk full?"
@@ -524,5 +545,6 @@ end) command_end "$@" ;;
 lacks) missing_scripts "$@" ;;
 put) command_put "$@" ;;
 ledger) cat "$HOME_DIR/ledger/$1" 2>/dev/null ;;
+attempts) command_attempts ;;
 *) fail $UNUSABLE "gantry: the wrapper has no command $COMMAND" ;;
 esac

@@ -230,6 +230,7 @@ const FLAGS: &[&str] = &[
     "library",
     "powersave",
     "leaverunlog",
+    "facts",
 ];
 
 pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
@@ -1116,6 +1117,7 @@ fn flag<'f>(flags: &'f mut Flags, word: &str) -> Option<&'f mut bool> {
         "library" => &mut flags.is_library,
         "powersave" => &mut flags.powersave,
         "leaverunlog" => &mut flags.leaverunlog,
+        "facts" => &mut flags.facts,
         _ => return None,
     })
 }
