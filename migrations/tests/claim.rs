@@ -288,3 +288,52 @@ async fn the_order_is_priority_age_rank_and_deployments_take_turns() {
     floor.sql("UPDATE step SET since = '2021-01-01' WHERE id = md5('few23')::uuid").await;
     assert_eq!(floor.round(100, 1).await.unwrap(), one("few"), "the other deployment has two runs already");
 }
+
+/// `d1` has 10,000 steps that are ready, each on a node of its own; `d2` gets three that are ready later, on nodes of their own.
+async fn crowd() -> Floor {
+    let floor = Floor::new().await;
+    floor
+        .sql(
+            "INSERT INTO node (id, fqdn, deployment_id, alive, joined)
+             SELECT md5('n' || g)::uuid, 'n' || g || '.x.example', md5('d1')::uuid, true, 'confirmed'
+             FROM generate_series(41, 10003) g",
+        )
+        .await;
+    floor.steps(1, "many", (1, 10_000), "", "").await;
+    floor
+}
+
+#[tokio::test]
+async fn ten_thousand_ready_steps_do_not_starve_the_three_of_another_deployment() {
+    let floor = crowd().await;
+    assert_eq!(floor.claim(10).await, 10, "the many have taken every slot");
+    floor.steps(2, "few", (10_001, 10_003), "", "").await;
+    floor.sql("UPDATE step SET since = now() WHERE lane_id = (SELECT id FROM lane WHERE name = 'few')").await;
+    assert_eq!(floor.claim(10).await, 0, "there is no room");
+    floor.end(1).await;
+    assert_eq!(floor.round(10, 10).await.unwrap(), one("few"), "the first slot that is free is theirs");
+    floor.end(4).await;
+    let next = floor.round(10, 10).await.unwrap();
+    assert_eq!((next["few"], next["many"]), (2, 2), "the other two come before the many have twice as much");
+}
+
+#[tokio::test]
+async fn a_deployment_goes_first_when_an_operator_says_so_and_last_too() {
+    let floor = crowd().await;
+    floor.steps(2, "few", (10_001, 10_003), "", "").await;
+    floor.sql("UPDATE deployment SET priority = -1 WHERE name = 'd2'").await;
+    assert_eq!(floor.round(2, 10).await.unwrap(), BTreeMap::from([("many".to_owned(), 2)]));
+    floor.sql("UPDATE deployment SET priority = 1 WHERE name = 'd2'").await;
+    assert_eq!(floor.round(4, 10).await.unwrap(), BTreeMap::from([("few".to_owned(), 2)]));
+}
+
+#[tokio::test]
+async fn a_jig_that_no_worker_carries_out_takes_no_slot() {
+    let floor = Floor::new().await;
+    floor.sql("INSERT INTO jig (name, class) VALUES ('puppet', 'puppet')").await;
+    floor.steps(1, "a", (1, 2), "", "").await;
+    floor.sql("UPDATE step SET jig = 'puppet'").await;
+    assert_eq!(floor.claim(10).await, 0);
+    floor.sql("UPDATE worker SET jigs = '{script,puppet}'").await;
+    assert_eq!(floor.claim(10).await, 2);
+}

@@ -42,6 +42,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments/{name}/board", get(board))
         .route("/deployments/{name}/proposals", post(propose))
         .route("/deployments/{name}/hold", post(hold))
+        .route("/deployments/{name}/priority", post(prioritise))
         .route("/deployments/{name}/restore", post(restore))
         .route("/nodes/{id}/proposals", post(propose_on_node))
         .route("/proposals", get(proposals))
@@ -169,6 +170,24 @@ async fn hold(
 ) -> Answer<Done> {
     let deployment = named(&state, &actor, &name).await?;
     state.control.hold(&actor, deployment, holding.held, holding.reason).await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Prioritising {
+    priority: i32,
+    reason: String,
+}
+
+async fn prioritise(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Given(wanted): Given<Prioritising>,
+) -> Answer<Done> {
+    let deployment = named(&state, &actor, &name).await?;
+    state.control.prioritise(&actor, deployment, wanted.priority, wanted.reason).await?;
     Ok(Json(Done {}))
 }
 

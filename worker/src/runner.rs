@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use store::running::{RunEnd, append_log};
 
 use crate::backend::LeasedRun;
-use crate::jig::{Ended, Jigs, Job, Object, Scripts, Stop, StopReason, shortened};
+use crate::jig::{Ended, Jig, Jigs, Job, Object, Scripts, Stop, StopReason, shortened};
 use crate::log::{Chunk, Log, LogStore, Stream};
 use crate::objects::Objects;
 use crate::prepare::{Preparing, Refusal};
@@ -37,6 +37,9 @@ const LOG_WAIT: Duration = Duration::from_secs(5);
 /// How long preparing is tried while the database is away.
 const PREPARE: Duration = Duration::from_secs(30);
 
+/// How long a jig that keeps time by itself may take to end what it ends.
+const ENDING: Duration = Duration::from_secs(engine::anneal::ENDING as u64 / 2);
+
 /// The handler.
 ///
 /// # Errors
@@ -50,10 +53,11 @@ impl Runner {
         let prepared = match self.prepare(run).await {
             Ok(prepared) => prepared,
             Err(Refusal::NotOurs(_)) => return None,
-            Err(Refusal::Store(error)) => {
+            Err(Refusal::Store(error)) if error.may_pass() => {
                 tracing::warn!(%run, %error, "a run could not be prepared; it goes back to the queue");
                 return Some(RunEnd::Unstarted);
             }
+            // A row that can't be read stays so: going back to the queue would come round for ever, and nobody would be told.
             Err(refusal) => return Some(self.refused(run, &refusal).await),
         };
         let sink = Arc::new(ToDatabase { pool: self.preparing.pool.clone(), run });
@@ -73,7 +77,7 @@ impl Runner {
         let mut pause = Duration::from_millis(100);
         loop {
             match self.preparing.prepare(run).await {
-                Err(Refusal::Store(error)) if begun.elapsed() < PREPARE => {
+                Err(Refusal::Store(error)) if error.may_pass() && begun.elapsed() < PREPARE => {
                     tracing::warn!(%run, %error, "a run could not be prepared; trying again");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(2));
@@ -95,8 +99,20 @@ impl Runner {
 
     async fn start(&self, job: &Job, log: &Log, stop: Stop) -> Ended {
         match self.jigs.of(&job.role.jig_class) {
-            Some(jig) => jig.run(job, log, stop).await,
+            Some(jig) => in_time(jig, job, log, stop).await,
             None => Ended::failed(format!("this worker has no jig of class {:?}", job.role.jig_class.as_str())),
+        }
+    }
+}
+
+/// Lets a jig work for as long as the role allows. One that keeps time by itself (on the node, where it can end what it started) has a
+/// while more to say so; after that it is dropped, which leaves nothing running.
+async fn in_time(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop) -> Ended {
+    let allowed = job.timeout() + if jig.keeps_time() { ENDING } else { Duration::ZERO };
+    match tokio::time::timeout(allowed, jig.run(job, log, stop)).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            Ended::failed(format!("it took longer than {} seconds, which is its role's limit", job.timeout().as_secs()))
         }
     }
 }

@@ -153,6 +153,10 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                         let name = noderole.read().deployment.clone();
                         view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
                     }}</dd>
+                    {move || {
+                        let limits = noderole.read().limits.clone();
+                        limits.into_iter().map(|(name, words)| view! { <dt>{name}</dt> <dd>{words}</dd> }).collect_view()
+                    }}
                     <dt>"Role"</dt>
                     <dd>{move || noderole.read().description.clone()} " " <code class="muted" title="Hash of the role's content">{move || noderole.read().role_hash.clone()}</code></dd>
                 </dl>

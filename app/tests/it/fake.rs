@@ -749,6 +749,7 @@ impl Default for World {
                 may_cancel: Ok(()),
                 log_bytes: 60,
                 cursor: 900,
+                limits: vec![("Retries".into(), "2, the first after 5 s".into())],
             },
             log: (1..60).map(|n| format!("step {n} of 60: writing /etc/app/{n}.conf\n")).collect(),
             runs,
@@ -784,6 +785,7 @@ impl Default for World {
                 children: vec![noderole_ref(5, "gateway", StepState::Blocked)],
                 runs: vec![run(1004, "gateway", 4, RunState::Failed)],
                 may_retry: Ok(()),
+                limits: vec![("Time limit".into(), "60 s".into())],
                 may_propose: Ok(()),
                 may_edit: Ok(NoderoleDraft {
                     proposal: ProposalId(7),

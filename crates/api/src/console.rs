@@ -650,6 +650,9 @@ pub struct NoderoleView {
     pub may_edit: Result<NoderoleDraft, String>,
     /// Whether the reader may propose changes on its node; else why not.
     pub may_propose: Result<(), String>,
+    /// What its role says of runs, each with its name: retries, time, what an error stops, priority.
+    #[serde(default)]
+    pub limits: Vec<(String, String)>,
 }
 
 /// A noderole in the open proposal of its deployment.
@@ -788,6 +791,9 @@ pub struct RunView {
     pub log_bytes: i64,
     /// The journal's position when this was read.
     pub cursor: i64,
+    /// What its role says of runs, each with its name: retries, time, what an error stops, priority.
+    #[serde(default)]
+    pub limits: Vec<(String, String)>,
 }
 
 /// A part of a log.

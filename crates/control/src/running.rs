@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use api::Problem;
 use api::live::{Live, Topic};
+use engine::catalog::read::MAX_PRIORITY;
 use engine::ids::{ActionName, DeploymentId, NoderoleId, RunId, StepId, TargetNo};
 use engine::plan::MAX_REASON;
 use serde_json::{Value, json};
@@ -69,7 +70,7 @@ impl Control {
         let called = format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
         // Written down first: what was done is never without a name, and a refused attempt is worth knowing too.
         self.note(actor, "step.retry", &noderole.to_string(), &json!({"reason": reason})).await?;
-        let done = running::retry_step(self.store.pool(), step).await;
+        let done = running::retry_step(self.store.pool(), step, &actor.name).await;
         done.map_err(|error| not_retried(error, &called))
     }
 
@@ -115,8 +116,44 @@ impl Control {
             .await
             .map_err(from_store)?;
         let told = Live::Hold { deployment, by: held.then(|| actor.name.clone()) };
-        let topics: Vec<Topic> = below(&rows, deployment).into_iter().map(Topic::Deployment).collect();
+        // What waits is shown across deployments, by who hears of runs.
+        let topics: Vec<Topic> =
+            below(&rows, deployment).into_iter().map(Topic::Deployment).chain([Topic::Runs]).collect();
         intent::append_live(&mut transaction, &topics, &told).await.map_err(from_store)?;
+        done(transaction).await
+    }
+
+    /// Lets the steps of a deployment go before those of others (above 0) or behind them (below 0), as far as they may start at all.
+    pub async fn prioritise(
+        &self,
+        actor: &Actor,
+        deployment: DeploymentId,
+        priority: i32,
+        reason: String,
+    ) -> Result<(), Problem> {
+        actor.require(Permission::Operator)?;
+        let reason = checked(&reason)?;
+        if !(-MAX_PRIORITY..=MAX_PRIORITY).contains(&priority) {
+            return Err(Problem::invalid(format!(
+                "A priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}."
+            )));
+        }
+        let mut transaction = self.begin().await?;
+        intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        if !intent::set_priority(&mut transaction, deployment, priority).await.map_err(from_store)? {
+            return Err(Problem::conflict("state", "It has that priority already, or is gone."));
+        }
+        let detail = json!({"priority": priority, "reason": reason});
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "deployment.priority",
+            &deployment.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         done(transaction).await
     }
 

@@ -28,7 +28,7 @@ use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{counting, plan_aside, would_join};
 use crate::waiting::EVERYWHERE;
-use crate::words::at;
+use crate::words::{at, count};
 
 /// Most bytes of one part of a log.
 pub const LOG_PART: usize = 256 * 1024;
@@ -158,6 +158,7 @@ impl Control {
             parents: parents.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
             children: children.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
             runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
+            limits: limits(&row.step),
             may_retry: may_retry(actor, state),
             may_edit,
             may_propose: actor.require(Permission::Operator).map_err(|problem| problem.detail),
@@ -243,7 +244,8 @@ impl Control {
             why.push(format!("Target {} asks for something newer.", row.step.generation));
         }
         if let Some(cause) = &row.step.cause {
-            why.push(format!("It runs again: {}.", cause_words(cause)));
+            let by = row.step.cause_by.as_deref();
+            why.push(format!("It runs again: {}.", cause_words(cause, by)));
         }
         Ok(why)
     }
@@ -310,6 +312,7 @@ impl Control {
             submission: submission.map(SubmissionId),
             may_cancel,
             log_bytes: row.run.log_bytes,
+            limits: limits(&row.step),
             run: summary,
             cursor,
         })
@@ -446,17 +449,54 @@ pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) ->
     format!("{first}{}.", letters.as_str())
 }
 
-fn cause_words(cause: &str) -> &str {
-    match cause.strip_suffix(" again").unwrap_or(cause) {
+fn cause_words(cause: &str, by: Option<&str>) -> String {
+    let words = match cause.strip_suffix(" again").unwrap_or(cause) {
         "changed" => "a reviewed change",
         "slice" => "a reviewed re-run",
         "data" => "data that it sees changed",
         "hook" => "a hook asked for it",
         "drift" => "the node is not what was applied",
         "node_back" => "its node came back",
-        "retry" => "somebody retried it",
+        "retry" => return format!("{} retried it", by.unwrap_or("somebody")),
         other => other,
+    };
+    match by {
+        Some(by) => format!("{words}, by {by}"),
+        None => words.to_owned(),
     }
+}
+
+/// Why a run is not the first at its step, if it is not.
+fn because(run: &reading::RunModel) -> Option<String> {
+    let cause = run.cause.as_deref().map(|cause| cause_words(cause, run.cause_by.as_deref()));
+    let again = (run.failures > 0).then(|| {
+        let failures = usize::try_from(run.failures).unwrap_or(usize::MAX);
+        format!("tried again after {}", count(failures, "failure"))
+    });
+    let both: Vec<String> = cause.into_iter().chain(again).collect();
+    (!both.is_empty()).then(|| both.join("; "))
+}
+
+/// What a role says of the runs of its step, for people.
+fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
+    let (retries, failures) = (step.retries, step.failures);
+    let tried = match (retries, failures) {
+        (0, _) => "none: the first failure is an error".to_owned(),
+        (_, 0) => {
+            format!("{retries}, the first after {} s, each further one twice as late, an hour at most", step.backoff_s)
+        }
+        _ => format!(
+            "{failures} of {retries} used, the first after {} s, each further one twice as late",
+            step.backoff_s
+        ),
+    };
+    let stops = if step.freezes_node { "everything on its node" } else { "what depends on it" };
+    let mut said =
+        vec![("Retries", tried), ("Time limit", format!("{} s", step.timeout_s)), ("An error stops", stops.to_owned())];
+    if step.priority != 0 {
+        said.push(("Priority", step.priority.to_string()));
+    }
+    said.into_iter().map(|(name, words)| (name.to_owned(), words)).collect()
 }
 
 /// A layer's word for people, from its JSON.
@@ -511,7 +551,7 @@ pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Prob
         fqdn: present.in_full(&row.fqdn),
         deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
         state: run_state(row),
-        cause: row.run.cause.as_deref().map(|c| cause_words(c).to_owned()),
+        cause: because(&row.run),
         target: TargetNo(row.run.generation),
         worker: row.worker.clone(),
         queued: at(row.run.queued_at),

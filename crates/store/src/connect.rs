@@ -61,6 +61,38 @@ impl StoreError {
     pub fn corrupt(what: impl Into<String>, reason: impl ToString) -> Self {
         Self::Corrupt { what: what.into(), reason: reason.to_string() }
     }
+
+    /// Whether asking again later may help. It does not where a row can't be read, or contradicts what the schema or we say of it: that
+    /// is told to people, who alone can mend it.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Database(error) => passes(error),
+            Self::Orm(sea_orm::DbErr::Conn(_) | sea_orm::DbErr::ConnectionAcquire(_)) => true,
+            Self::Orm(sea_orm::DbErr::Exec(why) | sea_orm::DbErr::Query(why)) => match why {
+                sea_orm::RuntimeErr::SqlxError(error) => passes(error),
+                sea_orm::RuntimeErr::Internal(_) => false,
+            },
+            Self::Orm(_) | Self::Corrupt { .. } => false,
+        }
+    }
+}
+
+fn passes(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::RowNotFound
+        | sqlx::Error::TypeNotFound { .. }
+        | sqlx::Error::ColumnIndexOutOfBounds { .. }
+        | sqlx::Error::ColumnNotFound(_)
+        | sqlx::Error::ColumnDecode { .. }
+        | sqlx::Error::Encode(_)
+        | sqlx::Error::Decode(_) => false,
+        // Data, constraints, statements, our own guards. All else is about the server, the connection, or others at the same time.
+        sqlx::Error::Database(refused) => {
+            let class = refused.code().map(|code| code.chars().take(2).collect::<String>());
+            !class.is_some_and(|class| ["22", "23", "42", "GY", "P0"].contains(&class.as_str()))
+        }
+        _ => true,
+    }
 }
 
 /// The database, as the application sees it.

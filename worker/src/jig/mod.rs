@@ -182,6 +182,11 @@ impl Stop {
 pub trait Jig: Send + Sync {
     /// Carries the job out. Never panics on what a script, a node or a document says.
     fn run<'a>(&'a self, job: &'a Job, log: &'a Log, stop: Stop) -> BoxFuture<'a, Ended>;
+
+    /// Whether it ends the run by itself when its time is over.
+    fn keeps_time(&self) -> bool {
+        false
+    }
 }
 
 /// Where the bytes of scripts come from.

@@ -5,6 +5,7 @@ mod cluster;
 mod data;
 mod joining;
 mod process;
+mod promises;
 mod queue;
 mod running;
 mod scripts;

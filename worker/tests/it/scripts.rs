@@ -117,7 +117,7 @@ async fn scripts_of_a_role_run_in_order_and_the_first_failure_ends_them() {
     let root = cluster.nodes[0].root.clone();
     assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\n");
     std::fs::write(root.join("may-go-on"), "").expect("the folder is ours");
-    store::running::retry_step(cluster.pool(), cluster.step(0, "both")).await.expect("a retry");
+    store::running::retry_step(cluster.pool(), cluster.step(0, "both"), "bo").await.expect("a retry");
     cluster.reaches(0, "both", "active").await;
     assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\none\ntwo\none\n");
     worker.stop().await;

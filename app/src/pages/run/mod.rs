@@ -153,7 +153,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
     let facts = move || {
         let view = run.read();
         let run = &view.run;
-        let line = |name: &'static str, value: AnyView| view! { <dt>{name}</dt> <dd>{value}</dd> };
+        let line = |name: &'static str, value: AnyView| view! { <dt>{name}</dt> <dd>{value}</dd> }.into_any();
         let mut facts = vec![
             line(
                 "Deployment",
@@ -168,6 +168,14 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
         facts.extend(run.worker.clone().map(|worker| line("Worker", view! { <code>{worker}</code> }.into_any())));
         facts.extend(run.cause.clone().map(|cause| line("Because", cause.into_any())));
         let rests_on = view.submission.map(|id| view! { <a href=places::review(id)>"review " {id.0}</a> }.into_any());
+        facts.extend(
+            view.limits
+                .iter()
+                .map(|(name, words)| {
+                    view! { <dt>{name.clone()}</dt> <dd>{words.clone()}</dd> }
+                })
+                .map(IntoAny::into_any),
+        );
         facts.push(line("Rests on", rests_on.unwrap_or_else(|| "genesis".into_any())));
         facts.collect_view()
     };

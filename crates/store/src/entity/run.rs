@@ -17,6 +17,10 @@ pub struct Model {
     pub generation: i64,
     /// Why it ran although it had run before.
     pub cause: Option<String>,
+    /// Who asked for that.
+    pub cause_by: Option<String>,
+    /// Failures of its step before it that were retried.
+    pub failures: i32,
     /// `queued`, `running` or `ended`.
     pub state: String,
     /// How it ended.

@@ -33,6 +33,18 @@ pub struct Model {
     pub failures: i32,
     /// Why a re-run is due.
     pub cause: Option<String>,
+    /// Who asked for it.
+    pub cause_by: Option<String>,
+    /// Failures that are retried.
+    pub retries: i32,
+    /// Seconds before the first retry.
+    pub backoff_s: i32,
+    /// Seconds that a run may take.
+    pub timeout_s: i32,
+    /// Higher first.
+    pub priority: i32,
+    /// Whether an ERROR of it stops its whole node.
+    pub freezes_node: bool,
     /// Why it is in ERROR.
     pub error: Option<String>,
     /// What its last success added.

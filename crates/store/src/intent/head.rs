@@ -103,6 +103,17 @@ pub async fn set_hold(
     Ok(done.rows_affected() == 1)
 }
 
+/// Says before or behind which others the steps of a deployment are claimed; false: it is so already, or it is gone.
+pub async fn set_priority(on: &mut PgConnection, deployment: DeploymentId, priority: i32) -> Result<bool, StoreError> {
+    let done =
+        sqlx::query("UPDATE deployment SET priority = $2 WHERE id = $1 AND removed_in IS NULL AND priority <> $2")
+            .bind(deployment.0)
+            .bind(priority)
+            .execute(&mut *on)
+            .await?;
+    Ok(done.rows_affected() == 1)
+}
+
 /// The deployment of this name that was removed last, and the target that removed it.
 pub async fn removed_deployment(
     on: &mut PgConnection,

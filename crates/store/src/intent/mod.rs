@@ -30,7 +30,9 @@ pub use comments::{
     set_resolved, thread,
 };
 pub use commit::{NewTarget, close_committed, commit_change, commit_genesis, insert_switch};
-pub use head::{DeploymentRow, Head, deployment_rows, head, lock_for_commit, removed_deployment, set_hold};
+pub use head::{
+    DeploymentRow, Head, deployment_rows, head, lock_for_commit, removed_deployment, set_hold, set_priority,
+};
 pub use imports::{BarclampRow, ImportOutcome, MAX_BARCLAMPS, barclamps, import_barclamp, jigs};
 pub use left_out::{LeftOutRow, MAX_LEFT_OUT, insert_left_out, left_out};
 pub use listing::{

@@ -21,3 +21,6 @@ pub use steps::{
 };
 pub use targets::{TargetRow, is_root, root_of, targets};
 pub use waiting::{AboveRow, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, step_places, waiting};
+
+pub use crate::entity::run::Model as RunModel;
+pub use crate::entity::step::Model as StepModel;

@@ -15,6 +15,8 @@ use crate::{Store, StoreError};
 pub struct RunRow {
     /// Itself.
     pub run: run::Model,
+    /// Of which step.
+    pub step: step::Model,
     /// Whose.
     pub noderole: Uuid,
     /// The role.
@@ -105,9 +107,10 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
         .all(store.orm())
         .await?;
     let named = |run: run::Model| {
-        let (_, noderole) = steps.iter().find(|(s, _)| s.id == run.step_id)?;
+        let (step, noderole) = steps.iter().find(|(s, _)| s.id == run.step_id)?;
         let noderole = noderole.as_ref()?;
         Some(RunRow {
+            step: step.clone(),
             noderole: noderole.id,
             role: noderole.role.clone(),
             fqdn: nodes.iter().find(|n| n.id == run.node_id)?.fqdn.clone(),

@@ -4,15 +4,15 @@
 //! answer, tell. A change that ends more steps than one transaction should is gone on with in the next ([`Outcome::more`]).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use engine::anneal::{Change, Event as StepEvent, Outcome, Refused, Why};
+use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, Refused, Why};
 use engine::ids::{NodeId, PersonId, RunId, StepId, TargetNo};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events};
+use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events, step_event};
 use super::facts::keep_facts;
 use super::kept::forget_outworn;
 use super::locks::{share_apply, take_apply};
@@ -226,7 +226,7 @@ pub async fn finish_runs(
     all.append(&mut events);
     append_events(&mut transaction, &all, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
-    settle(pool, outcome.more).await?;
+    settle_after(pool, outcome.more).await;
     Ok(finished)
 }
 
@@ -236,6 +236,38 @@ pub(super) async fn end_unstarted(pool: &PgPool, run: RunId) -> Result<Finished,
 }
 
 async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Result<Finished, StoreError> {
+    match try_end(pool, run, ender, end).await {
+        Err(error) if !error.may_pass() => end_broken(pool, run, ender, &error).await,
+        tried => tried,
+    }
+}
+
+/// Ends a run whose end can't be worked out, because a row around it can't be read or contradicts itself: its step is in ERROR with
+/// what is wrong, so that somebody hears of it, and not in TRANSITION for ever. What hangs on the step waits on; counts are not touched.
+async fn end_broken(pool: &PgPool, run: RunId, ender: Ender, error: &StoreError) -> Result<Finished, StoreError> {
+    tracing::error!(%run, %error, "a run's end could not be worked out; its step is in error now");
+    let said = format!("how its run ended could not be worked out: {error}");
+    let mut transaction = pool.begin().await?;
+    share_apply(&mut transaction).await?;
+    let end = RunEnd::Failed { reason: said.clone() };
+    let Some(row) = end_row(&mut transaction, run, ender, &end).await? else { return Ok(Finished::Late) };
+    let moved = sqlx::query(
+        "UPDATE step SET state = 'error', error = $2, since = now() WHERE id = $1 AND state = 'transition'",
+    )
+    .bind(row.step_id)
+    .bind(&said)
+    .execute(&mut *transaction)
+    .await?;
+    let mut events = run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes).to_vec();
+    if moved.rows_affected() == 1 {
+        events.push(step_event(row.deployment_id, row.noderole_id, "error"));
+    }
+    append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
+    transaction.commit().await?;
+    Ok(Finished::Applied)
+}
+
+async fn try_end(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Result<Finished, StoreError> {
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
     let Some(row) = end_row(&mut transaction, run, ender, end).await? else {
@@ -268,7 +300,7 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
     events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
-    settle(pool, outcome.more).await?;
+    settle_after(pool, outcome.more).await;
     Ok(Finished::Applied)
 }
 
@@ -434,18 +466,27 @@ async fn keep_results(
     Ok(events)
 }
 
-/// Goes on with what a batch left, one transaction each.
-async fn settle(pool: &PgPool, mut more: Vec<StepId>) -> Result<(), StoreError> {
-    while !more.is_empty() {
-        let change = Change::Settle { steps: more.clone() };
-        let changed = change_steps(pool, &change, &more).await;
-        more = match changed {
-            Ok(outcome) => outcome.more,
+/// Goes on with what a batch left, a batch in a transaction.
+async fn settle(pool: &PgPool, more: Vec<StepId>) -> Result<(), StoreError> {
+    let mut left: VecDeque<StepId> = more.into();
+    while !left.is_empty() {
+        let batch: Vec<StepId> = left.drain(..left.len().min(BATCH)).collect();
+        let change = Change::Settle { steps: batch.clone() };
+        match change_steps(pool, &change, &batch).await {
+            Ok(outcome) => left.extend(outcome.more),
             Err(ChangeError::Store(error)) => return Err(error),
             Err(other) => return Err(StoreError::corrupt("step", other)),
-        };
+        }
     }
     Ok(())
+}
+
+/// The same after a change that stands already: what can't be settled now is found by the next sweep ([`settle_leftovers`]).
+async fn settle_after(pool: &PgPool, more: Vec<StepId>) {
+    let count = more.len();
+    if let Err(error) = settle(pool, more).await {
+        tracing::warn!(count, %error, "what needs no run could not be settled at once; the next sweep does it");
+    }
 }
 
 /// A change of progress by itself: one transaction.
@@ -493,31 +534,47 @@ pub async fn commit_steps(transaction: &mut PgConnection, change: &Change) -> Re
     })
 }
 
-/// Settles steps that a crash between two batches left TODO although they need no run. Gives how many steps moved.
+/// Settles steps that a crash between two batches left TODO although they need no run, batch by batch. Gives how many there were.
 ///
 /// # Errors
-/// What the database refused.
+/// What the database refused; batches before that stand.
 pub async fn settle_leftovers(pool: &PgPool) -> Result<usize, StoreError> {
-    let left: Vec<(Uuid,)> = sqlx::query_as(
-        "SELECT id FROM step WHERE state = 'todo' AND (instant OR skipped IS NOT NULL
-           OR (applied_generation = generation AND (destructive OR cause IS NULL)))
-         ORDER BY rank, id LIMIT 1000",
-    )
-    .fetch_all(pool)
-    .await?;
-    let left: Vec<StepId> = left.into_iter().map(|(id,)| StepId(id)).collect();
-    let count = left.len();
-    settle(pool, left).await?;
-    Ok(count)
+    let mut count = 0;
+    loop {
+        let left: Vec<(Uuid,)> = sqlx::query_as(
+            "SELECT id FROM step WHERE state = 'todo' AND (instant OR skipped IS NOT NULL
+               OR (applied_generation = generation AND (destructive OR cause IS NULL)))
+             ORDER BY rank, id LIMIT $1",
+        )
+        .bind(BATCH as i64)
+        .fetch_all(pool)
+        .await?;
+        let left: Vec<StepId> = left.into_iter().map(|(id,)| StepId(id)).collect();
+        let (found, whole) = (left.len(), left.len() == BATCH);
+        settle(pool, left).await?;
+        count += found;
+        if !whole {
+            return Ok(count);
+        }
+    }
 }
 
 /// A person wants an ERROR step tried again.
 ///
 /// # Errors
 /// [`ChangeError::Refused`] when the step is in another state; with what to do instead.
-pub async fn retry_step(pool: &PgPool, step: StepId) -> Result<(), ChangeError> {
+pub async fn retry_step(pool: &PgPool, step: StepId, by: &str) -> Result<(), ChangeError> {
     let event = StepEvent::Retry { why: Why::Retry };
-    change_steps(pool, &Change::Step { step, event }, &[step]).await.map(|_| ())
+    let mut transaction = pool.begin().await?;
+    share_apply(&mut transaction).await?;
+    apply_change(&mut transaction, &Change::Step { step, event }, &[step]).await?;
+    sqlx::query("UPDATE step SET cause_by = left($2, 200) WHERE id = $1")
+        .bind(step.0)
+        .bind(by)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(())
 }
 
 /// A step is to run again at its present generation, for a reason that is progress: drift, a hook, data that it sees.
@@ -686,7 +743,7 @@ pub(super) async fn turn_node(
     end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
     append_events(&mut transaction, &[node_event(&fqdn)], &[]).await?;
     transaction.commit().await?;
-    settle(pool, outcome.more).await?;
+    settle_after(pool, outcome.more).await;
     Ok(true)
 }
 

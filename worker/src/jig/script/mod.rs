@@ -212,6 +212,10 @@ fn running(line: &str) -> Option<(RunId, StepId)> {
 }
 
 impl Jig for ScriptJig {
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
     fn run<'a>(&'a self, job: &'a Job, log: &'a Log, mut stop: Stop) -> BoxFuture<'a, Ended> {
         async move {
             if job.role.scripts.is_empty() {

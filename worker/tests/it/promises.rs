@@ -1,0 +1,318 @@
+//! What runs are promised: limits and backoff by role, time limits, the switch, causes, commits over running steps, destructive steps
+//! that run once, what an error freezes, instants in batches, and that nothing stays in TRANSITION because a row is damaged.
+
+use std::time::Duration;
+
+use engine::anneal::{Limits, Why};
+use engine::catalog::{JigClass, OnError};
+use engine::ids::PersonId;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use store::intent;
+use store::running::{self, RunEnd};
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::{Cluster, bind, role};
+use crate::process::{Running, quick};
+use crate::queue::confirmed;
+
+const LONG: Duration = Duration::from_secs(60);
+const EVERY: Limits = Limits { running: 1_000, batch: 1_000 };
+
+fn lasts(seconds: f64) -> Value {
+    json!({"test": {"seconds": seconds}})
+}
+
+fn fails() -> Value {
+    json!({"test": {"fail": "no such disk"}})
+}
+
+async fn with(cluster: &mut Cluster, name: &str, change: impl FnOnce(&mut engine::catalog::Role)) {
+    let mut role = role(name, JigClass::Test);
+    change(&mut role);
+    cluster.add_role(role).await;
+}
+
+/// Each run of a step: its outcome, why it ran again, who asked for it, and the failures before it.
+type Told = (Option<String>, Option<String>, Option<String>, i32);
+
+async fn told(cluster: &Cluster, node: usize, role: &str) -> Vec<Told> {
+    sqlx::query_as("SELECT outcome, cause, cause_by, failures FROM run WHERE step_id = $1 ORDER BY id")
+        .bind(cluster.step(node, role).0)
+        .fetch_all(cluster.pool())
+        .await
+        .expect("runs")
+}
+
+async fn own(cluster: &Cluster, statement: &str) {
+    sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(cluster.db.owner()).await.expect("the owner may");
+}
+
+async fn until(cluster: &Cluster, what: &'static str, wanted: i64) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while cluster.count(what).await != wanted {
+        assert!(Instant::now() < deadline, "{what}: {} and not {wanted}", cluster.count(what).await);
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_role_says_how_often_a_failure_is_retried_and_each_attempt_says_which_it_is() {
+    let mut cluster = Cluster::of(2).await;
+    with(&mut cluster, "twice", |role| (role.run.retries, role.run.backoff) = (2, 0)).await;
+    with(&mut cluster, "later", |role| (role.run.retries, role.run.backoff) = (1, 600)).await;
+    cluster.commit(&[bind(0, "twice").data(fails()), bind(1, "later").data(fails())]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "twice", "error").await;
+    let failed = |failures| (Some("failed".to_owned()), None, None, failures);
+    assert_eq!(told(&cluster, 0, "twice").await, [failed(0), failed(1), failed(2)], "the limit is the role's");
+    until(&cluster, "step WHERE state = 'todo' AND failures = 1 AND not_before > now() + interval '9 minutes'", 1)
+        .await;
+
+    running::retry_step(cluster.pool(), cluster.step(0, "twice"), "bo").await.expect("a retry");
+    cluster.reaches(0, "twice", "error").await;
+    let by_bo = |failures| (Some("failed".to_owned()), Some("retry".to_owned()), Some("bo".to_owned()), failures);
+    assert_eq!(told(&cluster, 0, "twice").await[3..], [by_bo(0), by_bo(1), by_bo(2)], "a retry begins anew");
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn every_jig_is_held_to_the_time_of_its_role() {
+    let mut cluster = Cluster::of(1).await;
+    with(&mut cluster, "slow", |role| role.run.timeout = 1).await;
+    cluster.commit(&[bind(0, "slow").data(lasts(300.0))]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "slow", "error").await;
+    worker.stop().await;
+    let error = cluster.error(0, "slow").await.expect("a reason");
+    assert!(error.contains("longer than 1 seconds"), "{error}");
+}
+
+async fn switch(cluster: &Cluster, enabled: bool) {
+    let mut transaction = cluster.pool().begin().await.expect("a transaction");
+    let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
+    let (by,): (uuid::Uuid,) = sqlx::query_as("SELECT id FROM person WHERE 'operator' = ANY (permissions)")
+        .fetch_one(&mut *transaction)
+        .await
+        .expect("a person");
+    intent::insert_switch(&mut transaction, &head, enabled, "test", PersonId(by)).await.expect("a switch");
+    transaction.commit().await.expect("a switch");
+}
+
+#[tokio::test]
+async fn while_execution_is_off_what_runs_goes_on_what_is_queued_goes_back_and_nothing_starts() {
+    let mut cluster = Cluster::of(3).await;
+    with(&mut cluster, "app", |_| ()).await;
+    cluster.commit(&[0, 1, 2].map(|node| bind(node, "app"))).await;
+    let worker = confirmed(&cluster, 2).await;
+    running::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
+    let leased = running::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
+    switch(&cluster, false).await;
+
+    let more = running::lease_runs(cluster.pool(), worker, &["test"], 5, LONG).await.expect("a lease");
+    assert!(more.is_empty(), "what is queued does not start");
+    assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
+    assert_eq!(cluster.count("step WHERE state = 'todo' AND failures = 0").await, 2);
+    assert!(running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty());
+    let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
+    running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
+    assert_eq!(cluster.count("step WHERE state = 'active'").await, 1, "what ran has its result applied");
+
+    switch(&cluster, true).await;
+    assert_eq!(running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.len(), 2);
+}
+
+#[tokio::test]
+async fn a_commit_over_a_running_step_lets_it_end_applies_nothing_of_it_and_runs_it_again() {
+    let mut cluster = Cluster::of(1).await;
+    with(&mut cluster, "app", |_| ()).await;
+    with(&mut cluster, "child", |_| ()).await;
+    let first = json!({"test": {"seconds": 2, "returns": {"port": 1}}});
+    cluster.commit(&[bind(0, "app").data(first), bind(0, "child").after(0, "app")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    let run = cluster.running(0, "app").await;
+    let second = json!({"test": {"returns": {"port": 2}}});
+    let target = cluster.commit(&[bind(0, "app").data(second)]).await;
+    assert_eq!(cluster.state(0, "app").await, "transition", "the attempt is let be");
+    assert_eq!(cluster.running(0, "app").await, run);
+
+    cluster.reaches(0, "child", "active").await;
+    worker.stop().await;
+    let again = (Some("succeeded".to_owned()), Some("changed".to_owned()), None, 0);
+    assert_eq!(told(&cluster, 0, "app").await, [(Some("succeeded".to_owned()), None, None, 0), again]);
+    assert_eq!(cluster.runs(0, "app").await[0].result, Some(json!({"port": 1})), "what it returned is kept");
+    assert_eq!(cluster.wall(0, "app").await, Some(json!({"port": 2})), "and applied is only what is meant now");
+    assert_eq!(cluster.runs(0, "child").await.len(), 1, "the child saw the second result alone");
+    assert_eq!(cluster.runs(0, "child").await[0].input.as_ref().expect("an input")["data"]["port"], 2);
+    let applied: i64 = sqlx::query_scalar("SELECT applied_generation FROM step WHERE id = $1")
+        .bind(cluster.step(0, "app").0)
+        .fetch_one(cluster.pool())
+        .await
+        .expect("the step");
+    assert_eq!(applied, target.0);
+}
+
+#[tokio::test]
+async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts() {
+    let mut cluster = Cluster::of(2).await;
+    with(&mut cluster, "wipe", |role| role.flags.destructive = true).await;
+    with(&mut cluster, "app", |_| ()).await;
+    let slow = bind(1, "wipe").data(lasts(300.0));
+    cluster.commit(&[bind(0, "wipe"), bind(0, "app").after(0, "wipe"), slow]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "app", "active").await;
+    cluster.running(1, "wipe").await;
+    for node in [0, 1] {
+        running::set_node_alive(cluster.pool(), cluster.nodes[node].id, false).await.expect("a node");
+    }
+    assert_eq!(cluster.state(0, "wipe").await, "active", "what was done is done");
+    assert_eq!(cluster.state(0, "app").await, "todo");
+    assert_eq!(cluster.state(1, "wipe").await, "error", "whether it was done nobody knows");
+    for node in [0, 1] {
+        running::set_node_alive(cluster.pool(), cluster.nodes[node].id, true).await.expect("a node");
+    }
+    cluster.reaches(0, "app", "active").await;
+    let node_back = Some("node_back".to_owned());
+    assert_eq!(told(&cluster, 0, "app").await.iter().map(|run| run.1.clone()).collect::<Vec<_>>(), [None, node_back]);
+    for node in [0, 1] {
+        let step = cluster.step(node, "wipe");
+        let refused = running::rerun_step(cluster.pool(), step, Why::Drift).await.expect_err("nobody asked for it");
+        assert!(refused.to_string().contains("destructive"), "{refused}");
+        assert_eq!(cluster.runs(node, "wipe").await.len(), 1);
+    }
+    // A person who has looked at the node may.
+    running::retry_step(cluster.pool(), cluster.step(1, "wipe"), "bo").await.expect("a retry");
+    cluster.running(1, "wipe").await;
+    assert_eq!(cluster.runs(1, "wipe").await.len(), 2);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn an_error_freezes_what_its_policy_says_and_nothing_else() {
+    let mut cluster = Cluster::of(2).await;
+    with(&mut cluster, "mild", |_| ()).await;
+    with(&mut cluster, "grave", |role| role.run.on_error = OnError::Node).await;
+    with(&mut cluster, "below", |_| ()).await;
+    with(&mut cluster, "beside", |_| ()).await;
+    cluster
+        .commit(&[
+            bind(0, "mild").data(fails()),
+            bind(0, "below").after(0, "mild"),
+            bind(1, "grave").data(fails()),
+            bind(1, "below").after(1, "grave"),
+        ])
+        .await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "mild", "error").await;
+    cluster.reaches(1, "grave", "error").await;
+    cluster.commit(&[bind(0, "beside"), bind(1, "beside")]).await;
+    cluster.reaches(0, "beside", "active").await;
+    assert_eq!(cluster.state(0, "below").await, "blocked", "what depends on it waits");
+    assert_eq!(cluster.state(1, "beside").await, "todo", "the whole node is frozen");
+    assert_eq!(cluster.runs(1, "beside").await.len(), 0);
+
+    cluster.commit(&[bind(1, "grave").data(json!({}))]).await;
+    for role in ["grave", "below", "beside"] {
+        cluster.reaches(1, role, "active").await;
+    }
+    worker.stop().await;
+}
+
+/// A step on node 0 with 10,000 instants below it, in five rows of 2,000.
+async fn fan() -> Cluster {
+    let mut cluster = Cluster::of(1).await;
+    with(&mut cluster, "root", |_| ()).await;
+    cluster.commit(&[bind(0, "root")]).await;
+    let root = cluster.step(0, "root");
+    let sql = format!(
+        "ALTER TABLE noderole DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER guard_intent;
+         ALTER TABLE edge DISABLE TRIGGER guard_intent;
+         INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash)
+         SELECT md5('m' || g)::uuid, n.node_id, 'milestone', g, n.deployment_id, n.role_hash
+         FROM step s JOIN noderole n ON n.id = s.noderole_id, generate_series(1, 10000) g WHERE s.id = '{root}';
+         INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, instant, state, pending, node_up)
+         SELECT md5('m' || g)::uuid, md5('m' || g)::uuid, node_id, lane_id, 1 + (g - 1) / 2000, jig, generation, content_hash, true,
+           'blocked', 1, true
+         FROM step, generate_series(1, 10000) g WHERE id = '{root}';
+         INSERT INTO edge (child, parent, kind)
+         SELECT md5('m' || g)::uuid, CASE WHEN g <= 2000 THEN '{root}'::uuid ELSE md5('m' || (g - 2000))::uuid END, 'hard'
+         FROM generate_series(1, 10000) g;"
+    );
+    own(&cluster, &sql).await;
+    cluster
+}
+
+const DONE: &str = "step WHERE instant AND state = 'active'";
+const LEFT: &str = "step WHERE instant AND state = 'todo'";
+
+#[tokio::test]
+async fn ten_thousand_instants_are_passed_in_bounded_transactions() {
+    let cluster = fan().await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    until(&cluster, DONE, 10_000).await;
+    worker.stop().await;
+    let sizes: Vec<i64> = sqlx::query_scalar("SELECT count(*) FROM step WHERE instant GROUP BY xmin::text")
+        .fetch_all(cluster.pool())
+        .await
+        .expect("sizes");
+    assert!(sizes.len() >= 10 && sizes.iter().all(|size| *size <= 1_000), "{sizes:?}");
+}
+
+#[tokio::test]
+async fn instants_that_a_death_left_half_way_are_passed_by_whoever_comes_next() {
+    let cluster = fan().await;
+    // Whoever settles dies in its third transaction: a sequence counts on when its transaction does not.
+    let dies = "CREATE SEQUENCE written; GRANT USAGE ON SEQUENCE written TO PUBLIC;
+         CREATE FUNCTION dies() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF (SELECT count(*) FROM changed) > 500 AND nextval('written') > 2 THEN
+             RAISE EXCEPTION 'killed' USING ERRCODE = '57P01';
+           END IF; RETURN NULL; END $$;
+         CREATE TRIGGER dies AFTER UPDATE ON step REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dies();";
+    own(&cluster, dies).await;
+    let worker = confirmed(&cluster, 5).await;
+    running::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
+    let leased = running::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
+    let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
+    running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("the run has ended, come what may");
+    assert_eq!(cluster.state(0, "root").await, "active");
+    let (done, left) = (cluster.count(DONE).await, cluster.count(LEFT).await);
+    assert!(done > 0 && left > 0, "{done} done, {left} left: it was to die half way");
+    assert!(running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty(), "none is run");
+
+    own(&cluster, "DROP TRIGGER dies ON step").await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    until(&cluster, DONE, 10_000).await;
+    worker.stop().await;
+    assert_eq!(cluster.count("run").await, 1, "none of them had a run");
+}
+
+#[tokio::test]
+async fn a_damaged_row_ends_in_an_error_that_says_so_and_not_in_trying_for_ever() {
+    let mut cluster = Cluster::of(2).await;
+    with(&mut cluster, "before", |_| ()).await;
+    with(&mut cluster, "after", |_| ()).await;
+    cluster.commit(&[bind(0, "before"), bind(1, "after").data(lasts(1.0))]).await;
+    // One that can't be prepared, and one whose end can't be worked out.
+    own(
+        &cluster,
+        &format!(
+            "ALTER TABLE step DISABLE TRIGGER guard_intent; ALTER TABLE step DROP CONSTRAINT step_content_hash_check;
+             ALTER TABLE run DROP CONSTRAINT run_content_hash_check;
+             UPDATE step SET content_hash = '\\x00' WHERE id = '{}'",
+            cluster.step(0, "before")
+        ),
+    )
+    .await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.running(1, "after").await;
+    own(&cluster, &format!("UPDATE step SET cause = 'whim' WHERE id = '{}'", cluster.step(1, "after"))).await;
+    cluster.reaches(0, "before", "error").await;
+    cluster.reaches(1, "after", "error").await;
+    worker.stop().await;
+    for (node, role, said) in [(0, "before", "a hash has 32 bytes"), (1, "after", "\"whim\" is no cause")] {
+        let error = cluster.error(node, role).await.expect("a reason");
+        assert!(error.contains(said) && error.contains("restore it from a backup"), "{error}");
+        let runs = cluster.runs(node, role).await;
+        assert_eq!((runs.len(), runs[0].outcome.as_deref()), (1, Some("failed")), "{runs:?}");
+    }
+}
