@@ -318,8 +318,12 @@ pub async fn judge(submission: SubmissionId, kind: VerdictKind, reason: String) 
 
 /// Makes a submission the next target.
 #[server(name = Commit, prefix = "/call", endpoint = "commit", output = AsJson)]
-pub async fn commit(submission: SubmissionId, #[server(default)] name: String) -> Answer<TargetNo> {
-    answer(console()?.commit(submission, (!name.is_empty()).then_some(name)).await)
+pub async fn commit(
+    submission: SubmissionId,
+    #[server(default)] name: String,
+    #[server(default)] cancel: bool,
+) -> Answer<TargetNo> {
+    answer(console()?.commit(submission, (!name.is_empty()).then_some(name), cancel).await)
 }
 
 /// Lets a step in ERROR try again.

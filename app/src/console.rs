@@ -121,7 +121,8 @@ pub trait Console: Send + Sync {
     /// Gives a verdict.
     async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem>;
     /// Makes a submission the next target; with the name that was typed for it, where one is asked for.
-    async fn commit(&self, submission: SubmissionId, typed: Option<String>) -> Result<TargetNo, Problem>;
+    /// `cancel` ends the runs under way of steps that it changes.
+    async fn commit(&self, submission: SubmissionId, typed: Option<String>, cancel: bool) -> Result<TargetNo, Problem>;
     /// Lets a step in ERROR try again.
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem>;
     /// Stops a run.

@@ -19,5 +19,7 @@ COMMENT ON COLUMN step.cause_by IS 'Who asked for the re-run that cause names; N
 
 ALTER TABLE run
   ADD COLUMN cause_by text,
-  ADD COLUMN failures int NOT NULL DEFAULT 0 CHECK (failures >= 0);
+  ADD COLUMN failures int NOT NULL DEFAULT 0 CHECK (failures >= 0),
+  ADD COLUMN superseded boolean NOT NULL DEFAULT false;
+COMMENT ON COLUMN run.superseded IS 'A commit changed its step and asked to end it: the step goes on with what is meant now.';
 COMMENT ON COLUMN run.failures IS 'Failures of its step before it that were retried: it is attempt failures + 1.';

@@ -231,8 +231,8 @@ impl Console for Bound {
         asked!(self.judge(submission, kind, reason))
     }
 
-    async fn commit(&self, submission: SubmissionId, typed: Option<String>) -> Result<TargetNo, Problem> {
-        asked!(self.commit(ToCommit { submission, typed }))
+    async fn commit(&self, submission: SubmissionId, typed: Option<String>, cancel: bool) -> Result<TargetNo, Problem> {
+        asked!(self.commit(ToCommit { submission, typed, cancel }))
     }
 
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem> {

@@ -389,6 +389,9 @@ struct Committed {
 struct Committing {
     #[serde(default)]
     name: Option<String>,
+    /// Ends the runs under way of steps that it changes.
+    #[serde(default)]
+    cancel: bool,
 }
 
 async fn commit(
@@ -397,7 +400,7 @@ async fn commit(
     Place(id): Place<SubmissionId>,
     Perhaps(committing): Perhaps<Committing>,
 ) -> Made<Committed> {
-    let what = ToCommit { submission: id, typed: committing.name };
+    let what = ToCommit { submission: id, typed: committing.name, cancel: committing.cancel };
     let target = state.control.commit(&actor, what).await?;
     Ok((StatusCode::CREATED, Json(Committed { target })))
 }

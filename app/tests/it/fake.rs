@@ -1191,8 +1191,8 @@ impl Console for Fake {
         self.told(format!("judge {} {reason}", kind.as_str()));
         Err(Problem::forbidden("You wrote part of this change, so somebody else has to review it."))
     }
-    async fn commit(&self, _: SubmissionId, _: Option<String>) -> Result<TargetNo, Problem> {
-        self.told("commit");
+    async fn commit(&self, _: SubmissionId, _: Option<String>, cancel: bool) -> Result<TargetNo, Problem> {
+        self.told(if cancel { "commit and cancel" } else { "commit" });
         Ok(TargetNo(128))
     }
     async fn retry(&self, _: NoderoleId, reason: String) -> Result<(), Problem> {

@@ -14,6 +14,7 @@ use engine::ids::{SubmissionId, TargetNo};
 use engine::plan::base::written;
 use serde_json::json;
 use store::intent::{self, NewTarget, SubmissionRow};
+use store::running;
 
 use crate::people::{Actor, Permission};
 use crate::present::Present;
@@ -35,19 +36,22 @@ pub struct ToCommit {
     pub submission: SubmissionId,
     /// The name, as it was typed.
     pub typed: Option<String>,
+    /// Whether runs under way of steps that it changes are ended at once. Else they go on to their end, and nothing of it is applied.
+    pub cancel: bool,
 }
 
 impl From<SubmissionId> for ToCommit {
     fn from(submission: SubmissionId) -> Self {
-        Self { submission, typed: None }
+        Self { submission, typed: None, cancel: false }
     }
 }
 
 impl Control {
     /// Makes a submission the next target.
     pub async fn commit(&self, actor: &Actor, what: impl Into<ToCommit>) -> Result<TargetNo, Problem> {
-        let ToCommit { submission: id, typed } = what.into();
-        let committed = self.commit_in_turn(actor, id, typed.as_deref()).await;
+        let what = what.into();
+        let id = what.submission;
+        let committed = self.commit_in_turn(actor, &what).await;
         match &committed {
             Ok(_) => self.replan_at_once().await,
             // Whoever refused it, it is worth knowing about. It is audited by itself, since what was refused wrote nothing.
@@ -57,10 +61,10 @@ impl Control {
         committed
     }
 
-    async fn commit_in_turn(&self, actor: &Actor, id: SubmissionId, typed: Option<&str>) -> Result<TargetNo, Problem> {
+    async fn commit_in_turn(&self, actor: &Actor, what: &ToCommit) -> Result<TargetNo, Problem> {
         actor.require_any(&[Permission::Operator, Permission::Reviewer])?;
         for _ in 0..ATTEMPTS {
-            if let Some(number) = self.try_commit(actor, id, typed).await? {
+            if let Some(number) = self.try_commit(actor, what).await? {
                 return Ok(number);
             }
         }
@@ -71,12 +75,8 @@ impl Control {
     }
 
     /// None: another target came first; plan anew.
-    async fn try_commit(
-        &self,
-        actor: &Actor,
-        id: SubmissionId,
-        typed: Option<&str>,
-    ) -> Result<Option<TargetNo>, Problem> {
+    async fn try_commit(&self, actor: &Actor, what: &ToCommit) -> Result<Option<TargetNo>, Problem> {
+        let id = what.submission;
         let present = self.present().await?;
         let planned = self.plan_of(&present, id).await?;
         let mut transaction = self.begin().await?;
@@ -102,7 +102,7 @@ impl Control {
             return Err(problem);
         }
         let name = name_to_type(&present, &case)?;
-        check_name(&risks_of(&case.row), &name, typed).map_err(|no| not_typed(&no))?;
+        check_name(&risks_of(&case.row), &name, what.typed.as_deref()).map_err(|no| not_typed(&no))?;
         let planned = planned.ok_or_else(Problem::internal)?;
         let new = NewTarget {
             head,
@@ -120,6 +120,10 @@ impl Control {
         let number = intent::commit_change(&mut transaction, &new).await.map_err(from_store)?;
         intent::close_committed(&mut transaction, id).await.map_err(from_store)?;
         let mut detail = json!({"target": number, "root": new.root, "change": case.row.change});
+        if what.cancel {
+            let ended = running::end_superseded(&mut transaction, number).await.map_err(from_store)?;
+            detail["cancelled_runs"] = json!(ended);
+        }
         let disregarded = disregarded(&case.facts);
         if !disregarded.is_empty() {
             detail["disregarded"] = json!(disregarded);

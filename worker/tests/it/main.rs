@@ -10,4 +10,5 @@ mod queue;
 mod running;
 mod scripts;
 mod ssh;
+mod waiting;
 mod wrapper;

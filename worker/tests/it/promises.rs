@@ -153,6 +153,28 @@ async fn a_commit_over_a_running_step_lets_it_end_applies_nothing_of_it_and_runs
 }
 
 #[tokio::test]
+async fn a_commit_that_says_so_ends_the_runs_that_it_overtakes_and_no_step_fails_by_it() {
+    let mut cluster = Cluster::of(2).await;
+    with(&mut cluster, "app", |_| ()).await;
+    cluster.commit(&[bind(0, "app").data(lasts(300.0)), bind(1, "app").data(lasts(300.0))]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    let other = cluster.running(1, "app").await;
+    cluster.running(0, "app").await;
+    let target = cluster.commit(&[bind(0, "app").data(json!({}))]).await;
+    let mut transaction = cluster.pool().begin().await.expect("a transaction");
+    assert_eq!(running::end_superseded(&mut transaction, target).await.expect("an answer"), 1);
+    transaction.commit().await.expect("a commit");
+    cluster.reaches(0, "app", "active").await;
+    let runs = cluster.runs(0, "app").await;
+    let said = format!("cancelled by the commit of target {target}");
+    assert_eq!((runs[0].outcome.as_deref(), runs[0].error.as_deref()), (Some("cancelled"), Some(said.as_str())));
+    assert_eq!(runs.len(), 2);
+    assert_eq!(cluster.count("event WHERE kind = 'step' AND body->>'state' = 'error'").await, 0);
+    assert_eq!(cluster.running(1, "app").await, other, "what it does not change goes on");
+    worker.stop().await;
+}
+
+#[tokio::test]
 async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "wipe", |role| role.flags.destructive = true).await;

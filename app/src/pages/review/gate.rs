@@ -156,6 +156,12 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
                         }
                     })
             }}
+            {move || why_not.read().is_none().then(|| view! {
+                <label class="choice">
+                    <input type="checkbox" name="cancel" value="true"/>
+                    <span><b>"End runs that it overtakes"</b> " " <small>"Of steps that it changes. Else they go on to their end; either way nothing of them is applied."</small></span>
+                </label>
+            })}
             <button class="button primary wide" type="submit" disabled=off aria-describedby="why-not-commit">"Commit"</button>
             <small class="muted" id="why-not-commit">{move || why_not.get()}</small>
             <ProblemNotice problem=problem_of(commit)/>

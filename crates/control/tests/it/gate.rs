@@ -241,7 +241,8 @@ async fn what_cannot_be_undone_takes_its_name() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "wipe").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
-    let typed = |name: Option<&str>| control::ToCommit { submission: id, typed: name.map(str::to_owned) };
+    let typed =
+        |name: Option<&str>| control::ToCommit { submission: id, typed: name.map(str::to_owned), cancel: false };
     let refused = house.control.commit(&house.ada, typed(Some("web"))).await.unwrap_err();
     assert_eq!(refused.code, "not_approved", "a name is no approval");
     house.approve(&house.bo, id).await;

@@ -107,7 +107,7 @@ impl House {
         let sql = "SELECT coalesce(n.fqdn, d.name) FROM submission s JOIN proposal p ON p.id = s.proposal_id \
                    JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
         let typed = sqlx::query_scalar(sql).bind(submission.0).fetch_optional(self.database.owner()).await.unwrap();
-        self.control.commit(by, ToCommit { submission, typed }).await
+        self.control.commit(by, ToCommit { submission, typed, cancel: false }).await
     }
 
     /// A binding, from the proposal to the target.

@@ -158,6 +158,7 @@ struct EndedRow {
     deployment_id: Uuid,
     generation: i64,
     log_bytes: i64,
+    superseded: bool,
     cancelled_by: Option<String>,
 }
 
@@ -171,8 +172,13 @@ impl EndedRow {
     }
 
     fn event(&self, end: &RunEnd) -> StepEvent {
+        let generation = TargetNo(self.generation);
+        // Not wanted any more, and no failure of the step: as with any attempt at something older, it goes round again.
+        if self.superseded && matches!(end, RunEnd::Cancelled { .. }) {
+            return StepEvent::Failed { generation, reason: "a commit ended it".to_owned(), retry: true };
+        }
         let by = self.cancelled_by.clone().unwrap_or_else(|| "Gantry".to_owned());
-        end.event(TargetNo(self.generation), by)
+        end.event(generation, by)
     }
 }
 
@@ -249,7 +255,7 @@ async fn end_broken(pool: &PgPool, run: RunId, ender: Ender, error: &StoreError)
     let said = format!("how its run ended could not be worked out: {error}");
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
-    let end = RunEnd::Failed { reason: said.clone() };
+    let end = RunEnd::failed(said.clone());
     let Some(row) = end_row(&mut transaction, run, ender, &end).await? else { return Ok(Finished::Late) };
     let moved = sqlx::query(
         "UPDATE step SET state = 'error', error = $2, since = now() WHERE id = $1 AND state = 'transition'",
@@ -333,7 +339,7 @@ async fn end_row(
          FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id JOIN noderole n ON n.id = s.noderole_id
            JOIN node nd ON nd.id = o.node_id
          WHERE r.id = open.id
-         RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
+         RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, r.superseded, replace(open.cancel, $7, '') AS cancelled_by",
     )
     .bind(run.0)
     .bind(worker)
@@ -371,7 +377,7 @@ async fn end_rows_of(
          JOIN noderole n ON n.id = s.noderole_id JOIN node nd ON nd.id = o.node_id
          WHERE r.id = open.id
          RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes,
-           replace(open.cancel, $6, '') AS cancelled_by",
+           r.superseded, replace(open.cancel, $6, '') AS cancelled_by",
     )
     .bind(worker.0)
     .bind(ends.iter().map(|(run, _)| run.0).collect::<Vec<_>>())
@@ -616,6 +622,27 @@ pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), Chang
         end_run(pool, run, Ender::Queue, &RunEnd::Cancelled { found: Map::new() }).await?;
     }
     Ok(())
+}
+
+/// Asks to end the runs under way of steps that this target has just changed or re-runs: their results would be applied nowhere. Gives
+/// how many there are. The commit's own transaction calls it.
+///
+/// # Errors
+/// What the database refused.
+pub async fn end_superseded(transaction: &mut PgConnection, target: TargetNo) -> Result<u64, StoreError> {
+    let asked = sqlx::query(
+        "UPDATE run r SET cancel_requested = true, superseded = true, error = $2 || 'the commit of target ' || $1::text
+         FROM step s WHERE s.id = r.step_id AND r.ended_at IS NULL AND r.state = 'running'
+           AND s.generation = $1 AND r.generation < $1",
+    )
+    .bind(target.0)
+    .bind(CANCELLED_BY)
+    .execute(&mut *transaction)
+    .await?;
+    if asked.rows_affected() > 0 {
+        notify(transaction, CHANNEL_CANCEL, "").await?;
+    }
+    Ok(asked.rows_affected())
 }
 
 /// A run whose lease is over.

@@ -1,0 +1,85 @@
+// Why not yet: a committed change waits, the page says for what and who frees it, and follows what happens without a reload.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { start } from './lib/gantry.mjs';
+import { commit, signIn } from './lib/console.mjs';
+
+let browser;
+let gantry;
+before(async () => {
+  browser = await openBrowser();
+  gantry = await start({ name: 'waiting' });
+}, { timeout: 240_000 });
+after(async () => {
+  await browser.close();
+  await gantry.stop();
+});
+
+/** A command of a program. */
+async function tell(page, path, data) {
+  const answer = await page.request.post(`${gantry.address}/api/v1/${path}`, { headers: { 'x-gantry': '1' }, data });
+  assert.ok(answer.ok(), `${path}: ${answer.status()} ${await answer.text()}`);
+  return answer.json();
+}
+
+async function ask(page, path) {
+  const answer = await page.request.get(`${gantry.address}/api/v1/${path}`);
+  assert.ok(answer.ok(), `${path}: ${answer.status()} ${await answer.text()}`);
+  return answer.json();
+}
+
+test('what waits says why, until nothing does', { timeout: 600_000 }, async (t) => {
+  const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
+  const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+  const [review] = (await ask(bo, 'submissions')).reviews;
+  const deployment = review.deployment;
+
+  await t.test('a deployment that is held starts nothing, and the page says who holds it', async () => {
+    await tell(ada, `deployments/${deployment}/hold`, { held: true, reason: 'disks are being changed' });
+    await commit(bo, review.submission);
+    await visit(ada, '/waiting');
+    const held = ada.getByRole('region', { name: 'Deployment held' });
+    await held.getByText(`Deployment ${deployment} is held by`).first().waitFor();
+    await held.getByText('freed by').waitFor();
+    await held.getByRole('link', { name: deployment, exact: true }).last().waitFor();
+    const line = ada.getByRole('region', { name: 'In line behind other steps' });
+    await line.getByText(/Waits for \d+ parents?: /).first().waitFor();
+    await ada.getByRole('navigation', { name: 'What steps wait for' }).getByRole('link', { name: /^Deployment held/ }).click();
+    await ada.waitForURL(/reason=held/);
+    await line.waitFor({ state: 'detached' });
+    await held.waitFor();
+    const told = await ask(ada, `waiting?deployment=${deployment}&reason=held`);
+    assert.equal(told.groups.find(({ reason }) => reason === 'held').steps[0].freed_by[0].name, deployment);
+  });
+
+  await t.test('boards, nodes and steps lead there', async () => {
+    await visit(ada, `/deployments/${deployment}`);
+    await ada.getByRole('link', { name: 'Why not yet' }).last().click();
+    await ada.waitForURL(new RegExp(`/waiting\\?deployment=${deployment}`));
+    await ada.getByRole('region', { name: 'Deployment held' }).getByRole('link', { name: /\./ }).first().click();
+    await ada.waitForURL(/\/waiting\?node=/);
+    await ada.getByRole('region', { name: 'Deployment held' }).waitFor();
+    await visit(ada, '/waiting?deployment=edge-that-is-not');
+    await ada.getByText('There is no deployment').first().waitFor();
+  });
+
+  await t.test('it fits in every width, and is for everybody', async () => {
+    await visit(ada, '/waiting');
+    await ada.getByRole('region', { name: 'Deployment held' }).waitFor();
+    await eachLook(ada, () => assertFits(ada));
+    await assertAccessible(ada);
+    await screenshot(ada, 'waiting');
+  });
+
+  await t.test('when it is released the page empties by itself', async () => {
+    await visit(ada, '/waiting');
+    await ada.getByRole('region', { name: 'Deployment held' }).waitFor();
+    await ada.evaluate(() => (window.neverReloaded = true));
+    await tell(ada, `deployments/${deployment}/hold`, { held: false, reason: 'disks are in' });
+    await ada.getByText('Nothing waits').waitFor({ timeout: 120_000 });
+    assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
+    assertQuiet(ada, /404/); // the deployment that is not there
+  });
+});

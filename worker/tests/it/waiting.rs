@@ -1,0 +1,112 @@
+//! Why not yet, of a great many steps: bounded, by index, each once; and what a blocked step is told of what is above it.
+
+use std::collections::BTreeSet;
+
+use engine::anneal::{Limits, Wait};
+use engine::catalog::JigClass;
+use engine::ids::StepId;
+use serde_json::json;
+use sqlx::AssertSqlSafe;
+use store::reading::{self, LOOKED, WaitingFilter, WaitingRows};
+
+use crate::cluster::{Cluster, bind, role};
+use crate::process::{Running, quick};
+
+const EVERYWHERE: Limits = Limits { running: 10, batch: 10 };
+const MANY: i64 = LOOKED + 2_500;
+
+async fn own(cluster: &Cluster, statement: String) {
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(cluster.db.owner()).await.expect("the owner may");
+}
+
+async fn waiting(cluster: &Cluster, filter: WaitingFilter, page: i64) -> WaitingRows {
+    let mut on = cluster.pool().acquire().await.expect("a connection");
+    reading::waiting(&mut on, EVERYWHERE, &filter, page).await.expect("what waits")
+}
+
+/// A step in ERROR with so many blocked below it, and one beside that is blocked by nothing that failed.
+async fn crowd() -> Cluster {
+    let mut cluster = Cluster::of(2).await;
+    for name in ["bad", "app", "far"] {
+        cluster.add_role(role(name, JigClass::Test)).await;
+    }
+    let fails = json!({"test": {"fail": "no such disk"}});
+    let slow = json!({"test": {"seconds": 300}});
+    cluster
+        .commit(&[
+            bind(0, "bad").data(fails),
+            bind(0, "app").after(0, "bad"),
+            bind(0, "far").after(0, "app"),
+            bind(1, "app").data(slow),
+            bind(1, "far").after(1, "app"),
+        ])
+        .await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "bad", "error").await;
+    cluster.running(1, "app").await;
+    worker.stop().await;
+    let bad = cluster.step(0, "bad");
+    own(
+        &cluster,
+        format!(
+            "ALTER TABLE noderole DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER guard_intent;
+             ALTER TABLE edge DISABLE TRIGGER guard_intent;
+             INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash)
+             SELECT md5('m' || g)::uuid, n.node_id, 'many', g, n.deployment_id, n.role_hash
+             FROM step s JOIN noderole n ON n.id = s.noderole_id, generate_series(1, {MANY}) g WHERE s.id = '{bad}';
+             INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state, pending, node_up, since)
+             SELECT md5('m' || g)::uuid, md5('m' || g)::uuid, node_id, lane_id, 1, jig, generation, content_hash, 'blocked', 1, true,
+               now() + make_interval(secs => g / 10)
+             FROM step, generate_series(1, {MANY}) g WHERE id = '{bad}';
+             INSERT INTO edge (child, parent, kind) SELECT md5('m' || g)::uuid, '{bad}', 'hard' FROM generate_series(1, {MANY}) g;
+             ANALYZE step; ANALYZE edge;"
+        ),
+    )
+    .await;
+    cluster
+}
+
+#[tokio::test]
+async fn a_great_many_are_counted_up_to_a_bound_and_read_page_by_page_each_once() {
+    let cluster = crowd().await;
+    let all = waiting(&cluster, WaitingFilter::default(), 5).await;
+    let of = |wait: Wait| all.rows.iter().filter(|row| row.wait == wait.as_str()).collect::<Vec<_>>();
+    assert_eq!(of(Wait::Failed)[0].error.as_deref(), Some("no such disk"));
+    let behind = of(Wait::BehindFailure);
+    assert_eq!(behind.len(), 5, "the first of them");
+    assert!(behind[0].more && behind[0].total > LOOKED - 100 && behind[0].total <= LOOKED, "{}", behind[0].total);
+    assert_ne!(behind[0].role, "many", "those that wait longest come first");
+    assert_eq!(of(Wait::Parents).len(), 1, "what is behind no failure is told apart");
+
+    let mut seen = BTreeSet::new();
+    let mut filter = WaitingFilter { wait: Some(Wait::BehindFailure), ..WaitingFilter::default() };
+    loop {
+        let page = waiting(&cluster, filter, 1_000).await;
+        let ours = page.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str());
+        for row in ours {
+            assert!(seen.insert(row.step), "{} came twice", row.step);
+        }
+        let Some(next) = page.next else { break };
+        filter.after = Some(next);
+    }
+    assert_eq!(i64::try_from(seen.len()).expect("small"), MANY + 2, "those of the commit included");
+    let other = WaitingFilter { node: Some(cluster.nodes[1].id), ..WaitingFilter::default() };
+    let there = waiting(&cluster, other, 100).await;
+    assert!(there.rows.iter().all(|row| row.node == cluster.nodes[1].id.0), "{there:?}");
+}
+
+#[tokio::test]
+async fn a_blocked_step_is_told_its_parents_and_where_the_way_up_ends() {
+    let cluster = crowd().await;
+    let mut on = cluster.pool().acquire().await.expect("a connection");
+    let steps = [cluster.step(0, "far"), cluster.step(1, "far")];
+    let rows = reading::above(&mut on, &steps).await.expect("what is above");
+    let of = |step: StepId| {
+        let ours = rows.iter().filter(move |row| row.step == step.0);
+        ours.map(|row| (row.role.as_str(), row.state.as_str(), row.parent, row.open)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(steps[0]), [("app", "blocked", true, 1), ("bad", "error", false, 0)]);
+    let [(role, state, parent, open)] = of(steps[1])[..] else { panic!("{rows:?}") };
+    assert_eq!((role, parent, open), ("app", true, 1), "{state}");
+    assert_ne!(state, "blocked", "it is the end of the way itself");
+}
