@@ -151,10 +151,10 @@ async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
 #[tokio::test]
 async fn what_a_role_finds_are_the_facts_of_its_node() {
     let mut bed = Bed::of(1).await;
-    let script = "#!/bin/sh\necho '{\"cpu\": {\"cores\": 4}}' >\"$GANTRY_OUTPUT\"\n";
+    let script = "#!/bin/sh\necho '{\"facts\": {\"cpu\": {\"cores\": 4}}}' >\"$GANTRY_OUTPUT\"\n";
     bed.cluster.add_script_role("looks", script, |role| role.flags.facts = true).await;
     bed.cluster.add_script_role("writes", script, |_| ()).await;
-    let large = "#!/bin/sh\n{ printf '{\"x\": \"'; head -c 270000 /dev/zero | tr '\\0' y; printf '\"}'; } >\"$GANTRY_OUTPUT\"\n";
+    let large = "#!/bin/sh\n{ printf '{\"facts\": {\"x\": \"'; head -c 270000 /dev/zero | tr '\\0' y; printf '\"}}'; } >\"$GANTRY_OUTPUT\"\n";
     bed.cluster.add_script_role("large", large, |role| role.flags.facts = true).await;
     bed.cluster.commit(&[bind(0, "looks"), bind(0, "writes"), bind(0, "large")]).await;
     let worker = bed.looking();
