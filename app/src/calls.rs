@@ -372,14 +372,14 @@ pub async fn node(name: String) -> Answer<NodeView> {
     answer(console()?.node(&name).await)
 }
 
-/// Changes what people say of a node. What the form does not have stays as it is.
+/// Changes what people say of a node. What the form does not have of its hints and its way stays as it is.
 #[server(name = ChangeNode, prefix = "/call", endpoint = "change-node", output = AsJson)]
 pub async fn change_node(
     node: NodeId,
     version: i32,
-    description: Option<String>,
-    mac: Option<String>,
-    serial: Option<String>,
+    #[server(default)] description: String,
+    #[server(default)] mac: String,
+    #[server(default)] serial: String,
     hints: Option<String>,
     root: Option<String>,
     address: Option<String>,
@@ -407,8 +407,9 @@ pub async fn change_node(
         crate::check::read(text).map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
     };
     let hints = answer(hints.as_deref().map(read).transpose())?;
-    let macs = mac.as_deref().map(several);
     let way = Some(way).filter(|way| *way != WayChange::default());
+    // An emptied field comes like one that is not there, and these three are always there.
+    let (description, macs, serial) = (Some(description), Some(several(&mac)), Some(serial));
     let change = NodeChange { description, macs, serial, hints, way, reason };
     answer(console()?.change_node(node, version, change).await)
 }

@@ -358,29 +358,29 @@ fn way_fields(now: &NodeView) -> impl IntoView + use<> {
         view! {
             <div class="field">
                 <label for="change-address">"Addresses"</label>
-                <input class="input mono" id="change-address" name="address" autocomplete="off" spellcheck="false" value=ssh.addresses.join(" ")/>
+                <input class="input mono" id="change-address" name="address" required autocomplete="off" spellcheck="false" value=ssh.addresses.join(" ")/>
                 <span class="hint">"Names or numbers, tried in this order."</span>
             </div>
             <div class="field">
                 <label for="change-port">"Port"</label>
-                <input class="input mono" id="change-port" name="port" inputmode="numeric" autocomplete="off" value=ssh.port.to_string()/>
+                <input class="input mono" id="change-port" name="port" required inputmode="numeric" autocomplete="off" value=ssh.port.to_string()/>
             </div>
             <div class="field">
                 <label for="change-user">"User"</label>
-                <input class="input mono" id="change-user" name="user" autocomplete="off" spellcheck="false" value=ssh.user/>
+                <input class="input mono" id="change-user" name="user" required autocomplete="off" spellcheck="false" value=ssh.user/>
             </div>
             <div class="field">
                 <label for="change-key">"Key"</label>
-                <input class="input mono" id="change-key" name="key" autocomplete="off" spellcheck="false" value=ssh.key/>
+                <input class="input mono" id="change-key" name="key" required autocomplete="off" spellcheck="false" value=ssh.key/>
                 <span class="hint">"The name of the secret that has the private key."</span>
             </div>
             <div class="field">
                 <label for="change-key-version">"Version of the key"</label>
-                <input class="input mono" id="change-key-version" name="key_version" inputmode="numeric" autocomplete="off" value=ssh.key_version.to_string()/>
+                <input class="input mono" id="change-key-version" name="key_version" required inputmode="numeric" autocomplete="off" value=ssh.key_version.to_string()/>
             </div>
             <div class="field">
                 <label for="change-host-key">"Host key"</label>
-                <input class="input mono" id="change-host-key" name="host_key" autocomplete="off" spellcheck="false" value=ssh.host_key/>
+                <input class="input mono" id="change-host-key" name="host_key" required autocomplete="off" spellcheck="false" value=ssh.host_key/>
                 <span class="hint">"As " <code>"ssh-keyscan -t ed25519 HOST"</code> " prints it behind the name. Workers take no other one."</span>
             </div>
         }
