@@ -15,6 +15,7 @@ let browser;
 let gantry;
 let page;
 let testbed;
+let bo;
 before(async () => {
   browser = await openBrowser();
   gantry = await start({ name: 'nodes' });
@@ -97,7 +98,7 @@ test('roles run on machines as they run on folders', { timeout: 180_000 }, async
     await row(page, 'app').locator('.chip').nth(n - 1).waitFor();
   }
   const review = await submit(page, 'On machines');
-  const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+  bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
   await visit(bo, `/reviews/${review}`);
   await bo.getByRole('button', { name: 'Approve' }).click();
   await bo.getByRole('button', { name: 'Commit' }).click();
@@ -108,4 +109,65 @@ test('roles run on machines as they run on folders', { timeout: 180_000 }, async
   }
   // The board asks once more to plan on a proposal that is committed by then.
   assertQuiet(page, /409/);
+});
+
+test('a node has a page, is taken out of service there, and gets a token that opens one thing', { timeout: 120_000 }, async () => {
+  const name = 'n1.testbed.gantry.internal';
+  await visit(page, '/nodes?filter=testbed');
+  await page.getByRole('link', { name }).click();
+  await page.getByRole('heading', { name, level: 1 }).waitFor();
+  const life = page.getByRole('region', { name: 'Life' });
+  await life.getByText('what runs here is known').waitFor();
+  await page.getByRole('region', { name: 'Looks' }).getByText('let in').first().waitFor();
+  await page.getByRole('region', { name: 'How it is reached' }).getByText(/^SHA256:/).waitFor();
+  await page.getByRole('region', { name: 'Noderoles' }).getByRole('link', { name: /^app in web/ }).waitFor();
+  await assertAccessible(page);
+  await eachLook(page, () => assertFits(page));
+  await screenshot(page, 'node');
+
+  // Another person's page follows.
+  await visit(bo, `/nodes/${name}`);
+  await life.getByLabel('Take out of service').fill('new disks');
+  await life.getByRole('button', { name: 'Take out of service' }).click();
+  for (const one of [page, bo]) await one.getByText(/Out of service by .*: new disks/).waitFor();
+  await life.getByLabel('Back into service').fill('they are in');
+  await life.getByRole('button', { name: 'Put into service' }).click();
+  await bo.getByRole('region', { name: 'Life' }).getByText('alive', { exact: true }).waitFor();
+
+  const speaks = page.getByRole('region', { name: 'Its own word' });
+  await speaks.getByLabel('New token').fill('a unit of the system');
+  await speaks.getByRole('button', { name: 'Make a token' }).click();
+  const token = await speaks.getByRole('group', { name: 'Token' }).innerText();
+  assert.match(token, /^[0-9a-f]{64}$/);
+  const say = (path, method, body) => fetch(`${gantry.address}/api/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${token}`, 'x-gantry': '1', 'content-type': 'application/json' },
+    body: body && JSON.stringify(body),
+  });
+  assert.equal((await say('/self/facts', 'PUT', { rack: 'seven' })).status, 200);
+  await page.getByRole('region', { name: 'Facts' }).getByText('"seven"').waitFor();
+  assert.equal((await say('/nodes', 'GET')).status, 401);
+  await speaks.getByRole('button', { name: 'Take back the token a unit of the system' }).click();
+  await speaks.getByText(/taken back/).waitFor();
+  assert.equal((await say('/self/shutdown', 'POST')).status, 401);
+  assertQuiet(page);
+});
+
+test('how a machine is reached is changed on its page, unless somebody came before', { timeout: 120_000 }, async () => {
+  await visit(page, '/nodes/gone.rack9.example.com');
+  const late = await page.context().newPage();
+  await visit(late, '/nodes/gone.rack9.example.com');
+  for (const one of [page, late]) await one.getByText('Change', { exact: true }).click();
+  await page.getByLabel('Addresses').fill('127.99.1.2 127.99.1.3');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('Saved.').waitFor();
+  await page.getByRole('region', { name: 'How it is reached' }).getByText('127.99.1.3', { exact: true }).waitFor();
+  await late.getByLabel('Description').fill('mine');
+  await late.getByRole('button', { name: 'Save' }).click();
+  await late.getByRole('alert').filter({ hasText: 'is not the one that you looked at any more' }).waitFor();
+  await page.getByText('Take it out…').click();
+  await page.getByRole('button', { name: 'Take it out', exact: true }).click();
+  await page.waitForURL('**/nodes');
+  await line('n1.testbed').waitFor();
+  assert.equal(await line('gone.rack9').count(), 0);
 });

@@ -16,6 +16,9 @@ use api::console::{
 };
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
+use api::nodes::{MintedToken, NodeView};
+#[cfg(feature = "ssr")]
+use api::nodes::{NodeChange, WayChange};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use engine::Hash;
@@ -25,6 +28,7 @@ use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 use leptos::prelude::*;
+use uuid::Uuid;
 
 use crate::failure::Answer;
 use crate::wire::AsJson;
@@ -51,9 +55,21 @@ mod server {
             Failure(problem)
         })
     }
+
+    /// The words of a field that takes several.
+    pub(super) fn several(text: &str) -> Vec<String> {
+        let apart = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
+        text.split(apart).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// The number of a field.
+    pub(super) fn number<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {
+        let text = text.trim();
+        text.parse().map_err(|_| Problem::invalid(format!("{field}: {text:?} is no number that fits there.")))
+    }
 }
 #[cfg(feature = "ssr")]
-use server::{answer, console};
+use server::{answer, console, number, several};
 
 /// What is around every page.
 #[server(name = ReadFrame, prefix = "/call", endpoint = "frame", input = AsJson, output = AsJson)]
@@ -351,23 +367,81 @@ pub async fn add_node(
     #[server(default)] key: String,
     #[server(default)] host_key: String,
 ) -> Answer<NodeId> {
-    let apart = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
-    let several = |text: &str| text.split(apart).filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     // A part of it alone is no folder's: who forgot the address is told so.
     let is_ssh = [&address, &port, &user, &key, &host_key].iter().any(|text| !text.trim().is_empty());
-    let port = match port.trim() {
-        "" => 22,
-        text => {
-            let port = text.parse();
-            let why = || api::Problem::invalid(format!("port: {text:?} is no number from 1 to 65535."));
-            answer(port.map_err(|_| why()))?
-        }
-    };
+    let port = if port.trim().is_empty() { 22 } else { answer(number("port", &port))? };
     let user = Some(user.trim()).filter(|user| !user.is_empty()).unwrap_or("root").to_owned();
     let ssh =
         SshWish { addresses: several(&address), port, user, key: key.trim().to_owned(), key_version: 1, host_key };
     let wish = NodeWish { macs: several(&mac), serial, ssh: is_ssh.then_some(ssh), ..NodeWish::named(fqdn, root) };
     answer(console()?.add_node(wish).await)
+}
+
+/// A node.
+#[server(name = ReadNode, prefix = "/call", endpoint = "node", input = AsJson, output = AsJson)]
+pub async fn node(name: String) -> Answer<NodeView> {
+    answer(console()?.node(&name).await)
+}
+
+/// Changes what people say of a node. What the form does not have of its hints and its way stays as it is.
+#[server(name = ChangeNode, prefix = "/call", endpoint = "change-node", output = AsJson)]
+pub async fn change_node(
+    node: NodeId,
+    version: i32,
+    #[server(default)] description: String,
+    #[server(default)] mac: String,
+    #[server(default)] serial: String,
+    hints: Option<String>,
+    root: Option<String>,
+    address: Option<String>,
+    port: Option<String>,
+    user: Option<String>,
+    key: Option<String>,
+    key_version: Option<String>,
+    host_key: Option<String>,
+    #[server(default)] reason: String,
+) -> Answer<i32> {
+    let trimmed = |text: Option<String>| text.map(|text| text.trim().to_owned());
+    let port = answer(port.as_deref().map(|text| number::<u16>("port", text)).transpose())?;
+    let key_version = answer(key_version.as_deref().map(|text| number::<i64>("key_version", text)).transpose())?;
+    let way = WayChange {
+        root,
+        addresses: address.as_deref().map(several),
+        port,
+        user: trimmed(user),
+        key: trimmed(key),
+        key_version,
+        host_key,
+    };
+    let read = |text: &str| {
+        let told = |why: String| api::Problem::invalid(format!("hints: {why}"));
+        crate::check::read(text).map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
+    };
+    let hints = answer(hints.as_deref().map(read).transpose())?;
+    let way = Some(way).filter(|way| *way != WayChange::default());
+    // An emptied field comes like one that is not there, and these three are always there.
+    let (description, macs, serial) = (Some(description), Some(several(&mac)), Some(serial));
+    let change = NodeChange { description, macs, serial, hints, way, reason };
+    answer(console()?.change_node(node, version, change).await)
+}
+
+/// Says that steps may start on a node, or that none may.
+#[server(name = SetAvailable, prefix = "/call", endpoint = "set-available", output = AsJson)]
+pub async fn set_available(node: NodeId, available: bool, reason: String) -> Answer<()> {
+    answer(console()?.set_available(node, available, reason).await)
+}
+
+/// Makes a token by which a node speaks for itself.
+#[server(name = MintNodeToken, prefix = "/call", endpoint = "mint-node-token", output = AsJson)]
+pub async fn mint_node_token(node: NodeId, name: String, #[server(default)] days: String) -> Answer<MintedToken> {
+    let days = if days.trim().is_empty() { Ok(90) } else { number::<u32>("days", &days) };
+    answer(console()?.mint_node_token(node, name, answer(days)?).await)
+}
+
+/// Takes a node's token back.
+#[server(name = RevokeNodeToken, prefix = "/call", endpoint = "revoke-node-token", output = AsJson)]
+pub async fn revoke_node_token(node: NodeId, token: Uuid) -> Answer<()> {
+    answer(console()?.revoke_node_token(node, token).await)
 }
 
 /// Takes the record of a node out that no target speaks of.

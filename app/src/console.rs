@@ -10,6 +10,7 @@ use api::console::{
     GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored,
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
+use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use async_trait::async_trait;
@@ -19,6 +20,7 @@ use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
+use uuid::Uuid;
 
 /// The server's side of the pages.
 #[async_trait]
@@ -129,6 +131,16 @@ pub trait Console: Send + Sync {
     async fn cancel(&self, run: RunId) -> Result<(), Problem>;
     /// Adds a node whose root is a folder on the worker's machine.
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem>;
+    /// Everything about a node, by its name or id.
+    async fn node(&self, name: &str) -> Result<NodeView, Problem>;
+    /// Changes what people say of a node, made on a version of it; hands back the new one.
+    async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem>;
+    /// Says that steps may start on a node, or that none may.
+    async fn set_available(&self, node: NodeId, available: bool, reason: String) -> Result<(), Problem>;
+    /// Makes a token by which a node speaks for itself, for so many days.
+    async fn mint_node_token(&self, node: NodeId, name: String, days: u32) -> Result<MintedToken, Problem>;
+    /// Takes a node's token back.
+    async fn revoke_node_token(&self, node: NodeId, token: Uuid) -> Result<(), Problem>;
     /// Takes the record of a node out that no target speaks of.
     async fn take_out_node(&self, node: NodeId) -> Result<(), Problem>;
     /// How a submission was planned, as long as it is its open proposal's newest version.

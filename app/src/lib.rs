@@ -101,6 +101,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/catalog") view=pages::catalog::Catalog ssr=SsrMode::Async/>
                     <Route path=path!("/proposals/:id") view=pages::node_proposal::NodeProposalPage ssr=SsrMode::Async/>
                     <Route path=path!("/nodes") view=pages::nodes::Nodes ssr=SsrMode::Async/>
+                    <Route path=path!("/nodes/:name") view=pages::node::NodePage ssr=SsrMode::Async/>
                 </ParentRoute>
             </Routes>
         </Router>

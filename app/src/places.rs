@@ -10,6 +10,11 @@ pub const DEPLOYMENTS: &str = "/deployments";
 pub const GRAPH: &str = "/graph";
 /// All nodes.
 pub const NODES: &str = "/nodes";
+/// A node's own page, by its name or id.
+pub fn node(name: &str) -> String {
+    format!("{NODES}/{}", encoded(name))
+}
+
 /// All submissions.
 pub const REVIEWS: &str = "/reviews";
 /// Proposals that nobody submitted yet.

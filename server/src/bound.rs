@@ -11,6 +11,7 @@ use api::console::{
     Foreseen, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened,
     PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
+use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use app::console::Console;
@@ -25,6 +26,7 @@ use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 use leptos_axum::ResponseOptions;
+use uuid::Uuid;
 
 use crate::address::PublicAddress;
 use crate::session;
@@ -245,6 +247,26 @@ impl Console for Bound {
 
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
         asked!(self.add_node(wish))
+    }
+
+    async fn node(&self, name: &str) -> Result<NodeView, Problem> {
+        asked!(self.node(name))
+    }
+
+    async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {
+        asked!(self.change_node(node, version, change))
+    }
+
+    async fn set_available(&self, node: NodeId, available: bool, reason: String) -> Result<(), Problem> {
+        asked!(self.set_available(node, available, reason))
+    }
+
+    async fn mint_node_token(&self, node: NodeId, name: String, days: u32) -> Result<MintedToken, Problem> {
+        asked!(self.mint_node_token(node, name, days))
+    }
+
+    async fn revoke_node_token(&self, node: NodeId, token: Uuid) -> Result<(), Problem> {
+        asked!(self.revoke_node_token(node, token))
     }
 
     async fn take_out_node(&self, node: NodeId) -> Result<(), Problem> {

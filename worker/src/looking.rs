@@ -6,9 +6,11 @@
 //! Who is let in by a node of which nobody knows what runs there (it is new, comes back, or was restarted) finds that out first:
 //! attempts that the database counts as lost may have gone on while nobody could reach the node, and they end before anything starts.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use engine::ids::NodeId;
 use sqlx::PgPool;
 use store::running::{self, DueNode, Looked};
 use tokio::task::JoinSet;
@@ -32,6 +34,8 @@ pub struct Looking {
     pub every: Duration,
     /// Who looks.
     pub by: String,
+    /// Nodes that are being looked at: one that is slow is not pressed harder.
+    pub at_work: Mutex<BTreeSet<NodeId>>,
 }
 
 impl Looking {
@@ -59,10 +63,18 @@ impl Looking {
     }
 
     async fn look_at(self: Arc<Self>, node: DueNode) {
+        let Ok(true) = self.at_work.lock().map(|mut nodes| nodes.insert(node.id)) else { return };
+        self.look_once(&node).await;
+        if let Ok(mut nodes) = self.at_work.lock() {
+            nodes.remove(&node.id);
+        }
+    }
+
+    async fn look_once(&self, node: &DueNode) {
         let begun = Instant::now();
         let (address, came) = self.script.look(&node.connection).await;
         let survey = match &came {
-            Ok(boot_id) if node.wants_survey(boot_id) => Some(self.survey(&node).await),
+            Ok(boot_id) if node.wants_survey(boot_id) => Some(self.survey(node).await),
             _ => None,
         };
         let looked = Looked { address, came, survey, took: begun.elapsed(), by: self.by.clone() };

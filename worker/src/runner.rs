@@ -174,10 +174,11 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
 
 /// Why what a role found out about its node can't be kept as facts.
 fn not_kept(result: &Object, job: &Job) -> Option<String> {
-    if !job.role.flags.facts {
-        return None;
+    let facts = result.get("facts").filter(|_| job.role.flags.facts)?;
+    if !facts.is_object() {
+        return Some("its facts are no JSON object: return {\"facts\": {\"key\": \"value\"}}".to_owned());
     }
-    let bytes = serde_json::to_vec(result).map_or(usize::MAX, |bytes| bytes.len());
+    let bytes = serde_json::to_vec(facts).map_or(usize::MAX, |bytes| bytes.len());
     let most = api::limits::FACTS;
     (bytes > most)
         .then(|| format!("its facts have {bytes} bytes, and a node's may have {most}: let the role return less"))

@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod deployments;
 pub mod edits;
 pub mod graph;
+pub mod node;
 pub mod node_proposal;
 pub mod noderole;
 pub mod nodes;

@@ -16,6 +16,7 @@ use crate::clock::{Moment, Span};
 use crate::failure::{Answer, Failure};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, Outcome, Pen, Put, PutIn, Wish, says};
+use crate::pages::node::has_page;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
@@ -140,7 +141,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                     <dd>{applied}</dd>
                     <dt>"Node"</dt>
                     <dd>
-                        {move || noderole.read().fqdn.clone()}
+                        {move || node_of(&noderole.read().fqdn)}
                         <Alone
                             node=Signal::derive(move || noderole.read().node)
                             name=Signal::derive(move || noderole.read().fqdn.clone())
@@ -164,6 +165,14 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+/// A node's name; one that stands for a deployment has no page.
+fn node_of(fqdn: &str) -> AnyView {
+    match has_page(fqdn) {
+        true => view! { <a href=places::node(fqdn)>{fqdn.to_owned()}</a> }.into_any(),
+        false => fqdn.to_owned().into_any(),
+    }
 }
 
 /// Offered when the step failed; otherwise it says nothing.

@@ -156,7 +156,11 @@ struct Ways {
 fn row(node: Memo<NodeSummary>, ways: Option<Ways>) -> impl IntoView {
     view! {
         <tr>
-            <td><b>{move || node.read().fqdn.clone()}</b></td>
+            <td>{move || {
+                let fqdn = node.read().fqdn.clone();
+                let page = places::node(&fqdn);
+                view! { <a href=page><b>{fqdn}</b></a> }
+            }}</td>
             <td data-label="Life">{move || life(&node.read())}</td>
             <td data-label="Deployment">{move || {
                 let name = node.read().deployment.clone();

@@ -6,6 +6,9 @@
 use std::sync::{Arc, Mutex};
 
 use api::console::*;
+use api::nodes::{
+    Carried, FactsOf, Life, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, Way,
+};
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
 use api::waiting::{Behind, Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use api::{At, Problem};
@@ -91,6 +94,7 @@ pub struct World {
     pub run: RunView,
     pub log: String,
     pub noderole: NoderoleView,
+    pub machine: NodeView,
     pub node_proposal: NodeProposal,
     /// What every read answers instead.
     pub problem: Option<Problem>,
@@ -293,6 +297,97 @@ pub fn proposed_board() -> Board {
     let cache = BoardRole { proposed: true, ..board_role("cache", &["script"], Vec::new()) };
     roles.push(cache);
     board
+}
+
+/// A machine that is reached by SSH and carries something.
+pub fn machine() -> NodeView {
+    let carried = |name: &str, state| Carried {
+        id: noderole(1, name),
+        role: role(name),
+        deployment: deployment("web"),
+        deployment_id: deployment_id(1),
+        state,
+        since: ago(60),
+        error: None,
+    };
+    let look = |seconds, reached: bool, said: &str| LookView {
+        at: ago(seconds),
+        reached,
+        address: if reached { "10.0.3.7".into() } else { String::new() },
+        said: said.into(),
+        took_ms: 12,
+        by: "worker@here".into(),
+    };
+    NodeView {
+        id: node(1),
+        fqdn: fqdn(1),
+        version: 3,
+        description: "By the door".into(),
+        deployment: deployment("web"),
+        deployment_id: deployment_id(1),
+        record: false,
+        life: Life {
+            alive: true,
+            alive_since: Some(ago(3600)),
+            seen: Some(ago(4)),
+            against: 0,
+            enough: 3,
+            unavailable: None,
+            joined: "confirmed".into(),
+            joined_since: Some(ago(3600)),
+            boot_id: Some("8f14e45f".into()),
+            bootenv: Some("local".into()),
+        },
+        way: Way {
+            transport: "ssh".into(),
+            root: "/".into(),
+            ssh: Some(SshView {
+                addresses: vec!["10.0.3.7".into(), "web-1.mgmt.example.com".into()],
+                port: 22,
+                user: "root".into(),
+                key: "deploy/ssh".into(),
+                key_version: 1,
+                host_key: "ssh-ed25519 AAAAC3NzaC1l".into(),
+                fingerprint: "SHA256:+DiY3wvvV6TuJJhbpZisF".into(),
+            }),
+        },
+        macs: vec!["00:25:90:aa:00:01".into()],
+        serial: "CN-1".into(),
+        hints: json!({"rack": 7}),
+        added_by: Some("ada".into()),
+        added: ago(86_400),
+        looks: vec![look(4, true, ""), look(14, false, "10.0.3.7: connection refused")],
+        noderoles: vec![carried("runtime", StepState::Active), carried("app", StepState::Transition)],
+        more_noderoles: false,
+        runs: vec![run(41, "app", 1, RunState::Running)],
+        facts: vec![FactsOf {
+            source: "role facts".into(),
+            facts: json!({"cpu": {"cores": 4}}),
+            at: ago(60),
+            run: Some(RunId(40)),
+        }],
+        reports: vec![ReportView {
+            at: ago(120),
+            kind: "startup".into(),
+            said: "8f14e45f".into(),
+            token: "its unit".into(),
+            address: "10.0.3.7".into(),
+        }],
+        tokens: vec![NodeToken {
+            id: Uuid::from_u128(7),
+            name: "its unit".into(),
+            by: Some("ada".into()),
+            made: ago(7200),
+            expires: At(now().0 + 86_400_000),
+            used: None,
+            revoked: None,
+            holds: true,
+        }],
+        may_change: Ok(()),
+        may_reach: Err("It is part of the target: that takes the permission admin, and a reason.".into()),
+        settled: true,
+        cursor: 900,
+    }
 }
 
 fn lift() -> Lift {
@@ -753,6 +848,7 @@ impl Default for World {
             },
             log: (1..60).map(|n| format!("step {n} of 60: writing /etc/app/{n}.conf\n")).collect(),
             runs,
+            machine: machine(),
             noderole: NoderoleView {
                 id: noderole(4, "gateway"),
                 role: role("gateway"),
@@ -1205,6 +1301,29 @@ impl Console for Fake {
     }
     async fn review_report(&self, _: SubmissionId) -> Result<Option<engine::plan::Report>, Problem> {
         self.read(|world| world.report.clone())
+    }
+    async fn node(&self, name: &str) -> Result<NodeView, Problem> {
+        let found = self.read(|world| world.machine.clone())?;
+        match name == found.fqdn || name == found.id.to_string() {
+            true => Ok(found),
+            false => Err(Problem::not_found(format!("There is no node {name}."))),
+        }
+    }
+    async fn change_node(&self, _: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {
+        self.told(format!("change node {version} {}", serde_json::to_string(&change).expect("JSON")));
+        Ok(version + 1)
+    }
+    async fn set_available(&self, _: NodeId, available: bool, reason: String) -> Result<(), Problem> {
+        self.told(format!("available {available} {reason}"));
+        Ok(())
+    }
+    async fn mint_node_token(&self, _: NodeId, name: String, days: u32) -> Result<MintedToken, Problem> {
+        self.told(format!("mint {name} {days}"));
+        Ok(MintedToken { id: Uuid::from_u128(7), token: "0123abcd".into(), expires: now() })
+    }
+    async fn revoke_node_token(&self, _: NodeId, token: Uuid) -> Result<(), Problem> {
+        self.told(format!("revoke {token}"));
+        Ok(())
     }
     async fn take_out_node(&self, node: NodeId) -> Result<(), Problem> {
         self.told(format!("take out {node}"));

@@ -4,6 +4,7 @@ mod differing;
 mod edits;
 mod fake;
 mod heeding;
+mod machines;
 mod serve;
 mod waiting;
 

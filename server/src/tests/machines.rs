@@ -68,7 +68,7 @@ async fn a_machine_is_changed_on_the_version_that_was_seen() {
 
     let delete = Method::DELETE;
     assert_eq!(house.send(delete.clone(), &path, &on("\"1\""), Value::Null).await.status.as_u16(), 412);
-    house.send(delete, &path, &on("\"4\""), Value::Null).await.json();
+    house.send(delete, &path, &on("\"3\""), Value::Null).await.json();
     assert_eq!(house.ask_get(&path, &ada).await.status, StatusCode::NOT_FOUND);
 }
 

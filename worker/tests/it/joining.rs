@@ -148,27 +148,37 @@ async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
     worker.stop().await;
 }
 
+/// What the shipped role runs.
+const SHIPPED: &str = include_str!("../../../barclamps/facts/scripts/facts/10-look");
+
 #[tokio::test]
 async fn what_a_role_finds_are_the_facts_of_its_node() {
     let mut bed = Bed::of(1).await;
-    let script = "#!/bin/sh\necho '{\"cpu\": {\"cores\": 4}}' >\"$GANTRY_OUTPUT\"\n";
+    let script = "#!/bin/sh\necho '{\"facts\": {\"cpu\": {\"cores\": 4}}}' >\"$GANTRY_OUTPUT\"\n";
     bed.cluster.add_script_role("looks", script, |role| role.flags.facts = true).await;
     bed.cluster.add_script_role("writes", script, |_| ()).await;
-    let large = "#!/bin/sh\n{ printf '{\"x\": \"'; head -c 270000 /dev/zero | tr '\\0' y; printf '\"}'; } >\"$GANTRY_OUTPUT\"\n";
+    let large = "#!/bin/sh\n{ printf '{\"facts\": {\"x\": \"'; head -c 270000 /dev/zero | tr '\\0' y; printf '\"}}'; } >\"$GANTRY_OUTPUT\"\n";
     bed.cluster.add_script_role("large", large, |role| role.flags.facts = true).await;
-    bed.cluster.commit(&[bind(0, "looks"), bind(0, "writes"), bind(0, "large")]).await;
+    bed.cluster.add_script_role("facts", SHIPPED, |role| role.flags.facts = true).await;
+    let binds = ["looks", "writes", "large", "facts"].map(|role| bind(0, role));
+    bed.cluster.commit(&binds).await;
     let worker = bed.looking();
-    for role in ["looks", "writes"] {
+    for role in ["looks", "writes", "facts"] {
         bed.cluster.reaches(0, role, "active").await;
     }
     bed.cluster.reaches(0, "large", "error").await;
     let reason = bed.cluster.error(0, "large").await.expect("a reason");
-    assert!(reason.contains("its facts have 27") && reason.contains("262144"), "{reason}");
+    assert!(reason.contains("has 2700") && reason.contains("262144"), "{reason}");
     let run = bed.cluster.runs(0, "looks").await[0].id;
     let node: NodeId = bed.cluster.nodes[0].id;
     let mut on = bed.cluster.pool().acquire().await.expect("a connection");
     let facts = store::reading::facts(&mut on, node).await.expect("facts");
-    let facts: Vec<_> = facts.iter().map(|facts| (facts.source.as_str(), facts.facts.to_string(), facts.run)).collect();
+    let found = facts.iter().find(|facts| facts.source == "role facts").expect("what is shipped finds something");
+    assert!(found.facts["cpu"]["cores"].as_u64().is_some_and(|cores| cores > 0), "{}", found.facts);
+    assert!(found.facts["memory"]["total_kib"].as_u64().is_some() && found.facts["kernel"]["name"] == "Linux");
+    assert!(found.facts["network"]["lo"].is_object() && found.facts["disks"].is_array(), "{}", found.facts);
+    let facts = facts.iter().filter(|facts| facts.source != "role facts");
+    let facts: Vec<_> = facts.map(|facts| (facts.source.as_str(), facts.facts.to_string(), facts.run)).collect();
     assert_eq!(facts, [("role looks", "{\"cpu\":{\"cores\":4}}".to_owned(), Some(RunId(run)))]);
     worker.stop().await;
 }

@@ -447,7 +447,7 @@ async fn reports_are_bounded_in_size_and_rate_and_a_role_wins_over_them() {
     drop(on);
     // A role that does not say so leaves no facts.
     running::lease_runs(pool, by, &["noop"], 9, LONG).await.unwrap();
-    let result = json!({"cores": 1}).as_object().unwrap().clone();
+    let result = json!({"facts": {"cores": 1}}).as_object().unwrap().clone();
     running::finish_run(pool, run, by, &RunEnd::Succeeded { result, wall: json!({}) }).await.unwrap();
     let kept: i64 = one(&house, "SELECT count(*) FROM node_fact").await;
     assert_eq!(kept, 2);

@@ -187,7 +187,7 @@ pub struct Flags {
     pub powersave: bool,
     /// Keeps the log of its last successful run.
     pub leaverunlog: bool,
-    /// What its runs return are facts of their node. Ours, and left out where it is not set: roles from before it keep their hash.
+    /// What its runs return under `facts` are facts of their node. Ours, and left out where it is not set: roles from before it keep their hash.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub facts: bool,
 }

@@ -61,17 +61,15 @@ pub async fn ensure_facts(
     Ok(())
 }
 
-/// Keeps what a run returned as facts of its node, if its role says that they are; gives the events that tell of it.
+/// Keeps what a run returned under `facts` as facts of its node, if its role says that they are; gives the events that tell of it.
 pub(super) async fn keep_facts(
     transaction: &mut PgConnection,
     run: RunId,
     step: StepId,
     result: &Map<String, Value>,
 ) -> Result<Vec<Event>, StoreError> {
-    // What returns nothing is asked nothing: most runs are paid for by this.
-    if result.is_empty() {
-        return Ok(Vec::new());
-    }
+    // Most runs return none, and are asked no more.
+    let Some(facts) = result.get("facts").and_then(Value::as_object) else { return Ok(Vec::new()) };
     let whose: Option<(Uuid, String, String)> = sqlx::query_as(
         "SELECT n.id, n.fqdn, r.role FROM step s JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id
          JOIN object o ON o.hash = r.role_hash
@@ -81,6 +79,6 @@ pub(super) async fn keep_facts(
     .fetch_optional(&mut *transaction)
     .await?;
     let Some((node, fqdn, role)) = whose else { return Ok(Vec::new()) };
-    ensure_facts(transaction, NodeId(node), Witness::Role(&role, run), result).await?;
+    ensure_facts(transaction, NodeId(node), Witness::Role(&role, run), facts).await?;
     Ok(vec![node_event(&fqdn)])
 }

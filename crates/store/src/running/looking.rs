@@ -160,7 +160,8 @@ async fn keep(
     fqdn: &str,
 ) -> Result<(), StoreError> {
     let news: bool = sqlx::query_scalar(
-        "WITH counted AS (UPDATE node SET look_against = $2, last_seen_at = CASE WHEN $3 THEN now() ELSE last_seen_at END WHERE id = $1),
+        "WITH counted AS (UPDATE node SET look_against = $2, last_seen_at = CASE WHEN $3 THEN now() ELSE last_seen_at END,
+                boot_id = coalesce(boot_id, $9) WHERE id = $1),
               last AS (SELECT reached, address, said FROM node_look WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
               old AS (DELETE FROM node_look WHERE node_id = $1 AND at <= (
                 SELECT at FROM node_look WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1)),
@@ -177,6 +178,7 @@ async fn keep(
     .bind(looked.said())
     .bind(i32::try_from(looked.took.as_millis()).unwrap_or(i32::MAX))
     .bind(&looked.by)
+    .bind(looked.came.as_deref().ok())
     .fetch_one(&mut *transaction)
     .await?;
     match news {

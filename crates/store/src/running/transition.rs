@@ -804,7 +804,7 @@ pub async fn set_node_available(
     }
     sqlx::query(
         "UPDATE node SET available = $2, unavailable_by = $3, unavailable_reason = $4,
-           unavailable_at = CASE WHEN $2 THEN NULL ELSE now() END, version = version + 1
+           unavailable_at = CASE WHEN $2 THEN NULL ELSE now() END
          WHERE id = $1",
     )
     .bind(node.0)

@@ -1,0 +1,678 @@
+//! A machine and everything about it, and what people change about it without a review.
+
+use api::console::RunSummary;
+use api::limits;
+use api::live::Topic;
+use api::nodes::{Carried, FactsOf, LookView, NodeToken, NodeView, ReportView, SshView};
+use engine::ids::{Fqdn, NodeId};
+use engine::plan::MAX_REASON;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::NavigateOptions;
+use leptos_router::hooks::{use_navigate, use_params_map};
+
+use crate::calls::{self, ChangeNode, MintNodeToken, RevokeNodeToken, SetAvailable, TakeOutNode};
+use crate::check;
+use crate::clock::{Moment, Span};
+use crate::live::{Event, NOW, use_live};
+use crate::pages::edits::Alone;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::json::DataView;
+use crate::parts::{Feed, Icon, ProblemNotice, RunPill, icon, load, mark};
+use crate::places;
+
+/// Topics that one page listens to for the deployments of what a node carries.
+const DEPLOYMENTS: usize = 16;
+
+/// A node's own page.
+#[component]
+pub fn NodePage() -> impl IntoView {
+    let params = use_params_map();
+    let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
+    let node = Resource::new(move || name.get(), calls::node);
+    load(node, |first: NodeView| view! { <Whole first/> })
+}
+
+#[component]
+fn Whole(first: NodeView) -> impl IntoView {
+    let id = first.id;
+    let topics = topics(&first);
+    let (deployment, fqdn) = (first.deployment.clone(), first.fqdn.clone());
+    let is_ssh = first.way.ssh.is_some();
+    let feed = Feed::new(first, move || calls::node(id.to_string()));
+    let node = feed.value();
+    let hear = move |events: &[Event]| {
+        if events.iter().any(|event| node.with_untracked(|node| concerns(event, node))) {
+            feed.soon();
+        }
+    };
+    use_live().hear(topics, NOW, hear);
+    let why_not = Signal::derive(move || node.read().may_change.clone().err());
+    view! {
+        <Title text=fqdn.clone()/>
+        <div class="head">
+            <div>
+                <div class="muted"><a href=places::deployment(&deployment)>{deployment.to_string()}</a></div>
+                <h1>{fqdn}</h1>
+                <p class="muted">{move || node.read().description.clone()}</p>
+            </div>
+            <div class="buttons">
+                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) in_full=true why_not/>
+            </div>
+        </div>
+        <ProblemNotice problem=feed.problem()/>
+        <div class="columns">
+            <div class="stack">
+                <Life feed/>
+                <Reached feed/>
+                {is_ssh.then(|| view! { <Looks feed/> })}
+                <Facts feed/>
+            </div>
+            <div class="stack">
+                <Noderoles feed/>
+                <Runs feed/>
+                <Speaks feed/>
+                <TakeOut feed/>
+            </div>
+        </div>
+    }
+    .into_any()
+}
+
+/// What could change what is shown.
+fn topics(node: &NodeView) -> Vec<Topic> {
+    let mut topics = vec![Topic::Nodes, Topic::Targets, Topic::Deployment(node.deployment_id)];
+    for noderole in &node.noderoles {
+        let topic = Topic::Deployment(noderole.deployment_id);
+        if !topics.contains(&topic) && topics.len() < DEPLOYMENTS {
+            topics.push(topic);
+        }
+    }
+    topics
+}
+
+fn concerns(event: &Event, shown: &NodeView) -> bool {
+    match event {
+        Event::Node { fqdn } => *fqdn == shown.fqdn,
+        Event::Step { noderole, .. } | Event::Run { noderole, .. } => {
+            shown.noderoles.iter().any(|carried| carried.id == *noderole)
+        }
+        Event::Target { .. } | Event::Reset => true,
+        Event::Proposal { .. } | Event::Submission { .. } | Event::Hold { .. } => false,
+    }
+}
+
+#[component]
+fn Life(feed: Feed<NodeView>) -> impl IntoView {
+    let node = feed.value();
+    let pill = move || {
+        let node = node.read();
+        let unseen = !node.life.alive && node.life.alive_since.is_none();
+        let (colour, shape, word) = match (node.life.alive, node.life.unavailable.is_none()) {
+            _ if unseen => ("blocked", Icon::Blocked, "never reached"),
+            (true, true) => ("active", Icon::Active, "alive"),
+            (true, false) => ("warn", Icon::Paused, "out of service"),
+            (false, _) => ("error", Icon::Dead, "dead"),
+        };
+        view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
+    };
+    let since = move || {
+        let since = node.read().life.alive_since;
+        since.map(|since| view! { <span class="muted">"for " <Span from=since to=None/></span> })
+    };
+    let whys = move || {
+        whys(&node.read())
+            .into_iter()
+            .map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> })
+            .collect_view()
+    };
+    let seen = move || node.read().life.seen.map(|seen| view! { <dt>"Reached last"</dt> <dd><Moment at=seen/></dd> });
+    let joined = move || {
+        let life = node.read().life.clone();
+        let since = life.joined_since.map(|since| view! { ", " <Moment at=since/> });
+        view! { <dt>"Joined"</dt> <dd>{joined_words(&life.joined)} {since}</dd> }
+    };
+    let boot =
+        move || node.read().life.boot_id.clone().map(|id| view! { <dt>"Boot id"</dt> <dd><code>{id}</code></dd> });
+    let bootenv = move || {
+        let said = node.read().life.bootenv.clone();
+        said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"by its own word"</small></dd> })
+    };
+    let added = node.with_untracked(|node| (node.added_by.clone().unwrap_or_else(|| "Gantry".into()), node.added));
+    view! {
+        <section class="card" aria-label="Life">
+            <header>{pill} {since}</header>
+            <div class="inside">
+                <ul class="whys" aria-label="Why">{whys}</ul>
+                <Service feed/>
+                <dl class="facts">
+                    {seen}
+                    {joined}
+                    {boot}
+                    {bootenv}
+                    <dt>"Added"</dt>
+                    <dd><Moment at=added.1/> " by " {added.0}</dd>
+                </dl>
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+/// What stands between the node and its work, each with what frees it.
+fn whys(node: &NodeView) -> Vec<String> {
+    let mut whys = Vec::new();
+    if let Some(out) = &node.life.unavailable {
+        let by = out.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+        whys.push(format!(
+            "Out of service{by}: {}. Nothing starts here; states stay, and what runs goes on to its end.",
+            out.reason
+        ));
+    }
+    let last = node.looks.first();
+    match (node.life.alive, last.filter(|look| !look.said.is_empty())) {
+        (false, Some(look)) => whys.push(format!("Not reached: {}.", look.said)),
+        (false, None) if node.way.ssh.is_some() => {
+            whys.push("Not looked at yet: workers look every ten seconds.".into())
+        }
+        (true, Some(look)) if look.reached => whys.push(format!("{}.", look.said)),
+        (true, Some(_)) => whys.push(format!(
+            "{} of {} looks in a row failed: after {} it counts as dead.",
+            node.life.against, node.life.enough, node.life.enough
+        )),
+        _ => {}
+    }
+    if node.life.alive && node.life.joined != "confirmed" {
+        whys.push("Nothing starts before a worker was let in and has found out what runs here.".into());
+    }
+    whys
+}
+
+fn joined_words(word: &str) -> &'static str {
+    match word {
+        "confirmed" => "yes: what runs here is known",
+        "welcomed" => "not quite: what runs here is not known",
+        "nack" => "refused",
+        _ => "no",
+    }
+}
+
+/// Takes the node out of service, or back into it.
+#[component]
+fn Service(feed: Feed<NodeView>) -> impl IntoView {
+    let node = feed.value();
+    let set = ServerAction::<SetAvailable>::new();
+    when_done(set, move |()| feed.now());
+    let is_out = Memo::new(move |_| node.read().life.unavailable.is_some());
+    let may = Memo::new(move |_| node.read().may_change.is_ok());
+    let id = node.read_untracked().id;
+    move || {
+        may.get().then(|| {
+            let (title, hint, label, value) = match is_out.get() {
+                true => ("Back into service", "Steps may start here again.", "Put into service", "true"),
+                false => ("Take out of service", "Nothing new starts here; every step keeps its state, what runs goes on.", "Take out of service", "false"),
+            };
+            view! {
+                <ActionForm action=set attr:class="form">
+                    <input type="hidden" name="node" value=id.to_string()/>
+                    <input type="hidden" name="available" value=value/>
+                    <div class="field">
+                        <label for="service-reason">{title}</label>
+                        <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why"/>
+                        <span class="hint">{hint}</span>
+                    </div>
+                    <ProblemNotice problem=problem_of(set)/>
+                    <div class="buttons">
+                        <button class="button" type="submit" disabled=move || set.pending().get()>{icon(if value == "true" { Icon::Run } else { Icon::Paused })} {label}</button>
+                    </div>
+                </ActionForm>
+            }
+        })
+    }
+}
+
+#[component]
+fn Reached(feed: Feed<NodeView>) -> impl IntoView {
+    let node = feed.value();
+    let way = Memo::new(move |_| node.read().way.clone());
+    let ssh = move || way.get().ssh.map(by_ssh);
+    let hardware = move || {
+        let node = node.read();
+        let macs = (!node.macs.is_empty())
+            .then(|| view! { <dt>"MAC addresses"</dt> <dd class="mono">{node.macs.join(" ")}</dd> });
+        let serial = (!node.serial.is_empty())
+            .then(|| view! { <dt>"Serial number"</dt> <dd class="mono">{node.serial.clone()}</dd> });
+        view! { {macs} {serial} }
+    };
+    let hints = Memo::new(move |_| node.read().hints.clone());
+    let may = Memo::new(move |_| node.read().may_change.clone());
+    view! {
+        <section class="card" aria-label="How it is reached">
+            <header><h2>"How it is reached"</h2> <span class="muted">{move || way.read().transport.clone()}</span></header>
+            <div class="inside">
+                <dl class="facts">
+                    {ssh}
+                    <dt>"Root folder"</dt>
+                    <dd><code>{move || way.read().root.clone()}</code></dd>
+                    {hardware}
+                </dl>
+            </div>
+            <details class="fold">
+                <summary>{icon(Icon::Right)} "Hints" <span class="muted">"what its roles may want to know before they first run"</span></summary>
+                <div class="inside">{move || view! { <DataView value=hints.get()/> }}</div>
+            </details>
+            {move || match may.get() {
+                Ok(()) => view! { <Change feed/> }.into_any(),
+                Err(why) => view! { <p class="inside muted">{why}</p> }.into_any(),
+            }}
+        </section>
+    }
+    .into_any()
+}
+
+fn by_ssh(ssh: SshView) -> impl IntoView {
+    let version = (ssh.key_version != 1).then(|| format!(", version {}", ssh.key_version));
+    view! {
+        <dt>"Addresses"</dt>
+        <dd><ol class="plain">{ssh.addresses.into_iter().map(|address| view! { <li><code>{address}</code></li> }).collect_view()}</ol></dd>
+        <dt>"Port, user"</dt>
+        <dd><code>{ssh.port}</code> ", " <code>{ssh.user}</code></dd>
+        <dt>"Key"</dt>
+        <dd>"secret " <code>{ssh.key}</code> {version}</dd>
+        <dt>"Host key"</dt>
+        <dd><code class="wraps" title=ssh.host_key.clone()>{ssh.fingerprint}</code></dd>
+    }
+    .into_any()
+}
+
+/// Changes the record. What somebody has begun to write stays as it is, whatever happens meanwhile: the version that it was begun on
+/// tells whether somebody came before.
+#[component]
+fn Change(feed: Feed<NodeView>) -> impl IntoView {
+    let now = feed.value().get_untracked();
+    let change = ServerAction::<ChangeNode>::new();
+    let version = RwSignal::new(now.version);
+    when_done(change, move |new| {
+        version.set(new);
+        feed.now();
+    });
+    let (may_reach, record) = (now.may_reach.clone(), now.record);
+    let way = match may_reach {
+        Ok(()) => way_fields(&now).into_any(),
+        Err(why) => view! { <p class="muted">{why}</p> }.into_any(),
+    };
+    let hints = (!now.settled).then(|| {
+        let text = check::pretty(&now.hints);
+        view! {
+            <div class="field">
+                <label for="change-hints">"Hints"</label>
+                <textarea class="area code" id="change-hints" name="hints" rows="4" spellcheck="false" autocomplete="off">{text}</textarea>
+                <span class="hint">"A JSON object. Settled with the first commit on this node."</span>
+            </div>
+        }
+    });
+    view! {
+        <details class="fold">
+            <summary>{icon(Icon::Right)} "Change"</summary>
+            <div class="inside">
+                <ActionForm action=change attr:class="form">
+                    <input type="hidden" name="node" value=now.id.to_string()/>
+                    <input type="hidden" name="version" value=move || version.get().to_string()/>
+                    <div class="field">
+                        <label for="change-description">"Description"</label>
+                        <input class="input" id="change-description" name="description" maxlength=limits::DESCRIPTION autocomplete="off" value=now.description.clone()/>
+                    </div>
+                    <div class="field">
+                        <label for="change-mac">"MAC addresses"</label>
+                        <input class="input mono" id="change-mac" name="mac" autocomplete="off" spellcheck="false" value=now.macs.join(" ")/>
+                    </div>
+                    <div class="field">
+                        <label for="change-serial">"Serial number"</label>
+                        <input class="input mono" id="change-serial" name="serial" maxlength="200" autocomplete="off" spellcheck="false" value=now.serial.clone()/>
+                    </div>
+                    {hints}
+                    {way}
+                    {(!record).then(|| view! {
+                        <div class="field">
+                            <label for="change-reason">"Reason"</label>
+                            <input class="input" id="change-reason" name="reason" maxlength=MAX_REASON autocomplete="off"/>
+                            <span class="hint">"Needed to reach it otherwise: it is part of the target, and what was approved for it will be carried out there. No review; it is in the audit."</span>
+                        </div>
+                    })}
+                    <ProblemNotice problem=problem_of(change)/>
+                    <div class="buttons">
+                        <button class="button" type="submit" disabled=move || change.pending().get()>{icon(Icon::Check)} "Save"</button>
+                        <span role="status" aria-live="polite" class="muted">{move || change.value().read().as_ref().is_some_and(|done| done.is_ok()).then_some("Saved.")}</span>
+                    </div>
+                </ActionForm>
+            </div>
+        </details>
+    }
+    .into_any()
+}
+
+fn way_fields(now: &NodeView) -> impl IntoView + use<> {
+    let root = now.way.root.clone();
+    let ssh = now.way.ssh.clone().map(|ssh| {
+        view! {
+            <div class="field">
+                <label for="change-address">"Addresses"</label>
+                <input class="input mono" id="change-address" name="address" required autocomplete="off" spellcheck="false" value=ssh.addresses.join(" ")/>
+                <span class="hint">"Names or numbers, tried in this order."</span>
+            </div>
+            <div class="field">
+                <label for="change-port">"Port"</label>
+                <input class="input mono" id="change-port" name="port" required inputmode="numeric" autocomplete="off" value=ssh.port.to_string()/>
+            </div>
+            <div class="field">
+                <label for="change-user">"User"</label>
+                <input class="input mono" id="change-user" name="user" required autocomplete="off" spellcheck="false" value=ssh.user/>
+            </div>
+            <div class="field">
+                <label for="change-key">"Key"</label>
+                <input class="input mono" id="change-key" name="key" required autocomplete="off" spellcheck="false" value=ssh.key/>
+                <span class="hint">"The name of the secret that has the private key."</span>
+            </div>
+            <div class="field">
+                <label for="change-key-version">"Version of the key"</label>
+                <input class="input mono" id="change-key-version" name="key_version" required inputmode="numeric" autocomplete="off" value=ssh.key_version.to_string()/>
+            </div>
+            <div class="field">
+                <label for="change-host-key">"Host key"</label>
+                <input class="input mono" id="change-host-key" name="host_key" required autocomplete="off" spellcheck="false" value=ssh.host_key/>
+                <span class="hint">"As " <code>"ssh-keyscan -t ed25519 HOST"</code> " prints it behind the name. Workers take no other one."</span>
+            </div>
+        }
+    });
+    view! {
+        {ssh}
+        <div class="field">
+            <label for="change-root">"Root folder"</label>
+            <input class="input mono" id="change-root" name="root" autocomplete="off" spellcheck="false" value=root/>
+        </div>
+    }
+    .into_any()
+}
+
+#[component]
+fn Looks(feed: Feed<NodeView>) -> impl IntoView {
+    let node = feed.value();
+    let looks = Memo::new(move |_| node.read().looks.clone());
+    let row = |look: LookView| {
+        let (colour, shape, word) = match look.reached {
+            true => ("active", Icon::Active, "let in"),
+            false => ("error", Icon::Dead, "not reached"),
+        };
+        view! {
+            <tr>
+                <td><Moment at=look.at/></td>
+                <td data-label="Result"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+                <td data-label="Where"><code>{look.address}</code> " " <small class="why">{look.said}</small></td>
+                <td data-label="Took" class="num">{look.took_ms} " ms"</td>
+                <td data-label="By" class="muted">{look.by}</td>
+            </tr>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Looks">
+            <header><h2>"Last looks"</h2> <span class="muted">"the last 50 are kept"</span></header>
+            {move || match looks.read().is_empty() {
+                true => view! { <p class="inside muted">"Nobody has looked yet."</p> }.into_any(),
+                false => view! {
+                    <table class="table folds">
+                        <thead>
+                            <tr>
+                                <th scope="col">"When"</th>
+                                <th scope="col">"Result"</th>
+                                <th scope="col">"Where, and what was said"</th>
+                                <th scope="col">"Took"</th>
+                                <th scope="col">"By"</th>
+                            </tr>
+                        </thead>
+                        <tbody>{looks.get().into_iter().map(row).collect_view()}</tbody>
+                    </table>
+                }
+                .into_any(),
+            }}
+        </section>
+    }
+    .into_any()
+}
+
+#[component]
+fn Facts(feed: Feed<NodeView>) -> impl IntoView {
+    let node = feed.value();
+    let facts = Memo::new(move |_| node.read().facts.clone());
+    let of = |said: FactsOf| {
+        let who = match said.source.strip_prefix("role ") {
+            Some(role) => format!("found by {role}"),
+            None => "by its own word".into(),
+        };
+        let run = said.run.map(|run| view! { ", " <a href=places::run(run)>"run " {run.0}</a> });
+        view! {
+            <details class="fold" open>
+                <summary>{icon(Icon::Right)} {who} <span class="muted"><Moment at=said.at/></span></summary>
+                <div class="inside">
+                    <p class="muted">{who_says(&said.source)} {run}</p>
+                    <DataView value=said.facts/>
+                </div>
+            </details>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Facts">
+            <header><h2>"Facts"</h2></header>
+            {move || facts.read().is_empty().then(|| view! {
+                <p class="inside muted">"Nothing is known of it yet: bind it to the role " <b>"facts"</b> ", or let it report by a token of its own."</p>
+            })}
+            {move || facts.get().into_iter().map(of).collect_view()}
+        </section>
+    }
+    .into_any()
+}
+
+fn who_says(source: &str) -> &'static str {
+    match source {
+        "node" => "What the machine reported of itself; nobody has checked it.",
+        _ => "What a role found there.",
+    }
+}
+
+#[component]
+fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
+    let node = feed.value();
+    let list = Memo::new(move |_| node.read().noderoles.clone());
+    let more =
+        move || node.read().more_noderoles.then(|| view! { <p class="inside muted">"It carries more than these."</p> });
+    let line = |carried: Carried| {
+        let title = carried.error.clone();
+        view! {
+            <li>
+                <a href=places::noderole(carried.id) title=title>
+                    <span data-state=carried.state.as_str()>{mark(carried.state)}</span>
+                    <span class="clip"><b>{carried.role.to_string()}</b> " in " {carried.deployment.to_string()}</span>
+                    <span class="muted">{carried.state.word()} ", " <Moment at=carried.since/></span>
+                </a>
+            </li>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Noderoles">
+            <header><h2>"Carries"</h2> <span class="muted">{move || list.read().len()}</span></header>
+            <div>
+                {move || list.read().is_empty().then(|| view! { <p class="inside muted">"Nothing: no role is bound to it."</p> })}
+                <ul class="link-list">{move || list.get().into_iter().map(line).collect_view()}</ul>
+                {more}
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+#[component]
+fn Runs(feed: Feed<NodeView>) -> impl IntoView {
+    let node = feed.value();
+    let runs = Memo::new(move |_| node.read().runs.clone());
+    let line = |run: RunSummary| {
+        let from = run.started.unwrap_or(run.queued);
+        view! {
+            <li>
+                <a href=places::run(run.id)>
+                    <RunPill state=run.state/>
+                    <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b></span>
+                    <span class="muted"><Span from to=run.ended/> ", " <Moment at=run.queued/></span>
+                </a>
+            </li>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Last runs">
+            <header><h2>"Last runs"</h2></header>
+            <div>
+                {move || runs.read().is_empty().then(|| view! { <p class="inside muted">"Nothing has run here yet."</p> })}
+                <ul class="link-list">{move || runs.get().into_iter().map(line).collect_view()}</ul>
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+/// What the machine says of itself, and the tokens that it says it by.
+#[component]
+fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
+    let node = feed.value();
+    let (reports, tokens) =
+        (Memo::new(move |_| node.read().reports.clone()), Memo::new(move |_| node.read().tokens.clone()));
+    let may = Memo::new(move |_| node.read().may_change.is_ok());
+    let id = node.read_untracked().id;
+    let revoke = ServerAction::<RevokeNodeToken>::new();
+    when_done(revoke, move |()| feed.now());
+    let said = |report: ReportView| {
+        let text = (!report.said.is_empty()).then(|| view! { <code>{report.said}</code> });
+        view! { <li><b>{report_word(&report.kind)}</b> " " {text} " " <span class="muted"><Moment at=report.at/> ", " {report.token} " " {report.address}</span></li> }
+    };
+    view! {
+        <section class="card" aria-label="Its own word">
+            <header><h2>"Its own word"</h2></header>
+            <div class="inside">
+                <p class="muted">"By a token of its own the machine may report its start-up, shutdown, boot environment and facts, and nothing else. Workers look into what it says of its life; what they see counts."</p>
+                <ul class="plain">{move || reports.get().into_iter().map(said).collect_view()}</ul>
+                {move || reports.read().is_empty().then(|| view! { <p class="muted">"It has reported nothing yet."</p> })}
+                <h3>"Tokens"</h3>
+                {move || tokens.read().is_empty().then(|| view! { <p class="muted">"None."</p> })}
+                <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one_token(token, id, may.get(), revoke)).collect_view()}</ul>
+                <ProblemNotice problem=problem_of(revoke)/>
+                {move || may.get().then(|| view! { <Mint feed/> })}
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+fn report_word(kind: &str) -> &'static str {
+    match kind {
+        "startup" => "came up",
+        "shutdown" => "goes down",
+        "bootenv" => "booted",
+        _ => "facts",
+    }
+}
+
+fn one_token(token: NodeToken, node: NodeId, may: bool, revoke: ServerAction<RevokeNodeToken>) -> impl IntoView {
+    let state = match (token.holds, token.revoked) {
+        (true, _) => view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any(),
+        (false, Some(at)) => view! { <span class="muted">"taken back " <Moment at/></span> }.into_any(),
+        (false, None) => view! { <span class="muted">"expired " <Moment at=token.expires/></span> }.into_any(),
+    };
+    let used = token.used.map(|at| view! { <span class="muted">", spoke " <Moment at/></span> });
+    let label = format!("Take back the token {}", token.name);
+    let by = token.by.map(|by| format!(" by {by}"));
+    view! {
+        <li>
+            <b>{token.name}</b> {by} " " {state} {used}
+            {(may && token.holds).then(|| view! {
+                <ActionForm action=revoke>
+                    <input type="hidden" name="node" value=node.to_string()/>
+                    <input type="hidden" name="token" value=token.id.to_string()/>
+                    <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "Take back"</button>
+                </ActionForm>
+            })}
+        </li>
+    }
+    .into_any()
+}
+
+/// Makes a token, and shows it this once.
+#[component]
+fn Mint(feed: Feed<NodeView>) -> impl IntoView {
+    let mint = ServerAction::<MintNodeToken>::new();
+    when_done(mint, move |_| feed.now());
+    let id = feed.value().read_untracked().id;
+    let made = move || {
+        let made = mint.value().get().and_then(Result::ok)?;
+        Some(view! {
+            <div class="notice" role="status">
+                <p>"Copy it to the machine now: it is shown this once."</p>
+                <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
+            </div>
+        })
+    };
+    view! {
+        <ActionForm action=mint attr:class="form">
+            <input type="hidden" name="node" value=id.to_string()/>
+            <div class="field">
+                <label for="token-name">"New token"</label>
+                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for"/>
+            </div>
+            <div class="field">
+                <label for="token-days">"Days that it holds"</label>
+                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90"/>
+            </div>
+            <ProblemNotice problem=problem_of(mint)/>
+            {made}
+            <div class="buttons">
+                <button class="button" type="submit" disabled=move || mint.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
+            </div>
+            <noscript><p class="muted">"Without scripts a new token can't be shown here: ask POST /api/v1/nodes/ID/tokens."</p></noscript>
+        </ActionForm>
+    }
+    .into_any()
+}
+
+/// Takes the record out, where no target speaks of it.
+#[component]
+fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
+    let node = feed.value();
+    let take = ServerAction::<TakeOutNode>::new();
+    let navigate = use_navigate();
+    when_done(take, move |()| navigate(places::NODES, NavigateOptions::default()));
+    let may = Memo::new(move |_| node.with(|node| node.record && node.may_change.is_ok()));
+    let id = node.read_untracked().id;
+    move || {
+        may.get().then(|| {
+            view! {
+                <section class="card" aria-label="Take it out">
+                    <details class="fold">
+                        <summary>{icon(Icon::Right)} "Take it out…"</summary>
+                        <div class="inside">
+                            <ActionForm action=take attr:class="form">
+                                <input type="hidden" name="node" value=id.to_string()/>
+                                <p class="muted">"Nothing was ever committed on it, so only this record of it goes, at once and without a review. Its tokens are none from then on."</p>
+                                <ProblemNotice problem=problem_of(take)/>
+                                <div class="buttons">
+                                    <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Bin)} "Take it out"</button>
+                                </div>
+                            </ActionForm>
+                        </div>
+                    </details>
+                </section>
+            }
+        })
+    }
+}
+
+/// Whether a name is one that a node's page can be found by.
+pub fn has_page(fqdn: &str) -> bool {
+    Fqdn::parse(fqdn).is_ok()
+}
