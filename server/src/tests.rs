@@ -2,6 +2,7 @@
 
 mod coming_in;
 mod gate;
+mod logs;
 mod refusing;
 mod scopes;
 mod streaming;

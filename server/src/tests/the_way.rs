@@ -160,7 +160,7 @@ async fn a_change_goes_its_way_by_rest() {
 }
 
 /// A committed step, claimed and leased: a run under way, and its worker.
-async fn under_way(house: &House) -> (RunId, WorkerId) {
+pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
     let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();

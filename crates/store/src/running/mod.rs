@@ -26,7 +26,7 @@ mod world;
 pub use claim::{Claimed, claim_runs};
 pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
 pub use job::{Approval, RunFacts, SeenStep, approval, object_body, record_input, run_facts, seen_steps};
-pub use log::{LogPiece, append_log, read_log};
+pub use log::{LogPiece, append_log, read_log, read_log_span};
 pub use looking::{DueNode, Looked, due_nodes, record_look};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
 pub use transition::{
