@@ -4,6 +4,7 @@
 #   make build   the program (target/debug/gantry) and what the browser loads (target/site)
 #   make testbed N SSH servers on this machine as nodes to try things on, beside a running Gantry: make testbed N=8
 #   make test    everything that must pass, and what each part took
+#   make chaos   everything that may break, broken at random, and a checker: make chaos SEED=1 MINUTES=10
 #   make lint    format, clippy, licences
 #   make bench   the benchmarks, optimised, in the browser too
 #   make clean   what was built in this tree (the cache outside of it stays: see docs/developing.md)
@@ -20,8 +21,10 @@ unexport CARGO_TARGET_DIR
 UP ?=
 N ?= 8
 TESTBED ?=
+SEED ?=
+MINUTES ?= 10
 
-.PHONY: run build testbed test lint bench clean setup
+.PHONY: run build testbed test chaos lint bench clean setup
 
 run:
 	@scripts/setup run
@@ -42,6 +45,11 @@ testbed:
 # Rust must be there before the rest of the set-up, which is a timed part of the run, can be started by it.
 test:
 	@export GANTRY_MAKE_BEGAN=$$(date +%s); unset DATABASE_URL GANTRY_OWNER_URL; scripts/setup rust; cargo xtask test
+
+chaos:
+	@scripts/setup testbed
+	@env -u DATABASE_URL -u GANTRY_OWNER_URL SEED="$(SEED)" MINUTES="$(MINUTES)" cargo test --locked --quiet --package cli --test faults -- \
+	    --exact chaos::chaos_of_a_seed --ignored --nocapture
 
 lint:
 	@scripts/setup test

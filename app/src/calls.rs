@@ -17,6 +17,7 @@ use api::console::{
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::waiting::{WaitingPage, WaitingWanted};
 use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -106,6 +107,12 @@ pub async fn nodes(filter: String, after: Option<String>) -> Answer<NodePage> {
 #[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = AsJson, output = AsJson)]
 pub async fn runs(state: String, before: Option<RunId>) -> Answer<RunPage> {
     answer(console()?.runs(state, before).await)
+}
+
+/// What waits.
+#[server(name = ReadWaiting, prefix = "/call", endpoint = "waiting", input = AsJson, output = AsJson)]
+pub async fn waiting(wanted: WaitingWanted) -> Answer<WaitingPage> {
+    answer(console()?.waiting(wanted).await)
 }
 
 /// A run.

@@ -11,6 +11,7 @@ use api::console::{
     Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::waiting::{WaitingPage, WaitingWanted};
 use async_trait::async_trait;
 use engine::Hash;
 use engine::blueprint::Anchor;
@@ -45,6 +46,8 @@ pub trait Console: Send + Sync {
     async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem>;
     /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
     async fn runs(&self, state: String, before: Option<RunId>) -> Result<RunPage, Problem>;
+    /// What waits, for what, and who or what frees it.
+    async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem>;
     /// A run.
     async fn run(&self, id: RunId) -> Result<RunView, Problem>;
     /// A part of a run's log from an offset on; at most 256 KiB. A negative offset counts from the end.

@@ -96,6 +96,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/reviews/:id") view=pages::review::ReviewPage ssr=SsrMode::Async/>
                     <Route path=path!("/runs") view=pages::runs::Runs ssr=SsrMode::Async/>
                     <Route path=path!("/runs/:id") view=pages::run::RunPage ssr=SsrMode::Async/>
+                    <Route path=path!("/waiting") view=pages::waiting::Waiting ssr=SsrMode::Async/>
                     <Route path=path!("/blueprints") view=pages::blueprints::Blueprints ssr=SsrMode::Async/>
                     <Route path=path!("/catalog") view=pages::catalog::Catalog ssr=SsrMode::Async/>
                     <Route path=path!("/proposals/:id") view=pages::node_proposal::NodeProposalPage ssr=SsrMode::Async/>

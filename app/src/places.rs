@@ -17,6 +17,9 @@ pub const DRAFTS: &str = "/reviews?state=drafts";
 /// All runs.
 pub const RUNS: &str = "/runs";
 
+/// Why not yet: what waits.
+pub const WAITING: &str = "/waiting";
+
 /// Every imported barclamp.
 pub const CATALOG: &str = "/catalog";
 /// The line of targets.
@@ -70,6 +73,21 @@ pub fn review(id: SubmissionId) -> String {
 /// The page of a proposal on a node.
 pub fn proposal(id: ProposalId) -> String {
     format!("/proposals/{id}")
+}
+
+/// What waits in a deployment.
+pub fn waiting_in(name: &DeploymentName) -> String {
+    format!("{WAITING}?deployment={name}")
+}
+
+/// What waits on a node.
+pub fn waiting_on(fqdn: &str) -> String {
+    format!("{WAITING}?node={}", encoded(fqdn))
+}
+
+/// The nodes with this in their names.
+pub fn nodes_named(fqdn: &str) -> String {
+    format!("{NODES}?filter={}", encoded(fqdn))
 }
 
 /// A run's page.

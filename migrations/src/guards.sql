@@ -1051,7 +1051,7 @@ BEGIN
   RAISE EXCEPTION 'what a run is about never changes' USING ERRCODE = 'GY015', HINT = 'End it; the next claim makes another.';
 END $$;
 CREATE TRIGGER guard_run BEFORE DELETE OR TRUNCATE
-  OR UPDATE OF id, step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, queued_at ON run
+  OR UPDATE OF id, step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, queued_at, cause, cause_by, failures ON run
   FOR EACH STATEMENT EXECUTE FUNCTION guard_run();
 
 CREATE OR REPLACE FUNCTION guard_run_ended() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -1181,6 +1181,8 @@ BEGIN
     'INSERT, UPDATE, DELETE ON deployment',
     'INSERT, UPDATE, DELETE ON node',
     'INSERT (node_id, reached, address, said, took_ms, by), DELETE ON node_look',
+    'INSERT, UPDATE, DELETE ON node_fact',
+    'INSERT (node_id, kind, said, token_id, address), DELETE ON node_report',
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
     'UPDATE (title, state, version, updated_at, closed_at) ON proposal',
     'INSERT (proposal_id, seq, actor, body, undone) ON edit',

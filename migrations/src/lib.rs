@@ -74,6 +74,9 @@ mod m0017_policies_with_targets;
 mod m0018_bare_nodes;
 mod m0019_looks;
 mod m0020_forgotten;
+mod m0021_machines;
+mod m0022_results;
+mod m0023_waiting;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -140,6 +143,9 @@ impl MigratorTrait for Migrator {
             Box::new(m0018_bare_nodes::Migration),
             Box::new(m0019_looks::Migration),
             Box::new(m0020_forgotten::Migration),
+            Box::new(m0021_machines::Migration),
+            Box::new(m0022_results::Migration),
+            Box::new(m0023_waiting::Migration),
         ]
     }
 }
@@ -236,6 +242,9 @@ pub fn content() -> String {
         m0016_canonical_roots::SQL,
         m0017_policies_with_targets::SQL,
         m0018_bare_nodes::SQL,
+        m0019_looks::SQL,
+        m0020_forgotten::SQL,
+        m0023_waiting::SQL,
     ] {
         hash.update(tables);
     }

@@ -12,6 +12,7 @@ use api::console::{
     Opened, PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::waiting::{WaitingPage, WaitingWanted};
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
@@ -88,6 +89,10 @@ impl Console for Bound {
 
     async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
         asked!(self.nodes(filter, after))
+    }
+
+    async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem> {
+        asked!(self.waiting(&wanted))
     }
 
     async fn runs(&self, state: String, before: Option<RunId>) -> Result<RunPage, Problem> {
@@ -247,7 +252,7 @@ impl Console for Bound {
     }
 
     async fn take_out_node(&self, node: NodeId) -> Result<(), Problem> {
-        asked!(self.take_out_node(node))
+        asked!(self.take_out_node(node, None))
     }
 
     async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem> {

@@ -26,6 +26,7 @@ mod health;
 pub mod limits;
 mod live;
 mod logs;
+mod machines;
 mod pages;
 mod refusal;
 mod rest;

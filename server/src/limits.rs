@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const BODY: usize = 1024 * 1024;
 /// Bytes of the body of a barclamp import, which carries scripts.
 pub const IMPORT_BODY: usize = 16 * 1024 * 1024;
+/// Bytes of what a machine reports of itself: its facts as JSON, however they are spaced.
+pub const REPORT_BODY: usize = 2 * api::limits::FACTS;
 /// How long a request may take until its answer begins. Streams and downloads go on after that.
 pub const REQUEST: Duration = Duration::from_secs(30);
 /// Requests that are being answered at once; the next one is refused (503). The database's pool is far smaller, so more would wait

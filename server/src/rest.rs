@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ use api::console::{
     SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::waiting::{WaitingPage, WaitingWanted};
 use control::{Imported, ToCommit};
 use engine::Hash;
 use engine::blueprint::{Anchor, Consequences};
@@ -26,13 +27,13 @@ use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
-use crate::limits;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
+use crate::{limits, machines};
 
-type Answer<T> = Result<Json<T>, Refusal>;
-type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
+pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
+pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
 
 pub(crate) fn routes() -> Router<AppState> {
     let import = post(import).layer(DefaultBodyLimit::max(limits::IMPORT_BODY));
@@ -42,7 +43,6 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments/{name}/proposals", post(propose))
         .route("/deployments/{name}/hold", post(hold))
         .route("/deployments/{name}/restore", post(restore))
-        .route("/nodes/{id}", delete(take_out_node))
         .route("/nodes/{id}/proposals", post(propose_on_node))
         .route("/proposals", get(proposals))
         .route("/proposals/{id}", get(proposal))
@@ -76,12 +76,13 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/runs/{id}/cancel", post(cancel))
         .route("/nodes", get(nodes).post(add_node))
         .route("/scripts/{hash}", get(script))
+        .route("/waiting", get(waiting))
         .route("/execution", post(switch))
         .route("/proposals/{id}/foresee", post(foresee))
         .route("/proposals/{id}/report", get(report))
         .route("/submissions/{id}/report", get(review_report))
         .route("/barclamps", import.get(catalog));
-    Router::new().nest("/api/v1", paths)
+    Router::new().nest("/api/v1", paths.merge(machines::routes()))
 }
 
 /// A proposal at a version.
@@ -99,7 +100,7 @@ struct OnVersion {
 
 /// Nothing to say but that it is done.
 #[derive(Debug, Serialize)]
-struct Done {}
+pub(crate) struct Done {}
 
 async fn deployments(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<DeploymentSummary>> {
     Ok(Json(state.control.deployments(&actor).await?))
@@ -656,9 +657,12 @@ async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new):
     Ok((StatusCode::CREATED, Json(Added { node })))
 }
 
-async fn take_out_node(state: State<AppState>, SignedIn(actor): SignedIn, Place(node): Place<NodeId>) -> Answer<Done> {
-    state.control.take_out_node(&actor, node).await?;
-    Ok(Json(Done {}))
+async fn waiting(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<WaitingWanted>,
+) -> Answer<WaitingPage> {
+    Ok(Json(state.control.waiting(&actor, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize)]

@@ -3,10 +3,12 @@
 mod coming_in;
 mod gate;
 mod logs;
+mod machines;
 mod refusing;
 mod scopes;
 mod streaming;
 mod the_way;
+mod waiting;
 
 use std::time::Duration;
 

@@ -1,31 +1,47 @@
-//! From claim to ACTIVE: how many runs a second one worker gets through when the runs themselves do nothing.
+//! From claim to ACTIVE: how many runs a second one worker gets through when the runs themselves do nothing, and beside it what
+//! graphile-worker does with as many jobs that do nothing, on the same PostgreSQL in the same run.
 //!
-//! 2,000 independent steps (40 nodes, 50 roles that don't exclude each other) with the noop jig, a private PostgreSQL without
+//! 4,000 independent steps (80 nodes, 50 roles that don't exclude each other) with the noop jig, a private PostgreSQL without
 //! fsync, one worker. What it measures is the way of a run through the database: claim, lease, preparing (chain, documents, input),
-//! finish with its events. `cargo bench -p worker`, or with `--profile dev` for the numbers of a debug build.
+//! finish with its events. A job of graphile-worker is a row that is taken and deleted; it knows no order, no approval, no input that
+//! is kept and no journal. So the two do not do the same, and the other one's figure is what a queue alone costs.
+//!
+//! `cargo bench -p worker --bench throughput`, or with `--profile dev` for the numbers of a debug build. Without npm's packages
+//! (`scripts/npm-packages worker/benches/graphile`) the comparison is left out, and said so.
 
 #[path = "../tests/it/cluster.rs"]
 #[allow(dead_code, unreachable_pub, missing_docs)]
 mod cluster;
 
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cluster::{Bind, Cluster, bind, role};
 use engine::catalog::JigClass;
+use testdb::TestDatabase;
 
-const NODES: usize = 40;
+const NODES: usize = 80;
 const ROLES: usize = 50;
 
 fn main() {
+    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        for (running, capacity) in [(10, 10), (100, 100)] {
-            measure(running, capacity).await;
+        for at_once in [10, 100] {
+            measure(at_once).await;
+        }
+        match modules() {
+            Ok(modules) => beside(&modules).await,
+            Err(reason) => println!("graphile-worker is left out: {reason}"),
         }
     });
 }
 
-async fn measure(max_running: u32, capacity: u32) {
+async fn measure(at_once: u32) {
     let mut cluster = Cluster::of(NODES).await;
     let names: Vec<&'static str> = (0..ROLES).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
     for name in &names {
@@ -37,7 +53,9 @@ async fn measure(max_running: u32, capacity: u32) {
     let begun = Instant::now();
     cluster.commit(&binds).await;
     let committed = begun.elapsed();
-    let config = worker::Config { max_running, capacity, ..worker::Config::in_folder(cluster.folder()) };
+    sqlx::query("ANALYZE").execute(cluster.db.owner()).await.expect("to analyze");
+    let config =
+        worker::Config { max_running: at_once, capacity: at_once, ..worker::Config::in_folder(cluster.folder()) };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let pool = cluster.pool().clone();
     let begun = Instant::now();
@@ -45,16 +63,51 @@ async fn measure(max_running: u32, capacity: u32) {
         let _ = stopped.await;
     }));
     while cluster.count("step WHERE state <> 'active'").await > 0 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let took = begun.elapsed();
     let _ = stop.send(());
     let _ = running.await;
     let runs = NODES * ROLES;
     println!(
-        "{runs} noop runs, at most {max_running} at once: {:.1} s, {:.0} runs/s (commit of {runs} steps: {:.2} s)",
+        "gantry, {runs} noop runs, at most {at_once} at once: {:.2} s, {:.0} runs/s (commit of {runs} steps: {:.2} s)",
         took.as_secs_f64(),
         runs as f64 / took.as_secs_f64(),
         committed.as_secs_f64()
     );
+}
+
+fn modules() -> Result<String, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/npm-packages");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/graphile");
+    let output = Command::new(script).arg(folder).output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+async fn beside(modules: &str) {
+    let jobs = NODES * ROLES;
+    for (at_once, mode) in [(10, "plain"), (24, "plain"), (24, "batched")] {
+        let database = TestDatabase::new().await;
+        let drain = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/graphile/drain.mjs");
+        // Many more jobs where they take no time.
+        let jobs = jobs * 5;
+        let output = tokio::process::Command::new("node")
+            .arg(drain)
+            .args([database.owner_url(), &jobs.to_string(), &at_once.to_string(), mode])
+            .env("MODULES", modules)
+            .output()
+            .await
+            .expect("node");
+        let seconds: Option<f64> = String::from_utf8_lossy(&output.stdout).trim().parse().ok();
+        match seconds {
+            Some(seconds) => println!(
+                "graphile-worker ({mode}), {jobs} jobs, {at_once} at once: {seconds:.2} s, {:.0} jobs/s",
+                jobs as f64 / seconds
+            ),
+            None => println!("graphile-worker ({mode}): {}", String::from_utf8_lossy(&output.stderr).trim()),
+        }
+    }
 }

@@ -49,6 +49,7 @@ use tokio::time::Instant;
 use crate::held::Held;
 use crate::jig::{Jigs, Stop};
 use crate::runner::Report;
+use crate::together::Together;
 
 /// A leased run on its way to its handler.
 #[derive(Debug, Clone)]
@@ -80,8 +81,26 @@ pub struct RunQueue {
     closing: Option<BoxFuture<'static, ()>>,
 }
 
+/// Ends of runs, told to the database together.
+pub type Ends = Together<(RunId, RunEnd), Finished>;
+
+/// The ends of one worker's runs.
+pub fn ends(pool: PgPool, worker: WorkerId) -> Ends {
+    Together::answered_by(move |ends: Vec<(RunId, RunEnd)>| {
+        let pool = pool.clone();
+        async move {
+            match ends.as_slice() {
+                [(run, end)] => Ok(vec![running::finish_run(&pool, *run, worker, end).await?]),
+                _ => running::finish_runs(&pool, worker, &ends).await,
+            }
+        }
+        .boxed()
+    })
+}
+
 struct Inner {
     pool: PgPool,
+    ends: Arc<Ends>,
     asking: Asking,
     held: Arc<Held>,
     closed: AtomicBool,
@@ -89,10 +108,10 @@ struct Inner {
 
 impl RunQueue {
     /// The queue in this database, as this worker sees it.
-    pub fn new(pool: PgPool, asking: Asking, held: Arc<Held>) -> Self {
+    pub fn new(pool: PgPool, asking: Asking, held: Arc<Held>, ends: Arc<Ends>) -> Self {
         let closed = AtomicBool::new(false);
         Self {
-            inner: Arc::new(Inner { pool, asking, held, closed }),
+            inner: Arc::new(Inner { pool, ends, asking, held, closed }),
             leased: VecDeque::new(),
             asking: None,
             closing: None,
@@ -225,7 +244,7 @@ impl Acknowledge<Report> for Finish {
         let end = match result {
             Ok(report) => report.clone(),
             // The layers' own words: a panic, or the worker's ceiling on time.
-            Err(error) => Some(RunEnd::Failed { reason: format!("the worker gave the run up: {error}") }),
+            Err(error) => Some(RunEnd::failed(format!("the worker gave the run up: {error}"))),
         };
         async move {
             if let Some(run) = run {
@@ -246,7 +265,7 @@ impl Inner {
         let mut pause = Duration::from_millis(50);
         let begun = Instant::now();
         loop {
-            match running::finish_run(&self.pool, run, self.asking.worker, end).await {
+            match self.ends.ask((run, end.clone())).await {
                 Ok(Finished::Applied) => return,
                 Ok(Finished::Late) => {
                     tracing::warn!(%run, "a run ended that was no longer ours; its result is kept, not applied");

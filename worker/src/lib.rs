@@ -43,6 +43,7 @@ pub mod objects;
 pub mod prepare;
 pub mod runner;
 pub mod secrets;
+pub mod together;
 
 use annealer::Annealer;
 use backend::{Asking, RunQueue};
@@ -140,7 +141,7 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
     let secrets: Arc<dyn SecretSource> = Arc::new(SecretFolder(config.secrets.clone()));
     let script = Arc::new(ScriptJig::new(objects.clone(), secrets.clone(), config.folder.join("on-behalf")));
     let runner = Arc::new(Runner {
-        preparing: Preparing { pool: pool.clone(), worker: hello.id, objects, secrets },
+        preparing: Preparing::new(pool.clone(), hello.id, objects, secrets),
         jigs: Jigs::new(script.clone()),
     });
     let bells = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
@@ -197,13 +198,14 @@ fn monitor(config: &Config, pool: &PgPool, hello: &Hello, held: &Arc<Held>, runn
         sweep: config.sweep,
     };
     let (pool, name, held, runner) = (pool.clone(), hello.name.clone(), held.clone(), runner.clone());
+    let ends = Arc::new(backend::ends(pool.clone(), hello.id));
     let (ceiling, whole) = (config.ceiling, config.grace + LAST);
     // Its time begins when it is first polled, which is when the shutdown begins.
     let last = async move { tokio::time::sleep(whole).await };
     Monitor::new()
         .register(move |restart| {
             WorkerBuilder::new(format!("{name}/{restart}"))
-                .backend(RunQueue::new(pool.clone(), asking.clone(), held.clone()))
+                .backend(RunQueue::new(pool.clone(), asking.clone(), held.clone(), ends.clone()))
                 .data(runner.clone())
                 .concurrency(asking.capacity)
                 .timeout(ceiling)

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use time::OffsetDateTime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -40,8 +39,8 @@ pub enum Stream {
 /// Part of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// When its first byte came.
-    pub at: OffsetDateTime,
+    /// When its first byte came. What time that was is for the database to say: a worker's clock may be off.
+    pub at: Instant,
     /// What came: whole lines, but for a line that takes long.
     pub text: Vec<u8>,
 }
@@ -92,7 +91,7 @@ impl Log {
         } else {
             return;
         };
-        let chunk = Chunk { at: OffsetDateTime::now_utc(), text };
+        let chunk = Chunk { at: Instant::now(), text };
         // A log without a writer has been given up.
         let _ = self.sender.send(chunk);
     }

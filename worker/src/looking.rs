@@ -2,6 +2,9 @@
 //!
 //! A node that is not there keeps a look busy for as long as its addresses are tried, so many are under way at once, and none waits for
 //! another. What a result means is not decided here.
+//!
+//! Who is let in by a node of which nobody knows what runs there (it is new, comes back, or was restarted) finds that out first:
+//! attempts that the database counts as lost may have gone on while nobody could reach the node, and they end before anything starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +12,15 @@ use std::time::Duration;
 use sqlx::PgPool;
 use store::running::{self, DueNode, Looked};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, MissedTickBehavior, timeout};
 
 use crate::jig::script::ScriptJig;
 
 /// Most looks at once.
 const AT_ONCE: usize = 64;
+
+/// How long finding out what runs on a node may take.
+const SURVEY: Duration = Duration::from_secs(60);
 
 /// What looking needs.
 pub struct Looking {
@@ -55,13 +61,35 @@ impl Looking {
     async fn look_at(self: Arc<Self>, node: DueNode) {
         let begun = Instant::now();
         let (address, came) = self.script.look(&node.connection).await;
-        let looked = Looked { address, came, took: begun.elapsed(), by: self.by.clone() };
+        let survey = match &came {
+            Ok(boot_id) if node.wants_survey(boot_id) => Some(self.survey(&node).await),
+            _ => None,
+        };
+        let looked = Looked { address, came, survey, took: begun.elapsed(), by: self.by.clone() };
         match running::record_look(&self.pool, node.id, &looked).await {
             Ok(true) => tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "a node turned"),
             Ok(false) => {}
             Err(error) => {
                 tracing::warn!(node = %node.fqdn, %error, "what came of a look could not be kept; looking again")
             }
+        }
+    }
+
+    /// Finds out what runs there, and ends what no open run stands for: what was lost while nobody could reach the node.
+    async fn survey(&self, node: &DueNode) -> Result<(), String> {
+        let what = |error: String| format!("it let us in, but what runs there can't be found out: {error}");
+        let asked = timeout(SURVEY, async {
+            let found = self.script.survey(&node.connection).await?;
+            let strays = running::stray_runs(&self.pool, node.id, &found).await.map_err(|error| error.to_string())?;
+            for (run, step, epoch) in strays {
+                tracing::info!(node = %node.fqdn, %run, %step, "an attempt is ended that no open run stands for");
+                self.script.end_lost(&node.connection, step, epoch, run).await?;
+            }
+            Ok(())
+        });
+        match asked.await {
+            Ok(done) => done.map_err(what),
+            Err(_) => Err(what(format!("it took longer than {} seconds", SURVEY.as_secs()))),
         }
     }
 }

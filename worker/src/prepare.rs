@@ -5,7 +5,8 @@
 //! its scripts. Where one link does not hold, the run is refused: it fails with the link that broke, and nothing is touched.
 //!
 //! What the run sees is [`engine::data::visible`]; it is kept with the run, each value with its source, secrets as references. The
-//! references are resolved at the last moment, into the copy that goes to the node.
+//! references are resolved at the last moment, into the copy that goes to the node. What it is given beside that is
+//! [`engine::data::surroundings`], where they stay references.
 //!
 //! Two contents of a step meet here. The run's row names one, and the node's ledger compares one. The ledger's must be the same for
 //! all attempts of one generation, so it is taken from the root of the target that made this generation; the row's may also be that
@@ -19,16 +20,20 @@ use engine::blueprint::projection::content;
 use engine::catalog::Role;
 use engine::cluster::{DeploymentRoleDoc, NoderoleDoc, NoderoleKey};
 use engine::data::secret::{SecretRef, reference, references};
-use engine::data::{Contribution, DataError, Layered, OwnData, Sight, visible};
-use engine::ids::{Fqdn, RoleName, RunId};
+use engine::data::surroundings::{self, Carried, OwnNode, Returned};
+use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, visible};
+use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId, TargetNo};
+use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use store::StoreError;
-use store::running::{self, RunFacts, SeenStep, WorkerId};
+use store::running::{self, Approval, Given, KeptResult, RunFacts, SeenStep, WorkerId};
+use time::format_description::well_known::Rfc3339;
 
 use crate::jig::Job;
 use crate::objects::{ObjectError, Objects};
 use crate::secrets::{SecretSource, Secrets};
+use crate::together::Together;
 
 /// Why a run is not started.
 #[derive(Debug, thiserror::Error)]
@@ -66,16 +71,58 @@ fn broken(link: impl Into<String>) -> Refusal {
     Refusal::Chain(link.into())
 }
 
-/// What preparing needs.
+/// What a run is about and what it sees, as the database has it.
+pub struct Gathered {
+    facts: Arc<RunFacts>,
+    seen: Vec<SeenStep>,
+    /// Of the target that made its generation.
+    approval: Option<Approval>,
+    /// The newest results that are kept for its node, and how many there are in all.
+    results: (Vec<KeptResult>, usize),
+}
+
+/// What a run is told, to be kept with it.
+#[derive(Clone)]
+struct Telling {
+    facts: Arc<RunFacts>,
+    input: Arc<Value>,
+    surroundings: Arc<Value>,
+}
+
+/// Makes runs ready.
 pub struct Preparing {
     /// The database.
     pub pool: PgPool,
-    /// Who prepares.
-    pub worker: WorkerId,
-    /// Its objects.
-    pub objects: Arc<Objects>,
-    /// Where secrets come from.
-    pub secrets: Arc<dyn SecretSource>,
+    objects: Arc<Objects>,
+    secrets: Arc<dyn SecretSource>,
+    gather: Together<RunId, Option<Gathered>>,
+    keep: Together<Telling, bool>,
+}
+
+async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, StoreError> {
+    let mut facts = running::run_facts(pool, runs).await?;
+    let of: Vec<(StepId, NodeId)> = facts.values().map(|facts| (facts.step, facts.node)).collect();
+    let mut seen = running::seen_steps(pool, &of).await?;
+    let approvals = running::approvals(pool, &facts.values().map(|facts| facts.generation).collect()).await?;
+    let most = i64::try_from(surroundings::RESULTS).unwrap_or(i64::MAX);
+    let results = running::kept_results(pool, &of.iter().map(|(_, node)| *node).collect(), most).await?;
+    let gathered = runs.iter().map(|run| {
+        let facts = Arc::new(facts.remove(run)?);
+        Some(Gathered {
+            seen: seen.remove(&facts.step).unwrap_or_default(),
+            approval: approvals.get(&facts.generation).cloned(),
+            results: results.get(&facts.node).cloned().unwrap_or_default(),
+            facts,
+        })
+    });
+    Ok(gathered.collect())
+}
+
+async fn keep(pool: &PgPool, worker: WorkerId, told: &[Telling]) -> Result<Vec<bool>, StoreError> {
+    let given =
+        told.iter().map(|told| Given { facts: &told.facts, input: &told.input, surroundings: &told.surroundings });
+    let kept = running::record_inputs(pool, worker, &given.collect::<Vec<_>>()).await?;
+    Ok(told.iter().map(|told| kept.contains(&told.facts.run)).collect())
 }
 
 /// A job and the secrets in it.
@@ -99,20 +146,37 @@ impl Meant {
 }
 
 impl Preparing {
+    /// For one worker, over one database.
+    pub fn new(pool: PgPool, worker: WorkerId, objects: Arc<Objects>, secrets: Arc<dyn SecretSource>) -> Self {
+        let (gathering, keeping) = (pool.clone(), pool.clone());
+        let gather = Together::answered_by(move |runs: Vec<RunId>| {
+            let pool = gathering.clone();
+            async move { gather(&pool, &runs).await }.boxed()
+        });
+        let keep = Together::answered_by(move |told: Vec<Telling>| {
+            let pool = keeping.clone();
+            async move { keep(&pool, worker, &told).await }.boxed()
+        });
+        Self { pool, objects, secrets, gather, keep }
+    }
+
     /// Makes a leased run ready to start.
     ///
     /// # Errors
     /// See [`Refusal`].
     pub async fn prepare(&self, run: RunId) -> Result<Prepared, Refusal> {
-        let facts = running::run_facts(&self.pool, run).await?.ok_or(Refusal::NotOurs(run))?;
-        let meant = self.check_chain(&facts).await?;
+        let Gathered { facts, seen, approval, results } = self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
+        let meant = self.check_chain(&facts, approval).await?;
         let role = self.objects.role(meant.now.noderole.role).await?;
         if role.name.as_str() != facts.role {
             return Err(broken(format!("role {} is stored as the content of {}", role.name, facts.role)));
         }
-        let layered = self.see(&facts, &meant.now, &role).await?;
-        let kept = json!({ "data": layered.value, "sources": layered.sources });
-        if !running::record_input(&self.pool, &facts, self.worker, &kept).await? {
+        let below = self.below(seen).await?;
+        let layered = see(&facts, &meant.now, &role, &below)?;
+        let surroundings = Arc::new(surrounding(&facts, results, &below)?);
+        let input = Arc::new(json!({ "data": layered.value, "sources": layered.sources }));
+        let told = Telling { facts: Arc::clone(&facts), input, surroundings: Arc::clone(&surroundings) };
+        if !self.keep.ask(told).await? {
             return Err(Refusal::NotOurs(run));
         }
         let (input, secrets) = self.resolve(layered.value).await?;
@@ -124,16 +188,17 @@ impl Preparing {
             content: meant.ledger,
             node: facts.node,
             fqdn: Fqdn::parse(&facts.fqdn).map_err(|e| broken(e.to_string()))?,
-            connection: facts.connection,
+            connection: facts.connection.clone(),
             phantom: facts.phantom,
             role,
             exclusive: facts.exclusive,
             input,
+            surroundings: Arc::unwrap_or_clone(surroundings),
         };
         Ok(Prepared { job, secrets })
     }
 
-    async fn check_chain(&self, facts: &RunFacts) -> Result<Checked, Refusal> {
+    async fn check_chain(&self, facts: &RunFacts, approval: Option<Approval>) -> Result<Checked, Refusal> {
         if facts.epoch != facts.epoch_now {
             return Err(broken(format!(
                 "it was claimed in epoch {}, and the database has been restored since (epoch {})",
@@ -146,7 +211,7 @@ impl Preparing {
                 facts.generation, facts.target
             )));
         }
-        self.check_approval(facts).await?;
+        check_approval(facts, approval)?;
         let key = NoderoleKey {
             role: RoleName::parse(&facts.role).map_err(|e| broken(e.to_string()))?,
             instance: facts.instance,
@@ -169,26 +234,6 @@ impl Preparing {
         Ok(Checked { now, ledger })
     }
 
-    async fn check_approval(&self, facts: &RunFacts) -> Result<(), Refusal> {
-        let approval = running::approval(&self.pool, facts.generation)
-            .await?
-            .ok_or_else(|| broken(format!("there is no target {}", facts.generation)))?;
-        match (approval.kind.as_str(), approval.needed) {
-            ("genesis", _) => Ok(()),
-            ("change", Some(needed)) if approval.objecting > 0 || approval.approving < i64::from(needed.max(1)) => {
-                Err(broken(format!(
-                    "submission {} of target {} has {} of {needed} approvals, and {} objections",
-                    approval.submission.unwrap_or_default(),
-                    facts.generation,
-                    approval.approving,
-                    approval.objecting
-                )))
-            }
-            ("change", Some(_)) => Ok(()),
-            (kind, _) => Err(broken(format!("target {} ({kind}) changes no step", facts.generation))),
-        }
-    }
-
     /// What a root says about the run's noderole.
     async fn meant(&self, facts: &RunFacts, root: Hash, key: &NoderoleKey) -> Result<Meant, Refusal> {
         let root = self.objects.root(root).await?;
@@ -208,9 +253,9 @@ impl Preparing {
         Ok(Meant { noderole: noderole.clone(), role: deployment.roles.get(&key.role).cloned() })
     }
 
-    async fn see(&self, facts: &RunFacts, meant: &Meant, role: &Role) -> Result<Layered, Refusal> {
-        let seen = running::seen_steps(&self.pool, facts.step, facts.node).await?;
-        let mut below: Vec<(SeenStep, Arc<Role>, Value)> = Vec::with_capacity(seen.len());
+    /// The steps that it sees, with what their documents say.
+    async fn below(&self, seen: Vec<SeenStep>) -> Result<Vec<Below>, Refusal> {
+        let mut below = Vec::with_capacity(seen.len());
         let mut documents = BTreeMap::new();
         for step in seen {
             let role = self.objects.role(step.role_hash).await?;
@@ -220,21 +265,9 @@ impl Preparing {
             };
             documents.insert(step.deployment_doc, Arc::clone(&deployment));
             let data = deployment.roles.get(&role.name).map_or(Value::Null, |role| role.data.clone());
-            below.push((step, role, data));
+            below.push(Below { step, role, data });
         }
-        let sight = Sight {
-            on_node: below.iter().filter(|(step, ..)| step.distance.is_none()).map(contribution).collect(),
-            ancestors: below.iter().filter_map(|seen| Some((seen.0.distance?, contribution(seen)))).collect(),
-            step: facts.step,
-            own: OwnData {
-                template: &role.template,
-                profiles: &[],
-                deployment_role: meant.role.as_ref().map_or(&Value::Null, |role| &role.data),
-                system: &facts.system_data,
-                user: &meant.noderole.data,
-            },
-        };
-        Ok(visible(&sight)?)
+        Ok(below)
     }
 
     async fn resolve(&self, mut value: Value) -> Result<(Value, Secrets), Refusal> {
@@ -248,19 +281,115 @@ impl Preparing {
     }
 }
 
-fn contribution((step, role, data): &(SeenStep, Arc<Role>, Value)) -> Contribution<'_> {
-    Contribution {
-        step: step.step,
-        rank: step.rank,
+/// A step that a run sees, with what its documents say.
+struct Below {
+    step: SeenStep,
+    role: Arc<Role>,
+    data: Value,
+}
+
+impl Below {
+    fn contribution(&self) -> Contribution<'_> {
+        Contribution {
+            step: self.step.step,
+            rank: self.step.rank,
+            own: OwnData {
+                template: &self.role.template,
+                profiles: &[],
+                deployment_role: &self.data,
+                system: &self.step.system_data,
+                user: &self.step.data,
+            },
+            wall: Wall { value: &self.step.wall, run: self.step.wall_run },
+        }
+    }
+
+    /// None: it is no ancestor.
+    fn carried(&self) -> Option<Result<Carried<'_>, Refusal>> {
+        let distance = self.step.distance?;
+        let name = named(Fqdn::parse(&self.step.fqdn));
+        Some(name.map(|name| Carried {
+            node: self.step.node,
+            name,
+            phantom: self.step.phantom,
+            addresses: self.step.addresses(),
+            role: self.role.name.clone(),
+            instance: self.step.instance,
+            distance,
+            active: self.step.active,
+            seen: self.contribution(),
+        }))
+    }
+}
+
+fn check_approval(facts: &RunFacts, approval: Option<Approval>) -> Result<(), Refusal> {
+    let approval = approval.ok_or_else(|| broken(format!("there is no target {}", facts.generation)))?;
+    match (approval.kind.as_str(), approval.needed) {
+        ("genesis", _) => Ok(()),
+        ("change", Some(needed)) if approval.objecting > 0 || approval.approving < i64::from(needed.max(1)) => {
+            Err(broken(format!(
+                "submission {} of target {} has {} of {needed} approvals, and {} objections",
+                approval.submission.unwrap_or_default(),
+                facts.generation,
+                approval.approving,
+                approval.objecting
+            )))
+        }
+        ("change", Some(_)) => Ok(()),
+        (kind, _) => Err(broken(format!("target {} ({kind}) changes no step", facts.generation))),
+    }
+}
+
+/// What a run is given beside its attributes.
+fn surrounding(facts: &RunFacts, (results, all): (Vec<KeptResult>, usize), below: &[Below]) -> Result<Value, Refusal> {
+    let more = all.saturating_sub(results.len());
+    let node = OwnNode {
+        id: facts.node,
+        name: named(Fqdn::parse(&facts.fqdn))?,
+        deployment: named(DeploymentName::parse(&facts.home))?,
+        phantom: facts.phantom,
+        addresses: facts.connection.get("addresses").map(running::addresses).unwrap_or_default(),
+        facts: facts.facts.clone(),
+        hints: facts.hints.clone(),
+    };
+    let results = results.into_iter().map(returned).collect::<Result<Vec<_>, _>>()?;
+    let carried = below.iter().filter_map(Below::carried).collect::<Result<Vec<_>, _>>()?;
+    let made = surroundings::surroundings(node, results, more, &carried)?;
+    serde_json::to_value(made).map_err(|error| Refusal::Data(DataError::NotCanonical { reason: error.to_string() }))
+}
+
+fn see(facts: &RunFacts, meant: &Meant, role: &Role, below: &[Below]) -> Result<Layered, DataError> {
+    visible(&Sight {
+        on_node: below.iter().filter(|seen| seen.step.distance.is_none()).map(Below::contribution).collect(),
+        ancestors: below.iter().filter_map(|seen| Some((seen.step.distance?, seen.contribution()))).collect(),
+        step: facts.step,
         own: OwnData {
             template: &role.template,
             profiles: &[],
-            deployment_role: data,
-            system: &step.system_data,
-            user: &step.data,
+            deployment_role: meant.role.as_ref().map_or(&Value::Null, |role| &role.data),
+            system: &facts.system_data,
+            user: &meant.noderole.data,
         },
-        wall: &step.wall,
-    }
+    })
+}
+
+/// A name as a row has it.
+fn named<T, E: std::fmt::Display>(name: Result<T, E>) -> Result<T, Refusal> {
+    name.map_err(|error| Refusal::Store(StoreError::corrupt("a name", error)))
+}
+
+fn returned(kept: KeptResult) -> Result<Returned, Refusal> {
+    Ok(Returned {
+        run: RunId(kept.run),
+        role: named(RoleName::parse(&kept.role))?,
+        instance: kept.instance.unsigned_abs(),
+        step: StepId(kept.step),
+        action: kept.action,
+        outcome: kept.outcome,
+        generation: TargetNo(kept.generation),
+        at: kept.at.format(&Rfc3339).unwrap_or_default(),
+        result: kept.result,
+    })
 }
 
 struct Checked {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apalis_core::error::BoxDynError;
 use apalis_core::task::data::Data;
-use engine::data::wall;
+use engine::data::{DataError, check_returned, wall};
 use engine::ids::RunId;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use store::running::{RunEnd, append_log};
 
 use crate::backend::LeasedRun;
-use crate::jig::{Ended, Jigs, Job, Object, Scripts, Stop, StopReason};
+use crate::jig::{Ended, Jigs, Job, Object, Scripts, Stop, StopReason, shortened};
 use crate::log::{Chunk, Log, LogStore, Stream};
 use crate::objects::Objects;
 use crate::prepare::{Preparing, Refusal};
@@ -60,7 +60,7 @@ impl Runner {
         let (log, writer) = Log::into_store(sink, prepared.secrets.clone());
         let ended = self.start(&prepared.job, &log, stop).await;
         let end = run_end(ended, &prepared.job, &prepared.secrets);
-        if let Some(RunEnd::Failed { reason }) = &end {
+        if let Some(RunEnd::Failed { reason, .. }) = &end {
             log.line(Stream::Gantry, &format!("[gantry: failed: {reason}]"));
         }
         drop(log);
@@ -87,11 +87,10 @@ impl Runner {
         let reason = refusal.to_string();
         tracing::warn!(%run, %reason, "a run was refused");
         let text = format!("[gantry: {reason}]\n").into_bytes();
-        let at = time::OffsetDateTime::now_utc();
-        if let Err(error) = append_log(&self.preparing.pool, run, 0, at, &text).await {
+        if let Err(error) = append_log(&self.preparing.pool, run, 0, Duration::ZERO, &text).await {
             tracing::warn!(%run, %error, "the refusal could not be logged");
         }
-        RunEnd::Failed { reason }
+        RunEnd::failed(reason)
     }
 
     async fn start(&self, job: &Job, log: &Log, stop: Stop) -> Ended {
@@ -106,14 +105,39 @@ impl Runner {
 fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
     Some(match ended {
         Ended::Returned(result) => succeeded(result, job, secrets),
-        Ended::Failed(reason) | Ended::Refused(reason) => RunEnd::Failed { reason: secrets.mask(&reason) },
+        Ended::Failed { reason, found } => failed(&reason, found, secrets),
+        Ended::Refused(reason) => failed(&reason, Object::new(), secrets),
         Ended::Stopped { why: StopReason::NotOurs, .. } => return None,
-        Ended::Stopped { why: StopReason::Cancelled, .. } => RunEnd::Cancelled,
-        Ended::Stopped { why: StopReason::WorkerEnds, started: Some(false) } => RunEnd::Unstarted,
+        Ended::Stopped { why: StopReason::Cancelled, found, .. } => {
+            RunEnd::Cancelled { found: kept(found, secrets).unwrap_or_default() }
+        }
+        Ended::Stopped { why: StopReason::WorkerEnds, started: Some(false), .. } => RunEnd::Unstarted,
         Ended::Stopped { why: StopReason::WorkerEnds, .. } => {
             RunEnd::Lost { reason: "its worker ended before it did".to_owned() }
         }
     })
+}
+
+fn failed(reason: &str, found: Object, secrets: &Secrets) -> RunEnd {
+    match kept(found, secrets) {
+        Ok(found) => RunEnd::Failed { reason: shown(reason, secrets), found },
+        Err(why) => RunEnd::failed(shown(&format!("{reason} (and what it returned is not kept: {why})"), secrets)),
+    }
+}
+
+/// A reason that people may read. Masked before it is cut, for half a secret is one that no mask finds.
+fn shown(reason: &str, secrets: &Secrets) -> String {
+    shortened(secrets.mask(reason))
+}
+
+/// What is kept of what an attempt returned: all of it but secrets.
+fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
+    let masked = secrets.mask_value(&Value::Object(found));
+    check_returned(&masked)?;
+    match masked {
+        Value::Object(masked) => Ok(masked),
+        _ => Ok(Object::new()),
+    }
 }
 
 /// The wall is taken against what the run was really given, so that a secret that only comes back is no news; then it is masked.
@@ -121,12 +145,26 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     let result = Value::Object(result);
     let wall = match wall(&job.input, &result) {
         Ok(wall) => secrets.mask_value(&wall),
-        Err(error) => return RunEnd::Failed { reason: format!("its result can't be kept: {error}") },
+        Err(error) => return RunEnd::failed(shown(&format!("its result can't be kept: {error}"), secrets)),
     };
     match secrets.mask_value(&result) {
-        Value::Object(result) => RunEnd::Succeeded { result, wall },
-        _ => RunEnd::Failed { reason: "its result is no object".to_owned() },
+        Value::Object(result) => match not_kept(&result, job) {
+            Some(reason) => RunEnd::failed(shown(&reason, secrets)),
+            None => RunEnd::Succeeded { result, wall },
+        },
+        _ => RunEnd::failed("its result is no object"),
     }
+}
+
+/// Why what a role found out about its node can't be kept as facts.
+fn not_kept(result: &Object, job: &Job) -> Option<String> {
+    if !job.role.flags.facts {
+        return None;
+    }
+    let bytes = serde_json::to_vec(result).map_or(usize::MAX, |bytes| bytes.len());
+    let most = api::limits::FACTS;
+    (bytes > most)
+        .then(|| format!("its facts have {bytes} bytes, and a node's may have {most}: let the role return less"))
 }
 
 /// Logs of runs in the database.
@@ -138,7 +176,7 @@ struct ToDatabase {
 impl LogStore for ToDatabase {
     fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
         async move {
-            let appended = append_log(&self.pool, self.run, offset, chunk.at, &chunk.text).await;
+            let appended = append_log(&self.pool, self.run, offset, chunk.at.elapsed(), &chunk.text).await;
             appended.map_err(|error| error.to_string())
         }
         .boxed()

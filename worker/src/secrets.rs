@@ -44,23 +44,49 @@ impl SecretSource for SecretFolder {
     }
 }
 
-/// The secrets of one run, longest first, each also as JSON writes it.
+/// The secrets of one run, longest first; each in every form in which it comes back by itself: as it is, as JSON writes it (with and
+/// without letters beyond ASCII), as a JSON pointer writes a key, as a shell quotes it, and of a text of several lines each line, since
+/// programs print those one by one.
 #[derive(Debug, Clone, Default)]
 pub struct Secrets(Arc<[Box<str>]>);
+
+/// Shorter lines of a secret are too common to be hidden wherever they stand.
+const SHORTEST_LINE: usize = 8;
+
+fn forms(text: &str) -> [Box<str>; 5] {
+    let json = Value::String(text.to_owned()).to_string();
+    let json = &json[1..json.len() - 1];
+    let pointer = text.replace('~', "~0").replace('/', "~1");
+    let shell = text.replace('\'', r"'\''");
+    [text.into(), json.into(), ascii(json).into(), pointer.into(), shell.into()]
+}
+
+/// JSON in which everything beyond ASCII is written by number, as many programs do.
+fn ascii(json: &str) -> String {
+    let mut written = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if letter.is_ascii() {
+            written.push(letter);
+        } else {
+            let mut units = [0; 2];
+            letter.encode_utf16(&mut units).iter().for_each(|unit| written.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    written
+}
 
 impl Secrets {
     /// Collects the texts to hide; texts under [`SHORTEST_CONCEALED`] bytes are passed over.
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<Box<str>> = Vec::new();
         for text in texts {
-            let escaped = Value::String(text.clone()).to_string();
-            let escaped = escaped[1..escaped.len() - 1].to_owned();
-            for form in [text, escaped] {
-                if form.len() >= SHORTEST_CONCEALED {
-                    all.push(form.into());
-                }
-            }
+            let lines =
+                text.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE && line.len() < text.len());
+            let lines: Vec<Box<str>> = lines.flat_map(forms).collect();
+            all.extend(lines);
+            all.extend(forms(&text));
         }
+        all.retain(|form| form.len() >= SHORTEST_CONCEALED);
         all.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
         all.dedup();
         Self(all.into())
@@ -173,6 +199,17 @@ mod tests {
             let (left, right) = "a hunter22 b".split_at(cut);
             assert_eq!(through(&secrets, &[left, right]), format!("a {MASK} b"));
         }
+    }
+
+    #[test]
+    fn a_secret_is_found_in_every_form_in_which_it_comes_back_by_itself() {
+        let secrets =
+            Secrets::new(["p/ä's\"word".to_owned(), "-----BEGIN-----\nline-one-of-it\nab\n-----END-----\n".to_owned()]);
+        for form in ["p/ä's\"word", "p/ä's\\\"word", "p/\\u00e4's\\\"word", "p~1ä's\"word", r#"p/ä'\''s"word"#] {
+            let masked = secrets.mask(&format!("<{form}>"));
+            assert_eq!(masked, format!("<{MASK}>"), "{form}");
+        }
+        assert_eq!(through(&secrets, &["  line-one", "-of-it\n  ab\n"]), format!("  {MASK}\n  ab\n"));
     }
 
     #[test]

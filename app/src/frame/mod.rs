@@ -170,6 +170,7 @@ fn Rail(children: Children) -> impl IntoView {
                 {place(places::GRAPH, Icon::Graph, "Graph", None)}
                 {place(places::REVIEWS, Icon::Review, "Reviews", Some(children))}
                 {place(places::RUNS, Icon::Run, "Runs", None)}
+                {place(places::WAITING, Icon::Queued, "Why not yet", None)}
                 {place(places::BLUEPRINTS, Icon::Blueprint, "Blueprints", None)}
                 {place(places::CATALOG, Icon::Catalog, "Catalog", None)}
             </ul>
@@ -222,6 +223,7 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
         "graph" => ("Graph", places::GRAPH),
         "reviews" => ("Reviews", places::REVIEWS),
         "runs" => ("Runs", places::RUNS),
+        "waiting" => ("Why not yet", places::WAITING),
         "catalog" => ("Catalog", places::CATALOG),
         "blueprints" => ("Blueprints", places::BLUEPRINTS),
         "noderoles" => ("Noderoles", places::DEPLOYMENTS),

@@ -15,3 +15,4 @@ pub mod reviews;
 pub mod run;
 pub mod runs;
 pub mod sign_in;
+pub mod waiting;

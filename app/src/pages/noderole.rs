@@ -127,6 +127,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
             <header>
                 <StatePill state/>
                 <span class="muted">"for " {move || view! { <Span from=noderole.read().since to=None/> }}</span>
+                {move || (noderole.read().state != StepState::Active).then(|| view! { <a href=places::waiting_on(&noderole.read().fqdn)>"why not yet, on this node"</a> })}
             </header>
             <div class="inside">
                 {error}

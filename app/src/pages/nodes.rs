@@ -162,7 +162,7 @@ fn row(node: Memo<NodeSummary>, ways: Option<Ways>) -> impl IntoView {
                 let name = node.read().deployment.clone();
                 view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
             }}</td>
-            <td data-label="Steps">{move || view! { <Counts counts=node.read().steps/> }}</td>
+            <td data-label="Steps">{move || view! { <Counts counts=node.read().steps/> }} {move || why_not_yet(&node.read())}</td>
             <td data-label="Reached" class="muted">{move || reached(&node.read())}</td>
             {ways.map(|ways| changes(node, ways))}
         </tr>
@@ -193,6 +193,13 @@ fn changes(node: Memo<NodeSummary>, Ways { move_to, take_out }: Ways) -> impl In
         </td>
     }
     .into_any()
+}
+
+/// The way to what waits on a node, if something does.
+fn why_not_yet(node: &NodeSummary) -> impl IntoView + use<> {
+    let steps = node.steps;
+    let waits = steps.blocked + steps.todo + steps.error > 0;
+    waits.then(|| view! { <small><a href=places::waiting_on(&node.fqdn)>"why not yet"</a></small> })
 }
 
 /// How it is reached, and why it was not when somebody looked last.

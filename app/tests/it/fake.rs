@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use api::console::*;
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
+use api::waiting::{Behind, Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use api::{At, Problem};
 use app::console::Console;
 use async_trait::async_trait;
+use engine::anneal::Wait;
 use engine::blueprint::Anchor;
 use engine::blueprint::consequences::{
     Awaited, Consequences, Counted, Downstream, Loss, Restart, Touched, Wave, WaveGroup,
@@ -74,6 +76,7 @@ pub struct World {
     /// Whether lists have another page.
     pub long: bool,
     pub waiting: Waiting,
+    pub waits: Vec<WaitingGroup>,
     pub review: ReviewView,
     pub graph: GraphView,
     pub discussion: Discussion,
@@ -565,6 +568,62 @@ fn review() -> ReviewView {
     }
 }
 
+/// A failure, what is behind it, and a full lane.
+fn waits() -> Vec<WaitingGroup> {
+    let group = |reason: Wait, count, more, steps| WaitingGroup {
+        reason,
+        heading: reason.heading().into(),
+        frees: reason.frees().into(),
+        count: Some(count),
+        more,
+        steps,
+    };
+    let step = |n: u128, name: &str, state, says: &str, freed_by| WaitingStep {
+        noderole: noderole(n, name),
+        role: role(name),
+        node: node(n),
+        fqdn: fqdn(n),
+        deployment: deployment("web"),
+        state,
+        since: ago(700),
+        says: vec![says.into()],
+        freed_by,
+    };
+    let failed = NoderoleRef { id: noderole(4, "app"), role: role("app"), fqdn: fqdn(4), state: StepState::Error };
+    vec![
+        group(
+            Wait::Failed,
+            1,
+            false,
+            vec![step(4, "app", StepState::Error, "exit 1 in 20-realm.sh", vec![Freeing::Run { run: RunId(12) }])],
+        ),
+        group(
+            Wait::BehindFailure,
+            10_000,
+            true,
+            vec![step(
+                4,
+                "proxy",
+                StepState::Blocked,
+                "Waits for 1 parent: app on web-4 (ERROR).",
+                vec![Freeing::Step { noderole: failed }],
+            )],
+        ),
+        group(
+            Wait::Held,
+            1,
+            false,
+            vec![step(
+                5,
+                "app",
+                StepState::Todo,
+                "Deployment web is held by ada.",
+                vec![Freeing::Deployment { name: deployment("web") }, Freeing::Node { fqdn: fqdn(5) }],
+            )],
+        ),
+    ]
+}
+
 impl Default for World {
     fn default() -> Self {
         let summary = |n: u128, name: &str, depth, steps| DeploymentSummary {
@@ -642,6 +701,7 @@ impl Default for World {
             ],
             long: false,
             waiting: Waiting { count: 2, more: false },
+            waits: waits(),
             review: review(),
             graph: graph(),
             discussion: discussion(),
@@ -923,6 +983,14 @@ impl Console for Fake {
             |run: &RunSummary| serde_json::to_value(run.state).expect("a word").as_str().expect("a word").to_owned();
         let fits = |run: &&RunSummary| state.is_empty() || word(run) == state;
         self.read(|world| RunPage { runs: world.runs.iter().filter(fits).cloned().collect(), next: Some(RunId(1000)) })
+    }
+    async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem> {
+        let fits = |group: &&WaitingGroup| wanted.reason.is_empty() || wanted.reason == group.reason.as_str();
+        self.read(|world| WaitingPage {
+            groups: world.waits.iter().filter(fits).cloned().collect(),
+            next: (!wanted.reason.is_empty() && world.long)
+                .then(|| Behind { since: 7, step: StepId(Uuid::from_u128(7)) }),
+        })
     }
     async fn run(&self, _: RunId) -> Result<RunView, Problem> {
         self.read(|world| world.run.clone())

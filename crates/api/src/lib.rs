@@ -6,6 +6,7 @@
 //!
 //! * [`problem`]: how anything says no (RFC 9457).
 //! * [`console`]: what the pages show.
+//! * [`nodes`]: a machine, and what people change about it.
 //! * [`limits`]: how long texts may be.
 //! * [`reviews`]: lists of reviews and proposals, page by page.
 //! * [`live`]: what the journal tells while it happens.
@@ -13,8 +14,10 @@
 pub mod console;
 pub mod limits;
 pub mod live;
+pub mod nodes;
 pub mod problem;
 pub mod reviews;
+pub mod waiting;
 
 pub use problem::Problem;
 

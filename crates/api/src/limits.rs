@@ -1,4 +1,4 @@
-//! How long texts may be that people write, in characters: the server refuses more, and no field takes more.
+//! How long texts may be that people write, in characters, and how large documents: the server refuses more, and no field takes more.
 
 /// A change's title.
 pub const TITLE: usize = 200;
@@ -8,3 +8,16 @@ pub const VERDICT: usize = 10_000;
 pub const COMMENT: usize = 10_000;
 /// What is looked for in a log.
 pub const LOG_SEARCH: usize = 200;
+/// What people say of a machine.
+pub const DESCRIPTION: usize = 1_000;
+/// What a machine's token is called.
+pub const TOKEN_NAME: usize = 100;
+
+/// Bytes of a machine's hints, as JSON.
+pub const HINTS: usize = 64 * 1024;
+/// Bytes of what one source says of a machine, as JSON.
+pub const FACTS: usize = 256 * 1024;
+/// Bytes of a boot id, and of a boot environment's name.
+pub const WORD: usize = 100;
+/// Days that a machine's token may hold.
+pub const TOKEN_DAYS: u32 = 366;

@@ -1,6 +1,7 @@
 //! `gantry worker`: one worker process.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use store::{Connecting, Store};
@@ -21,6 +22,15 @@ pub struct Arguments {
     /// Runs that it carries at once
     #[arg(long, env = "GANTRY_WORKER_CAPACITY", default_value_t = 10)]
     capacity: u32,
+    /// Seconds without a word from it after which its runs are others'; it speaks three times as often. The same for all workers
+    #[arg(long, env = "GANTRY_WORKER_LEASE", default_value = "60", value_parser = lease)]
+    lease: Duration,
+    /// Seconds after which it looks for work without being told
+    #[arg(long, env = "GANTRY_WORKER_SWEEP", default_value = "5", value_parser = interval)]
+    sweep: Duration,
+    /// Seconds after which each node is looked at again
+    #[arg(long, env = "GANTRY_WORKER_LOOKS", default_value = "10", value_parser = interval)]
+    looks: Duration,
     /// Stop when standard input ends: for whoever starts it as a child
     #[arg(long, hide = true)]
     until_orphaned: bool,
@@ -33,8 +43,14 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         None => home::data_folder(None)?.join("worker"),
     };
     home::make_private(&folder)?;
-    let config =
-        worker::Config { name: arguments.name, capacity: arguments.capacity, ..worker::Config::in_folder(folder) };
+    let config = worker::Config {
+        name: arguments.name,
+        capacity: arguments.capacity,
+        lease: arguments.lease,
+        sweep: arguments.sweep,
+        looks: arguments.looks,
+        ..worker::Config::in_folder(folder)
+    };
     let config = config.with_environment().map_err(|error| anyhow!(error))?;
     let orphaned = arguments.until_orphaned;
     let shutdown = async move {
@@ -45,4 +61,38 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         tracing::info!("stopping: running jobs are given their time");
     };
     worker::run(config, store.pool().clone(), shutdown).await.context("the worker ended")
+}
+
+/// Shorter, and an ordinary pause of a busy machine would take runs from their workers.
+const SHORTEST_LEASE: f64 = 2.0;
+const SHORTEST_INTERVAL: f64 = 0.1;
+/// Longer, and a lost worker's runs would wait for the next day.
+const LONGEST: f64 = 3600.0;
+
+fn lease(text: &str) -> Result<Duration, String> {
+    seconds(text, SHORTEST_LEASE)
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    seconds(text, SHORTEST_INTERVAL)
+}
+
+fn seconds(text: &str, shortest: f64) -> Result<Duration, String> {
+    let number: Option<f64> = text.parse().ok().filter(|n| (shortest..=LONGEST).contains(n));
+    number.map(Duration::from_secs_f64).ok_or_else(|| format!("give seconds, from {shortest} to {LONGEST}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_within_bounds() {
+        assert_eq!(lease("2.5"), Ok(Duration::from_millis(2_500)));
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "1m", "-3", "0", "NaN", "inf", "1", "3601"] {
+            let said = lease(wrong).expect_err(wrong);
+            assert_eq!(said, "give seconds, from 2 to 3600");
+        }
+    }
 }

@@ -24,6 +24,8 @@ mod imports;
 mod linting;
 mod listing;
 pub mod logs;
+mod machines;
+mod node_self;
 mod nodes;
 mod opening;
 pub mod people;
@@ -40,12 +42,15 @@ mod saying;
 mod showing;
 mod verifying;
 mod versions;
+mod waiting;
 mod weighing;
 mod words;
 
 pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
 pub use imports::{Imported, MAX_IMPORT, disappeared, find_and_read, other_contents, read_files};
+pub use machines::LOOKS;
+pub use node_self::Itself;
 pub use verifying::Verified;
 
 use std::path::Path;

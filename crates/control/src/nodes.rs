@@ -107,6 +107,7 @@ impl Control {
             };
             return Err(Problem::conflict("node_exists", format!("A node {} is there already. {what}.", new.fqdn)));
         }
+        intent::set_hardware(&mut transaction, new.id, &wish.macs, &wish.serial).await.map_err(from_store)?;
         let detail = json!({"fqdn": new.fqdn, "transport": new.transport, "macs": wish.macs, "serial": wish.serial});
         intent::append_audit(&mut transaction, by, "node.add", &new.id.to_string(), &detail)
             .await
@@ -117,7 +118,7 @@ impl Control {
         Ok(new.id)
     }
 
-    fn in_folder(&self, root: &str) -> Result<Value, Problem> {
+    pub(crate) fn in_folder(&self, root: &str) -> Result<Value, Problem> {
         let root = root.trim();
         check_root(root)?;
         let root = plain_path(root);
@@ -128,11 +129,11 @@ impl Control {
     }
 
     /// Takes the record of a node out that nothing was ever bound to. No document changes with it, so there is nothing to review; one
-    /// that a target speaks of is given up by a proposal.
-    pub async fn take_out_node(&self, actor: &Actor, node: NodeId) -> Result<(), Problem> {
+    /// that a target speaks of is given up by a proposal. With a `version`, only if the record is still of that one.
+    pub async fn take_out_node(&self, actor: &Actor, node: NodeId, version: Option<i32>) -> Result<(), Problem> {
         actor.require(Permission::Operator)?;
         let mut transaction = self.begin().await?;
-        let Some(fqdn) = intent::take_out_record(&mut transaction, node).await.map_err(from_store)? else {
+        let Some(fqdn) = intent::take_out_record(&mut transaction, node, version).await.map_err(from_store)? else {
             drop(transaction);
             return Err(self.not_taken_out(node).await?);
         };
@@ -168,38 +169,56 @@ impl Control {
 
     async fn not_taken_out(&self, node: NodeId) -> Result<Problem, Problem> {
         let present = self.present().await?;
-        let known = present.skeleton.nodes.get(&node);
-        Ok(known.map_or_else(
-            || Problem::not_found("There is no such node any more."),
-            |known| {
-                Problem::conflict(
-                    "node_meant",
-                    format!(
-                        "{} is part of the target, with all that is bound to it: propose to give it up, so that somebody reviews that.",
-                        known.fqdn
-                    ),
-                )
-            },
+        let Some(known) = present.skeleton.nodes.get(&node) else {
+            return Ok(Problem::not_found("There is no such node any more."));
+        };
+        if !present.blueprint.nodes.contains_key(&node) {
+            return Ok(changed_meanwhile(known.fqdn.as_str()));
+        }
+        Ok(Problem::conflict(
+            "node_meant",
+            format!(
+                "{} is part of the target, with all that is bound to it: propose to give it up, so that somebody reviews that.",
+                known.fqdn
+            ),
         ))
     }
 }
 
-/// The name that a node gets, and whether it was derived.
-fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
-    let invalid = |error: &dyn std::fmt::Display| Problem::invalid(error.to_string());
-    let texts = wish.macs.iter().chain([&wish.serial, &wish.domain]);
-    texts.map(|text| words::plain(text)).collect::<Result<Vec<_>, _>>()?;
-    if wish.macs.len() > MAX_MACS || wish.macs.iter().chain([&wish.serial]).any(|text| text.len() > 200) {
+/// A change that was made on a record that is another one by now.
+pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
+    Problem::new(
+        412,
+        "changed_meanwhile",
+        "Somebody changed it meanwhile",
+        format!(
+            "The record of {fqdn} is not the one that you looked at any more: look at it again, then say what you want."
+        ),
+    )
+}
+
+/// What people write of a machine's hardware.
+pub(crate) fn check_hardware(macs: &[String], serial: &str) -> Result<(), Problem> {
+    macs.iter().map(String::as_str).chain([serial]).map(words::plain).collect::<Result<Vec<_>, _>>()?;
+    if macs.len() > MAX_MACS || macs.iter().map(String::as_str).chain([serial]).any(|text| text.len() > 200) {
         return Err(Problem::invalid(format!(
             "Give at most {MAX_MACS} MAC addresses, and none of the texts longer than 200 bytes."
         )));
     }
     // A machine may say what it likes of itself; what a person writes and nobody can use is a slip.
-    if let Some(other) = wish.macs.iter().find(|text| !text.trim().is_empty() && !is_address(text)) {
+    if let Some(other) = macs.iter().find(|text| !text.trim().is_empty() && !is_address(text)) {
         return Err(Problem::invalid(format!(
             "{other:?} is no network card's MAC address: write twelve hexadecimal digits, 00:25:90:aa:00:01, or leave it out."
         )));
     }
+    Ok(())
+}
+
+/// The name that a node gets, and whether it was derived.
+fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
+    let invalid = |error: &dyn std::fmt::Display| Problem::invalid(error.to_string());
+    words::plain(&wish.domain)?;
+    check_hardware(&wish.macs, &wish.serial)?;
     if !wish.fqdn.trim().is_empty() {
         return Ok((Fqdn::parse(wish.fqdn.trim()).map_err(|error| invalid(&error))?, false));
     }

@@ -50,7 +50,7 @@ pub const START_SIGN_IN_HOLDS: Duration = Duration::from_secs(12 * 3600);
 
 const TIMES: SessionTimes = SessionTimes { idle: SESSION_IDLE, absolute: SESSION_ABSOLUTE, note_every: NOTE_EVERY };
 /// Longest text that is looked at as a token, in bytes; ours are shorter.
-const MAX_TOKEN: usize = 128;
+pub(crate) const MAX_TOKEN: usize = 128;
 /// Longest name that a client gives itself that is kept, in characters.
 const MAX_USER_AGENT: usize = 200;
 
@@ -228,7 +228,7 @@ impl Actor {
 pub struct Token(String);
 
 impl Token {
-    fn random() -> Result<Self, Problem> {
+    pub(crate) fn random() -> Result<Self, Problem> {
         let mut bytes = [0u8; 32];
         rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|reason| {
             tracing::error!(%reason, "the system gives no random numbers");
@@ -246,7 +246,7 @@ impl Token {
         &self.0
     }
 
-    fn hash(&self) -> TokenHash {
+    pub(crate) fn hash(&self) -> TokenHash {
         hash_of(&self.0)
     }
 }
@@ -257,7 +257,7 @@ impl fmt::Debug for Token {
     }
 }
 
-fn hash_of(token: &str) -> TokenHash {
+pub(crate) fn hash_of(token: &str) -> TokenHash {
     Sha256::digest(token.as_bytes()).into()
 }
 

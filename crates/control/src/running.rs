@@ -15,7 +15,7 @@ use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done, words};
 
-fn checked(reason: &str) -> Result<&str, Problem> {
+pub(crate) fn checked(reason: &str) -> Result<&str, Problem> {
     let reason = words::plain(reason)?;
     if reason.is_empty() || reason.chars().count() > MAX_REASON {
         return Err(Problem::invalid(format!(
@@ -25,7 +25,7 @@ fn checked(reason: &str) -> Result<&str, Problem> {
     Ok(reason)
 }
 
-fn from_change(error: ChangeError) -> Problem {
+pub(crate) fn from_change(error: ChangeError) -> Problem {
     match error {
         ChangeError::Store(error) => from_store(error),
         ChangeError::Refused(refused) => Problem::conflict("state", refused.to_string()),

@@ -9,10 +9,10 @@ use api::console::{
 };
 use api::reviews::Waiting;
 use engine::Hash;
-use engine::anneal::{Limits, Reason, why_not};
+use engine::anneal::{Reason, why_not};
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
-use engine::data::{OwnData, layers, mask};
+use engine::data::{OwnData, Wall, layers, mask};
 use engine::ids::{
     ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
 };
@@ -26,9 +26,10 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{counting, plan_aside, would_join};
+use crate::waiting::EVERYWHERE;
 use crate::words::at;
 
-fn corrupt(error: impl std::fmt::Display) -> Problem {
+pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "a row can't be read");
     Problem::internal()
 }
@@ -117,7 +118,12 @@ impl Control {
         let why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
         drop(connection);
         let may_edit = self.draft_of(actor, &present, &row).await?;
-        let layered = layers(step, data.own(role), row.step.wall.as_ref()).map_err(corrupt)?;
+        let layered = layers(
+            step,
+            data.own(role),
+            row.step.wall.as_ref().map(|value| Wall { value, run: row.step.wall_run.map(RunId) }),
+        )
+        .map_err(corrupt)?;
         let sources = layered.sources.iter().map(|(path, source)| Provenance {
             path: path.clone(),
             value: shown_at(&layered.value, path),
@@ -240,8 +246,7 @@ impl Control {
     /// workers, not here, so of that rule only their capacity counts.
     async fn waits(&self, on: &mut PgConnection, step: StepId) -> Result<Vec<String>, Problem> {
         let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else { return Ok(Vec::new()) };
-        let limits = Limits { running: u32::MAX, ..Limits::default() };
-        let reasons = why_not(&view, limits, step);
+        let reasons = why_not(&view, EVERYWHERE, step);
         let by = reasons.iter().filter_map(|reason| match reason {
             Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => Some(*by),
             _ => None,
@@ -394,11 +399,12 @@ fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
 }
 
 /// A rule of admission in the words of a page: with what frees it, and steps by name.
-fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
+pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
     let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
     let words = match reason {
         Reason::Paused => "execution is switched off: switch it on at the top of the page".to_owned(),
-        Reason::Room { running, capacity, .. } if *capacity > 0 => {
+        Reason::Room { capacity: 0, .. } => "no worker is there: start one with `gantry worker`".to_owned(),
+        Reason::Room { running, capacity, .. } => {
             format!("waits for room: {running} runs are open and workers can carry {capacity}")
         }
         Reason::Frozen { node, by } => format!("the error of {} stops everything on {node}: retry that", named(by)),
@@ -467,7 +473,7 @@ fn run_state(row: &RunRow) -> RunState {
     }
 }
 
-fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Problem> {
+pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Problem> {
     Ok(RunSummary {
         id: RunId(row.run.id),
         noderole: NoderoleId(row.noderole),

@@ -4,6 +4,12 @@
 //! machine that reboots in a loop; and each turn of *alive* moves steps, ends runs, and rings in people's ears. So a node turns only when
 //! several looks in a row say so. The first of all is believed: nothing depends yet on a node that nobody has ever reached.
 //!
+//! What a machine says of itself is a hint and no look: whoever has its token may say anything. So a word of its own turns nothing, it
+//! only spares it the row of looks: the next one that agrees is enough, and one that does not agree ends it.
+//!
+//! A machine that was restarted tells by its boot id, which whoever is let in reads. Nothing that ran on it runs any more, however quickly
+//! it came back: it counts as having died and come back in between.
+//!
 //! Nothing here knows the time. How often somebody looks is the caller's; what counts is what came, in its order.
 
 use serde::{Deserialize, Serialize};
@@ -32,17 +38,39 @@ impl Belief {
             return Self { against: 0, ..self };
         }
         let against = self.against + 1;
-        let enough = match (self.alive, self.known) {
-            (true, _) => FAILURES,
-            (false, true) => SUCCESSES,
-            (false, false) => 1,
-        };
-        if against < enough {
+        if against < self.enough() {
             return Self { against, ..self };
         }
         Self { alive: reached, known: self.known || reached, against: 0 }
     }
+
+    /// What is believed once the machine itself says that it has come up, or goes down.
+    #[must_use]
+    pub fn told(self, up: bool) -> Self {
+        if up == self.alive {
+            return self;
+        }
+        Self { against: self.against.max(self.enough() - 1), ..self }
+    }
+
+    /// How many looks in a row turn it.
+    pub fn enough(self) -> u32 {
+        match (self.alive, self.known) {
+            (true, _) => FAILURES,
+            (false, true) => SUCCESSES,
+            (false, false) => 1,
+        }
+    }
 }
+
+/// Whether two boot ids tell of two starts of a machine. A system that has none says so, and then nobody knows.
+pub fn restarted(before: &str, now: &str) -> bool {
+    let says = |id: &str| !id.is_empty() && id != NO_BOOT_ID;
+    says(before) && says(now) && before != now
+}
+
+/// What stands for the boot id of a system that has none.
+pub const NO_BOOT_ID: &str = "unknown";
 
 #[cfg(test)]
 mod tests {
@@ -63,6 +91,25 @@ mod tests {
         assert!(after(&[true, false, false, true, false, false]), "in a row");
         assert!(!after(&[true, false, false, false, true]), "one answer of a dead machine");
         assert!(after(&[true, false, false, false, true, true]));
+    }
+
+    #[test]
+    fn a_word_of_its_own_turns_nothing_and_spares_the_row_of_looks() {
+        let alive = NEW.after(true);
+        assert!(alive.told(false).alive && !alive.told(false).after(false).alive);
+        assert_eq!(alive.told(false).after(true), alive, "who is still let in beats what it said");
+        let died = (0..FAILURES).fold(alive, |belief, _| belief.after(false));
+        assert!(!died.told(true).alive && died.told(true).after(true).alive);
+        assert_eq!(alive.told(true), alive);
+        assert_eq!(died.told(true).after(false), died);
+    }
+
+    #[test]
+    fn only_two_boot_ids_tell_of_a_restart() {
+        assert!(restarted("a", "b") && !restarted("a", "a"));
+        for (before, now) in [("", "a"), ("a", ""), (NO_BOOT_ID, "a"), ("a", NO_BOOT_ID)] {
+            assert!(!restarted(before, now), "{before:?} {now:?}");
+        }
     }
 
     proptest! {

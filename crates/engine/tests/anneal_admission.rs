@@ -73,6 +73,7 @@ fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
         budgets: [(BudgetId(1), BudgetView { name: "quorum".into(), max_down: 1 })].into(),
         nodes: (1..=5).map(node).collect(),
         jigs: [(JigName::parse("script").unwrap(), true)].into(),
+        unserved: Default::default(),
         steps: steps.into_iter().collect(),
         open: Vec::new(),
     }

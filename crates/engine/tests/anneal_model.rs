@@ -9,7 +9,7 @@ use std::time::Duration;
 use engine::anneal::{
     AdmissionView, BATCH, BudgetId, BudgetView, Change, Child, Committed, DeploymentView, Event, LaneKey, LaneView,
     Limits, Missing, Moment, NodeView, OpenRun, Outcome, Progress, Refused, Step, StepState, StepView, Stop, Why,
-    World, admit, apply, why_not,
+    World, admit, apply, apply_each, why_not,
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, LaneMode, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -583,6 +583,7 @@ impl Cluster {
             budgets: [(BUDGET, BudgetView { name: "quorum".into(), max_down: 2 })].into(),
             nodes: (0..NODES).map(|n| (node_id(n), node(n))).collect(),
             jigs: [(JigName::parse("test").unwrap(), true)].into(),
+            unserved: Default::default(),
             steps: steps.collect(),
             open: open.collect(),
         }
@@ -842,6 +843,53 @@ proptest! {
             prop_assert!(step.is_converged(), "{} is {}", step.id, step.progress.state);
             prop_assert_eq!(runs.get(&step.id).copied().unwrap_or(0), usize::from(!step.instant));
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Ends that one transaction writes together mean what they mean one after the other, and one that does not fit keeps none.
+    #[test]
+    fn several_ends_together_are_what_they_are_one_after_the_other(
+        steps in graph(),
+        ops in proptest::collection::vec(op(), 0..50),
+        fails in proptest::collection::vec(any::<bool>(), 8),
+    ) {
+        let mut cluster = Cluster::new(steps);
+        for op in &ops {
+            cluster.perform(op);
+        }
+        cluster.claim();
+        let mut changes: Vec<Change> = Vec::new();
+        for (step, fails) in cluster.in_state(StepState::Transition).into_iter().zip(fails.iter().cycle()) {
+            let generation = cluster.world.steps[&step].progress.generation;
+            let event = match fails {
+                true => Event::Failed { generation, reason: "drawn".into(), retry: false },
+                false => Event::Succeeded { generation },
+            };
+            // The second one comes too late for a step that waits for nobody any more.
+            changes.extend([Change::Step { step, event: event.clone() }, Change::Step { step, event }]);
+        }
+        let (together, refused) = apply_each(&cluster.world, &changes).unwrap();
+        let mut alone = cluster.world.clone();
+        for (place, change) in changes.iter().enumerate() {
+            match apply(&alone, change) {
+                Ok(outcome) => {
+                    prop_assert!(!refused.contains_key(&place));
+                    alone.take(&outcome);
+                }
+                Err(Stop::Refused(reason)) => prop_assert_eq!(refused.get(&place), Some(&reason)),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        let mut both = cluster.world.clone();
+        both.take(&together);
+        prop_assert_eq!(&both.steps, &alone.steps);
+        for delta in &together.deltas {
+            prop_assert_eq!(delta.was, cluster.world.steps[&delta.step].progress.state);
+        }
+        prop_assert!(together.deltas.is_sorted_by_key(|delta| (delta.rank, delta.step)));
     }
 }
 

@@ -164,6 +164,7 @@ roles:
     on-error: node
     on-change: keep
     join: {need: 2, after: end}
+    priority: -5
     scripts: [shared/hello, 20-start]
   - {name: named, jig: noop, provides: [dns]}
   - {name: other, jig: noop}
@@ -202,6 +203,7 @@ roles:
             backoff: 90,
             timeout: 300,
             join: Join { need: JoinNeed::AtLeast(2), after: JoinAfter::End },
+            priority: -5,
         }
     );
     let names: Vec<&str> = role.scripts.iter().map(|script| script.name.as_str()).collect();

@@ -356,7 +356,8 @@ mod tests {
         assert!(!goes_on(START, 3).await, "too much to catch up on");
         assert!(!goes_on(Position::of_cursor(all.horizon + 1_000_000), 10).await, "of another database");
 
-        let old = "INSERT INTO event (topic, kind, body, at) VALUES ('x', 'y', '{}', now() - interval '9 days') RETURNING id";
+        let old =
+            "INSERT INTO event (topic, kind, body, at) VALUES ('x', 'y', '{}', now() - interval '9 days') RETURNING id";
         let forgotten: i64 = sqlx::query_scalar(old).fetch_one(db.owner()).await.expect("an old event");
         assert!(goes_on(START, 10).await);
         sqlx::query("SELECT forget_events(interval '2 days')").execute(db.app()).await.expect("to forget");

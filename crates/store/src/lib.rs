@@ -15,6 +15,7 @@ mod entity;
 pub mod housekeeping;
 pub mod intent;
 pub mod journal;
+pub mod node_tokens;
 pub mod people;
 pub mod reading;
 pub mod running;

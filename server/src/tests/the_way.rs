@@ -9,7 +9,6 @@ use engine::gate::Policy;
 use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId};
 use serde_json::json;
 use store::running::{self, Hello, RunEnd, WorkerId};
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::streaming::Tab;
@@ -159,8 +158,8 @@ async fn a_change_goes_its_way_by_rest() {
     assert_eq!(again.status, StatusCode::CONFLICT);
 }
 
-/// A committed step, claimed and leased: a run under way, and its worker.
-pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
+/// A committed step on a node that nobody has looked at yet; gives the node.
+pub(super) async fn committed(house: &House) -> NodeId {
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
     let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
@@ -176,21 +175,32 @@ pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
         house.tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit).await.json()["submission"].clone();
     house.tell(&format!("/api/v1/submissions/{submission}/verdicts"), &bo, json!({"kind": "approve"})).await.json();
     house.tell(&format!("/api/v1/submissions/{submission}/commit"), &ada, json!({})).await.json();
+    node.as_str().expect("an id").parse().expect("an id")
+}
 
+/// A worker that carries out these jigs.
+pub(super) async fn working(house: &House, jigs: &[&str]) -> WorkerId {
     let pool = house.db.app();
     let worker = WorkerId(Uuid::new_v4());
     let hello = Hello {
         id: worker,
-        name: "w".into(),
+        name: worker.to_string(),
         capacity: 10,
-        jigs: vec!["noop".into()],
+        jigs: jigs.iter().map(|jig| (*jig).to_owned()).collect(),
         host: "here".into(),
         pid: 1,
         version: "0".into(),
     };
     running::ensure_worker(pool, &hello, LONG).await.expect("a worker");
     running::confirm_worker(pool, worker).await.expect("a worker");
-    let node: NodeId = node.as_str().expect("an id").parse().expect("an id");
+    worker
+}
+
+/// A committed step, claimed and leased: a run under way, and its worker.
+pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
+    let node = committed(house).await;
+    let pool = house.db.app();
+    let worker = working(house, &["noop"]).await;
     running::set_node_alive(pool, node, true).await.expect("a node");
     let claimed = running::claim_runs(pool, Limits::default()).await.expect("a claim");
     let leased = running::lease_runs(pool, worker, &["noop"], 10, LONG).await.expect("a lease");
@@ -215,7 +225,7 @@ async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
     log.extend([0xff, 0x00, b'\n']);
     let mut offset = 0;
     for piece in log.chunks(65_521) {
-        running::append_log(house.db.app(), run, offset, OffsetDateTime::now_utc(), piece).await.expect("to append");
+        running::append_log(house.db.app(), run, offset, Duration::ZERO, piece).await.expect("to append");
         offset += piece.len() as u64;
     }
     while length(tab.next_live().await) != (RunState::Running, log.len() as i64) {}

@@ -61,6 +61,8 @@ pub struct Job {
     pub exclusive: bool,
     /// What the run sees, secrets resolved.
     pub input: Value,
+    /// What it is given beside that ([`engine::data::surroundings`]), secrets as references.
+    pub surroundings: Value,
 }
 
 impl Job {
@@ -80,8 +82,13 @@ impl Job {
 pub enum Ended {
     /// Well; with what it returned.
     Returned(Object),
-    /// It failed. The reason is for people: one line, what happened and what to look at.
-    Failed(String),
+    /// It failed.
+    Failed {
+        /// For people: one line, what happened and what to look at.
+        reason: String,
+        /// What it returned nevertheless.
+        found: Object,
+    },
     /// The node refused it before it started: the attempt is outdated, or something there contradicts it.
     Refused(String),
     /// It was told to stop.
@@ -90,13 +97,21 @@ pub enum Ended {
         why: StopReason,
         /// Whether it ever started on the node; `None` when that can't be known.
         started: Option<bool>,
+        /// What it had returned by then.
+        found: Object,
     },
 }
 
 impl Ended {
-    /// A failure with a reason of bounded length.
+    /// A failure that returned nothing. Reasons may have secrets in them here, and any length: whoever takes them hides the first
+    /// and then cuts to the second, for half a secret is one that nobody finds.
     pub fn failed(reason: impl Into<String>) -> Self {
-        Self::Failed(shortened(reason.into()))
+        Self::Failed { reason: reason.into(), found: Object::new() }
+    }
+
+    /// Told to stop, and nothing returned.
+    pub fn stopped(why: StopReason, started: Option<bool>) -> Self {
+        Self::Stopped { why, started, found: Object::new() }
     }
 }
 

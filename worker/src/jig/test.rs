@@ -1,7 +1,7 @@
 //! The jig that does what its data tells it, so that a graph, a review or a screen can be tried without a machine.
 //!
 //! It reads the key `test` of its input: `prints` (lines), `seconds` (how long it takes), `fail` (true, or the reason), `returns`
-//! (an object).
+//! (an object, also of a run that fails).
 
 use std::time::Duration;
 
@@ -44,13 +44,14 @@ impl Jig for Test {
             let time = Duration::try_from_secs_f64(told.seconds).unwrap_or_default();
             tokio::select! {
                 () = tokio::time::sleep(time) => {}
-                why = stop.called() => return Ended::Stopped { why, started: Some(true) },
+                why = stop.called() => return Ended::stopped(why, Some(true)),
             }
-            match told.fail {
-                Value::Null | Value::Bool(false) => Ended::Returned(told.returns),
-                Value::String(reason) => Ended::failed(reason),
-                _ => Ended::failed("told to fail"),
-            }
+            let reason = match told.fail {
+                Value::Null | Value::Bool(false) => return Ended::Returned(told.returns),
+                Value::String(reason) => reason,
+                _ => "told to fail".to_owned(),
+            };
+            Ended::Failed { reason, found: told.returns }
         }
         .boxed()
     }

@@ -2,6 +2,8 @@
 
 mod admission;
 mod cluster;
+mod data;
+mod joining;
 mod process;
 mod queue;
 mod running;

@@ -13,20 +13,20 @@ use crate::process::{Running, quick};
 use crate::scripts::{appears, dies};
 
 /// A cluster on a testbed, and a worker's configuration that reaches it.
-struct Bed {
-    testbed: Testbed,
-    cluster: Cluster,
+pub struct Bed {
+    pub testbed: Testbed,
+    pub cluster: Cluster,
     folder: TempDir,
 }
 
 impl Bed {
-    async fn of(nodes: usize) -> Self {
+    pub async fn of(nodes: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), nodes).expect("a testbed");
         Self { cluster: Cluster::over(&testbed).await, testbed, folder }
     }
 
-    fn config(&self) -> Config {
+    pub fn config(&self) -> Config {
         // Nobody turns a node under a test that is about something else.
         let looks = Duration::from_secs(3600);
         Config { secrets: Some(self.testbed.secrets()), looks, ..quick(&self.cluster.folder()) }

@@ -77,6 +77,7 @@ impl Bench {
             role: Arc::new(role),
             exclusive: true,
             input: json!({}),
+            surroundings: json!({}),
         }
     }
 
@@ -134,7 +135,9 @@ async fn a_damaged_ledger_stops_the_step_and_says_where_it_lies() {
     let ledger = bench.root().join(".gantry/ledger").join(bench.step.to_string());
     std::fs::write(&ledger, "epoch=1\nattempt=zero\n").expect("the file is ours");
     match bench.run(&bench.job(2, 1, "a")).await {
-        Ended::Failed(reason) => assert!(reason.contains("damaged") && reason.contains(".gantry/ledger"), "{reason}"),
+        Ended::Failed { reason, .. } => {
+            assert!(reason.contains("damaged") && reason.contains(".gantry/ledger"), "{reason}")
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(bench.ran(), 1);
@@ -254,7 +257,7 @@ async fn a_run_that_is_stopped_says_whether_it_started() {
         stopper.stop(StopReason::WorkerEnds);
     };
     let (ended, ()) = tokio::join!(bench.jig.run(&job, &log, stop), stopping);
-    assert_eq!(ended, Ended::Stopped { why: StopReason::WorkerEnds, started: Some(true) });
+    assert_eq!(ended, Ended::stopped(StopReason::WorkerEnds, Some(true)));
 }
 
 #[tokio::test]
@@ -262,7 +265,7 @@ async fn an_unknown_way_to_a_node_is_named() {
     let bench = Bench::with(COUNTS);
     let job = Job { connection: json!({"transport": "pigeon"}), ..bench.job(1, 1, "a") };
     match bench.run(&job).await {
-        Ended::Failed(reason) => assert!(reason.contains("pigeon"), "{reason}"),
+        Ended::Failed { reason, .. } => assert!(reason.contains("pigeon"), "{reason}"),
         other => panic!("{other:?}"),
     }
 }

@@ -234,7 +234,10 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
                 <div class="muted">{above} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
                 <h1>{move || board.read().name.to_string()} {state} {held}</h1>
             </div>
-            <div class="buttons">{act} {move || board.read().may_propose.is_ok().then(|| view! { <hold::HoldButton desk handle=dialogs.hold/> })}</div>
+            <div class="buttons">
+                <a class="button quiet" href=move || places::waiting_in(&board.read().name)>{icon(Icon::Queued)} "Why not yet"</a>
+                {act} {move || board.read().may_propose.is_ok().then(|| view! { <hold::HoldButton desk handle=dialogs.hold/> })}
+            </div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>
     }

@@ -291,7 +291,7 @@ fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
 /// The scripts that a claimed run is for, as a worker finds them.
 async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
     let pool = house.database.app();
-    let facts = running::run_facts(pool, run).await.unwrap().unwrap();
+    let facts = running::run_facts(pool, &[run]).await.unwrap().remove(&run).unwrap();
     let role = running::object_body(pool, facts.role_hash).await.unwrap().unwrap();
     assert_eq!(Hash::of_bytes(&role), facts.role_hash);
     let role: Role = serde_json::from_slice(&role).unwrap();

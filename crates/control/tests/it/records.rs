@@ -73,14 +73,14 @@ async fn a_record_is_taken_out_and_what_is_meant_is_not() {
     let refused = house.control.edit(&house.ada, own, 0, vec![burnt]).await.unwrap_err();
     assert!(refused.detail.contains("only a record"), "{refused:?}");
 
-    house.control.take_out_node(&house.ada, n1).await.unwrap();
+    house.control.take_out_node(&house.ada, n1, None).await.unwrap();
     let listed = house.control.nodes(&house.ada, "n1".into(), None).await.unwrap();
     assert!(listed.nodes.is_empty(), "{listed:?}");
     assert_eq!(house.control.proposal(&house.ada, own).await.unwrap_err().code, "closed");
     assert_eq!(details(&house, "node.take_out").await, [json!({"fqdn": "n1.house.example.com"})]);
     let submitted = house.control.submit(&house.ada, proposal, version, "bind".into()).await.unwrap_err();
     assert!(submitted.detail.contains("is not there"), "{submitted:?}");
-    assert_eq!(house.control.take_out_node(&house.ada, n1).await.unwrap_err().status, 404);
+    assert_eq!(house.control.take_out_node(&house.ada, n1, None).await.unwrap_err().status, 404);
     // Its name is free again; its id is not.
     let again = NodeWish::named("n1.house.example.com", "/srv/nodes/n1");
     assert_ne!(house.control.add_node(&house.ada, again).await.unwrap(), n1);
@@ -88,7 +88,7 @@ async fn a_record_is_taken_out_and_what_is_meant_is_not() {
     let refused = sqlx::query(back).bind(n1.0).execute(house.database.app()).await.unwrap_err();
     assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::Spent), "{refused}");
 
-    let meant = house.control.take_out_node(&house.ada, n2).await.unwrap_err();
+    let meant = house.control.take_out_node(&house.ada, n2, None).await.unwrap_err();
     assert_eq!((meant.status, meant.code.as_str()), (409, "node_meant"));
     let by_hand = "UPDATE node SET removed_in = (SELECT number FROM head) WHERE id = $1";
     let refused = sqlx::query(by_hand).bind(n2.0).execute(house.database.app()).await.unwrap_err();

@@ -131,7 +131,7 @@ impl Play {
                 continue;
             }
             let end = match chance.below(4) {
-                0 => RunEnd::Failed { reason: "chance".into() },
+                0 => RunEnd::failed("chance"),
                 _ => RunEnd::Succeeded { result: Map::new(), wall: json!({"a": 1}) },
             };
             running::finish_run(pool, run, self.worker, &end).await.unwrap();

@@ -7,7 +7,7 @@
 //! | execution | it is enabled |
 //! | room | fewer runs are open than the global limit and than the workers' capacity |
 //! | step | it is TODO, its backoff is over, and it needs a run at all ([`super::Step::rests`]) |
-//! | jig | it is active |
+//! | jig | it is active, and a worker that is heard of carries it out |
 //! | deployment | neither it nor any above it is held |
 //! | node | available; as the action needs it: alive and confirmed, any, or dead. Phantoms are always there |
 //! | frozen | no other step on the node is an ERROR that freezes its node |
@@ -184,6 +184,8 @@ pub struct AdmissionView {
     pub nodes: BTreeMap<NodeId, NodeView>,
     /// Jigs, and whether each is active.
     pub jigs: BTreeMap<JigName, bool>,
+    /// Those of them that no confirmed worker carries out: a run of theirs would take a slot and find nobody.
+    pub unserved: BTreeSet<JigName>,
     /// Steps.
     pub steps: BTreeMap<StepId, StepView>,
     /// Runs that have not ended.
@@ -225,6 +227,11 @@ pub enum Reason {
     },
     /// Its jig is not active.
     Jig {
+        /// Which.
+        jig: JigName,
+    },
+    /// No worker carries out its jig.
+    Unserved {
         /// Which.
         jig: JigName,
     },
@@ -326,6 +333,9 @@ impl fmt::Display for Reason {
                 write!(f, "failed {failures} times; tried again in {seconds} s, or at once by a retry")
             }
             Self::Jig { jig } => write!(f, "jig {jig} is not active: activate it"),
+            Self::Unserved { jig } => {
+                write!(f, "no worker carries out jig {jig}: start one that does")
+            }
             Self::Held { deployment, by } => write!(f, "deployment {deployment} is held by {by}"),
             Self::Unavailable { node } => write!(f, "node {node} is out of service: make it available"),
             Self::NodeDead { node } => write!(f, "node {node} does not answer"),
@@ -530,6 +540,10 @@ impl<'v> Taken<'v> {
             Some(true) => {}
             Some(false) => reasons.push(Reason::Jig { jig: step.jig.clone() }),
             None => reasons.push(Reason::Unknown { what: format!("jig {}", step.jig) }),
+        }
+        // Where no worker is at all, that is what is said.
+        if self.view.capacity > 0 && self.view.unserved.contains(&step.jig) {
+            reasons.push(Reason::Unserved { jig: step.jig.clone() });
         }
     }
 

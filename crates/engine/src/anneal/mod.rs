@@ -106,6 +106,7 @@ mod admission;
 mod state;
 mod step;
 mod transition;
+mod waiting;
 mod world;
 
 pub use admission::{
@@ -114,5 +115,6 @@ pub use admission::{
 };
 pub use state::{StepState, UnknownState};
 pub use step::{Cause, Count, LONGEST_BACKOFF, Progress, Step, UnknownCause, Why, backoff, count};
-pub use transition::{BATCH, Broken, Change, Committed, Event, LOSSES, Refused, Stop, apply};
+pub use transition::{BATCH, Broken, Change, Committed, Event, LOSSES, Refused, Stop, apply, apply_each};
+pub use waiting::{Attempt, ENDING, Link, UnknownWait, Wait, struck, wait_of};
 pub use world::{Child, Delta, Missing, Outcome, World};

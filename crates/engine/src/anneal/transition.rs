@@ -264,6 +264,29 @@ pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
     work.finish()
 }
 
+/// What several changes make of the steps, one after the other, each on what the one before has left: the same as if each were
+/// applied and written alone. One that does not fit is left out, and named by its place; it keeps none of the others.
+///
+/// # Errors
+/// [`Stop::Missing`] until enough is loaded, [`Stop::Broken`] when what was loaded contradicts an invariant; never [`Stop::Refused`].
+pub fn apply_each(world: &World, changes: &[Change]) -> Result<(Outcome, BTreeMap<usize, Refused>), Stop> {
+    let mut now = world.clone();
+    let (mut whole, mut refused) = (Outcome::default(), BTreeMap::new());
+    for (place, change) in changes.iter().enumerate() {
+        match apply(&now, change) {
+            Ok(outcome) => {
+                now.take(&outcome);
+                whole = whole.then(outcome);
+            }
+            Err(Stop::Refused(reason)) => {
+                refused.insert(place, reason);
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok((whole, refused))
+}
+
 /// Why a step in the queue is to be looked at.
 #[derive(Debug, Default)]
 struct Touch<'c> {

@@ -84,8 +84,31 @@ pub struct Delta {
 pub struct Outcome {
     /// Every step with a changed column, in (rank, id) order.
     pub deltas: Vec<Delta>,
-    /// Steps left TODO that are to be settled by [`super::Change::Settle`], in (rank, id) order; see "Batches" in the theory.
+    /// Steps left TODO that are to be settled by [`super::Change::Settle`]; see "Batches" in the theory.
     pub more: Vec<StepId>,
     /// Steps whose open attempt counts no more, because their node died: their runs are to be ended.
     pub outdated: Vec<StepId>,
+}
+
+impl Outcome {
+    /// The two together, `next` applied to what this one left: each step's first state before, and its last columns.
+    #[must_use]
+    pub fn then(self, next: Self) -> Self {
+        let mut deltas: BTreeMap<(u32, StepId), Delta> =
+            self.deltas.into_iter().map(|delta| ((delta.rank, delta.step), delta)).collect();
+        for mut delta in next.deltas {
+            if let Some(before) = deltas.get(&(delta.rank, delta.step)) {
+                delta.was = before.was;
+                delta.not_before = delta.not_before.or(before.not_before);
+            }
+            deltas.insert((delta.rank, delta.step), delta);
+        }
+        // What was left to settle and has moved since is passed over by whoever settles it.
+        let more = self.more.into_iter().chain(next.more).collect::<BTreeSet<_>>();
+        Self {
+            deltas: deltas.into_values().collect(),
+            more: more.into_iter().collect(),
+            outdated: self.outdated.into_iter().chain(next.outdated).collect(),
+        }
+    }
 }

@@ -159,7 +159,7 @@ pub struct Role {
     pub metadata: Value,
 }
 
-/// OpenCrowbar's role flags.
+/// OpenCrowbar's role flags, and one more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flags {
@@ -187,6 +187,9 @@ pub struct Flags {
     pub powersave: bool,
     /// Keeps the log of its last successful run.
     pub leaverunlog: bool,
+    /// What its runs return are facts of their node. Ours, and left out where it is not set: roles from before it keep their hash.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub facts: bool,
 }
 
 /// An attribute that a role owns.
@@ -240,6 +243,13 @@ pub struct RunPolicy {
     pub timeout: u32,
     /// Edges below it: all, any or at least n of its parents, after success or after end.
     pub join: Join,
+    /// Of what may start, the higher comes first; 0 usually. Left out where it is 0, so that roles from before it keep their hash.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub priority: i32,
+}
+
+fn is_usual(priority: &i32) -> bool {
+    *priority == 0
 }
 
 impl Default for RunPolicy {
@@ -255,6 +265,7 @@ impl Default for RunPolicy {
             backoff: 5,
             timeout: 3600,
             join: Join::default(),
+            priority: 0,
         }
     }
 }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{DataError, check_depth, escaped, merge, ordered};
-use crate::ids::StepId;
+use crate::ids::{RunId, StepId};
 
 /// Which layer a value was found in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,6 +64,23 @@ pub struct Source {
     pub step: StepId,
     /// Which layer of that.
     pub layer: Layer,
+    /// The run that left it, of a wall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+}
+
+/// What a step's last successful run added.
+#[derive(Debug, Clone, Copy)]
+pub struct Wall<'a> {
+    /// The document, `null` when there is none.
+    pub value: &'a Value,
+    /// Which run that was.
+    pub run: Option<RunId>,
+}
+
+impl Wall<'static> {
+    /// Of a step that has none.
+    pub const NONE: Self = Wall { value: &Value::Null, run: None };
 }
 
 /// A merged document in which every value is accounted for.
@@ -110,8 +127,8 @@ pub struct Contribution<'a> {
     pub rank: u32,
     /// Its noderole's own data.
     pub own: OwnData<'a>,
-    /// Its wall, `null` when it has none.
-    pub wall: &'a Value,
+    /// Its wall.
+    pub wall: Wall<'a>,
 }
 
 /// Everything that decides what a run of one step sees.
@@ -127,11 +144,31 @@ pub struct Sight<'a> {
     pub own: OwnData<'a>,
 }
 
+/// How far above a step each of its ancestors is, in edges by the shortest way. `edges` are (child, parent), at least all above it.
+pub fn distances(step: StepId, edges: &[(StepId, StepId)]) -> BTreeMap<StepId, u32> {
+    let mut above: BTreeMap<StepId, Vec<StepId>> = BTreeMap::new();
+    for (child, parent) in edges {
+        above.entry(*child).or_default().push(*parent);
+    }
+    let mut found = BTreeMap::from([(step, 0)]);
+    let mut next = std::collections::VecDeque::from([(step, 0)]);
+    while let Some((at, distance)) = next.pop_front() {
+        for parent in above.get(&at).into_iter().flatten() {
+            if !found.contains_key(parent) {
+                found.insert(*parent, distance + 1);
+                next.push_back((*parent, distance + 1));
+            }
+        }
+    }
+    found.remove(&step);
+    found
+}
+
 /// A noderole's own data: all layers merged. With a wall, what others see of it.
 ///
 /// # Errors
 /// [`DataError::NotAnObject`] naming the layer, [`DataError::TooDeep`].
-pub fn layers(step: StepId, own: OwnData<'_>, wall: Option<&Value>) -> Result<Layered, DataError> {
+pub fn layers(step: StepId, own: OwnData<'_>, wall: Option<Wall<'_>>) -> Result<Layered, DataError> {
     let mut layered = Layered::empty();
     layered.add(step, own, wall)?;
     Ok(layered)
@@ -168,12 +205,12 @@ impl Layered {
         self.sources.get(pointer)
     }
 
-    fn add(&mut self, step: StepId, own: OwnData<'_>, wall: Option<&Value>) -> Result<(), DataError> {
+    fn add(&mut self, step: StepId, own: OwnData<'_>, wall: Option<Wall<'_>>) -> Result<(), DataError> {
         let profiles = own.profiles.iter().map(|(name, value)| (Layer::Profile(name.clone()), value));
         let low_to_high = std::iter::once((Layer::Template, own.template))
             .chain(profiles)
             .chain([(Layer::DeploymentRole, own.deployment_role), (Layer::System, own.system)])
-            .chain(wall.map(|wall| (Layer::Wall, wall)))
+            .chain(wall.map(|wall| (Layer::Wall, wall.value)))
             .chain([(Layer::User, own.user)]);
         for (layer, value) in low_to_high {
             if value.is_null() {
@@ -181,7 +218,13 @@ impl Layered {
             }
             super::object(value, || layer.name())?;
             check_depth(value)?;
-            lay(&mut self.value, value, &mut self.sources, "", &Source { step, layer });
+            lay(
+                &mut self.value,
+                value,
+                &mut self.sources,
+                "",
+                &Source { step, run: wall.filter(|_| layer == Layer::Wall).and_then(|wall| wall.run), layer },
+            );
         }
         Ok(())
     }
@@ -260,13 +303,15 @@ mod tests {
         let (wall, user) = (value("wall", &["w", "u"]), value("user", &["u"]));
         let own =
             OwnData { template: &template, profiles: &profiles, deployment_role: &role, system: &system, user: &user };
-        let layered = layers(step(1), own, Some(&wall)).unwrap();
+        let layered = layers(step(1), own, Some(Wall { value: &wall, run: Some(RunId(9)) })).unwrap();
         assert_eq!(
             layered.value,
             json!({"t": "template", "p": "low", "q": "high", "d": "role", "s": "system", "w": "wall", "u": "user"})
         );
         assert_eq!(layered.source("/q").unwrap().layer, Layer::Profile("high".into()));
         assert_eq!(layered.source("/w").unwrap().layer, Layer::Wall);
+        assert_eq!(layered.source("/w").unwrap().run, Some(RunId(9)), "and it is known which run found it out");
+        assert_eq!(layered.source("/u").unwrap().run, None);
         assert_eq!(layers(step(1), own, None).unwrap().value["w"], json!("system"));
     }
 
@@ -293,7 +338,12 @@ mod tests {
     fn a_run_sees_its_node_then_its_ancestors_then_itself() {
         let data = |n: i64| json!({"last": n, format!("only{n}"): true});
         let values: Vec<Value> = (0..6).map(data).collect();
-        let seen = |n: usize, rank| Contribution { step: step(n as u128), rank, own: OwnData::NONE, wall: &values[n] };
+        let seen = |n: usize, rank| Contribution {
+            step: step(n as u128),
+            rank,
+            own: OwnData::NONE,
+            wall: Wall { value: &values[n], run: None },
+        };
         let own = OwnData { user: &json!({"mine": 1}), ..OwnData::NONE };
         let mut sight = Sight {
             on_node: vec![seen(1, 7), seen(2, 3), seen(5, 9)],
@@ -312,6 +362,16 @@ mod tests {
     }
 
     #[test]
+    fn an_ancestor_is_as_far_as_the_shortest_way_to_it() {
+        // 1 waits for 2 and 3; 2 for 3; 3 for 4; 5 for 1, and is no ancestor.
+        let edges: Vec<_> =
+            [(1, 2), (1, 3), (2, 3), (3, 4), (5, 1)].map(|(child, parent)| (step(child), step(parent))).into();
+        let expected = BTreeMap::from([(step(2), 1), (step(3), 1), (step(4), 2)]);
+        assert_eq!(distances(step(1), &edges), expected);
+        assert!(distances(step(4), &edges).is_empty());
+    }
+
+    #[test]
     fn a_layer_that_is_no_object_is_named() {
         let own = OwnData { system: &json!([1]), ..OwnData::NONE };
         let error = layers(step(1), own, None).unwrap_err();
@@ -327,7 +387,7 @@ mod tests {
             let plain = objects.iter().fold(json!({}), |base, over| merge(&base, over).unwrap());
             proptest::prop_assert_eq!(&layered.value, &plain);
             let mut expected = BTreeMap::new();
-            let anyone = Source { step: step(1), layer: Layer::User };
+            let anyone = Source { step: step(1), layer: Layer::User, run: None };
             note(&plain, &mut expected, "", &anyone);
             proptest::prop_assert!(layered.sources.keys().eq(expected.keys()));
             for (at, source) in &layered.sources {

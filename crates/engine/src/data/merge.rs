@@ -92,10 +92,10 @@ pub fn contains(outer: &Value, inner: &Value) -> bool {
 /// and drop out of the new wall. [`super::visible`] leaves it out for that reason.
 ///
 /// # Errors
-/// [`DataError::NotAnObject`] when it handed back anything but an object; the limits of [`super::check`].
+/// [`DataError::NotAnObject`] when it handed back anything but an object; what [`super::check_returned`] refuses.
 pub fn wall(given: &Value, returned: &Value) -> Result<Value, DataError> {
     super::object(returned, || "what a run hands back".into())?;
-    super::check(returned)?;
+    super::check_returned(returned)?;
     Ok(difference(given, returned)?.unwrap_or_else(|| Value::Object(Map::new())))
 }
 
@@ -184,6 +184,9 @@ pub(super) mod tests {
         let back = json!({"app": {"port": 8080, "name": "web"}, "pid": 7});
         assert_eq!(wall(&given, &back).unwrap(), json!({"app": {"port": 8080}, "pid": 7}));
         assert_eq!(wall(&given, &given).unwrap(), json!({}));
+        let error = wall(&given, &json!({"a/b": ["x\0y"]})).unwrap_err();
+        assert_eq!(error, DataError::Unstorable { path: "/a~1b/0".into() });
+        assert!(wall(&given, &json!({"a": {"k\0": 1}})).is_err());
         for no_object in [json!(null), json!([1]), json!("x"), json!({"$secret": "s", "version": 1})] {
             assert!(matches!(wall(&given, &no_object), Err(DataError::NotAnObject { .. })));
         }

@@ -27,14 +27,16 @@ use serde_json::{Map, Value};
 use crate::{canonical, text};
 
 mod diff;
+pub mod kept;
 mod layers;
 mod merge;
 pub mod schema;
 pub mod secret;
+pub mod surroundings;
 pub mod written;
 
 pub use diff::{Change, ChangeKind, diff};
-pub use layers::{Contribution, Layer, Layered, OwnData, Sight, Source, layers, visible};
+pub use layers::{Contribution, Layer, Layered, OwnData, Sight, Source, Wall, distances, layers, visible};
 pub use merge::{contains, difference, merge, wall};
 pub use secret::mask;
 
@@ -103,6 +105,12 @@ pub enum DataError {
         /// The character's number.
         number: String,
     },
+    /// A text, or a key, with the character that PostgreSQL has no place for.
+    #[error("the text at {path} has the character U+0000, which can't be stored: leave it out")]
+    Unstorable {
+        /// A JSON pointer; of a key, to the object that has it.
+        path: String,
+    },
     /// A value that has no canonical form.
     #[error("the data can't be written as canonical JSON: {reason}")]
     NotCanonical {
@@ -122,6 +130,37 @@ pub fn check(value: &Value) -> Result<(), DataError> {
         return Err(DataError::TooLarge { size: bytes.len(), limit: MAX_BYTES });
     }
     Ok(())
+}
+
+/// Checks what a run handed back: [`check`], and that it can be stored.
+///
+/// # Errors
+/// Those of [`check`], [`DataError::Unstorable`].
+pub fn check_returned(value: &Value) -> Result<(), DataError> {
+    check(value)?;
+    check_storable(value, &mut String::new())
+}
+
+fn check_storable(value: &Value, path: &mut String) -> Result<(), DataError> {
+    let plain = |text: &str, path: &str| match text.contains('\0') {
+        false => Ok(()),
+        true => Err(DataError::Unstorable { path: if path.is_empty() { "/".into() } else { path.into() } }),
+    };
+    let mut inside = |key: &str, value: &Value| {
+        plain(key, path)?;
+        let length = path.len();
+        path.push('/');
+        path.push_str(&escaped(key));
+        check_storable(value, path)?;
+        path.truncate(length);
+        Ok(())
+    };
+    match value {
+        Value::Object(map) => ordered(map).into_iter().try_for_each(|(key, value)| inside(key, value)),
+        Value::Array(list) => list.iter().enumerate().try_for_each(|(n, value)| inside(&n.to_string(), value)),
+        Value::String(text) => plain(text, path),
+        _ => Ok(()),
+    }
 }
 
 /// Checks a document that a person wrote: [`check`], and that it means the same wherever it is read.

@@ -37,6 +37,8 @@ pub struct Model {
     pub error: Option<String>,
     /// What its last success added.
     pub wall: Option<Json>,
+    /// The run that this was.
+    pub wall_run: Option<i64>,
     /// When its state changed.
     pub since: TimeDateTimeWithTimeZone,
 }

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use super::{Head, insert_policy};
 use crate::StoreError;
-use crate::running::{CHANNEL_TODO, commit_steps, end_removed};
+use crate::running::{CHANNEL_TODO, commit_steps, end_removed, forget_results};
 
 /// The next target.
 #[derive(Debug, Clone)]
@@ -167,6 +167,7 @@ async fn remove_documents(on: &mut PgConnection, number: TargetNo, new: &NewTarg
         return Ok(());
     }
     end_removed(on, &[], &nodes).await?;
+    forget_results(on, &nodes).await?;
     let nodes: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     sqlx::query(
         "UPDATE node SET removed_in = $2, alive = phantom, joined = CASE WHEN phantom THEN joined ELSE 'none' END \
@@ -417,15 +418,15 @@ async fn project_steps(
 /// The columns of intent, as both statements take them.
 const STEP_COLUMNS: &str = "unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::text[], $7::int[], $8::text[], \
     $9::bool[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bytea[], $15::bool[], $16::int[], $17::int[], $18::int[], \
-    $19::text[], $20::int[], $21::text[], $22::bool[]) AS d (id, noderole_id, node_id, action, deployment_id, lane, rank, jig, exclusive, \
-    destructive, instant, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again) \
+    $19::text[], $20::int[], $21::text[], $22::bool[], $24::int[]) AS d (id, noderole_id, node_id, action, deployment_id, lane, rank, jig, exclusive, \
+    destructive, instant, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again, priority) \
     JOIN lane l ON l.deployment_id = d.deployment_id AND l.name = d.lane JOIN node n ON n.id = d.node_id";
 
 /// New steps wait until they are placed in this same transaction.
 const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, exclusive, destructive, instant, \
-    needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, generation, state, pending, \
-    node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.instant, d.needs, \
-    d.place, d.content_hash, d.freezes_node, d.retries, d.backoff_s, d.timeout_s, d.join_kind, d.join_n, d.join_after, $23, 'blocked', 1, \
+    needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, priority, generation, state, \
+    pending, node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.instant, d.needs, \
+    d.place, d.content_hash, d.freezes_node, d.retries, d.backoff_s, d.timeout_s, d.join_kind, d.join_n, d.join_after, d.priority, $23, 'blocked', 1, \
     n.phantom OR n.alive FROM ";
 
 /// A step that was gone begins anew. An attempt that began before it went may still be under way: then it waits for that one's end, as
@@ -433,7 +434,7 @@ const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, 
 const RETURN_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
     destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
-    join_n = d.join_n, join_after = d.join_after, generation = $23, applied_generation = 0, pending = 1, not_before = '-infinity', \
+    join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = $23, applied_generation = 0, pending = 1, not_before = '-infinity', \
     results = NULL, since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
       SELECT FROM run r WHERE r.step_id = s.id AND r.ended_at IS NULL) THEN 'transition' ELSE 'blocked' END FROM ";
 
@@ -441,7 +442,7 @@ const RETURN_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig
 const UPDATE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
     destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
-    join_n = d.join_n, join_after = d.join_after, generation = CASE WHEN d.again THEN $23 ELSE s.generation END FROM ";
+    join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = CASE WHEN d.again THEN $23 ELSE s.generation END FROM ";
 
 async fn write_steps(
     on: &mut PgConnection,
@@ -483,6 +484,7 @@ async fn write_steps(
         .bind(column(steps, |s| join_after(s.join().after)))
         .bind(column(steps, |s| s.change != StepChange::Keep))
         .bind(number.0)
+        .bind(column(steps, |s| s.run.priority))
         .execute(on)
         .await?;
     Ok(())
@@ -500,7 +502,8 @@ pub(super) fn intent_columns(step: &StepIntent) -> Value {
         "jig": step.jig, "exclusive": step.run.exclusive, "destructive": step.destructive, "instant": step.instant,
         "needs": needs(step.needs()), "place": place(step.place()), "content": step.content.to_string(),
         "freezes_node": step.freezes_node(), "retries": seconds(step.run.retries), "backoff": seconds(step.run.backoff),
-        "timeout": seconds(step.run.timeout.max(1)), "join": [kind, n, join_after(step.join().after)], "parents": parents,
+        "timeout": seconds(step.run.timeout.max(1)), "join": [kind, n, join_after(step.join().after)], "priority": step.run.priority,
+        "parents": parents,
     })
 }
 

@@ -13,6 +13,7 @@ mod head;
 mod imports;
 mod left_out;
 mod listing;
+mod machines;
 mod nodes;
 mod objects;
 mod opened;
@@ -36,6 +37,7 @@ pub use listing::{
     Became, FactsRow, Find, FindProposals, Found, LineRow, ProposalLine, WINDOW, facts_of, find_proposals,
     find_submissions, lines_of, open_facts,
 };
+pub use machines::{MachineRow, lock_machine, set_hardware, write_machine};
 pub use nodes::{BareNode, NewNode, bare_nodes, insert_node, removed_ids, take_out_record};
 pub use objects::{ScriptHead, bodies, catalog_objects, put_objects, script_heads};
 pub use opened::{MAX_OPENED, ensure_opened, opened};

@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::running::forget_results;
 
 /// A node that no document speaks of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,15 +75,24 @@ pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, 
     Ok(done.rows_affected() == 1)
 }
 
-/// Takes the record of a node out that no document speaks of; its name, or None when there is no such record (any more).
-pub async fn take_out_record(on: &mut PgConnection, node: NodeId) -> Result<Option<String>, StoreError> {
+/// Takes the record of a node out that no document speaks of; its name, or None when there is no such record (any more), or none of that
+/// version.
+pub async fn take_out_record(
+    on: &mut PgConnection,
+    node: NodeId,
+    version: Option<i32>,
+) -> Result<Option<String>, StoreError> {
     let fqdn = sqlx::query_scalar(
         "UPDATE node SET removed_in = (SELECT number FROM head), alive = false, joined = 'none' \
-         WHERE id = $1 AND doc IS NULL AND NOT phantom AND removed_in IS NULL RETURNING fqdn",
+         WHERE id = $1 AND doc IS NULL AND NOT phantom AND removed_in IS NULL AND version = coalesce($2, version) RETURNING fqdn",
     )
     .bind(node.0)
-    .fetch_optional(on)
+    .bind(version)
+    .fetch_optional(&mut *on)
     .await?;
+    if fqdn.is_some() {
+        forget_results(on, &[node]).await?;
+    }
     Ok(fqdn)
 }
 

@@ -1,4 +1,4 @@
-//! What keeps a TODO step from starting, as the engine's admission looks at it.
+//! What keeps TODO steps from starting, as the engine's admission looks at it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,38 +18,49 @@ const LOOKED_AT: i64 = 10_000;
 
 /// The view of one step: everything that could be against it, and no more. None: there is no such step.
 pub async fn admission_view(on: &mut PgConnection, step: StepId) -> Result<Option<AdmissionView>, StoreError> {
+    let view = admission_view_of(on, &[step]).await?;
+    Ok(Some(view).filter(|view| view.steps.contains_key(&step)))
+}
+
+/// The view of a few steps, by as many statements as that of one.
+pub async fn admission_view_of(on: &mut PgConnection, wanted: &[StepId]) -> Result<AdmissionView, StoreError> {
+    let ids: Vec<Uuid> = wanted.iter().map(|step| step.0).collect();
+    let ids = ids.as_slice();
     let (now, enabled, capacity): (i64, bool, i64) = sqlx::query_as(
         "SELECT (extract(epoch FROM now()) * 1000000)::int8, h.enabled, (SELECT coalesce(sum(capacity), 0)::int8 FROM worker \
          WHERE phase = 'confirmed' AND lease_until > now()) FROM head h",
     )
     .fetch_one(&mut *on)
     .await?;
-    let steps = steps(on, step).await?;
-    if !steps.contains_key(&step) {
-        return Ok(None);
-    }
+    let steps = steps(on, ids).await?;
     let mut view = AdmissionView {
         now: Moment(now),
         enabled,
         capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
         deployments: deployments(on).await?,
-        lanes: lanes(on, step).await?,
-        budgets: budgets(on, step).await?,
+        lanes: lanes(on, ids).await?,
+        budgets: budgets(on, ids).await?,
         nodes: nodes(on, steps.values().map(|s| s.node)).await?,
         jigs: BTreeMap::new(),
+        unserved: BTreeSet::new(),
         steps,
         open: open(on).await?,
     };
-    let jigs: Vec<(String, bool)> =
-        sqlx::query_as("SELECT j.name, j.active FROM step s JOIN jig j ON j.name = s.jig WHERE s.id = $1")
-            .bind(step.0)
-            .fetch_all(on)
-            .await?;
-    view.jigs = jigs
-        .into_iter()
-        .map(|(name, active)| Ok((name_of(&name, JigName::parse)?, active)))
-        .collect::<Result<_, StoreError>>()?;
-    Ok(Some(view))
+    let jigs: Vec<(String, bool, bool)> = sqlx::query_as(
+        "SELECT DISTINCT j.name, j.active, EXISTS (SELECT FROM worker w WHERE w.phase = 'confirmed' AND w.lease_until > now() \
+           AND j.class = ANY (w.jigs)) FROM step s JOIN jig j ON j.name = s.jig WHERE s.id = ANY($1)",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    for (name, active, served) in jigs {
+        let name = name_of(&name, JigName::parse)?;
+        if !served {
+            view.unserved.insert(name.clone());
+        }
+        view.jigs.insert(name, active);
+    }
+    Ok(view)
 }
 
 fn name_of<T, E: std::fmt::Display>(text: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<T, StoreError> {
@@ -77,23 +88,24 @@ struct StepRow {
     rests: bool,
 }
 
-/// The step, what freezes its node, and what draws on its budgets and is not well.
-async fn steps(on: &mut PgConnection, step: StepId) -> Result<BTreeMap<StepId, StepView>, StoreError> {
+/// The steps, what freezes their nodes, and what draws on their budgets and is not well. A priority is that of the step and that of its
+/// deployment together.
+async fn steps(on: &mut PgConnection, wanted: &[Uuid]) -> Result<BTreeMap<StepId, StepView>, StoreError> {
     let rows: Vec<StepRow> = sqlx::query_as(
-        "WITH own AS (SELECT node_id, budget_ids FROM step WHERE id = $1), wanted AS ( \
-           SELECT $1::uuid AS id \
+        "WITH own AS (SELECT node_id, budget_ids FROM step WHERE id = ANY($1)), wanted AS ( \
+           SELECT unnest($1::uuid[]) AS id \
            UNION SELECT f.id FROM own JOIN step f ON f.node_id = own.node_id AND f.state = 'error' AND f.freezes_node \
            UNION SELECT b.id FROM own JOIN step b ON b.budget_ids && own.budget_ids AND b.budget_ids <> '{}' \
              AND (b.state IN ('transition', 'error') OR b.failures > 0 OR NOT b.node_up)) \
-         SELECT s.id, s.node_id, l.deployment_id, l.name AS lane, s.jig, s.state, s.pending, s.priority, \
+         SELECT s.id, s.node_id, l.deployment_id, l.name AS lane, s.jig, s.state, s.pending, s.priority + d.priority AS priority, \
            (extract(epoch FROM s.since) * 1000000)::int8 AS since, s.rank, \
            CASE WHEN isfinite(s.not_before) THEN (extract(epoch FROM s.not_before) * 1000000)::int8 ELSE 0 END AS not_before, \
            s.failures, s.needs, s.exclusive, s.freezes_node, s.budget_ids, \
            (s.instant OR s.skipped IS NOT NULL \
              OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL))) AS rests \
-         FROM wanted w JOIN step s ON s.id = w.id JOIN lane l ON l.id = s.lane_id WHERE s.state <> 'gone' LIMIT $2",
+         FROM wanted w JOIN step s ON s.id = w.id JOIN lane l ON l.id = s.lane_id JOIN deployment d ON d.id = l.deployment_id WHERE s.state <> 'gone' LIMIT $2",
     )
-    .bind(step.0)
+    .bind(wanted)
     .bind(LOOKED_AT)
     .fetch_all(on)
     .await?;
@@ -141,11 +153,11 @@ async fn deployments(on: &mut PgConnection) -> Result<BTreeMap<DeploymentId, Dep
     rows.into_iter().map(row).collect()
 }
 
-async fn lanes(on: &mut PgConnection, step: StepId) -> Result<BTreeMap<LaneKey, LaneView>, StoreError> {
+async fn lanes(on: &mut PgConnection, wanted: &[Uuid]) -> Result<BTreeMap<LaneKey, LaneView>, StoreError> {
     let rows: Vec<(Uuid, String, Option<i32>, String)> = sqlx::query_as(
-        "SELECT l.deployment_id, l.name, l.max_running, l.mode FROM step s JOIN lane l ON l.id = s.lane_id WHERE s.id = $1",
+        "SELECT DISTINCT l.deployment_id, l.name, l.max_running, l.mode FROM step s JOIN lane l ON l.id = s.lane_id WHERE s.id = ANY($1)",
     )
-    .bind(step.0)
+    .bind(wanted)
     .fetch_all(on)
     .await?;
     let row = |(deployment, name, max, mode): (Uuid, String, Option<i32>, String)| {
@@ -156,11 +168,11 @@ async fn lanes(on: &mut PgConnection, step: StepId) -> Result<BTreeMap<LaneKey, 
     rows.into_iter().map(row).collect()
 }
 
-async fn budgets(on: &mut PgConnection, step: StepId) -> Result<BTreeMap<BudgetId, BudgetView>, StoreError> {
+async fn budgets(on: &mut PgConnection, wanted: &[Uuid]) -> Result<BTreeMap<BudgetId, BudgetView>, StoreError> {
     let rows: Vec<(i64, String, i32)> = sqlx::query_as(
-        "SELECT b.id, b.name, b.max_down FROM step s JOIN budget b ON b.id = ANY (s.budget_ids) WHERE s.id = $1",
+        "SELECT DISTINCT b.id, b.name, b.max_down FROM step s JOIN budget b ON b.id = ANY (s.budget_ids) WHERE s.id = ANY($1)",
     )
-    .bind(step.0)
+    .bind(wanted)
     .fetch_all(on)
     .await?;
     let row = |(id, name, max_down): (i64, String, i32)| {

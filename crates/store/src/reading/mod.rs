@@ -1,16 +1,23 @@
 //! Reading for pages: bounded lists, each by an index, none of them needing a lock.
 
 mod admission;
+mod machines;
 mod noderoles;
 mod runs;
 mod steps;
 mod targets;
+mod waiting;
 
-pub use admission::admission_view;
+pub use admission::{admission_view, admission_view_of};
+pub use machines::{
+    CarriedRow, FactRow, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine, machine_named,
+    noderoles_on, reports,
+};
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
-pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_step};
+pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_node, runs_of_step};
 pub use steps::{
     DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes, node_counts, nodes, states_of,
     step_names, steps_by_noderole, steps_of, unreached,
 };
 pub use targets::{TargetRow, is_root, root_of, targets};
+pub use waiting::{AboveRow, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, step_places, waiting};

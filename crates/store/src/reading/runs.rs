@@ -1,7 +1,7 @@
 //! Runs in lists and one by one.
 
 use api::console::PAGE_SIZE;
-use engine::ids::{RunId, StepId};
+use engine::ids::{NodeId, RunId, StepId};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -56,6 +56,12 @@ pub async fn runs_of_step(store: &Store, step: StepId) -> Result<Vec<RunRow>, St
         .filter(run::Column::StepId.eq(step.0))
         .order_by_desc(run::Column::Id)
         .limit(PAGE_SIZE as u64);
+    name_all(store, query.all(store.orm()).await?).await
+}
+
+/// Runs on a node, newest first; at most so many.
+pub async fn runs_of_node(store: &Store, node: NodeId, limit: u64) -> Result<Vec<RunRow>, StoreError> {
+    let query = run::Entity::find().filter(run::Column::NodeId.eq(node.0)).order_by_desc(run::Column::Id).limit(limit);
     name_all(store, query.all(store.orm()).await?).await
 }
 

@@ -19,13 +19,16 @@ slots AS MATERIALIZED (
 room AS MATERIALIZED (
   SELECT *, least($2, everywhere)::int AS free FROM slots
 ),
+served AS MATERIALIZED (
+  SELECT DISTINCT unnest(jigs) AS class FROM worker WHERE phase = 'confirmed' AND lease_until > now()
+),
 in_lane AS MATERIALIZED (
   SELECT lane_id, count(*)::int AS n FROM running GROUP BY lane_id
 ),
 -- A chunk starts when the one before it has ended; a rolling lane refills at once.
 open_lane AS MATERIALIZED (
-  SELECT l.id, l.deployment_id, least(room.free, l.max_running - coalesce(u.n, 0)) AS free
-  FROM room CROSS JOIN lane l LEFT JOIN in_lane u ON u.lane_id = l.id
+  SELECT l.id, l.deployment_id, d.priority, least(room.free, l.max_running - coalesce(u.n, 0)) AS free
+  FROM room CROSS JOIN lane l JOIN deployment d ON d.id = l.deployment_id LEFT JOIN in_lane u ON u.lane_id = l.id
   WHERE room.free > 0
     AND l.deployment_id NOT IN (SELECT id FROM held)
     AND (l.max_running IS NULL OR l.max_running > coalesce(u.n, 0))
@@ -44,8 +47,8 @@ budget_room AS MATERIALIZED (
 candidate AS MATERIALIZED (
   SELECT c.*, l.deployment_id
   FROM open_lane l CROSS JOIN LATERAL (
-    SELECT s.id, s.node_id, s.rank, s.priority, s.since, s.exclusive, s.budget_ids
-    FROM step s JOIN jig j ON j.name = s.jig AND j.active
+    SELECT s.id, s.node_id, s.rank, s.priority + l.priority AS priority, s.since, s.exclusive, s.budget_ids
+    FROM step s JOIN jig j ON j.name = s.jig AND j.active AND j.class IN (SELECT class FROM served)
     WHERE s.lane_id = l.id AND s.state = 'todo' AND s.node_fits AND s.not_before <= now()
       -- It becomes ACTIVE without a run: the remainder of a batch.
       AND NOT (s.instant OR s.skipped IS NOT NULL
@@ -104,10 +107,11 @@ moved AS (
   UPDATE step s SET state = 'transition', since = now() FROM locked WHERE s.id = locked.id RETURNING s.*
 ),
 started AS (
-  INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive, cause, lease_until)
-  SELECT m.id, m.node_id, m.lane_id, m.generation, m.content_hash, room.number, room.epoch, m.exclusive, m.cause,
-    now() + make_interval(secs => $3)
-  FROM moved m CROSS JOIN room ORDER BY m.priority DESC, m.rank, m.id
+  INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive, cause, cause_by, failures,
+    lease_until)
+  SELECT m.id, m.node_id, m.lane_id, m.generation, m.content_hash, room.number, room.epoch, m.exclusive, m.cause, m.cause_by,
+    m.failures, now() + make_interval(secs => $3)
+  FROM moved m JOIN fair f ON f.id = m.id CROSS JOIN room ORDER BY f.priority DESC, m.rank, m.id
   RETURNING id, step_id
 )
 SELECT room.everywhere AS room, r.id AS run, m.noderole_id AS noderole, n.deployment_id AS deployment

@@ -1,9 +1,13 @@
 //! What a run needs to start: what it is about, the documents that say so, what it sees, and who approved it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use engine::Hash;
+use engine::data::distances;
 use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId, TargetNo};
 use serde_json::Value;
 use sqlx::PgPool;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::event::{append_events, run_events};
@@ -53,10 +57,17 @@ pub struct RunFacts {
     pub phantom: bool,
     /// How to reach it: its record, with its transport.
     pub connection: Value,
+    /// Where it belongs, by name.
+    pub home: String,
+    /// What is known of it.
+    pub facts: Value,
+    /// What people said of it when they added it.
+    pub hints: Value,
 }
 
 #[derive(sqlx::FromRow)]
 struct FactsRow {
+    id: i64,
     step_id: Uuid,
     noderole_id: Uuid,
     role: String,
@@ -76,53 +87,66 @@ struct FactsRow {
     fqdn: String,
     phantom: bool,
     connection: Value,
+    home: String,
+    facts: Value,
+    hints: Value,
+}
+
+impl FactsRow {
+    fn into_facts(self) -> Result<RunFacts, StoreError> {
+        let run = RunId(self.id);
+        Ok(RunFacts {
+            run,
+            step: StepId(self.step_id),
+            noderole: NoderoleId(self.noderole_id),
+            role: self.role,
+            instance: self.instance.unsigned_abs(),
+            role_hash: hash(run, &self.role_hash)?,
+            deployment: DeploymentId(self.deployment_id),
+            system_data: self.system_data,
+            generation: TargetNo(self.generation),
+            target: TargetNo(self.target_number),
+            target_root: hash(run, &self.target_root)?,
+            generation_root: hash(run, &self.generation_root)?,
+            epoch: self.epoch,
+            epoch_now: self.epoch_now,
+            content: hash(run, &self.content_hash)?,
+            exclusive: self.exclusive,
+            node: NodeId(self.node_id),
+            fqdn: self.fqdn,
+            phantom: self.phantom,
+            connection: self.connection,
+            home: self.home,
+            facts: self.facts,
+            hints: self.hints,
+        })
+    }
 }
 
 fn hash(run: RunId, bytes: &[u8]) -> Result<Hash, StoreError> {
     Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(format!("run {run}"), "a hash has 32 bytes"))
 }
 
-/// A run and where it points. None: there is no such run.
+/// Runs and where they point. Those that are missing are not there.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn run_facts(pool: &PgPool, run: RunId) -> Result<Option<RunFacts>, StoreError> {
-    let row: Option<FactsRow> = sqlx::query_as(
-        "SELECT r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
+pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
+    let rows: Vec<FactsRow> = sqlx::query_as(
+        "SELECT r.id, r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
            r.generation, r.target_number, t.root AS target_root, g.root AS generation_root, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
-           jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection
+           jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection,
+           d.name AS home, n.facts, coalesce(to_jsonb(n) -> 'hints', '{}') AS hints
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
-         JOIN node n ON n.id = r.node_id JOIN target t ON t.number = r.target_number
+         JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN target t ON t.number = r.target_number
          JOIN target g ON g.number = r.generation CROSS JOIN head h
-         WHERE r.id = $1",
+         WHERE r.id = ANY($1)",
     )
-    .bind(run.0)
-    .fetch_optional(pool)
+    .bind(runs.iter().map(|run| run.0).collect::<Vec<_>>())
+    .fetch_all(pool)
     .await?;
-    let Some(row) = row else { return Ok(None) };
-    Ok(Some(RunFacts {
-        run,
-        step: StepId(row.step_id),
-        noderole: NoderoleId(row.noderole_id),
-        role: row.role,
-        instance: row.instance.unsigned_abs(),
-        role_hash: hash(run, &row.role_hash)?,
-        deployment: DeploymentId(row.deployment_id),
-        system_data: row.system_data,
-        generation: TargetNo(row.generation),
-        target: TargetNo(row.target_number),
-        target_root: hash(run, &row.target_root)?,
-        generation_root: hash(run, &row.generation_root)?,
-        epoch: row.epoch,
-        epoch_now: row.epoch_now,
-        content: hash(run, &row.content_hash)?,
-        exclusive: row.exclusive,
-        node: NodeId(row.node_id),
-        fqdn: row.fqdn,
-        phantom: row.phantom,
-        connection: row.connection,
-    }))
+    rows.into_iter().map(|row| Ok((RunId(row.id), row.into_facts()?))).collect()
 }
 
 /// The bytes of an object. None: it is not there.
@@ -154,29 +178,32 @@ pub struct Approval {
     pub objecting: i64,
 }
 
-/// The chain from a target to its verdicts. No verdict comes in once the proposal is committed, so all of them count, whatever the
-/// clocks said when they came. None: there is no such target.
+/// The chains from targets to their verdicts. No verdict comes in once the proposal is committed, so all of them count, whatever the
+/// clocks said when they came. A target that is missing is not there.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn approval(pool: &PgPool, target: TargetNo) -> Result<Option<Approval>, StoreError> {
-    let approval = sqlx::query_as(
+pub async fn approvals(
+    pool: &PgPool,
+    targets: &BTreeSet<TargetNo>,
+) -> Result<BTreeMap<TargetNo, Approval>, StoreError> {
+    let rows: Vec<Approval> = sqlx::query_as(
         "WITH last AS (
-           SELECT DISTINCT ON (v.person_id) v.person_id, v.kind
+           SELECT DISTINCT ON (t.number, v.person_id) t.number, v.person_id, v.kind
            FROM target t JOIN verdict v ON v.submission_id = t.submission_id
-           WHERE t.number = $1 AND v.person_id IS NOT NULL
+           WHERE t.number = ANY($1) AND v.person_id IS NOT NULL
              AND NOT EXISTS (SELECT FROM submission_author a
                              WHERE a.submission_id = v.submission_id AND a.person_id = v.person_id)
-           ORDER BY v.person_id, v.id DESC)
+           ORDER BY t.number, v.person_id, v.id DESC)
          SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed,
-           (SELECT count(*) FROM last WHERE kind = 'approve') AS approving,
-           (SELECT count(*) FROM last WHERE kind <> 'approve') AS objecting
-         FROM target t LEFT JOIN submission s ON s.id = t.submission_id WHERE t.number = $1",
+           (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve') AS approving,
+           (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind <> 'approve') AS objecting
+         FROM target t LEFT JOIN submission s ON s.id = t.submission_id WHERE t.number = ANY($1)",
     )
-    .bind(target.0)
-    .fetch_optional(pool)
+    .bind(targets.iter().map(|target| target.0).collect::<Vec<_>>())
+    .fetch_all(pool)
     .await?;
-    Ok(approval)
+    Ok(rows.into_iter().map(|approval| (TargetNo(approval.number), approval)).collect())
 }
 
 /// What one step lets a run see.
@@ -190,8 +217,12 @@ pub struct SeenStep {
     pub distance: Option<u32>,
     /// Whether it is ACTIVE: only then has it a wall for others.
     pub active: bool,
+    /// Whose it is.
+    pub noderole: NoderoleId,
     /// Its role, by name.
     pub role: String,
+    /// Which of the role's instances there.
+    pub instance: u32,
     /// Its role, by content.
     pub role_hash: Hash,
     /// The document of the deployment that it is bound in.
@@ -202,82 +233,252 @@ pub struct SeenStep {
     pub data: Value,
     /// What its last successful run added; null when it is not ACTIVE or has none.
     pub wall: Value,
+    /// The run that left the wall.
+    pub wall_run: Option<RunId>,
+    /// Where it is.
+    pub node: NodeId,
+    /// Where, by name.
+    pub fqdn: String,
+    /// Whether that stands for a deployment.
+    pub phantom: bool,
+    /// Where that answers, as its record has it.
+    pub addresses: Value,
+}
+
+impl SeenStep {
+    /// Where its node answers.
+    pub fn addresses(&self) -> Vec<String> {
+        addresses(&self.addresses)
+    }
+}
+
+/// A node's addresses, as its record has them.
+pub fn addresses(record: &Value) -> Vec<String> {
+    record.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[derive(sqlx::FromRow)]
 struct SeenRow {
     id: Uuid,
     rank: i32,
-    distance: Option<i32>,
     active: bool,
+    noderole_id: Uuid,
     role: String,
+    instance: i32,
     role_hash: Vec<u8>,
     doc: Vec<u8>,
     system_data: Value,
     data: Value,
     wall: Option<Value>,
+    wall_run: Option<i64>,
+    node_id: Uuid,
+    fqdn: String,
+    phantom: bool,
+    addresses: Value,
 }
 
-/// The steps that a run of this step sees: the ACTIVE ones on its node and its ancestors by hard edges. One that is both comes
-/// twice.
-///
-/// # Errors
-/// What the database refused.
-pub async fn seen_steps(pool: &PgPool, step: StepId, node: NodeId) -> Result<Vec<SeenStep>, StoreError> {
-    let rows: Vec<SeenRow> = sqlx::query_as(
-        "WITH RECURSIVE above (id, distance) AS (
-           SELECT parent, 1 FROM edge WHERE child = $1 AND kind = 'hard'
+impl SeenRow {
+    fn into_seen(self) -> Result<SeenStep, StoreError> {
+        let hash = |bytes: &[u8]| {
+            Hash::from_bytes(bytes)
+                .ok_or_else(|| StoreError::corrupt(format!("step {}", self.id), "a hash has 32 bytes"))
+        };
+        Ok(SeenStep {
+            step: StepId(self.id),
+            rank: self.rank.unsigned_abs(),
+            distance: None,
+            active: self.active,
+            noderole: NoderoleId(self.noderole_id),
+            role_hash: hash(&self.role_hash)?,
+            deployment_doc: hash(&self.doc)?,
+            role: self.role,
+            instance: self.instance.unsigned_abs(),
+            system_data: self.system_data,
+            data: self.data,
+            wall: self.wall.unwrap_or(Value::Null),
+            wall_run: self.wall_run.map(RunId),
+            node: NodeId(self.node_id),
+            fqdn: self.fqdn,
+            phantom: self.phantom,
+            addresses: self.addresses,
+        })
+    }
+}
+
+/// The hard edges above steps: (child, parent). Ways are not walked, only edges, however many ways lead over them.
+async fn edges_above(pool: &PgPool, steps: &[Uuid]) -> Result<Vec<(StepId, StepId)>, StoreError> {
+    // OFFSET 0: as in `world`, edges are read by their keys however many the database thinks there are.
+    let edges: Vec<(Uuid, Uuid)> = sqlx::query_as(
+        "WITH RECURSIVE above (id) AS (
+           SELECT * FROM unnest($1::uuid[])
            UNION
-           SELECT e.parent, a.distance + 1 FROM above a JOIN edge e ON e.child = a.id AND e.kind = 'hard'),
-         seen AS (
-           SELECT id, min(distance) AS distance FROM above GROUP BY id
-           UNION ALL
-           SELECT id, NULL FROM step WHERE node_id = $2 AND state = 'active' AND id <> $1)
-         SELECT s.id, s.rank, seen.distance, s.state = 'active' AS active, n.role, n.role_hash, d.doc, n.system_data,
-           n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall
-         FROM seen JOIN step s ON s.id = seen.id JOIN noderole n ON n.id = s.noderole_id
-         JOIN deployment d ON d.id = n.deployment_id
-         WHERE s.skipped IS NULL",
+           SELECT e.parent FROM above a
+           CROSS JOIN LATERAL (SELECT parent FROM edge WHERE child = a.id AND kind = 'hard' OFFSET 0) e)
+         SELECT a.id, e.parent FROM above a
+         CROSS JOIN LATERAL (SELECT parent FROM edge WHERE child = a.id AND kind = 'hard' OFFSET 0) e",
     )
-    .bind(step.0)
-    .bind(node.0)
+    .bind(steps)
     .fetch_all(pool)
     .await?;
-    let wrong = || StoreError::corrupt(format!("step {step}"), "what it sees has no 32-byte hash");
-    rows.into_iter()
-        .map(|row| {
-            Ok(SeenStep {
-                step: StepId(row.id),
-                rank: row.rank.unsigned_abs(),
-                distance: row.distance.map(i32::unsigned_abs),
-                active: row.active,
-                role: row.role,
-                role_hash: Hash::from_bytes(&row.role_hash).ok_or_else(wrong)?,
-                deployment_doc: Hash::from_bytes(&row.doc).ok_or_else(wrong)?,
-                system_data: row.system_data,
-                data: row.data,
-                wall: row.wall.unwrap_or(Value::Null),
-            })
-        })
-        .collect()
+    Ok(edges.into_iter().map(|(child, parent)| (StepId(child), StepId(parent))).collect())
 }
 
-/// Keeps what a run is told, secrets as references, and says that it runs. False: the run is no longer this worker's.
+/// The steps that runs of these steps, on these nodes, see: the ACTIVE ones on the node and its ancestors by hard edges. One that is
+/// both comes twice.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn record_input(pool: &PgPool, run: &RunFacts, worker: WorkerId, input: &Value) -> Result<bool, StoreError> {
-    let mut transaction = pool.begin().await?;
-    let kept = sqlx::query("UPDATE run SET input = $3 WHERE id = $1 AND worker_id = $2 AND state = 'running'")
-        .bind(run.run.0)
-        .bind(worker.0)
-        .bind(input)
-        .execute(&mut *transaction)
-        .await?;
-    if kept.rows_affected() == 1 {
-        let events = run_events(run.run.0, run.noderole.0, run.deployment.0, "running", 0);
-        append_events(&mut transaction, &events, &[]).await?;
+pub async fn seen_steps(pool: &PgPool, of: &[(StepId, NodeId)]) -> Result<BTreeMap<StepId, Vec<SeenStep>>, StoreError> {
+    let steps: Vec<Uuid> = of.iter().map(|(step, _)| step.0).collect();
+    let edges = edges_above(pool, &steps).await?;
+    let parents: BTreeSet<Uuid> = edges.iter().map(|(_, parent)| parent.0).collect();
+    let nodes: BTreeSet<Uuid> = of.iter().map(|(_, node)| node.0).collect();
+    let rows = seen_rows(pool, parents.into_iter().collect(), nodes.into_iter().collect()).await?;
+    let rows =
+        rows.into_iter().map(|row| Ok((row.id, row.into_seen()?))).collect::<Result<BTreeMap<_, _>, StoreError>>()?;
+    let mut beside: BTreeMap<NodeId, Vec<&SeenStep>> = BTreeMap::new();
+    for step in rows.values().filter(|step| step.active) {
+        beside.entry(step.node).or_default().push(step);
     }
+    let seen = of.iter().map(|(step, node)| {
+        let above = distances(*step, &edges).into_iter();
+        let ancestors = above.filter_map(|(ancestor, distance)| {
+            Some(SeenStep { distance: Some(distance), ..rows.get(&ancestor.0)?.clone() })
+        });
+        let beside = beside.get(node).into_iter().flatten().filter(|other| other.step != *step);
+        (*step, ancestors.chain(beside.map(|other| SeenStep::clone(other))).collect())
+    });
+    Ok(seen.collect())
+}
+
+/// These steps, and all that are ACTIVE on these nodes.
+async fn seen_rows(pool: &PgPool, steps: Vec<Uuid>, nodes: Vec<Uuid>) -> Result<Vec<SeenRow>, StoreError> {
+    let rows = sqlx::query_as(
+        "WITH seen AS MATERIALIZED (
+           SELECT * FROM unnest($1::uuid[]) AS s (id)
+           UNION
+           SELECT s.id FROM unnest($2::uuid[]) AS o (id)
+           CROSS JOIN LATERAL (SELECT id FROM step WHERE node_id = o.id AND state = 'active' OFFSET 0) s)
+         SELECT s.id, s.rank, s.state = 'active' AS active, s.noderole_id, n.role, n.instance, n.role_hash, d.doc,
+           n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall, s.wall_run,
+           s.node_id, o.fqdn, o.phantom,
+           CASE WHEN o.address <> '[]' THEN o.address ELSE coalesce(o.connection -> 'addresses', '[]') END AS addresses
+         FROM seen JOIN step s ON s.id = seen.id JOIN noderole n ON n.id = s.noderole_id
+         JOIN deployment d ON d.id = n.deployment_id JOIN node o ON o.id = s.node_id
+         WHERE s.skipped IS NULL",
+    )
+    .bind(steps)
+    .bind(nodes)
+    .fetch_all(pool)
+    .await?;
+    Ok(rows)
+}
+
+/// A result that is kept for a node.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct KeptResult {
+    /// The node.
+    pub node: Uuid,
+    /// The attempt.
+    pub run: i64,
+    /// Of which step.
+    pub step: Uuid,
+    /// The role.
+    pub role: String,
+    /// Which of the role's instances on the node.
+    pub instance: i32,
+    /// What was done.
+    pub action: String,
+    /// How it ended.
+    pub outcome: String,
+    /// The target that it carried out.
+    pub generation: i64,
+    /// When it ended.
+    pub at: OffsetDateTime,
+    /// What it returned.
+    pub result: Value,
+}
+
+/// The results that are kept for each of these nodes: the newest `limit`, and how many there are in all. A node that is missing has
+/// none.
+///
+/// # Errors
+/// What the database refused.
+pub async fn kept_results(
+    pool: &PgPool,
+    nodes: &BTreeSet<NodeId>,
+    limit: i64,
+) -> Result<BTreeMap<NodeId, (Vec<KeptResult>, usize)>, StoreError> {
+    let counts: Vec<(Uuid, i64)> = sqlx::query_as(
+        "SELECT node_id, count(*) FROM run WHERE node_id = ANY($1) AND result IS NOT NULL AND result_bytes > 0 GROUP BY node_id",
+    )
+    .bind(nodes.iter().map(|node| node.0).collect::<Vec<_>>())
+    .fetch_all(pool)
+    .await?;
+    if counts.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows: Vec<KeptResult> = sqlx::query_as(
+        "SELECT o.id AS node, r.id AS run, r.step_id AS step, nr.role, nr.instance, s.action, r.outcome, r.generation,
+           r.ended_at AS at, r.result
+         FROM unnest($1::uuid[]) AS o (id)
+         CROSS JOIN LATERAL (
+           SELECT id, row_number() OVER (PARTITION BY step_id ORDER BY id DESC) AS nth FROM run
+           WHERE node_id = o.id AND result IS NOT NULL AND result_bytes > 0 ORDER BY 2, 1 DESC LIMIT $2) kept
+         JOIN run r ON r.id = kept.id JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
+         WHERE r.ended_at IS NOT NULL AND r.result IS NOT NULL ORDER BY r.id DESC",
+    )
+    .bind(counts.iter().map(|(node, _)| *node).collect::<Vec<_>>())
+    .bind(limit)
+    .fetch_all(pool)
+    .await?;
+    let mut kept: BTreeMap<NodeId, (Vec<KeptResult>, usize)> =
+        counts.into_iter().map(|(node, all)| (NodeId(node), (Vec::new(), usize::try_from(all).unwrap_or(0)))).collect();
+    for row in rows {
+        kept.entry(NodeId(row.node)).or_default().0.push(row);
+    }
+    Ok(kept)
+}
+
+/// What a run is told: its input, and what it is given beside that.
+#[derive(Debug)]
+pub struct Given<'r> {
+    /// The run.
+    pub facts: &'r RunFacts,
+    /// Its input with the sources, secrets as references.
+    pub input: &'r Value,
+    /// What surrounds it, secrets as references.
+    pub surroundings: &'r Value,
+}
+
+/// Keeps what runs are told and what they are given beside that, and says that they run. Gives those that are still this worker's.
+///
+/// # Errors
+/// What the database refused.
+pub async fn record_inputs(
+    pool: &PgPool,
+    worker: WorkerId,
+    given: &[Given<'_>],
+) -> Result<BTreeSet<RunId>, StoreError> {
+    let mut transaction = pool.begin().await?;
+    let kept: Vec<i64> = sqlx::query_scalar(
+        "WITH told AS MATERIALIZED (
+           SELECT * FROM unnest($2::bigint[], $3::jsonb[], $4::jsonb[]) AS t (id, input, surroundings)),
+         locked AS (SELECT id FROM run WHERE id = ANY($2) AND worker_id = $1 AND state = 'running' ORDER BY id FOR UPDATE)
+         UPDATE run r SET input = told.input, surroundings = told.surroundings
+         FROM locked JOIN told ON told.id = locked.id WHERE r.id = locked.id RETURNING r.id",
+    )
+    .bind(worker.0)
+    .bind(given.iter().map(|given| given.facts.run.0).collect::<Vec<_>>())
+    .bind(given.iter().map(|given| given.input).collect::<Vec<_>>())
+    .bind(given.iter().map(|given| given.surroundings).collect::<Vec<_>>())
+    .fetch_all(&mut *transaction)
+    .await?;
+    let kept: BTreeSet<RunId> = kept.into_iter().map(RunId).collect();
+    let running = given.iter().map(|given| given.facts).filter(|facts| kept.contains(&facts.run));
+    let events: Vec<_> =
+        running.flat_map(|facts| run_events(facts.run.0, facts.noderole.0, facts.deployment.0, "running", 0)).collect();
+    append_events(&mut transaction, &events, &[]).await?;
     transaction.commit().await?;
-    Ok(kept.rows_affected() == 1)
+    Ok(kept)
 }

@@ -1,5 +1,7 @@
 //! Logs of runs: bytes addressed by run and offset.
 
+use std::time::Duration;
+
 use engine::ids::RunId;
 use sqlx::PgPool;
 use time::OffsetDateTime;
@@ -7,28 +9,22 @@ use time::OffsetDateTime;
 use super::event::CHANNEL_LOG;
 use crate::StoreError;
 
-/// Appends a piece at its offset, and tells who looks on. Sending a piece again stores it once.
+/// Appends a piece that came so long ago at its offset, and tells who looks on. Sending a piece again stores it once.
 ///
 /// # Errors
 /// What the database refused; then nothing is stored and the piece is to be sent again.
-pub async fn append_log(
-    pool: &PgPool,
-    run: RunId,
-    offset: u64,
-    at: OffsetDateTime,
-    body: &[u8],
-) -> Result<(), StoreError> {
+pub async fn append_log(pool: &PgPool, run: RunId, offset: u64, ago: Duration, body: &[u8]) -> Result<(), StoreError> {
     let end = offset.cast_signed() + body.len().cast_signed() as i64;
     sqlx::query(
         "WITH piece AS (
-           INSERT INTO run_log (run_id, at_offset, at, body) VALUES ($1, $2, $3, $4)
+           INSERT INTO run_log (run_id, at_offset, at, body) VALUES ($1, $2, now() - make_interval(secs => $3), $4)
            ON CONFLICT DO NOTHING),
          length AS (UPDATE run SET log_bytes = $5 WHERE id = $1 AND log_bytes < $5)
          SELECT pg_notify($6, $1::text || ' ' || $5::text)",
     )
     .bind(run.0)
     .bind(offset.cast_signed())
-    .bind(at)
+    .bind(ago.as_secs_f64())
     .bind(body)
     .bind(end)
     .bind(CHANNEL_LOG)

@@ -3,16 +3,24 @@
 //! Every worker looks; who is due is taken by one worker at a time, so that a node is looked at as often as is said and not as often as
 //! there are workers. A worker that dies in between has only put the next look off. What is believed after a look is
 //! [`engine::alive`]'s to say; turning a node is a transition like any other.
+//!
+//! To be alive is not to be joined. Nothing starts on a node before somebody has found out what runs there: a *survey*, which reads the
+//! node's boot id and what is left of attempts, and ends those that no open run stands for. A node is surveyed when it is let in for the
+//! first time, when it comes back, when its boot id is another one, and when it says itself that something happened. What the survey
+//! finds is what counts: of a machine that was restarted nothing runs any more, so it dies and comes back in one look. What is believed
+//! to run, of a machine that was not restarted, and does not, is found by the worker that follows it, or, without one, by the janitor.
 
 use std::time::Duration;
 
-use engine::alive::Belief;
-use engine::ids::NodeId;
+use engine::alive::{Belief, restarted};
+use engine::ids::{NodeId, RunId, StepId};
 use serde_json::Value;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::transition::{ChangeError, turn_node};
+use super::event::{CHANNEL_TODO, append_events, node_event};
+use super::locks::take_apply;
+use super::transition::{ChangeError, Joined, turn_node};
 use crate::StoreError;
 
 /// Results that are kept of a node.
@@ -27,6 +35,17 @@ pub struct DueNode {
     pub fqdn: String,
     /// How to reach it.
     pub connection: Value,
+    /// Whether what runs there is known.
+    pub confirmed: bool,
+    /// Its boot id, as far as it is known.
+    pub boot_id: String,
+}
+
+impl DueNode {
+    /// Whether somebody who is let in has to find out what runs there.
+    pub fn wants_survey(&self, boot_id: &str) -> bool {
+        !self.confirmed || restarted(&self.boot_id, boot_id)
+    }
 }
 
 /// What came of a look.
@@ -36,10 +55,19 @@ pub struct Looked {
     pub address: String,
     /// The boot id of a node that let us in; else why it did not.
     pub came: Result<String, String>,
+    /// What came of finding out what runs there; None: that was not asked for.
+    pub survey: Option<Result<(), String>>,
     /// How long it took.
     pub took: Duration,
     /// Who looked.
     pub by: String,
+}
+
+impl Looked {
+    fn said(&self) -> &str {
+        let survey = || self.survey.as_ref().and_then(|survey| survey.as_ref().err());
+        self.came.as_ref().err().or_else(survey).map(String::as_str).unwrap_or_default()
+    }
 }
 
 /// Nodes that nobody has looked at for so long, the longest first; they count as looked at from now on.
@@ -47,60 +75,154 @@ pub struct Looked {
 /// # Errors
 /// What the database refused.
 pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec<DueNode>, StoreError> {
-    let rows: Vec<(Uuid, String, Value)> = sqlx::query_as(
+    let rows: Vec<(Uuid, String, Value, bool, String)> = sqlx::query_as(
         "UPDATE node n SET looked_at = now()
          FROM (SELECT id FROM node
                WHERE transport = 'ssh' AND removed_in IS NULL
                  AND (looked_at IS NULL OR looked_at < now() - make_interval(secs => $1))
                ORDER BY looked_at NULLS FIRST LIMIT $2 FOR UPDATE SKIP LOCKED) due
          WHERE n.id = due.id
-         RETURNING n.id, n.fqdn, jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection",
+         RETURNING n.id, n.fqdn, jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection,
+           n.alive AND n.joined = 'confirmed', coalesce(n.boot_id, '')",
     )
     .bind(every.as_secs_f64())
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;
-    Ok(rows.into_iter().map(|(id, fqdn, connection)| DueNode { id: NodeId(id), fqdn, connection }).collect())
+    let due =
+        |(id, fqdn, connection, confirmed, boot_id)| DueNode { id: NodeId(id), fqdn, connection, confirmed, boot_id };
+    Ok(rows.into_iter().map(due).collect())
 }
 
-/// Keeps what came of a look, and turns the node if that is enough; says whether it did.
+/// What was believed of a node before a look.
+#[derive(sqlx::FromRow)]
+struct Before {
+    fqdn: String,
+    alive: bool,
+    known: bool,
+    look_against: i32,
+    confirmed: bool,
+    boot_id: String,
+    /// Whether somebody found out what runs there after this look began.
+    outdated: bool,
+}
+
+/// Keeps what came of a look, and turns the node if that is enough; says whether anything changed.
 ///
 /// # Errors
 /// What the database refused; a node that is gone is none.
 pub async fn record_look(pool: &PgPool, node: NodeId, looked: &Looked) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
-    let row: Option<(bool, bool, i32)> = sqlx::query_as(
-        "SELECT alive, alive_since IS NOT NULL, look_against FROM node WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
+    let before: Option<Before> = sqlx::query_as(
+        "SELECT fqdn, alive, alive_since IS NOT NULL AS known, look_against, joined = 'confirmed' AS confirmed,
+           coalesce(boot_id, '') AS boot_id, coalesce(joined_at > now() - make_interval(secs => $2), false) AS outdated
+         FROM node WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
     )
     .bind(node.0)
+    .bind(looked.took.as_secs_f64())
     .fetch_optional(&mut *transaction)
     .await?;
-    let Some((alive, known, against)) = row else { return Ok(false) };
-    let reached = looked.came.is_ok();
-    let belief = Belief { alive, known, against: against.unsigned_abs() }.after(reached);
-    let turns = belief.alive != alive;
+    let Some(before) = before else { return Ok(false) };
+    let belief = Belief { alive: before.alive, known: before.known, against: before.look_against.unsigned_abs() };
+    let belief = belief.after(looked.came.is_ok());
+    let turns = belief.alive != before.alive;
     // Whoever dies before the node has turned leaves enough against it for the next look to turn it.
-    let against = if turns { against + 1 } else { i32::try_from(belief.against).unwrap_or(i32::MAX) };
-    let said = looked.came.as_ref().err().map(String::as_str).unwrap_or_default();
-    sqlx::query(
+    let against = if turns { before.look_against + 1 } else { i32::try_from(belief.against).unwrap_or(i32::MAX) };
+    keep(&mut transaction, node, against, looked, &before.fqdn).await?;
+    transaction.commit().await?;
+
+    let Ok(boot_id) = &looked.came else {
+        return if turns { turn_node(pool, node, false, None).await } else { Ok(false) };
+    };
+    let joined = Joined { boot_id, confirmed: looked.survey == Some(Ok(())) };
+    if turns {
+        return turn_node(pool, node, true, Some(joined)).await;
+    }
+    if !before.alive || before.outdated {
+        return Ok(false);
+    }
+    if restarted(&before.boot_id, boot_id) {
+        turn_node(pool, node, false, None).await?;
+        return turn_node(pool, node, true, Some(joined)).await;
+    }
+    match joined.confirmed && !before.confirmed {
+        true => join_node(pool, node, boot_id).await,
+        false => Ok(false),
+    }
+}
+
+/// Keeps the result; who shows the node is told when it says something else than the last one.
+async fn keep(
+    transaction: &mut PgConnection,
+    node: NodeId,
+    against: i32,
+    looked: &Looked,
+    fqdn: &str,
+) -> Result<(), StoreError> {
+    let news: bool = sqlx::query_scalar(
         "WITH counted AS (UPDATE node SET look_against = $2, last_seen_at = CASE WHEN $3 THEN now() ELSE last_seen_at END WHERE id = $1),
+              last AS (SELECT reached, address, said FROM node_look WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
               old AS (DELETE FROM node_look WHERE node_id = $1 AND at <= (
-                SELECT at FROM node_look WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1))
-         INSERT INTO node_look (node_id, reached, address, said, took_ms, by) VALUES ($1, $3, left($5, 300), left($6, 2000), $7, $8)",
+                SELECT at FROM node_look WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1)),
+              kept AS (
+                INSERT INTO node_look (node_id, reached, address, said, took_ms, by)
+                VALUES ($1, $3, left($5, 300), left($6, 2000), $7, $8) RETURNING reached, address, said)
+         SELECT NOT EXISTS (SELECT FROM last JOIN kept USING (reached, address, said))",
     )
     .bind(node.0)
     .bind(against)
-    .bind(reached)
+    .bind(looked.came.is_ok())
     .bind(KEPT - 1)
     .bind(&looked.address)
-    .bind(said)
+    .bind(looked.said())
     .bind(i32::try_from(looked.took.as_millis()).unwrap_or(i32::MAX))
     .bind(&looked.by)
-    .execute(&mut *transaction)
+    .fetch_one(&mut *transaction)
     .await?;
-    transaction.commit().await?;
-    match turns {
-        true => turn_node(pool, node, belief.alive, looked.came.as_deref().ok()).await,
-        false => Ok(false),
+    match news {
+        true => append_events(transaction, &[node_event(fqdn)], &[]).await,
+        false => Ok(()),
     }
+}
+
+/// Says of a node that is alive that what runs there is known again; whether that is news.
+async fn join_node(pool: &PgPool, node: NodeId, boot_id: &str) -> Result<bool, ChangeError> {
+    let mut transaction = pool.begin().await?;
+    take_apply(&mut transaction).await?;
+    let fqdn: Option<String> = sqlx::query_scalar(
+        "UPDATE node SET joined = 'confirmed', joined_at = now(), boot_id = $2
+         WHERE id = $1 AND alive AND joined <> 'confirmed' AND removed_in IS NULL RETURNING fqdn",
+    )
+    .bind(node.0)
+    .bind(boot_id)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let Some(fqdn) = fqdn else { return Ok(false) };
+    append_events(&mut transaction, &[node_event(&fqdn)], &[CHANNEL_TODO]).await?;
+    transaction.commit().await?;
+    Ok(true)
+}
+
+/// Of attempts that are left on a node, at most 10,000, those that no open run stands for, each with the epoch to end it by.
+///
+/// # Errors
+/// What the database refused.
+pub async fn stray_runs(
+    pool: &PgPool,
+    node: NodeId,
+    found: &[(RunId, StepId)],
+) -> Result<Vec<(RunId, StepId, i64)>, StoreError> {
+    let found = &found[..found.len().min(10_000)];
+    let rows: Vec<(i64, Uuid, i64)> = sqlx::query_as(
+        "SELECT f.run, f.step, coalesce(r.epoch, h.epoch)
+         FROM unnest($2::bigint[], $3::uuid[]) AS f (run, step) CROSS JOIN head h
+         LEFT JOIN run r ON r.id = f.run AND r.node_id = $1 AND r.step_id = f.step
+         WHERE r.id IS NULL OR r.ended_at IS NOT NULL",
+    )
+    .bind(node.0)
+    .bind(found.iter().map(|(run, _)| run.0).collect::<Vec<_>>())
+    .bind(found.iter().map(|(_, step)| step.0).collect::<Vec<_>>())
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(|(run, step, epoch)| (RunId(run), StepId(step), epoch)).collect())
 }

@@ -14,23 +14,33 @@
 
 mod claim;
 mod event;
+mod facts;
 mod job;
+mod kept;
 mod locks;
 mod log;
 mod looking;
 mod queue;
+mod reporting;
 mod transition;
 mod worker;
 mod world;
 
 pub use claim::{Claimed, claim_runs};
 pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
-pub use job::{Approval, RunFacts, SeenStep, approval, object_body, record_input, run_facts, seen_steps};
+pub use facts::{Witness, ensure_facts};
+pub use job::{
+    Approval, Given, KeptResult, RunFacts, SeenStep, addresses, approvals, kept_results, object_body, record_inputs,
+    run_facts, seen_steps,
+};
+pub use kept::forget_results;
 pub use log::{LogPiece, append_log, read_log, read_log_span};
-pub use looking::{DueNode, Looked, due_nodes, record_look};
+pub use looking::{DueNode, Looked, due_nodes, record_look, stray_runs};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
+pub use reporting::{MOST_REPORTS, Report, Reported, Reporter, append_report};
 pub use transition::{
     ChangeError, Finished, Overdue, OverdueRun, RunEnd, cancel_run, commit_steps, end_overdue_run, end_removed,
-    finish_run, overdue_runs, rerun_step, retry_step, set_node_alive, settle_leftovers,
+    finish_run, finish_runs, overdue_runs, rerun_step, retry_step, set_node_alive, set_node_available,
+    settle_leftovers,
 };
 pub use worker::{Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, renew_worker};

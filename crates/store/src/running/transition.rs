@@ -3,16 +3,21 @@
 //! All of it is one shape: take APPLY, end the run's row, lock the step and what hangs on it, let the engine decide, write its
 //! answer, tell. A change that ends more steps than one transaction should is gone on with in the next ([`Outcome::more`]).
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use engine::anneal::{Change, Event as StepEvent, Outcome, Refused, Why};
-use engine::ids::{NodeId, RunId, StepId, TargetNo};
+use engine::ids::{NodeId, PersonId, RunId, StepId, TargetNo};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, append_events, node_event, notify, run_events};
+use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events};
+use super::facts::keep_facts;
+use super::kept::forget_outworn;
 use super::locks::{share_apply, take_apply};
 use super::worker::WorkerId;
-use super::world::{decide, write};
+use super::world::{decide, decide_each, write};
 use crate::StoreError;
 
 /// Why a change of progress did not happen.
@@ -55,6 +60,8 @@ pub enum RunEnd {
     Failed {
         /// One line for people, without secrets.
         reason: String,
+        /// What it returned nevertheless; secrets are masked.
+        found: Map<String, Value>,
     },
     /// It had started and was not heard of again.
     Lost {
@@ -64,41 +71,58 @@ pub enum RunEnd {
     /// It never started, and never will.
     Unstarted,
     /// It was stopped because somebody wanted it to.
-    Cancelled,
+    Cancelled {
+        /// What it had returned by then; secrets are masked.
+        found: Map<String, Value>,
+    },
 }
 
 impl RunEnd {
+    /// A failure of a run that returned nothing.
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed { reason: reason.into(), found: Map::new() }
+    }
+
     fn outcome(&self) -> &'static str {
         match self {
             Self::Succeeded { .. } => "succeeded",
             Self::Failed { .. } => "failed",
             Self::Lost { .. } => "lost",
             Self::Unstarted => "unstarted",
-            Self::Cancelled => "cancelled",
+            Self::Cancelled { .. } => "cancelled",
         }
     }
 
     fn error(&self) -> Option<&str> {
         match self {
-            Self::Failed { reason } | Self::Lost { reason } => Some(reason),
+            Self::Failed { reason, .. } | Self::Lost { reason } => Some(reason),
             _ => None,
         }
     }
 
-    fn result(&self) -> Option<Value> {
+    /// What it returned. A success that returned nothing has said so; of the others there is nothing to say.
+    fn result(&self) -> Option<&Map<String, Value>> {
         match self {
-            Self::Succeeded { result, .. } => Some(Value::Object(result.clone())),
-            _ => None,
+            Self::Succeeded { result, .. } => Some(result),
+            Self::Failed { found, .. } | Self::Cancelled { found } => Some(found).filter(|found| !found.is_empty()),
+            Self::Lost { .. } | Self::Unstarted => None,
         }
+    }
+
+    fn returned(&self) -> (Option<Value>, i32) {
+        let Some(result) = self.result() else { return (None, 0) };
+        let value = Value::Object(result.clone());
+        let bytes = if result.is_empty() { 0 } else { value.to_string().len() };
+        (Some(value), i32::try_from(bytes).unwrap_or(i32::MAX))
     }
 
     fn event(&self, generation: TargetNo, by: String) -> StepEvent {
         match self {
             Self::Succeeded { .. } => StepEvent::Succeeded { generation },
-            Self::Failed { reason } => StepEvent::Failed { generation, reason: reason.clone(), retry: true },
+            Self::Failed { reason, .. } => StepEvent::Failed { generation, reason: reason.clone(), retry: true },
             Self::Lost { .. } => StepEvent::Lost { generation },
             Self::Unstarted => StepEvent::NeverStarted,
-            Self::Cancelled => StepEvent::Cancelled { by },
+            Self::Cancelled { .. } => StepEvent::Cancelled { by },
         }
     }
 }
@@ -127,12 +151,29 @@ enum Ender {
 
 #[derive(sqlx::FromRow)]
 struct EndedRow {
+    id: i64,
     step_id: Uuid,
+    node_id: Uuid,
     noderole_id: Uuid,
     deployment_id: Uuid,
     generation: i64,
     log_bytes: i64,
     cancelled_by: Option<String>,
+}
+
+impl EndedRow {
+    /// A run that somebody wanted to end did not fail, however it went down; but what succeeded has succeeded.
+    fn meant<'e>(&self, end: &'e RunEnd) -> Cow<'e, RunEnd> {
+        match (end, &self.cancelled_by) {
+            (RunEnd::Succeeded { .. }, _) | (_, None) => Cow::Borrowed(end),
+            (other, Some(_)) => Cow::Owned(RunEnd::Cancelled { found: other.result().cloned().unwrap_or_default() }),
+        }
+    }
+
+    fn event(&self, end: &RunEnd) -> StepEvent {
+        let by = self.cancelled_by.clone().unwrap_or_else(|| "Gantry".to_owned());
+        end.event(TargetNo(self.generation), by)
+    }
 }
 
 const CANCELLED_BY: &str = "cancelled by ";
@@ -143,6 +184,50 @@ const CANCELLED_BY: &str = "cancelled by ";
 /// What the database refused; then nothing has changed, and trying again is safe.
 pub async fn finish_run(pool: &PgPool, run: RunId, worker: WorkerId, end: &RunEnd) -> Result<Finished, StoreError> {
     end_run(pool, run, Ender::Worker(worker), end).await
+}
+
+/// Ends several of a worker's runs in one transaction: what one alone costs is mostly the transaction and the locks. They end one
+/// after the other as if each were alone. Answers in the order of the question.
+///
+/// # Errors
+/// What the database refused, also of one of them alone; then nothing has changed, and trying each with [`finish_run`] is safe.
+pub async fn finish_runs(
+    pool: &PgPool,
+    worker: WorkerId,
+    ends: &[(RunId, RunEnd)],
+) -> Result<Vec<Finished>, StoreError> {
+    let mut transaction = pool.begin().await?;
+    share_apply(&mut transaction).await?;
+    let rows = end_rows_of(&mut transaction, worker, ends).await?;
+    let mut changes = Vec::with_capacity(rows.len());
+    let mut events = Vec::new();
+    let mut told: Vec<Told<'_>> = Vec::with_capacity(rows.len());
+    let mut finished = Vec::with_capacity(ends.len());
+    for (run, end) in ends {
+        let Some(row) = rows.get(run) else {
+            keep_late(&mut transaction, *run, worker, end).await?;
+            finished.push(Finished::Late);
+            continue;
+        };
+        let (step, end) = (StepId(row.step_id), row.meant(end));
+        changes.push(Change::Step { step, event: row.event(&end) });
+        events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
+        told.push((*run, NodeId(row.node_id), step, end));
+        finished.push(Finished::Applied);
+    }
+    let steps: Vec<StepId> = told.iter().map(|(_, _, step, _)| *step).collect();
+    let outcome = match decide_each(&mut transaction, &changes, &steps).await {
+        Ok(outcome) => outcome,
+        Err(ChangeError::Store(error)) => return Err(error),
+        Err(other) => return Err(StoreError::corrupt("step", other)),
+    };
+    let mut all = write(&mut transaction, &outcome).await?;
+    all.extend(keep_results(&mut transaction, &outcome, &told).await?);
+    all.append(&mut events);
+    append_events(&mut transaction, &all, &[CHANNEL_TODO]).await?;
+    transaction.commit().await?;
+    settle(pool, outcome.more).await?;
+    Ok(finished)
 }
 
 /// Ends a queued run that may not start; its step waits again.
@@ -161,13 +246,8 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
         return Ok(Finished::Late);
     };
     let step = StepId(row.step_id);
-    let by = row.cancelled_by.clone();
-    // A run that somebody wanted to end did not fail, however it went down; but what succeeded has succeeded.
-    let end = match (end, &by) {
-        (RunEnd::Succeeded { .. }, _) | (_, None) => end,
-        (_, Some(_)) => &RunEnd::Cancelled,
-    };
-    let event = end.event(TargetNo(row.generation), by.unwrap_or_else(|| "Gantry".to_owned()));
+    let end = row.meant(end);
+    let event = row.event(&end);
     let outcome = match decide(&mut transaction, &Change::Step { step, event }, &[step]).await {
         Ok(outcome) => outcome,
         Err(ChangeError::Refused(refused)) => {
@@ -183,9 +263,8 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
         Err(other) => return Err(StoreError::corrupt(format!("run {run}"), other)),
     };
     let mut events = write(&mut transaction, &outcome).await?;
-    if let RunEnd::Succeeded { result, wall } = end {
-        keep_result(&mut transaction, step, &outcome, result, wall).await?;
-    }
+    let told = (run, NodeId(row.node_id), step, end.clone());
+    events.extend(keep_results(&mut transaction, &outcome, &[told]).await?);
     events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
@@ -205,6 +284,7 @@ async fn end_row(
         Ender::Janitor => (None, "janitor"),
         Ender::JanitorOfQueued => (None, "janitor of queued"),
     };
+    let (result, bytes) = end.returned();
     let row = sqlx::query_as(
         "WITH open AS (
            SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
@@ -214,23 +294,63 @@ async fn end_row(
              WHEN 'janitor of queued' THEN r.state = 'queued' AND r.lease_until < now()
              ELSE r.lease_until < now() END
            FOR UPDATE)
-         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), result = $6,
+         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
+           result = CASE WHEN nd.removed_in IS NULL THEN $6 END, result_bytes = $8,
            outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'cancelled' ELSE $4 END,
            error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
          FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id JOIN noderole n ON n.id = s.noderole_id
+           JOIN node nd ON nd.id = o.node_id
          WHERE r.id = open.id
-         RETURNING r.step_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
+         RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, replace(open.cancel, $7, '') AS cancelled_by",
     )
     .bind(run.0)
     .bind(worker)
     .bind(which)
     .bind(end.outcome())
     .bind(end.error())
-    .bind(end.result())
+    .bind(result)
     .bind(CANCELLED_BY)
+    .bind(bytes)
     .fetch_optional(transaction)
     .await?;
     Ok(row)
+}
+
+/// The same for several of a worker's runs. Those that are missing were not its any more.
+async fn end_rows_of(
+    transaction: &mut PgConnection,
+    worker: WorkerId,
+    ends: &[(RunId, RunEnd)],
+) -> Result<BTreeMap<RunId, EndedRow>, StoreError> {
+    let (results, bytes): (Vec<_>, Vec<_>) = ends.iter().map(|(_, end)| end.returned()).unzip();
+    let rows: Vec<EndedRow> = sqlx::query_as(
+        "WITH said AS MATERIALIZED (
+           SELECT * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::jsonb[], $7::int[])
+             AS s (id, outcome, error, result, bytes)),
+         open AS (
+           SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
+           FROM run r WHERE r.id = ANY($2) AND r.ended_at IS NULL AND r.worker_id = $1 AND r.state = 'running'
+           ORDER BY r.id FOR UPDATE)
+         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
+           result = CASE WHEN nd.removed_in IS NULL THEN said.result END, result_bytes = said.bytes,
+           outcome = CASE WHEN open.cancel_requested AND said.outcome <> 'succeeded' THEN 'cancelled' ELSE said.outcome END,
+           error = CASE WHEN said.outcome = 'succeeded' THEN NULL ELSE coalesce(open.cancel, said.error) END
+         FROM open JOIN said ON said.id = open.id JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id
+         JOIN noderole n ON n.id = s.noderole_id JOIN node nd ON nd.id = o.node_id
+         WHERE r.id = open.id
+         RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes,
+           replace(open.cancel, $6, '') AS cancelled_by",
+    )
+    .bind(worker.0)
+    .bind(ends.iter().map(|(run, _)| run.0).collect::<Vec<_>>())
+    .bind(ends.iter().map(|(_, end)| end.outcome()).collect::<Vec<_>>())
+    .bind(ends.iter().map(|(_, end)| end.error()).collect::<Vec<_>>())
+    .bind(results)
+    .bind(CANCELLED_BY)
+    .bind(bytes)
+    .fetch_all(transaction)
+    .await?;
+    Ok(rows.into_iter().map(|row| (RunId(row.id), row)).collect())
 }
 
 async fn keep_late(
@@ -239,36 +359,79 @@ async fn keep_late(
     worker: WorkerId,
     end: &RunEnd,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE run SET outcome = 'late', result = coalesce($3, result), error = coalesce($4, error)
-         WHERE id = $1 AND worker_id = $2 AND state = 'ended' AND outcome = 'lost'",
+    let (result, bytes) = end.returned();
+    let node: Option<Uuid> = sqlx::query_scalar(
+        "UPDATE run r SET outcome = 'late', result = CASE WHEN nd.removed_in IS NULL THEN $3 END, result_bytes = $5,
+           error = coalesce($4, r.error)
+         FROM node nd WHERE r.id = $1 AND r.worker_id = $2 AND r.state = 'ended' AND r.outcome = 'lost' AND nd.id = r.node_id
+         RETURNING r.node_id",
     )
     .bind(run.0)
     .bind(worker.0)
-    .bind(end.result())
+    .bind(result)
     .bind(end.error())
-    .execute(transaction)
+    .bind(bytes)
+    .fetch_optional(&mut *transaction)
     .await?;
-    Ok(())
+    match node.filter(|_| bytes > 0) {
+        Some(node) => forget_outworn(transaction, NodeId(node)).await,
+        None => Ok(()),
+    }
 }
 
-/// The result is kept for the step; the wall only when the result was applied.
-async fn keep_result(
+/// An ended run of whom, with what it said.
+type Told<'e> = (RunId, NodeId, StepId, Cow<'e, RunEnd>);
+
+/// Results are kept for their steps, whatever the outcomes, and for their nodes, as long as there is room; walls only where the result
+/// was applied; and what is said of nodes, as their facts. Gives the events that tell of these.
+async fn keep_results(
     transaction: &mut PgConnection,
-    step: StepId,
     outcome: &Outcome,
-    result: &Map<String, Value>,
-    wall: &Value,
-) -> Result<(), StoreError> {
-    let applied = outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
-    sqlx::query("UPDATE step SET results = $2, wall = CASE WHEN $4 THEN $3 ELSE wall END WHERE id = $1")
-        .bind(step.0)
-        .bind(Value::Object(result.clone()))
-        .bind(wall)
-        .bind(applied)
-        .execute(transaction)
-        .await?;
-    Ok(())
+    ended: &[Told<'_>],
+) -> Result<Vec<Event>, StoreError> {
+    let applied = |step| outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
+    let (mut steps, mut runs, mut results, mut walls) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    // In the order of their ids, as everybody locks them.
+    let mut nodes: BTreeMap<NodeId, Vec<&Told<'_>>> = BTreeMap::new();
+    for told in ended {
+        let (run, node, step, end) = told;
+        let Some(result) = end.result() else { continue };
+        let wall = match &**end {
+            RunEnd::Succeeded { wall, .. } if applied(*step) => Some(wall),
+            _ => None,
+        };
+        steps.push(step.0);
+        runs.push(run.0);
+        results.push(Value::Object(result.clone()));
+        walls.push(wall);
+        if !result.is_empty() {
+            nodes.entry(*node).or_default().push(told);
+        }
+    }
+    if steps.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query(
+        "UPDATE step s SET results = k.results, wall = coalesce(k.wall, s.wall),
+           wall_run = CASE WHEN k.wall IS NULL THEN s.wall_run ELSE k.run END
+         FROM unnest($1::uuid[], $2::bigint[], $3::jsonb[], $4::jsonb[]) AS k (id, run, results, wall) WHERE s.id = k.id",
+    )
+    .bind(steps)
+    .bind(runs)
+    .bind(results)
+    .bind(walls)
+    .execute(&mut *transaction)
+    .await?;
+    let mut events = Vec::new();
+    for (node, told) in nodes {
+        for (run, _, step, end) in told {
+            if let RunEnd::Succeeded { result, .. } = &**end {
+                events.extend(keep_facts(transaction, *run, *step, result).await?);
+            }
+        }
+        forget_outworn(transaction, node).await?;
+    }
+    Ok(events)
 }
 
 /// Goes on with what a batch left, one transaction each.
@@ -393,7 +556,7 @@ pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), Chang
     transaction.commit().await?;
     if state == "queued" {
         // Leased meanwhile: then its worker hears of it.
-        end_run(pool, run, Ender::Queue, &RunEnd::Cancelled).await?;
+        end_run(pool, run, Ender::Queue, &RunEnd::Cancelled { found: Map::new() }).await?;
     }
     Ok(())
 }
@@ -472,12 +635,21 @@ pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<
     turn_node(pool, node, alive, None).await
 }
 
-/// The same, with the boot id of a node that said it. Whoever was let in has joined the node: what runs there is known by its ledger.
+/// What somebody found out who was let in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Joined<'a> {
+    /// The node's boot id.
+    pub boot_id: &'a str,
+    /// Whether what runs there is known; without that nothing starts there.
+    pub confirmed: bool,
+}
+
+/// The same, with what somebody found out who was let in.
 pub(super) async fn turn_node(
     pool: &PgPool,
     node: NodeId,
     alive: bool,
-    boot_id: Option<&str>,
+    joined: Option<Joined<'_>>,
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     take_apply(&mut transaction).await?;
@@ -501,13 +673,14 @@ pub(super) async fn turn_node(
     let outcome = apply_change(&mut transaction, &change, &[]).await?;
     sqlx::query(
         "UPDATE node SET alive = $2, alive_since = now(), last_seen_at = CASE WHEN $2 THEN now() ELSE last_seen_at END,
-           look_against = 0, boot_id = coalesce($3, boot_id),
-           joined = CASE WHEN $2 AND $3 IS NOT NULL THEN 'confirmed' ELSE joined END
+           look_against = 0, boot_id = coalesce($3, boot_id), joined = coalesce($4, joined),
+           joined_at = CASE WHEN $4 = 'confirmed' THEN now() ELSE joined_at END
          WHERE id = $1",
     )
     .bind(node.0)
     .bind(alive)
-    .bind(boot_id)
+    .bind(joined.map(|joined| joined.boot_id))
+    .bind(joined.map(|joined| if joined.confirmed { "confirmed" } else { "welcomed" }))
     .execute(&mut *transaction)
     .await?;
     end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
@@ -517,11 +690,56 @@ pub(super) async fn turn_node(
     Ok(true)
 }
 
+/// Whether steps may start on a node; and who says so, and why, when they may not. What runs there goes on to its end, and every step
+/// keeps its state; a run that nobody has yet goes back. The caller's transaction has taken nothing yet. None: there is no such machine;
+/// else whether that is news.
+///
+/// # Errors
+/// What the database refused.
+pub async fn set_node_available(
+    transaction: &mut PgConnection,
+    node: NodeId,
+    held: Option<(PersonId, &str)>,
+) -> Result<Option<bool>, ChangeError> {
+    take_apply(&mut *transaction).await?;
+    let was: Option<bool> = sqlx::query_scalar(
+        "SELECT available FROM node WHERE id = $1 AND NOT phantom AND removed_in IS NULL FOR UPDATE",
+    )
+    .bind(node.0)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let Some(was) = was else { return Ok(None) };
+    let available = held.is_none();
+    if was == available {
+        return Ok(Some(false));
+    }
+    if !available {
+        for step in end_rows(transaction, Which::QueuedBefore(node)).await? {
+            apply_change(transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
+        }
+    }
+    sqlx::query(
+        "UPDATE node SET available = $2, unavailable_by = $3, unavailable_reason = $4,
+           unavailable_at = CASE WHEN $2 THEN NULL ELSE now() END, version = version + 1
+         WHERE id = $1",
+    )
+    .bind(node.0)
+    .bind(available)
+    .bind(held.map(|(person, _)| person.0))
+    .bind(held.map(|(_, reason)| reason))
+    .execute(&mut *transaction)
+    .await?;
+    notify(transaction, CHANNEL_TODO, "").await?;
+    Ok(Some(true))
+}
+
 /// Which open runs end without a word of their workers.
 #[derive(Debug, Clone, Copy)]
 enum Which<'a> {
     /// Nobody has them yet, and their node died.
     QueuedOn(NodeId),
+    /// Nobody has them yet, and nothing may start on their node.
+    QueuedBefore(NodeId),
     /// Their steps count them no more, because their node died.
     OfSteps(&'a [StepId]),
     /// Nobody has them yet, and their noderoles go.
@@ -545,6 +763,7 @@ async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Ve
     let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
     let (nodes, steps, queued, reason) = match which {
         Which::QueuedOn(node) => (vec![node.0], Vec::new(), true, "its node died"),
+        Which::QueuedBefore(node) => (vec![node.0], Vec::new(), true, "its node was taken out of service"),
         Which::OfSteps(steps) => (Vec::new(), ids(steps), false, "its node died"),
         Which::QueuedOf(steps) => (Vec::new(), ids(steps), true, "its noderole was removed"),
         Which::On(nodes) => (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "its node was given up"),

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::anneal::{Cause, Change, Child, Missing, Outcome, Progress, Step, StepState, Stop, World, apply};
+use engine::anneal::{
+    Cause, Change, Child, Missing, Outcome, Progress, Step, StepState, Stop, World, apply, apply_each,
+};
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use engine::cluster::EdgeKind;
 use engine::ids::{NodeId, StepId, TargetNo};
@@ -97,11 +99,19 @@ pub(super) async fn decide(
     change: &Change,
     ahead: &[StepId],
 ) -> Result<Outcome, ChangeError> {
+    decided(transaction, ahead, |world| apply(world, change)).await
+}
+
+async fn decided(
+    transaction: &mut PgConnection,
+    ahead: &[StepId],
+    engine: impl Fn(&World) -> Result<Outcome, Stop>,
+) -> Result<Outcome, ChangeError> {
     let mut wanted = Wanted::ahead(transaction, ahead).await?;
     for _ in 0..MAX_ROUNDS {
         let mut round = transaction.begin().await.map_err(StoreError::from)?;
         let world = wanted.lock(&mut round).await?;
-        match apply(&world, change) {
+        match engine(&world) {
             Ok(outcome) => {
                 round.commit().await.map_err(StoreError::from)?;
                 return Ok(outcome);
@@ -115,6 +125,15 @@ pub(super) async fn decide(
         }
     }
     Err(StoreError::corrupt("edge", "a change reaches further than any graph is deep").into())
+}
+
+/// The same for several changes, one after the other, with one locking of all that they touch. Those that don't fit are left out.
+pub(super) async fn decide_each(
+    transaction: &mut PgConnection,
+    changes: &[Change],
+    ahead: &[StepId],
+) -> Result<Outcome, ChangeError> {
+    decided(transaction, ahead, |world| apply_each(world, changes).map(|(outcome, _)| outcome)).await
 }
 
 /// What is locked in a round. Edges are read once: they change only in a commit, which APPLY keeps out.

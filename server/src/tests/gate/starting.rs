@@ -81,7 +81,7 @@ impl House {
 
     async fn role_of(&self, run: RunId) -> Role {
         let pool = self.db.app();
-        let facts = running::run_facts(pool, run).await.expect("a run").expect("a run");
+        let facts = running::run_facts(pool, &[run]).await.expect("a run").remove(&run).expect("a run");
         let body = running::object_body(pool, facts.role_hash).await.expect("a role").expect("a role");
         serde_json::from_slice(&body).expect("a role")
     }

@@ -2,7 +2,7 @@
 //!
 //! The contract with scripts. They run in the order of the role, as one step, in the node's root folder (`GANTRY_ROOT`), with
 //! `GANTRY_NODE` (its fully qualified name), `GANTRY_ROLE`, `GANTRY_RUN`, `GANTRY_INPUT` (a file with the input, JSON),
-//! `GANTRY_OUTPUT` (the file for a JSON object; nothing there means an empty one) and scalars of the input as
+//! `GANTRY_SURROUNDINGS` (a file with what is beside it: its node, kept results, peers; JSON), `GANTRY_OUTPUT` (the file for a JSON object; nothing there means an empty one) and scalars of the input as
 //! `GANTRY_DATA_<PATH>`. An exit code other than 0 is a failure whose reason is the last line on standard error that is not empty.
 //! What a script leaves running in its session ends with the run; a service calls `setsid` and lives on.
 //!
@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Ended, Jig, Job, MAX_RESULT, Object, Scripts, Stop, StopReason};
 use crate::log::{Lines, Log, Stream};
-use crate::secrets::SecretSource;
+use crate::secrets::{SecretSource, Secrets};
 
 pub mod environment;
 pub mod process;
@@ -171,6 +171,23 @@ impl ScriptJig {
         }
     }
 
+    /// Finds out what is left of attempts on a node: those that run there, each with its step. Those that have ended, or that a restart of
+    /// the machine took along, are none of them.
+    ///
+    /// # Errors
+    /// When the node can't be asked, for people.
+    pub async fn survey(&self, connection: &Value) -> Result<Vec<(RunId, StepId)>, String> {
+        let transport = Transport::read(connection).map_err(|e| e.to_string())?;
+        let errands = self.errands(transport);
+        let asked = async {
+            // Whatever was there before may be on a disk that is there no more.
+            errands.stage_wrapper_again().await?;
+            errands.ask("asking what runs there", &["attempts".to_owned()], b"").await
+        };
+        let said = asked.await.map_err(|error: Trouble| error.to_string())?;
+        Ok(String::from_utf8_lossy(&said).lines().filter_map(running).collect())
+    }
+
     /// Ends what a lost run may have left on its node, bars it from starting late, and says whether it ever started.
     ///
     /// # Errors
@@ -187,6 +204,13 @@ impl ScriptJig {
     }
 }
 
+/// An attempt that runs, out of what the wrapper says of it.
+fn running(line: &str) -> Option<(RunId, StepId)> {
+    let mut words = line.split(' ');
+    let (run, step) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    (words.next() == Some("runs")).then_some((RunId(run), step))
+}
+
 impl Jig for ScriptJig {
     fn run<'a>(&'a self, job: &'a Job, log: &'a Log, mut stop: Stop) -> BoxFuture<'a, Ended> {
         async move {
@@ -194,7 +218,7 @@ impl Jig for ScriptJig {
                 return Ended::Returned(Object::new());
             }
             if let Some(why) = stop.reason() {
-                return Ended::Stopped { why, started: Some(false) };
+                return Ended::stopped(why, Some(false));
             }
             match self.carry_out(job, log, &mut stop).await {
                 Ok(ended) => ended,
@@ -485,8 +509,8 @@ impl Node<'_> {
     }
 
     fn standard_input(&self) -> Vec<u8> {
-        let mut text = self.job.input.to_string();
-        text.push('\n');
+        // A line each: JSON as serde_json writes it has none within.
+        let mut text = format!("{}\n{}\n", self.job.input, self.job.surroundings);
         text.push_str(&environment::as_shell(&environment::variables(&self.job.input)));
         // Without this line the wrapper starts nothing: a worker that is killed while it writes leaves half an input.
         text.push_str("# whole\n");
@@ -497,9 +521,9 @@ impl Node<'_> {
         let ending = match came.ended {
             Ok(ending) => ending,
             Err(GivenUp { why: Why::Told(why), started }) => {
-                // What it had to say is of no use any more, but must not stay on the node.
-                let _ = self.take().await;
-                return Ok(Ended::Stopped { why, started });
+                // Taken also where nobody wants it: it must not stay on the node.
+                let taken = self.take().await.unwrap_or_default();
+                return Ok(Ended::Stopped { why, started, found: found(split_line(&taken).1, log) });
             }
             Err(GivenUp { why: Why::TooLong, .. }) => {
                 return Ok(Ended::failed(format!(
@@ -510,7 +534,7 @@ impl Node<'_> {
         };
         match ending {
             Ending::Code(0) => {}
-            Ending::Code(REFUSED) => return Ok(Ended::Refused(super::shortened(came.last_error))),
+            Ending::Code(REFUSED) => return Ok(Ended::Refused(came.last_error)),
             Ending::Code(ORPHANED) => return Ok(Ended::failed(came.last_error)),
             ending => {
                 return Ok(Ended::failed(format!("the node's wrapper ended with {ending}: {}", came.last_error)));
@@ -528,32 +552,45 @@ impl Node<'_> {
 
     fn judged(&self, how: &str, output: &[u8], last_error: &str, log: &Log) -> Ended {
         let script = how.split_once("script=").map_or("", |(_, name)| name);
-        match (word(how, "why"), word(how, "code")) {
-            (Some("exit"), Some("0")) => match returned(output) {
-                Ok(object) => Ended::Returned(object),
-                Err(reason) => Ended::failed(log.secrets().mask(&reason)),
-            },
-            (Some("timeout"), _) => Ended::failed(format!(
+        let reason = match (word(how, "why"), word(how, "code")) {
+            (Some("exit"), Some("0")) => {
+                return match returned(output, log.secrets()) {
+                    Ok(object) => Ended::Returned(object),
+                    Err(reason) => Ended::failed(reason),
+                };
+            }
+            (Some("timeout"), _) => format!(
                 "{script} took longer than {} seconds, its time limit; it was ended",
                 self.job.timeout().as_secs()
-            )),
-            (Some("exit"), Some(_)) if !last_error.is_empty() => Ended::failed(last_error),
-            (Some("exit"), Some(code)) => {
-                Ended::failed(format!("{script} ended with exit code {code} and wrote nothing to standard error"))
-            }
-            (Some("cancelled"), _) => Ended::failed(format!("{script} was ended on the node")),
-            _ => Ended::failed(
-                "the node does not know how the run ended: its folder .gantry/run was changed by something else",
             ),
-        }
+            (Some("exit"), Some(_)) if !last_error.is_empty() => last_error.to_owned(),
+            (Some("exit"), Some(code)) => {
+                format!("{script} ended with exit code {code} and wrote nothing to standard error")
+            }
+            (Some("cancelled"), _) => format!("{script} was ended on the node"),
+            _ => {
+                return Ended::failed(
+                    "the node does not know how the run ended: its folder .gantry/run was changed by something else",
+                );
+            }
+        };
+        Ended::Failed { reason, found: found(output, log) }
     }
+}
+
+/// What a run that did not end well has returned all the same. What can't be read is worth a word, and no other reason to fail.
+fn found(output: &[u8], log: &Log) -> Object {
+    returned(output, log.secrets()).unwrap_or_else(|why| {
+        log.line(Stream::Gantry, &format!("[gantry: what it returned before it failed is not kept: {why}]"));
+        Object::new()
+    })
 }
 
 /// What a script wrote as its result.
 ///
 /// # Errors
-/// When it is no JSON object; with its first bytes.
-fn returned(output: &[u8]) -> Result<Object, String> {
+/// When it is no JSON object; with its beginning, in which no secret is.
+fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
     if output.len() > MAX_RESULT {
         return Err(format!("the output is larger than {MAX_RESULT} bytes"));
     }
@@ -561,8 +598,9 @@ fn returned(output: &[u8]) -> Result<Object, String> {
         return Ok(Object::new());
     }
     let begin = || {
-        let text = String::from_utf8_lossy(&output[..output.len().min(120)]);
-        text.trim().to_owned()
+        // Masked as a whole: in what is cut first, half a secret would be left.
+        let text = secrets.mask(String::from_utf8_lossy(output).trim());
+        text.chars().take(120).collect::<String>()
     };
     match serde_json::from_slice(output) {
         Ok(Value::Object(object)) => Ok(object),

@@ -19,7 +19,7 @@
 # Plain POSIX shell, so that it also runs where nothing of ours is installed. Usage: sh wrapper ROOT COMMAND ARGUMENTS
 #
 #   run    STEP EPOCH ATTEMPT GENERATION CONTENT EXCLUSIVE TIMEOUT GRACE NODE ROLE HASH:NAME...
-#          standard input: the input (JSON, one line), then lines of the form  export NAME='value'
+#          standard input: the input and what surrounds it (JSON, one line each), then lines of the form  export NAME='value'
 #          starts it and follows it to its end
 #   follow ATTEMPT OUT ERR    the streams from these bytes on, to the run's end
 #   take   ATTEMPT LIMIT      how it ended: one line of words, then what it wrote to GANTRY_OUTPUT (LIMIT bytes and one)
@@ -27,6 +27,7 @@
 #   lacks  HASH...            prints those of the scripts that are not here
 #   put    HASH               standard input: a script; kept under its content's hash
 #   ledger STEP               prints the ledger
+#   attempts                  prints what is left of attempts: a line each, ATTEMPT STEP and one of runs, ended, gone
 #
 # Exit codes: 0 done (a run that has ended is done, however it ended: see take); 71 refused; 72 scripts are
 # missing; 73 the lock was not to be had; 74 the node's folder can't be used; 76 nothing of this attempt is here; 77 its supervisor is
@@ -41,6 +42,9 @@ export LC_ALL
 trap ':' PIPE
 
 REFUSED=71 MISSING=72 LOCKED=73 UNUSABLE=74 NOTHING=76 ORPHANED=77
+
+# Bytes that each run keeps for its end: where a disk is full by then, how it ended must still be written down.
+RESERVE=16384
 
 # Most bytes of a stream that wait here for whoever follows (32 MiB). A worker keeps less of them.
 MOST=33554432
@@ -279,10 +283,12 @@ command_run() {
     mkdir -p "$folder" || fail $UNUSABLE "gantry: can't create $folder"
     cat >"$folder/stdin" || fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
     [ "$(tail -n 1 "$folder/stdin")" = "# whole" ] || fail $UNUSABLE "gantry: the input broke off, so nothing was started"
-    head -n 1 "$folder/stdin" >"$folder/input.json" && tail -n +2 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" &&
-        : >"$folder/out" && : >"$folder/err" && echo "$STEP $EXCLUSIVE" >"$folder/of" ||
+    head -n 1 "$folder/stdin" >"$folder/input.json" && sed -n '2{p;q;}' "$folder/stdin" >"$folder/surroundings.json" &&
+        tail -n +3 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" && : >"$folder/out" && : >"$folder/err" &&
+        head -c "$RESERVE" /dev/zero >"$folder/reserve" && echo "$STEP $EXCLUSIVE" >"$folder/of" ||
         fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
-    [ "$EXCLUSIVE" = 1 ] && write_whole "$HOME_DIR/exclusive" "$EPOCH $ATTEMPT"
+    [ "$EXCLUSIVE" != 1 ] || write_whole "$HOME_DIR/exclusive" "$EPOCH $ATTEMPT" ||
+        fail $UNUSABLE "gantry: can't write $HOME_DIR/exclusive: is the disk full?"
     l_epoch=$EPOCH l_attempt=$ATTEMPT l_started=$ATTEMPT l_generation=$GENERATION l_content=$CONTENT l_state=started
     write_ledger "$STEP"
 
@@ -327,7 +333,11 @@ command_supervise() {
     group_alive "$child" && end_group "$child" 1
     [ -d "$folder" ] || exit 0
     [ -f "$folder/cancelled" ] && why=cancelled
-    rm -f "$folder/input.json" "$folder/environment" "$folder/process"
+    full=
+    is_full && full=1
+    rm -f "$folder/input.json" "$folder/surroundings.json" "$folder/environment" "$folder/process" "$folder/reserve"
+    # What the script itself had to say of it did not fit.
+    [ -z "$full" ] || [ "$code" = 0 ] || echo "gantry: the disk of this node is full" >>"$folder/err"
     name=$(cat "$folder/at" 2>/dev/null || echo)
     if [ -z "$why" ] && [ "$code" = 0 ]; then state=succeeded; else state=failed; fi
     close_ledger "$STEP" "$ATTEMPT" "$state"
@@ -336,6 +346,13 @@ command_supervise() {
     # Last: who sees this looks no further.
     echo "code=$code why=${why:-exit} script=$name" >"$folder/ended.new" && mv "$folder/ended.new" "$folder/ended"
     exit 0
+}
+
+is_full() {
+    head -c 4096 /dev/zero >"$folder/probe" 2>/dev/null
+    fits=$?
+    rm -f "$folder/probe"
+    [ "$fits" != 0 ]
 }
 
 # A signal may come just before `wait`, which then would not notice it: so the signal itself sees to the end, and `wait` to nothing
@@ -423,7 +440,7 @@ follow() { # ATTEMPT OUT ERR
     for stream in out err; do
         [ ! -f "$folder/$stream.cut" ] || say "[gantry: more output than this node keeps; what came after $MOST bytes may be missing]"
     done
-    [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $1 has lost its supervisor on the node: the machine was restarted, or something killed it"
+    [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $1 has lost its supervisor on the node: the machine was restarted, its disk is full, or something killed it"
     exit 0
 }
 
@@ -435,8 +452,8 @@ command_launch() {
     echo "$(boot_id) $$ $(started_at $$)" >"$folder/process.new" && mv "$folder/process.new" "$folder/process" || exit 126
     if command -v flock >/dev/null 2>&1; then exec 9>&-; else rm -rf "$HOME_DIR/lock.d"; fi
     GANTRY_ROOT=$ROOT GANTRY_NODE=$node GANTRY_ROLE=$role GANTRY_RUN=$attempt
-    GANTRY_INPUT=$folder/input.json GANTRY_OUTPUT=$folder/output.json
-    export GANTRY_ROOT GANTRY_NODE GANTRY_ROLE GANTRY_RUN GANTRY_INPUT GANTRY_OUTPUT
+    GANTRY_INPUT=$folder/input.json GANTRY_SURROUNDINGS=$folder/surroundings.json GANTRY_OUTPUT=$folder/output.json
+    export GANTRY_ROOT GANTRY_NODE GANTRY_ROLE GANTRY_RUN GANTRY_INPUT GANTRY_SURROUNDINGS GANTRY_OUTPUT
     . "$folder/environment"
     unset LC_ALL
     umask 022
@@ -486,6 +503,26 @@ command_end() {
     exit 0
 }
 
+# What is taken meanwhile is not there any more, which is as true.
+command_attempts() {
+    for left in "$HOME_DIR"/run/*; do
+        [ -f "$left/of" ] || continue
+        folder=$left state=gone
+        read -r step _ 2>/dev/null <"$left/of" || continue
+        if [ -f "$left/ended" ]; then
+            state=ended
+        elif supervised; then
+            state=runs
+        elif read -r boot pgid start 2>/dev/null <"$left/process" && [ "$boot" = "$(boot_id)" ] &&
+            group_is_of "$pgid" "$start" "${left##*/}"; then
+            # Its supervisor was killed, and it was not.
+            state=runs
+        fi
+        echo "${left##*/} $step $state"
+    done
+    exit 0
+}
+
 command_put() {
     file=$HOME_DIR/scripts/$1
     cat >"$file.$$" || fail $UNUSABLE "gantry: can't write $file: is the disk full?"
@@ -508,5 +545,6 @@ end) command_end "$@" ;;
 lacks) missing_scripts "$@" ;;
 put) command_put "$@" ;;
 ledger) cat "$HOME_DIR/ledger/$1" 2>/dev/null ;;
+attempts) command_attempts ;;
 *) fail $UNUSABLE "gantry: the wrapper has no command $COMMAND" ;;
 esac

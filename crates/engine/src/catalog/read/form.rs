@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean, quoted, unseen};
 use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
-use super::{MAX_BACKOFF, MAX_LANE, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
+use super::{MAX_BACKOFF, MAX_LANE, MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
 use crate::canonical::{Hash, Object};
 use crate::catalog::{
     Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange, OnError, Place,
@@ -180,6 +180,7 @@ const ROLE: Keys = Keys {
         "retries",
         "backoff",
         "timeout",
+        "priority",
         "needs",
         "place",
         "exclusive",
@@ -229,6 +230,7 @@ const FLAGS: &[&str] = &[
     "library",
     "powersave",
     "leaverunlog",
+    "facts",
 ];
 
 pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
@@ -791,6 +793,7 @@ impl Reader<'_> {
             backoff: self.seconds(entries, owner, "backoff", 0..=MAX_BACKOFF).unwrap_or(usual.backoff),
             timeout: self.seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT).unwrap_or(usual.timeout),
             join: self.join(entries, owner).unwrap_or(usual.join),
+            priority: self.priority(entries, owner).unwrap_or(usual.priority),
         }
     }
 
@@ -982,6 +985,23 @@ impl Reader<'_> {
         number
     }
 
+    /// A whole number on either side of 0.
+    fn priority(&mut self, entries: &[Entry], owner: &str) -> Option<i32> {
+        let node = get(entries, "priority")?;
+        let range = -MAX_PRIORITY..=MAX_PRIORITY;
+        let number = match node.kind {
+            Kind::Scalar { value: ScalarValue::Int(number), .. } => {
+                i32::try_from(number).ok().filter(|n| range.contains(n))
+            }
+            _ => None,
+        };
+        if number.is_none() {
+            let what = format!("priority of {owner} must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}");
+            self.error(node.at, what);
+        }
+        number
+    }
+
     /// `90`, `"90s"`, `"5m"`, `"2h"` or `"1d"`.
     fn seconds(&mut self, entries: &[Entry], owner: &str, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let node = get(entries, key)?;
@@ -1097,6 +1117,7 @@ fn flag<'f>(flags: &'f mut Flags, word: &str) -> Option<&'f mut bool> {
         "library" => &mut flags.is_library,
         "powersave" => &mut flags.powersave,
         "leaverunlog" => &mut flags.leaverunlog,
+        "facts" => &mut flags.facts,
         _ => return None,
     })
 }

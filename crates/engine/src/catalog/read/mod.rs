@@ -53,6 +53,8 @@ pub const MAX_TIMEOUT: u32 = 7 * 24 * 3600;
 pub const MAX_BACKOFF: u32 = 3600;
 /// Most retries of a step.
 pub const MAX_RETRIES: u32 = 100;
+/// Farthest that a priority may be from 0, on either side.
+pub const MAX_PRIORITY: i32 = 100;
 /// Most steps that a lane may let run at once.
 pub const MAX_LANE: u32 = 100_000;
 

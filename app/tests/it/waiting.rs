@@ -1,0 +1,50 @@
+//! Why not yet: the page.
+
+use api::waiting::WaitingGroup;
+use engine::anneal::Wait;
+
+use crate::fake::{Fake, fqdn, noderole};
+use crate::serve::get;
+
+#[tokio::test]
+async fn what_waits_stands_by_reason_with_its_number_and_what_frees_it() {
+    let page = get(&Fake::new(|_| {}), "/waiting").await;
+    assert_eq!(page.status, 200);
+    let failed = noderole(4, "app").to_string();
+    page.says(&[
+        "<title>Why not yet · Gantry</title>",
+        "Failed",
+        "Behind a failure",
+        "10000+",
+        "All 10000+",
+        "href=\"/waiting?reason=behind_failure\"",
+        "retry or change the failed step above",
+        "href=\"/runs/12\"",
+        &format!("href=\"/noderoles/{failed}\""),
+        "href=\"/deployments/web\"",
+        &format!("href=\"/nodes?filter={}\"", fqdn(5)),
+    ]);
+    page.says_not(&["Nothing waits", "Longest waiting"]);
+}
+
+#[tokio::test]
+async fn a_reason_has_pages_of_its_own_and_keeps_the_filter() {
+    let fake = Fake::new(|world| world.long = true);
+    let page = get(&fake, "/waiting?deployment=web&reason=held&after=1.00000000-0000-0000-0000-000000000001").await;
+    page.says(&[
+        "Deployment web is held by ada.",
+        "Longest waiting",
+        "/waiting?deployment=web&amp;reason=held&amp;after=7.00000000-0000-0000-0000-000000000007",
+        "value=\"web\"",
+        "Everywhere",
+    ]);
+    page.says_not(&["exit 1 in 20-realm.sh", "All 1"]);
+}
+
+#[tokio::test]
+async fn where_nothing_waits_the_page_says_so() {
+    let page = get(&Fake::new(|world| world.waits.clear()), "/waiting").await;
+    page.says(&["Nothing waits", "Every step is done or under way."]);
+    let fake = Fake::new(|world| world.waits.retain(|group: &WaitingGroup| group.reason == Wait::Held));
+    get(&fake, "/waiting?reason=failed").await.says(&["Nothing waits here", "Everything that waits"]);
+}

@@ -1,0 +1,286 @@
+//! A machine: what is shown of it, and what people may change about it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::At;
+use crate::console::{RunSummary, StepState};
+use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
+
+/// Everything about a machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Which.
+    pub id: NodeId,
+    /// Its name.
+    pub fqdn: String,
+    /// The version of what people say of it; a change names the one that it was made on.
+    pub version: i32,
+    /// What people say of it.
+    pub description: String,
+    /// Where it belongs.
+    pub deployment: DeploymentName,
+    /// The same, for the live stream's topic.
+    pub deployment_id: DeploymentId,
+    /// Whether it is a record alone: no target speaks of it.
+    pub record: bool,
+    /// How it is.
+    pub life: Life,
+    /// How it is reached.
+    pub way: Way,
+    /// MAC addresses of its network cards.
+    pub macs: Vec<String>,
+    /// Its serial number.
+    pub serial: String,
+    /// What its roles may want to know before their first run.
+    pub hints: Value,
+    /// Who added it; None: Gantry itself.
+    pub added_by: Option<String>,
+    /// When.
+    pub added: At,
+    /// What came of the last looks, newest first; of a folder there are none.
+    pub looks: Vec<LookView>,
+    /// What it carries, in the order in which that runs.
+    pub noderoles: Vec<Carried>,
+    /// Whether it carries more than that.
+    pub more_noderoles: bool,
+    /// Its last runs, newest first.
+    pub runs: Vec<RunSummary>,
+    /// What is known of it, by who says it.
+    pub facts: Vec<FactsOf>,
+    /// What it last said of itself, newest first.
+    pub reports: Vec<ReportView>,
+    /// Its tokens, those that hold first.
+    pub tokens: Vec<NodeToken>,
+    /// Whether the reader may change it, its availability and its tokens; else why not.
+    pub may_change: Result<(), String>,
+    /// Whether the reader may change how it is reached, and its hints; else why not.
+    pub may_reach: Result<(), String>,
+    /// Whether its hints are settled.
+    pub settled: bool,
+    /// The journal's position as of which this is shown.
+    pub cursor: i64,
+}
+
+/// How a machine is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Life {
+    /// Whether it is alive.
+    pub alive: bool,
+    /// Since when it is, or is not; None: nobody ever reached it.
+    pub alive_since: Option<At>,
+    /// When it was reached last.
+    pub seen: Option<At>,
+    /// Looks in a row that say otherwise than `alive`.
+    pub against: u32,
+    /// How many of these turn it.
+    pub enough: u32,
+    /// None: steps may start on it. Else who took it out of service, when and why.
+    pub unavailable: Option<OutOfService>,
+    /// How far it has joined: `none`, `welcomed`, ... `confirmed`. Nothing starts on one that is not confirmed.
+    pub joined: String,
+    /// When somebody last found out what runs there.
+    pub joined_since: Option<At>,
+    /// What tells its present start from others.
+    pub boot_id: Option<String>,
+    /// What it booted, by its own word.
+    pub bootenv: Option<String>,
+}
+
+/// Why nothing starts on a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutOfService {
+    /// Who says so.
+    pub by: Option<String>,
+    /// Since when.
+    pub since: Option<At>,
+    /// Why.
+    pub reason: String,
+}
+
+/// How a machine is reached. Nothing in it is secret: the private key is named, and workers have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// `local` or `ssh`.
+    pub transport: String,
+    /// The folder that stands for its file system.
+    pub root: String,
+    /// Of a machine that is reached by SSH.
+    pub ssh: Option<SshView>,
+}
+
+/// How a machine is reached by SSH.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SshView {
+    /// Names or numbers, tried in this order.
+    pub addresses: Vec<String>,
+    /// The port of all of them.
+    pub port: u16,
+    /// As whom.
+    pub user: String,
+    /// The name of the secret that has the private key.
+    pub key: String,
+    /// Which of its versions.
+    pub key_version: i64,
+    /// The only host key that is taken.
+    pub host_key: String,
+    /// The same, short, as `ssh-keygen -l` prints it.
+    pub fingerprint: String,
+}
+
+/// What came of a look.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookView {
+    /// When.
+    pub at: At,
+    /// Whether it let somebody in.
+    pub reached: bool,
+    /// Where it answered.
+    pub address: String,
+    /// Why it was not reached, or what was wrong there.
+    pub said: String,
+    /// How long it took, in milliseconds.
+    pub took_ms: u32,
+    /// Which worker looked.
+    pub by: String,
+}
+
+/// A page of looks, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookPage {
+    /// The looks.
+    pub looks: Vec<LookView>,
+    /// Give this as `before` to get the next page; the last 50 are kept.
+    pub next: Option<At>,
+}
+
+/// A noderole on a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Which.
+    pub id: NoderoleId,
+    /// Its role.
+    pub role: RoleName,
+    /// Where it is bound.
+    pub deployment: DeploymentName,
+    /// The same, for the live stream's topic.
+    pub deployment_id: DeploymentId,
+    /// Its state.
+    pub state: StepState,
+    /// Since when.
+    pub since: At,
+    /// Why it is in ERROR.
+    pub error: Option<String>,
+}
+
+/// What somebody says of a machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FactsOf {
+    /// `node`: itself; `role` and a name: a role that looked.
+    pub source: String,
+    /// What.
+    pub facts: Value,
+    /// When.
+    pub at: At,
+    /// The run that found it.
+    pub run: Option<RunId>,
+}
+
+/// What a machine said of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportView {
+    /// When.
+    pub at: At,
+    /// `startup`, `shutdown`, `bootenv` or `facts`.
+    pub kind: String,
+    /// A boot id, or the name of a boot environment.
+    pub said: String,
+    /// By which of its tokens.
+    pub token: String,
+    /// Where it was heard from.
+    pub address: String,
+}
+
+/// A token by which a machine speaks for itself, without what it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeToken {
+    /// Which.
+    pub id: Uuid,
+    /// What its maker calls it.
+    pub name: String,
+    /// Who made it.
+    pub by: Option<String>,
+    /// When.
+    pub made: At,
+    /// Until when it holds.
+    pub expires: At,
+    /// When it spoke last; to the minute.
+    pub used: Option<At>,
+    /// Since when it is taken back.
+    pub revoked: Option<At>,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+/// A token that was made. What it is, is told this once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MintedToken {
+    /// Which.
+    pub id: Uuid,
+    /// The token itself.
+    pub token: String,
+    /// Until when it holds.
+    pub expires: At,
+}
+
+/// What is to be changed about a machine's record; what is absent stays.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeChange {
+    /// What people say of it.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// MAC addresses of its network cards.
+    #[serde(default)]
+    pub macs: Option<Vec<String>>,
+    /// Its serial number.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// What its roles may want to know before their first run: an object.
+    #[serde(default)]
+    pub hints: Option<Value>,
+    /// How it is reached.
+    #[serde(default)]
+    pub way: Option<WayChange>,
+    /// Why; asked for where the machine is part of the target and is to be reached otherwise.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// What is to be changed about how a machine is reached; what is absent stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WayChange {
+    /// The folder that stands for its file system.
+    #[serde(default)]
+    pub root: Option<String>,
+    /// Names or numbers, tried in this order.
+    #[serde(default)]
+    pub addresses: Option<Vec<String>>,
+    /// The port of all of them.
+    #[serde(default)]
+    pub port: Option<u16>,
+    /// As whom.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The name of the secret that has the private key.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// Which of its versions.
+    #[serde(default)]
+    pub key_version: Option<i64>,
+    /// The only host key that is taken, as `ssh-keyscan` prints it behind the name.
+    #[serde(default)]
+    pub host_key: Option<String>,
+}

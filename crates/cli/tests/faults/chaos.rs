@@ -1,0 +1,573 @@
+//! A seeded mix of all faults, while two persons go on changing what is meant; then peace; then the checker.
+//!
+//! The seed decides which faults come in which order, at whom, after which pauses and for how long, and which changes are made. What
+//! becomes of it is up to the machine: two runs of one seed meet the same faults, and not the same moments.
+//!
+//! `make chaos SEED=1 MINUTES=10`; without a seed a random one is taken, and told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::checker::{Violations, judge};
+use crate::evidence::{gather, steps, watch as watch_over};
+use crate::namespace;
+use crate::rest::{Client, NotDone};
+use crate::world::{DEPLOYMENTS, Deaf, LEASE, Machine, Worker, World, approved, commit};
+
+const NODES: usize = 6;
+const WORKERS: usize = 3;
+const SERVERS: usize = 2;
+/// How long everything may take to come to rest when nothing is broken any more.
+const REST: Duration = Duration::from_secs(300);
+/// Roles that are bound; they bring the others along.
+const BOUND: [&str; 3] = ["top", "flaky", "aside"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    WorkerKilled,
+    WorkerStopped,
+    SameRun,
+    ServerKilled,
+    PostgresRestarted,
+    PostgresGone,
+    NodeGone,
+    NodeCrashed,
+    OtherHostKey,
+    DiskFull,
+    NothingHeard,
+    WrongClock,
+    RunCancelled,
+}
+
+impl Fault {
+    const ALL: [Self; 13] = [
+        Self::WorkerKilled,
+        Self::WorkerStopped,
+        Self::SameRun,
+        Self::ServerKilled,
+        Self::PostgresRestarted,
+        Self::PostgresGone,
+        Self::NodeGone,
+        Self::NodeCrashed,
+        Self::OtherHostKey,
+        Self::DiskFull,
+        Self::NothingHeard,
+        Self::WrongClock,
+        Self::RunCancelled,
+    ];
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::WorkerKilled => "worker killed",
+            Self::WorkerStopped => "worker stopped past its lease",
+            Self::SameRun => "two workers with the same run",
+            Self::ServerKilled => "server killed amid commits",
+            Self::PostgresRestarted => "PostgreSQL restarted",
+            Self::PostgresGone => "PostgreSQL gone past a lease",
+            Self::NodeGone => "node gone and back",
+            Self::NodeCrashed => "node without power and back",
+            Self::OtherHostKey => "wrong host key",
+            Self::DiskFull => "disk full on the node",
+            Self::NothingHeard => "notifications lost",
+            Self::WrongClock => "worker's clock an hour off",
+            Self::RunCancelled => "run cancelled",
+        })
+    }
+}
+
+/// What is mended later: when, and what.
+struct Broken {
+    until: Instant,
+    what: What,
+}
+
+enum What {
+    Worker(Worker),
+    NoWorker { offset: i64 },
+    NoServer { place: usize },
+    NoPostgres,
+    Node(usize),
+    HostKey(usize),
+    Disk(usize),
+    Deaf(Deaf),
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Tally {
+    faults: BTreeMap<Fault, usize>,
+    changes: Changes,
+}
+
+/// What came of the persons' work.
+#[derive(Debug, Default)]
+struct Changes {
+    committed: usize,
+    /// By what was said.
+    not: BTreeMap<String, usize>,
+}
+
+pub struct Outcome {
+    tally: Tally,
+    runs: i64,
+    outcomes: Vec<(String, i64)>,
+    steps: i64,
+    pub violations: Violations,
+    took: Duration,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults: usize = self.tally.faults.values().sum();
+        writeln!(f, "{:<30} {}", "runs", self.runs)?;
+        for (outcome, count) in &self.outcomes {
+            writeln!(f, "    {outcome:<26} {count}")?;
+        }
+        writeln!(f, "{:<30} {}", "steps", self.steps)?;
+        writeln!(f, "{:<30} {}", "changes committed", self.tally.changes.committed)?;
+        for (said, count) in &self.tally.changes.not {
+            writeln!(f, "    {said:<30} {count}")?;
+        }
+        writeln!(f, "{:<30} {faults}", "faults")?;
+        for (fault, count) in &self.tally.faults {
+            writeln!(f, "    {fault:<30} {count}")?;
+        }
+        writeln!(f, "{:<30} {}", "violations", self.violations.total())?;
+        write!(f, "{}", self.violations)?;
+        write!(f, "{:<30} {} s", "took", self.took.as_secs())
+    }
+}
+
+struct Chaos {
+    world: World,
+    seeded: StdRng,
+    tally: Tally,
+    broken: Vec<Broken>,
+    /// Faults still to come of this round; each kind comes once before any comes again.
+    ahead: Vec<Fault>,
+    disks: bool,
+    servers: watch::Sender<Vec<String>>,
+}
+
+/// Breaks things for so long, lets all come to rest, and judges.
+pub async fn chaos(seed: u64, lasts: Duration, disks: bool) -> Outcome {
+    let begun = Instant::now();
+    let mut chaos = Chaos::begin(seed, disks).await;
+    let (stop, stopped) = watch::channel(false);
+    let changing = tokio::spawn(changing(Changing {
+        seeded: StdRng::seed_from_u64(seed ^ 1),
+        servers: chaos.servers.subscribe(),
+        people: chaos.world.people.clone(),
+        nodes: chaos.world.nodes.clone(),
+        deployments: chaos.world.deployments.clone(),
+        stopped,
+    }));
+    let end = Instant::now() + lasts;
+    while Instant::now() < end {
+        chaos.one_more(end).await;
+    }
+    let _ = stop.send(true);
+    chaos.mend_all().await;
+    chaos.tally.changes = changing.await.unwrap();
+    chaos.rest().await;
+    chaos.outcome(begun).await
+}
+
+impl Chaos {
+    async fn begin(seed: u64, disks: bool) -> Self {
+        let mut world = World::of(NODES).await;
+        if disks {
+            world.nodes.iter().for_each(|node| namespace::small_disk(&node.root));
+        }
+        watch_over(&world.admin).await;
+        (0..SERVERS).for_each(|_| world.start_server());
+        (0..WORKERS).for_each(|_| world.start_worker());
+        let servers = watch::Sender::new(Vec::new());
+        let chaos = Self {
+            world,
+            seeded: StdRng::seed_from_u64(seed),
+            tally: Tally::default(),
+            broken: Vec::new(),
+            ahead: Vec::new(),
+            disks,
+            servers,
+        };
+        chaos.tell_servers();
+        chaos
+    }
+
+    fn tell_servers(&self) {
+        let addresses = self.world.servers.iter().map(|server| server.address.clone()).collect();
+        self.servers.send_replace(addresses);
+    }
+
+    /// A pause, in which what is due is mended; then a fault.
+    async fn one_more(&mut self, end: Instant) {
+        let pause = Duration::from_millis(self.seeded.random_range(300..2_500));
+        let due = (Instant::now() + pause).min(end);
+        while Instant::now() < due {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            self.mend(Instant::now()).await;
+        }
+        if self.ahead.is_empty() {
+            self.ahead = Fault::ALL.to_vec();
+            self.ahead.shuffle(&mut self.seeded);
+        }
+        let Some(fault) = self.ahead.pop() else { return };
+        if self.break_by(fault).await {
+            *self.tally.faults.entry(fault).or_default() += 1;
+        }
+    }
+
+    /// False: it does not fit, because too much of its kind is broken already.
+    async fn break_by(&mut self, fault: Fault) -> bool {
+        let short = LEASE / 2 + Duration::from_millis(self.seeded.random_range(0..4_000));
+        let long = LEASE + Duration::from_millis(self.seeded.random_range(1_000..6_000));
+        let soon = Instant::now() + short;
+        let later = Instant::now() + long;
+        match fault {
+            Fault::WorkerKilled | Fault::WrongClock => {
+                let offset = [-3_600, 3_600][self.seeded.random_range(0..2)];
+                let offset = if fault == Fault::WrongClock { offset } else { 0 };
+                let Some(worker) = self.a_worker() else { return false };
+                drop(worker);
+                self.broken.push(Broken { until: soon, what: What::NoWorker { offset } });
+            }
+            Fault::WorkerStopped => {
+                let Some(worker) = self.a_worker() else { return false };
+                worker.signal(Signal::SIGSTOP);
+                self.broken.push(Broken { until: later, what: What::Worker(worker) });
+            }
+            Fault::SameRun => return self.same_run().await,
+            Fault::ServerKilled => return self.kill_server(soon),
+            Fault::PostgresRestarted | Fault::PostgresGone => {
+                if self.without_postgres() {
+                    return false;
+                }
+                let gone = fault == Fault::PostgresGone;
+                self.world.end_postgres(if gone { Signal::SIGQUIT } else { Signal::SIGINT });
+                let until = if gone { later } else { Instant::now() };
+                self.broken.push(Broken { until, what: What::NoPostgres });
+            }
+            Fault::NodeGone | Fault::NodeCrashed | Fault::OtherHostKey | Fault::DiskFull => {
+                return self.break_node(fault, if fault == Fault::NodeGone { soon } else { later });
+            }
+            Fault::NothingHeard => {
+                let what = What::Deaf(self.world.deafen().await);
+                self.broken.push(Broken { until: later, what });
+            }
+            Fault::RunCancelled => return self.cancel().await,
+        }
+        true
+    }
+
+    /// One worker is left to work.
+    fn a_worker(&mut self) -> Option<Worker> {
+        if self.world.workers.len() < 2 {
+            return None;
+        }
+        let place = self.seeded.random_range(0..self.world.workers.len());
+        Some(self.world.workers.remove(place))
+    }
+
+    fn without_postgres(&self) -> bool {
+        self.broken.iter().any(|broken| matches!(broken.what, What::NoPostgres))
+    }
+
+    fn break_node(&mut self, fault: Fault, until: Instant) -> bool {
+        let broken: BTreeSet<usize> = self.broken.iter().filter_map(|broken| broken.what.node()).collect();
+        let whole: Vec<usize> = (0..NODES).filter(|node| !broken.contains(node)).collect();
+        if whole.len() <= NODES / 2 || (fault == Fault::DiskFull && !self.disks) {
+            return false;
+        }
+        let Some(node) = whole.choose(&mut self.seeded).copied() else { return false };
+        let what = match fault {
+            Fault::OtherHostKey => {
+                self.world.other_host_key(node, true);
+                What::HostKey(node)
+            }
+            Fault::DiskFull => {
+                self.world.fill_disk(node, true);
+                What::Disk(node)
+            }
+            Fault::NodeCrashed => {
+                self.world.crash(node);
+                What::Node(node)
+            }
+            _ => {
+                self.world.testbed.node(node).stop();
+                What::Node(node)
+            }
+        };
+        self.broken.push(Broken { until, what });
+        true
+    }
+
+    fn kill_server(&mut self, until: Instant) -> bool {
+        if self.world.servers.len() < 2 {
+            return false;
+        }
+        let place = self.seeded.random_range(0..self.world.servers.len());
+        self.world.servers.remove(place);
+        self.tell_servers();
+        self.broken.push(Broken { until, what: What::NoServer { place } });
+        true
+    }
+
+    /// A run that somebody has is in the queue once more.
+    async fn same_run(&mut self) -> bool {
+        if self.without_postgres() {
+            return false;
+        }
+        let doubled = sqlx::query(
+            "UPDATE run SET state = 'queued', worker_id = NULL, started_at = NULL
+             WHERE id = (SELECT id FROM run WHERE state = 'running' ORDER BY id DESC LIMIT 1) AND state = 'running'",
+        );
+        let doubled = doubled.execute(&self.world.admin).await;
+        doubled.is_ok_and(|done| done.rows_affected() > 0)
+    }
+
+    async fn cancel(&mut self) -> bool {
+        let Some(server) = self.world.servers.first() else { return false };
+        let ada = Client { server: server.address.clone(), cookie: self.world.people[0].clone() };
+        let Ok(runs) = ada.get("/runs?state=running").await else { return false };
+        let Some(run) = runs["runs"][0]["id"].as_i64() else { return false };
+        ada.post(&format!("/runs/{run}/cancel"), json!({})).await.is_ok()
+    }
+
+    async fn mend_all(&mut self) {
+        self.mend(Instant::now() + Duration::from_secs(3_600)).await;
+    }
+
+    async fn mend(&mut self, now: Instant) {
+        let (due, left): (Vec<Broken>, _) =
+            std::mem::take(&mut self.broken).into_iter().partition(|broken| broken.until <= now);
+        self.broken = left;
+        // PostgreSQL first: others look for it when they start.
+        let (first, then): (Vec<Broken>, Vec<Broken>) =
+            due.into_iter().partition(|b| matches!(b.what, What::NoPostgres));
+        for Broken { what, .. } in first.into_iter().chain(then) {
+            self.mend_one(what).await;
+        }
+    }
+
+    async fn mend_one(&mut self, what: What) {
+        match what {
+            What::Worker(worker) => {
+                worker.signal(Signal::SIGCONT);
+                self.world.workers.push(worker);
+            }
+            What::NoWorker { offset } => self.world.start_worker_at(offset),
+            What::NoServer { place } => {
+                if !self.world.try_server() {
+                    let until = Instant::now() + Duration::from_secs(1);
+                    self.broken.push(Broken { until, what: What::NoServer { place } });
+                    return;
+                }
+                let last = self.world.servers.len() - 1;
+                self.world.servers.swap(place.min(last), last);
+                self.tell_servers();
+            }
+            What::NoPostgres => {
+                self.world.postgres.ensure_running().await.unwrap();
+            }
+            What::Node(node) => self.world.testbed.node(node).restart().unwrap(),
+            What::HostKey(node) => self.world.other_host_key(node, false),
+            What::Disk(node) => self.world.fill_disk(node, false),
+            What::Deaf(deaf) => {
+                deaf.stop().await;
+            }
+        }
+    }
+
+    /// Waits until nothing moves any more. What was an ERROR because of a fault is tried again, as a person would.
+    async fn rest(&mut self) {
+        let begun = Instant::now();
+        loop {
+            let steps = steps(&self.world.admin).await.unwrap_or_default();
+            if !steps.is_empty() && steps.iter().all(|step| step.state == "active") {
+                return;
+            }
+            if begun.elapsed() > REST {
+                eprintln!("{}\n{}", self.world.picture().await, self.world.logs());
+                return;
+            }
+            self.retry_errors().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    async fn retry_errors(&self) {
+        let failed: Result<Vec<String>, _> =
+            sqlx::query_scalar("SELECT noderole_id::text FROM step WHERE state = 'error' AND error <> ''")
+                .fetch_all(&self.world.admin)
+                .await;
+        for noderole in failed.unwrap_or_default() {
+            let path = format!("/noderoles/{noderole}/retry");
+            // Refused: it has moved meanwhile.
+            let _ = self.world.ada().post(&path, json!({"reason": "the fault is mended"})).await;
+        }
+    }
+
+    async fn outcome(self, begun: Instant) -> Outcome {
+        let violations = judge(&gather(&self.world).await);
+        let outcomes = sqlx::query_as("SELECT coalesce(outcome, state), count(*) FROM run GROUP BY 1 ORDER BY 2 DESC");
+        if violations.total() > 0 {
+            eprintln!("{}\n{}", self.world.picture().await, self.world.logs());
+        }
+        Outcome {
+            runs: self.world.count("run").await,
+            outcomes: outcomes.fetch_all(&self.world.admin).await.unwrap(),
+            steps: self.world.count("step").await,
+            tally: self.tally,
+            violations,
+            took: begun.elapsed(),
+        }
+    }
+}
+
+impl What {
+    fn node(&self) -> Option<usize> {
+        match self {
+            Self::Node(node) | Self::HostKey(node) | Self::Disk(node) => Some(*node),
+            _ => None,
+        }
+    }
+}
+
+/// Two persons who go on changing what is meant, by whichever server answers.
+struct Changing {
+    seeded: StdRng,
+    servers: watch::Receiver<Vec<String>>,
+    people: [String; 2],
+    nodes: Vec<Machine>,
+    deployments: BTreeMap<&'static str, String>,
+    stopped: watch::Receiver<bool>,
+}
+
+/// Until it is told to stop.
+async fn changing(mut changing: Changing) -> Changes {
+    let mut changes = Changes::default();
+    let mut bound = BTreeSet::new();
+    let mut numbers = 0;
+    while !*changing.stopped.borrow() {
+        numbers += 1;
+        let deployment = *DEPLOYMENTS.choose(&mut changing.seeded).unwrap();
+        let (edits, binds) = changing.edits(deployment, &bound, numbers);
+        match changing.change(deployment, edits).await {
+            Ok(_) => {
+                changes.committed += 1;
+                bound.extend(binds);
+            }
+            Err(why) => {
+                // Bound already, it may be, by a change of which nobody heard.
+                if matches!(why, NotDone::Refused(..)) {
+                    bound.extend(binds);
+                }
+                let said = match why {
+                    NotDone::Broken(_) => "without an answer".to_owned(),
+                    refused => refused.to_string(),
+                };
+                *changes.not.entry(said).or_default() += 1;
+            }
+        }
+        let pause = Duration::from_millis(changing.seeded.random_range(100..1_500));
+        tokio::time::sleep(pause).await;
+    }
+    changes
+}
+
+type Bound = BTreeSet<(usize, &'static str)>;
+
+impl Changing {
+    /// One to three edits in a deployment, and what they bind.
+    fn edits(&mut self, deployment: &str, bound: &Bound, number: u32) -> (Vec<serde_json::Value>, Bound) {
+        let mut edits = Vec::new();
+        let mut binds = BTreeSet::new();
+        let nodes: Vec<usize> = (0..self.nodes.len()).filter(|n| self.nodes[*n].deployment == deployment).collect();
+        for _ in 0..self.seeded.random_range(1..=3) {
+            let node = *nodes.choose(&mut self.seeded).unwrap();
+            let role = *BOUND.choose(&mut self.seeded).unwrap();
+            let id = &self.nodes[node].id;
+            if !bound.contains(&(node, role)) {
+                if binds.insert((node, role)) {
+                    let deployment = &self.deployments[deployment];
+                    edits.push(json!({"edit": "bind", "deployment": deployment, "node": id, "role": role}));
+                }
+                continue;
+            }
+            // The farther up, the more runs again.
+            let role = if self.seeded.random_bool(0.3) { "base" } else { role };
+            if self.seeded.random_bool(0.5) {
+                let data = json!({role: {"n": number}});
+                edits.push(json!({"edit": "set_noderole_data", "node": id, "noderole": role, "data": data}));
+            } else {
+                edits.push(json!({"edit": "rerun", "node": id, "noderole": role, "reason": "once more"}));
+            }
+        }
+        (edits, binds)
+    }
+
+    async fn change(&mut self, deployment: &str, edits: Vec<serde_json::Value>) -> Result<i64, NotDone> {
+        let servers = self.servers.borrow().clone();
+        let Some(server) = servers.choose(&mut self.seeded).cloned() else {
+            return Err(NotDone::Broken("no server".to_owned()));
+        };
+        let [ada, bo] = self.people.clone().map(|cookie| Client { server: server.clone(), cookie });
+        let submission = approved(&ada, &bo, deployment, edits).await?;
+        commit(&ada, submission).await
+    }
+}
+
+fn run(seed: u64, lasts: Duration) -> Outcome {
+    let disks = namespace::is_inside();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let outcome = runtime.block_on(chaos(seed, lasts, disks));
+    println!("{outcome}");
+    outcome
+}
+
+fn repeated(seed: u64, minutes: f64) -> String {
+    format!("the same faults again: make chaos SEED={seed} MINUTES={minutes}")
+}
+
+/// The short one of every test run.
+#[test]
+fn a_minute_of_all_faults_violates_nothing() {
+    const SEED: u64 = 4;
+    if namespace::is_possible() && !namespace::entered("chaos::a_minute_of_all_faults_violates_nothing") {
+        return;
+    }
+    let outcome = run(SEED, Duration::from_secs(45));
+    assert!(outcome.runs > 0 && outcome.tally.faults.len() >= Fault::ALL.len() / 2, "{outcome}");
+    assert_eq!(outcome.violations.total(), 0, "{outcome}\n{}", repeated(SEED, 1.0));
+}
+
+/// `make chaos`.
+#[test]
+#[ignore = "as long as one likes: make chaos SEED=1 MINUTES=10"]
+fn chaos_of_a_seed() {
+    let number = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let seed = number("SEED").map_or_else(rand::random::<u32>, |text| text.parse().expect("SEED is a number"));
+    let minutes: f64 = number("MINUTES").map_or(10.0, |text| text.parse().expect("MINUTES is a number"));
+    // The namespace is another process: it has the same seed.
+    if !namespace::is_inside() && namespace::is_possible() {
+        println!("SEED={seed} MINUTES={minutes}");
+        let ended = namespace::enter("chaos::chaos_of_a_seed", &[("SEED", seed.to_string())]);
+        assert!(ended, "{}", repeated(seed.into(), minutes));
+        return;
+    }
+    let outcome = run(seed.into(), Duration::from_secs_f64(minutes * 60.0));
+    println!("{}", repeated(seed.into(), minutes));
+    assert_eq!(outcome.violations.total(), 0, "{}", repeated(seed.into(), minutes));
+}

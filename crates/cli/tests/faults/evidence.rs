@@ -1,0 +1,140 @@
+//! Gathers what the checker judges: from the nodes' journals, and from the database.
+
+use std::path::Path;
+
+use sqlx::PgPool;
+
+use crate::checker::{Evidence, Line, Run, Seen, Step};
+use crate::world::World;
+
+/// What a node wrote down.
+pub fn journal(root: &Path) -> Vec<Line> {
+    let text = std::fs::read_to_string(root.join("journal")).unwrap_or_default();
+    text.lines().filter_map(read).collect()
+}
+
+/// None: a line that broke off, because the disk was full.
+fn read(line: &str) -> Option<Line> {
+    let words: Vec<&str> = line.strip_suffix(" .")?.split(' ').collect();
+    match words.as_slice() {
+        ["start", run, role, exclusive, there] => {
+            let there = there.strip_prefix("there=")?.split(',').filter(|word| !word.is_empty()).map(|word| {
+                let (run, exclusive) = word.split_once('/')?;
+                Some((run.parse().ok()?, exclusive == "1"))
+            });
+            Some(Line::Start {
+                run: run.parse().ok()?,
+                role: (*role).to_owned(),
+                exclusive: *exclusive == "1",
+                there: there.collect::<Option<_>>()?,
+            })
+        }
+        ["end", run, role] => Some(Line::End { run: run.parse().ok()?, role: (*role).to_owned() }),
+        _ => None,
+    }
+}
+
+/// Has the database write down what moves backwards, and by what each result was applied, while it happens: a row that was wrong for a
+/// moment is right again at the end.
+pub async fn watch(admin: &PgPool) {
+    sqlx::raw_sql(
+        "CREATE TABLE seen (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, what text NOT NULL);
+         CREATE FUNCTION see_step() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+         DECLARE attempt bigint;
+         BEGIN
+           IF NEW.generation < OLD.generation OR NEW.applied_generation < OLD.applied_generation THEN
+             INSERT INTO seen (kind, what) VALUES ('backwards', format('step %s from %s (applied %s) to %s (applied %s)',
+               OLD.id, OLD.generation, OLD.applied_generation, NEW.generation, NEW.applied_generation));
+           END IF;
+           IF NEW.wall IS DISTINCT FROM OLD.wall AND NEW.wall IS NOT NULL THEN
+             SELECT value::bigint INTO attempt FROM jsonb_each_text(NEW.wall->'journal') LIMIT 1;
+             INSERT INTO seen (kind, what)
+             SELECT CASE WHEN EXISTS (SELECT FROM run WHERE id = attempt AND step_id = NEW.id AND outcome = 'succeeded'
+                                        AND ended_at = now() AND generation = NEW.applied_generation)
+                    THEN 'applied' ELSE 'late' END, format('run %s of step %s', attempt, NEW.id);
+           END IF;
+           RETURN NULL;
+         END $$;
+         CREATE TRIGGER see AFTER UPDATE ON step FOR EACH ROW EXECUTE FUNCTION see_step();
+         CREATE FUNCTION see_head() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+         BEGIN
+           INSERT INTO seen (kind, what) VALUES ('backwards', format('head from %s to %s', OLD.number, NEW.number));
+           RETURN NULL;
+         END $$;
+         CREATE TRIGGER see AFTER UPDATE ON head FOR EACH ROW
+           WHEN (NEW.number < OLD.number OR NEW.epoch < OLD.epoch) EXECUTE FUNCTION see_head();
+         CREATE FUNCTION see_deployment() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+         BEGIN
+           INSERT INTO seen (kind, what) VALUES ('backwards', format('%s from %s to %s', OLD.name, OLD.head_no, NEW.head_no));
+           RETURN NULL;
+         END $$;
+         CREATE TRIGGER see AFTER UPDATE ON deployment FOR EACH ROW
+           WHEN (NEW.head_no < OLD.head_no) EXECUTE FUNCTION see_deployment();",
+    )
+    .execute(admin)
+    .await
+    .unwrap();
+}
+
+/// Everything there is. What is asked of the approvals is asked anew here, by other words than the program's own.
+pub async fn gather(world: &World) -> Evidence {
+    let admin = &world.admin;
+    let runs: Vec<Run> = sqlx::query_as(
+        "SELECT r.id, r.step_id::text AS step, r.generation, r.outcome, coalesce((
+           SELECT t.kind = 'change' AND r.target_number >= t.number AND count(*) >= s.approvals_needed
+           FROM target t JOIN submission s ON s.id = t.submission_id
+           JOIN LATERAL (SELECT DISTINCT ON (v.person_id) v.person_id, v.kind FROM verdict v
+                         WHERE v.submission_id = s.id ORDER BY v.person_id, v.id DESC) v ON v.kind = 'approve'
+           WHERE t.number = r.generation
+             AND v.person_id NOT IN (SELECT a.person_id FROM submission_author a WHERE a.submission_id = s.id)
+           GROUP BY t.number, s.id), false) AS approved
+         FROM run r",
+    )
+    .fetch_all(admin)
+    .await
+    .unwrap();
+    let edges: Vec<(String, String, String)> = sqlx::query_as(
+        "SELECT c.node_id::text, cn.role, pn.role FROM edge e
+         JOIN step c ON c.id = e.child JOIN noderole cn ON cn.id = c.noderole_id
+         JOIN step p ON p.id = e.parent JOIN noderole pn ON pn.id = p.noderole_id
+         WHERE e.kind = 'hard' AND c.node_id = p.node_id",
+    )
+    .fetch_all(admin)
+    .await
+    .unwrap();
+    let seen: Vec<Seen> = sqlx::query_as("SELECT kind, what FROM seen ORDER BY id").fetch_all(admin).await.unwrap();
+    let journals = world.nodes.iter().map(|node| (node.id.clone(), journal(&node.root))).collect();
+    Evidence { journals, runs, steps: steps(admin).await.unwrap(), edges, seen }
+}
+
+/// The steps, and of those that are not ACTIVE why they are not.
+pub async fn steps(admin: &PgPool) -> Result<Vec<Step>, sqlx::Error> {
+    sqlx::query_as(
+        "WITH workers AS (SELECT coalesce(sum(capacity), 0) AS room FROM worker WHERE phase = 'confirmed' AND lease_until > now()),
+              open AS (SELECT count(*) AS n FROM run WHERE ended_at IS NULL)
+         SELECT s.id::text, s.node_id::text AS node, n.role, s.state, s.generation, s.applied_generation AS applied,
+           (s.wall->'journal'->>n.role)::bigint AS wall_of,
+           CASE s.state
+             WHEN 'error' THEN s.error
+             WHEN 'transition' THEN (SELECT format('run %s is %s', r.id, r.state) FROM run r
+               WHERE r.step_id = s.id AND r.ended_at IS NULL AND r.lease_until > now())
+             WHEN 'blocked' THEN (SELECT format('waits for %s', min(p.id::text)) FROM edge e JOIN step p ON p.id = e.parent
+               WHERE e.child = s.id AND p.state <> 'active' HAVING count(*) > 0)
+             WHEN 'todo' THEN CASE
+               WHEN NOT h.enabled THEN 'execution is off'
+               WHEN NOT d.alive THEN 'its node is not alive'
+               WHEN NOT d.available THEN 'its node is not available'
+               WHEN NOT j.active THEN 'its jig is off'
+               WHEN s.not_before > now() THEN 'it is tried again later'
+               WHEN EXISTS (SELECT FROM deployment WHERE held_by IS NOT NULL) THEN 'its deployment is held'
+               WHEN s.exclusive AND EXISTS (SELECT FROM run r WHERE r.node_id = s.node_id AND r.exclusive AND r.ended_at IS NULL)
+                 THEN 'another has its node'
+               WHEN w.room <= o.n THEN 'all workers are busy'
+             END
+           END AS reason
+         FROM step s JOIN noderole n ON n.id = s.noderole_id JOIN node d ON d.id = s.node_id JOIN jig j ON j.name = s.jig
+         CROSS JOIN head h CROSS JOIN workers w CROSS JOIN open o",
+    )
+    .fetch_all(admin)
+    .await
+}

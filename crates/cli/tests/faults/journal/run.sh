@@ -1,0 +1,48 @@
+#!/bin/sh
+# The evidence of tests: what happened on this node, in the order in which it happened, whatever anybody else believes.
+#
+# journal     start RUN ROLE EXCLUSIVE there=RUN/EXCLUSIVE,... .    who of the earlier ones still had a process, when this one began
+#             end RUN ROLE .                                      a line without a full stop broke off: the disk was full
+# sessions/   which session each run had
+#
+# A file wait-ROLE in the node's folder keeps a run of that role from ending.
+run=$GANTRY_RUN role=$GANTRY_ROLE exclusive=1
+[ "$role" != aside ] || exclusive=0
+
+# Something of that session which was born with that run's number: a session's number is used again some day.
+there() {
+    for pid in $(ps -eo pid=,sess=,stat= | awk -v session="$2" '$2 == session && $3 !~ /^Z/ {print $1}'); do
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "GANTRY_RUN=$1" && return 0
+    done
+    return 1
+}
+
+mkdir -p sessions || exit 9
+session=$(ps -o sess= -p $$) || exit 9
+exec 8>>journal.lock || exit 9
+flock 8 || exit 9
+others=
+for file in sessions/*; do
+    [ -f "$file" ] || continue
+    other=${file##*/}
+    read -r its exclusively <"$file" || continue
+    if there "$other" "$its"; then others="$others,$other/$exclusively"; else rm -f "$file"; fi
+done
+echo $session "$exclusive" >"sessions/$run" || exit 9
+printf '\n%s .' "start $run $role $exclusive there=${others#,}" >>journal || exit 9
+exec 8>&-
+echo "run $run of $role"
+
+# What it leaves running in its session ends with it.
+sleep 300 &
+sleep "0.$((run * 7 % 9 + 1))"
+[ $((run % 11)) != 0 ] || sleep 2
+while [ -e "wait-$role" ]; do sleep 0.05; done
+if [ "$role" = flaky ] && [ $((run % 3)) = 0 ]; then
+    echo "it is flaky" >&2
+    exit 1
+fi
+echo "{\"journal\": {\"$role\": $run}}" >"$GANTRY_OUTPUT" || exit 9
+exec 8>>journal.lock || exit 9
+flock 8 || exit 9
+printf '\n%s .' "end $run $role" >>journal || exit 9

@@ -1,0 +1,101 @@
+//! Nodes that go and come back, that are somebody else, and that have no room.
+
+use std::fs;
+
+use crate::checker::Line;
+use crate::evidence::watch;
+use crate::namespace;
+use crate::workers::all_is_well;
+use crate::world::World;
+
+/// The network is gone: the node does not notice, and its script goes on.
+#[tokio::test]
+async fn a_node_that_is_gone_amid_a_run_and_comes_back_ends_what_it_still_had() {
+    let mut world = World::running(2, 2).await;
+    watch(&world.admin).await;
+    world.keep(0, "left", true);
+    world.change("east", vec![world.bind(0, "top")]).await;
+    let run = world.started(0, "left", 0).await;
+    world.testbed.node(0).stop();
+    world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
+    world.until(1, &format!("run WHERE id = {run} AND outcome = 'lost'")).await;
+    // Others don't wait for it.
+    world.change("west", vec![world.bind(1, "top")]).await;
+    world.until(4, "step WHERE state = 'active'").await;
+    assert!(world.is_there(0, run), "nobody could end it");
+    world.testbed.node(0).restart().unwrap();
+    let again = world.started(0, "left", run).await;
+    world.keep(0, "left", false);
+    world.converged(8).await;
+    all_is_well(&world).await;
+    let base_again = world
+        .journal(0)
+        .iter()
+        .any(|line| matches!(line, Line::Start { run, role, .. } if role == "base" && *run < again && *run > 1));
+    assert!(base_again, "what was applied on a node that died is done anew");
+}
+
+/// The power is gone, and everything with it that ran.
+#[tokio::test]
+async fn a_node_that_loses_its_power_amid_a_run_begins_anew() {
+    let mut world = World::running(1, 1).await;
+    watch(&world.admin).await;
+    world.keep(0, "base", true);
+    world.change("east", vec![world.bind(0, "top")]).await;
+    let run = world.started(0, "base", 0).await;
+    world.crash(0);
+    world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
+    world.testbed.node(0).restart().unwrap();
+    world.started(0, "base", run).await;
+    world.keep(0, "base", false);
+    world.converged(4).await;
+    all_is_well(&world).await;
+}
+
+#[tokio::test]
+async fn a_node_with_another_host_key_is_told_and_nothing_runs_there_until_it_is_itself_again() {
+    let mut world = World::running(1, 1).await;
+    watch(&world.admin).await;
+    world.until(1, "node WHERE transport = 'ssh' AND alive").await;
+    world.other_host_key(0, true);
+    world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
+    let said = "node_look WHERE NOT reached AND said LIKE '%has the host key SHA256:%' AND said LIKE '%set up anew%'";
+    assert!(world.count(said).await >= 1);
+    world.change("east", vec![world.bind(0, "top")]).await;
+    world.until(1, "step s JOIN node n ON n.id = s.node_id WHERE s.state = 'todo' AND NOT n.alive").await;
+    let log = fs::read_to_string(world.testbed.nodes()[0].root.with_file_name("sshd.log")).unwrap();
+    assert!(!log.contains("Accepted"), "no key of ours was shown to it: {log}");
+    assert!(world.journal(0).is_empty());
+    world.other_host_key(0, false);
+    world.converged(4).await;
+    all_is_well(&world).await;
+}
+
+/// The disk is a small one of the test's own: it needs a namespace, and no root.
+#[test]
+fn a_full_disk_is_told_and_once_there_is_room_again_it_goes_on() {
+    if !namespace::entered("nodes::a_full_disk_is_told_and_once_there_is_room_again_it_goes_on") {
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let mut world = World::of(1).await;
+        namespace::small_disk(&world.nodes[0].root);
+        watch(&world.admin).await;
+        world.start_server();
+        world.start_worker();
+        world.keep(0, "base", true);
+        world.change("east", vec![world.bind(0, "top")]).await;
+        let run = world.started(0, "base", 0).await;
+        // Amid the run: it can't say how it ended, but for what was kept for that.
+        world.fill_disk(0, true);
+        world.keep(0, "base", false);
+        let full = "the disk of this node is full";
+        world.until(1, &format!("run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%{full}%'")).await;
+        // And none begins.
+        world.full_until(0, "run WHERE outcome = 'failed' AND error LIKE '%is the disk full?%'").await;
+        world.fill_disk(0, false);
+        world.converged(4).await;
+        all_is_well(&world).await;
+    });
+}

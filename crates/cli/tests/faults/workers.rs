@@ -1,0 +1,129 @@
+//! Workers that are killed, stopped, doubled, not told, or wrong about the time.
+
+use nix::sys::signal::Signal;
+
+use crate::checker::{Line, judge};
+use crate::evidence::{gather, watch};
+use crate::world::{LEASE, World};
+
+/// Nothing is lost, nothing ran twice at once, nothing is stuck.
+pub async fn all_is_well(world: &World) {
+    let violations = judge(&gather(world).await);
+    assert_eq!(violations.total(), 0, "{violations}");
+}
+
+/// A world with a run under way that waits to be let go on.
+async fn under_way(workers: usize) -> (World, i64) {
+    let world = World::running(1, workers).await;
+    watch(&world.admin).await;
+    world.keep(0, "base", true);
+    world.change("east", vec![world.bind(0, "top")]).await;
+    let run = world.started(0, "base", 0).await;
+    (world, run)
+}
+
+#[tokio::test]
+async fn a_worker_that_is_killed_is_replaced_and_its_run_begins_anew() {
+    let (mut world, run) = under_way(1).await;
+    world.workers.clear();
+    world.start_worker();
+    let again = world.started(0, "base", run).await;
+    world.keep(0, "base", false);
+    world.converged(4).await;
+    all_is_well(&world).await;
+    let lost = format!("run WHERE id = {run} AND outcome = 'lost'");
+    assert_eq!(world.count(&lost).await, 1);
+    assert!(again > run);
+}
+
+#[tokio::test]
+async fn a_worker_that_sleeps_past_its_lease_finds_that_others_have_its_run() {
+    let (mut world, run) = under_way(1).await;
+    let sleeper = world.workers.remove(0);
+    sleeper.signal(Signal::SIGSTOP);
+    world.start_worker();
+    let again = world.started(0, "base", run).await;
+    // It wakes while the other one has the step, and again after that; nothing of what it says counts.
+    sleeper.signal(Signal::SIGCONT);
+    tokio::time::sleep(LEASE / 2).await;
+    world.keep(0, "base", false);
+    world.converged(4).await;
+    world.until(2, "worker WHERE phase = 'confirmed' AND lease_until > now()").await;
+    all_is_well(&world).await;
+    let outcomes: Vec<(i64, String)> = sqlx::query_as(
+        "SELECT id, outcome FROM run r WHERE step_id = (SELECT step_id FROM run WHERE id = $1) ORDER BY id",
+    )
+    .bind(run)
+    .fetch_all(&world.admin)
+    .await
+    .unwrap();
+    assert_eq!(outcomes.last().unwrap().1, "succeeded", "{outcomes:?}");
+    assert!(["lost", "late"].contains(&outcomes[0].1.as_str()) && outcomes.iter().any(|(id, _)| *id == again));
+}
+
+/// Somebody believes that a run waits in the queue which has begun long ago: two workers have one and the same attempt.
+#[tokio::test]
+async fn of_two_workers_with_the_same_run_the_node_lets_one_begin() {
+    let (mut world, run) = under_way(1).await;
+    world.workers[0].signal(Signal::SIGSTOP);
+    let first: String = sqlx::query_scalar(
+        "WITH was AS (SELECT id, worker_id FROM run WHERE id = $1)
+         UPDATE run r SET state = 'queued', worker_id = NULL, started_at = NULL, lease_until = now() + interval '1 min'
+         FROM was WHERE r.id = was.id RETURNING was.worker_id::text",
+    )
+    .bind(run)
+    .fetch_one(&world.admin)
+    .await
+    .unwrap();
+    world.start_worker();
+    world.until(1, &format!("run WHERE id = {run} AND worker_id <> '{first}'")).await;
+    world.workers[0].signal(Signal::SIGCONT);
+    let refused = format!(
+        "run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%attempt {run} of this step is outdated%'"
+    );
+    world.until(1, &refused).await;
+    world.keep(0, "base", false);
+    world.converged(4).await;
+    all_is_well(&world).await;
+    let begun =
+        world.journal(0).iter().filter(|line| matches!(line, Line::Start { run: its, .. } if *its == run)).count();
+    assert_eq!(begun, 1);
+}
+
+#[tokio::test]
+async fn workers_that_hear_no_notification_find_everything_by_themselves() {
+    let world = World::running(2, 1).await;
+    watch(&world.admin).await;
+    let deaf = world.deafen().await;
+    world.change("east", vec![world.bind(0, "top")]).await;
+    world.change("west", vec![world.bind(1, "top")]).await;
+    world.converged(8).await;
+    all_is_well(&world).await;
+    let lost = deaf.stop().await;
+    assert!(lost > 0, "connections that listened were cut");
+}
+
+/// What a clock is used for is judged by the database's: leases, backoffs, the times in logs.
+#[tokio::test]
+async fn the_clock_of_a_worker_may_be_an_hour_off() {
+    let mut world = World::running(2, 0).await;
+    watch(&world.admin).await;
+    world.start_worker_at(3_600);
+    world.start_worker_at(-3_600);
+    world.keep(0, "base", true);
+    let bind = [(0, "top"), (0, "flaky")].map(|(node, role)| world.bind(node, role));
+    world.change("east", bind.to_vec()).await;
+    world.change("west", vec![world.bind(1, "top")]).await;
+    world.started(0, "base", 0).await;
+    // A lease and more passes: neither of them believes that the other one's is over, nor its own.
+    let renewed = "run WHERE state = 'running' AND lease_until > started_at + interval '15 s'";
+    world.until(1, renewed).await;
+    world.keep(0, "base", false);
+    world.converged(9).await;
+    all_is_well(&world).await;
+    assert_eq!(world.count("worker WHERE lease_until > now() + interval '1 min'").await, 0);
+    assert!(world.count("run_log").await > 0, "all have said something");
+    let wrong = "run_log l JOIN run r ON r.id = l.run_id
+                 WHERE l.at NOT BETWEEN r.started_at - interval '1 min' AND r.ended_at + interval '1 min'";
+    assert_eq!(world.count(wrong).await, 0, "what was said has the time at which it was said");
+}

@@ -1,0 +1,451 @@
+//! A machine: all that is known of it, and what people change about it without a review.
+//!
+//! None of this is intent: no document has it, and no run is approved by it. What is meant for a machine that a target speaks of is
+//! changed by proposals alone. Two things lie close to that border. *How it is reached* decides which machine carries out what was
+//! approved for this one; so where a target speaks of it, it takes an admin and a reason, is refused while a run is open there, and
+//! nothing starts before a worker was let in anew and knows what runs there. *Hints* tell roles something before their first run, so
+//! they are settled with the first commit.
+//!
+//! Whoever changes a record names the version that they looked at, and is told when somebody came before.
+
+use api::Problem;
+use api::console::StepState;
+use api::live::{Live, Topic};
+use api::nodes::{
+    Carried, FactsOf, Life, LookPage, LookView, NodeChange, NodeToken, NodeView, OutOfService, ReportView, SshView,
+    Way, WayChange,
+};
+use api::{At, limits};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use engine::alive::Belief;
+use engine::data::secret;
+use engine::data::{check_written, mask};
+use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use sqlx::PgConnection;
+use store::intent::{self, MachineRow};
+use store::node_tokens::{NodeTokenRow, node_tokens};
+use store::reading::{self, CarriedRow, FactRow, LookRow, MAX_CARRIED, ReportRow};
+use store::running;
+use time::OffsetDateTime;
+
+use crate::nodes::{changed_meanwhile, check_hardware};
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::running::{checked, from_change};
+use crate::showing::{corrupt, to_run};
+use crate::words::{self, at};
+use crate::{Control, connection, done};
+
+/// Looks of one page.
+pub const LOOKS: usize = 20;
+/// Runs and reports that a machine's page shows.
+const SHOWN: u64 = 20;
+
+impl Control {
+    /// Everything about a machine, by its name or id.
+    pub async fn node(&self, actor: &Actor, name: &str) -> Result<NodeView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        // Read first, so that what comes later is told by the live stream.
+        let cursor = self.cursor(&mut connection).await?;
+        let row = machine_of(&mut connection, name).await?;
+        let id = NodeId(row.id);
+        let present = self.kept.present(&mut connection).await?;
+        let looks = reading::looks(&mut connection, id, None, LOOKS as i64).await.map_err(from_store)?;
+        let mut carried = reading::noderoles_on(&mut connection, id).await.map_err(from_store)?;
+        let more_noderoles = carried.len() as i64 > MAX_CARRIED;
+        carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
+        let facts = reading::facts(&mut connection, id).await.map_err(from_store)?;
+        let reports = reading::reports(&mut connection, id, SHOWN.cast_signed()).await.map_err(from_store)?;
+        let tokens = node_tokens(&mut connection, id).await.map_err(from_store)?;
+        drop(connection);
+        let runs = reading::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
+        let deployment = DeploymentId(row.deployment_id);
+        let record = !present.blueprint.nodes.contains_key(&id);
+        let may_change = actor.require(Permission::Operator).map_err(|problem| problem.detail);
+        Ok(NodeView {
+            id,
+            version: row.version,
+            deployment: DeploymentName::parse(&present.name_of(deployment)).map_err(corrupt)?,
+            deployment_id: deployment,
+            record,
+            life: life(&row),
+            way: way(&row.transport, &row.address, &row.connection),
+            added: at(row.created_at),
+            looks: looks.into_iter().map(look).collect(),
+            noderoles: carried.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?,
+            more_noderoles,
+            runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
+            facts: facts.into_iter().map(facts_of).collect(),
+            reports: reports.into_iter().map(report).collect(),
+            tokens: tokens.into_iter().map(token).collect(),
+            may_reach: may_reach(actor, record, row.fqdn.as_str()).map_err(|problem| problem.detail),
+            may_change,
+            settled: !record,
+            cursor,
+            fqdn: row.fqdn,
+            description: row.description,
+            macs: row.macs,
+            serial: row.serial,
+            hints: row.hints,
+            added_by: row.created_by,
+        })
+    }
+
+    /// What came of the last looks at a machine, newest first, before a moment.
+    pub async fn node_looks(&self, actor: &Actor, name: &str, before: Option<At>) -> Result<LookPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let node = NodeId(machine_of(&mut connection, name).await?.id);
+        let before = before.map(moment).transpose()?;
+        let limit = LOOKS as i64 + 1;
+        let mut looks = reading::looks(&mut connection, node, before, limit).await.map_err(from_store)?;
+        let more = looks.len() > LOOKS;
+        looks.truncate(LOOKS);
+        let looks: Vec<LookView> = looks.into_iter().map(look).collect();
+        let next = if more { looks.last().map(|look| look.at) } else { None };
+        Ok(LookPage { looks, next })
+    }
+
+    /// Changes what people say of a machine, made on a version of it; hands back the new one.
+    pub async fn change_node(
+        &self,
+        actor: &Actor,
+        node: NodeId,
+        version: i32,
+        change: NodeChange,
+    ) -> Result<i32, Problem> {
+        actor.require(Permission::Operator)?;
+        let mut transaction = self.begin().await?;
+        // Reaching a machine otherwise keeps claims out; the rest needs the row alone.
+        if change.way.is_some() {
+            intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        }
+        let actor = actor.still(&mut transaction).await?;
+        actor.require(Permission::Operator)?;
+        let row = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
+        let before = row.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        if before.version != version {
+            return Err(changed_meanwhile(&before.fqdn));
+        }
+        let after = self.changed(&before, &change)?;
+        let other_way = (&after.address, &after.connection) != (&before.address, &before.connection);
+        let mut detail = difference(&before, &after);
+        if detail.is_empty() {
+            return Ok(before.version);
+        }
+        if other_way {
+            may_reach(&actor, !before.meant, &before.fqdn)?;
+            if before.meant {
+                detail.insert("reason".into(), checked(&change.reason)?.into());
+            }
+            if before.busy {
+                return Err(Problem::conflict(
+                    "busy",
+                    format!(
+                        "A run is open on {}, and it would be looked for elsewhere: take the node out of service, wait for the run's end or \
+                         cancel it, then change how the node is reached.",
+                        before.fqdn
+                    ),
+                ));
+            }
+        }
+        if before.meant && after.hints != before.hints {
+            return Err(Problem::conflict(
+                "hints_settled",
+                format!(
+                    "The hints of {} were settled with the first commit on it: what its roles should know now is their data, and changed by a \
+                     proposal.",
+                    before.fqdn
+                ),
+            ));
+        }
+        let version = intent::write_machine(&mut transaction, node, &after, other_way).await.map_err(from_store)?;
+        detail.insert("fqdn".into(), before.fqdn.clone().into());
+        intent::append_audit(&mut transaction, Some(actor.person), "node.change", &node.to_string(), &detail.into())
+            .await
+            .map_err(from_store)?;
+        tell(&mut transaction, before.fqdn).await?;
+        done(transaction).await?;
+        Ok(version)
+    }
+
+    /// The record as a change wants it, checked as when a machine is added.
+    fn changed(&self, before: &MachineRow, change: &NodeChange) -> Result<MachineRow, Problem> {
+        let mut after = before.clone();
+        if let Some(description) = &change.description {
+            let description = words::plain(description)?;
+            if description.chars().count() > limits::DESCRIPTION {
+                let most = limits::DESCRIPTION;
+                return Err(Problem::invalid(format!("description: it may have at most {most} characters.")));
+            }
+            after.description = description.to_owned();
+        }
+        if let Some(macs) = &change.macs {
+            after.macs = macs.iter().map(|mac| mac.trim().to_owned()).filter(|mac| !mac.is_empty()).collect();
+        }
+        if let Some(serial) = &change.serial {
+            after.serial = serial.trim().to_owned();
+        }
+        check_hardware(&after.macs, &after.serial)?;
+        if let Some(hints) = &change.hints {
+            checked_object("hints", hints, limits::HINTS)?;
+            after.hints = hints.clone();
+        }
+        if let Some(wanted) = &change.way {
+            (after.address, after.connection) = self.other_way(before, wanted)?;
+        }
+        Ok(after)
+    }
+
+    fn other_way(&self, before: &MachineRow, wanted: &WayChange) -> Result<(Value, Value), Problem> {
+        let now = way(&before.transport, &before.address, &before.connection);
+        let root = wanted.root.clone().unwrap_or(now.root);
+        let Some(ssh) = now.ssh else {
+            if (WayChange { root: None, ..wanted.clone() }) != WayChange::default() {
+                return Err(Problem::invalid(format!(
+                    "{} is a folder of the workers' machine and has no address: add a machine that is reached by SSH as a node of its own.",
+                    before.fqdn
+                )));
+            }
+            return Ok((before.address.clone(), self.in_folder(&root)?));
+        };
+        let wish = api::console::SshWish {
+            addresses: wanted.addresses.clone().unwrap_or(ssh.addresses),
+            port: wanted.port.unwrap_or(ssh.port),
+            user: wanted.user.clone().unwrap_or(ssh.user),
+            key: wanted.key.clone().unwrap_or(ssh.key),
+            key_version: wanted.key_version.unwrap_or(ssh.key_version),
+            host_key: wanted.host_key.clone().unwrap_or(ssh.host_key),
+        };
+        Ok((json!(wish.addresses), connection::by_ssh(&wish, &root)?))
+    }
+
+    /// Says that steps may start on a machine, or that none may. States stay as they are, and what runs goes on to its end.
+    pub async fn set_available(
+        &self,
+        actor: &Actor,
+        node: NodeId,
+        available: bool,
+        reason: String,
+    ) -> Result<(), Problem> {
+        actor.require(Permission::Operator)?;
+        let reason = checked(&reason)?;
+        let mut transaction = self.begin().await?;
+        intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        let gone = || Problem::not_found("There is no such node any more.");
+        let row = reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        let held = (!available).then_some((actor.person, reason));
+        let news = running::set_node_available(&mut transaction, node, held).await.map_err(from_change)?;
+        if !news.ok_or_else(gone)? {
+            let why = row.unavailable_reason.map(|why| format!(": {why}")).unwrap_or_default();
+            let by = row.unavailable_by.map(|by| format!(" by {by}")).unwrap_or_default();
+            let detail = match available {
+                true => format!("{} is in service already.", row.fqdn),
+                false => format!("{} is out of service already{by}{why}", row.fqdn),
+            };
+            return Err(Problem::conflict("state", detail));
+        }
+        let action = if available { "node.available" } else { "node.unavailable" };
+        let detail = json!({"fqdn": row.fqdn, "reason": reason});
+        intent::append_audit(&mut transaction, Some(actor.person), action, &node.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        tell(&mut transaction, row.fqdn).await?;
+        done(transaction).await
+    }
+}
+
+/// Tells whoever looks at a machine, or at the list of them.
+pub(crate) async fn tell(on: &mut PgConnection, fqdn: String) -> Result<(), Problem> {
+    intent::append_live(on, &[Topic::Nodes], &Live::Node { fqdn }).await.map_err(from_store)
+}
+
+/// An object that somebody wrote, small enough, and without a reference to a secret: it is shown to whoever may look.
+pub(crate) fn checked_object<'v>(what: &str, value: &'v Value, most: usize) -> Result<&'v Map<String, Value>, Problem> {
+    let object = value
+        .as_object()
+        .ok_or_else(|| Problem::invalid(format!("{what}: give a JSON object, {{\"key\": \"value\"}}.")))?;
+    if serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len()) > most {
+        return Err(Problem::invalid(format!("{what}: they may have at most {} KiB as JSON.", most / 1024)));
+    }
+    check_written(value).map_err(|error| Problem::invalid(format!("{what}: {error}.")))?;
+    if secret::holds_reference(value) {
+        return Err(Problem::invalid(format!(
+            "{what}: a reference to a secret ($secret) has no place here, since what stands here is known to everybody who may look."
+        )));
+    }
+    Ok(object)
+}
+
+/// Who may say how a machine is reached.
+fn may_reach(actor: &Actor, record: bool, fqdn: &str) -> Result<(), Problem> {
+    match record {
+        true => actor.require(Permission::Operator),
+        false if actor.may(Permission::Admin) => Ok(()),
+        false => Err(Problem::forbidden(format!(
+            "{fqdn} is part of the target, so how it is reached decides which machine carries out what was approved: that takes the \
+             permission admin, and a reason."
+        ))),
+    }
+}
+
+async fn machine_of(on: &mut PgConnection, name: &str) -> Result<reading::MachineRow, Problem> {
+    let found = match name.parse::<NodeId>() {
+        Ok(id) => reading::machine(on, id).await,
+        Err(_) => match Fqdn::parse(name.trim()) {
+            Ok(fqdn) => reading::machine_named(on, fqdn.as_str()).await,
+            Err(_) => Ok(None),
+        },
+    };
+    found.map_err(from_store)?.ok_or_else(|| {
+        let shown: String = engine::text::shown(name).chars().take(253).collect();
+        Problem::not_found(format!("There is no node {shown}. The list of nodes has all of them."))
+    })
+}
+
+fn moment(at: At) -> Result<OffsetDateTime, Problem> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000)
+        .map_err(|_| Problem::invalid("before: that is no moment that there was."))
+}
+
+fn life(row: &reading::MachineRow) -> Life {
+    let known = row.alive_since.is_some();
+    let belief = Belief { alive: row.alive, known, against: row.look_against.unsigned_abs() };
+    Life {
+        alive: row.alive,
+        alive_since: row.alive_since.map(at),
+        seen: row.last_seen_at.map(at),
+        against: belief.against,
+        enough: belief.enough(),
+        unavailable: (!row.available).then(|| OutOfService {
+            by: row.unavailable_by.clone(),
+            since: row.unavailable_at.map(at),
+            reason: row.unavailable_reason.clone().unwrap_or_default(),
+        }),
+        joined: row.joined.clone(),
+        joined_since: row.joined_at.map(at),
+        boot_id: row.boot_id.clone().filter(|id| !id.is_empty()),
+        bootenv: row.bootenv.clone(),
+    }
+}
+
+/// A record's way, as far as it can be read: what is missing is empty, and then no worker gets there either.
+fn way(transport: &str, address: &Value, connection: &Value) -> Way {
+    let text = |key: &str| connection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let ssh = || {
+        let key = connection.get("key").and_then(secret::reference);
+        let host_key = text("host_key");
+        SshView {
+            addresses: address.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+            port: connection.get("port").and_then(Value::as_u64).and_then(|port| port.try_into().ok()).unwrap_or(22),
+            user: text("user"),
+            key: key.as_ref().map(|key| key.name.clone()).unwrap_or_default(),
+            key_version: key.map_or(1, |key| key.version),
+            fingerprint: fingerprint(&host_key),
+            host_key,
+        }
+    };
+    Way { transport: transport.to_owned(), root: text("root"), ssh: (transport == "ssh").then(ssh) }
+}
+
+/// A public key in short, as `ssh-keygen -l` prints it; empty when it is none.
+fn fingerprint(key: &str) -> String {
+    let blob = key.split_whitespace().nth(1).and_then(|text| STANDARD.decode(text).ok());
+    blob.map(|blob| format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(blob)))).unwrap_or_default()
+}
+
+/// What a change comes to, for the audit: each thing as it was and is.
+fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
+    let pairs = [
+        ("description", json!(before.description), json!(after.description)),
+        ("macs", json!(before.macs), json!(after.macs)),
+        ("serial", json!(before.serial), json!(after.serial)),
+        ("hints", before.hints.clone(), after.hints.clone()),
+        ("addresses", before.address.clone(), after.address.clone()),
+        ("connection", before.connection.clone(), after.connection.clone()),
+    ];
+    let changed = pairs.into_iter().filter(|(_, was, is)| was != is);
+    changed.map(|(what, was, is)| (what.to_owned(), json!({"was": was, "is": is}))).collect()
+}
+
+fn look(row: LookRow) -> LookView {
+    LookView {
+        at: at(row.at),
+        reached: row.reached,
+        address: row.address,
+        said: row.said,
+        took_ms: row.took_ms.unsigned_abs(),
+        by: row.by,
+    }
+}
+
+fn carries(present: &Present, row: CarriedRow) -> Result<Carried, Problem> {
+    let deployment = DeploymentId(row.deployment_id);
+    Ok(Carried {
+        id: NoderoleId(row.noderole_id),
+        role: RoleName::parse(&row.role).map_err(corrupt)?,
+        deployment: DeploymentName::parse(&present.name_of(deployment)).map_err(corrupt)?,
+        deployment_id: deployment,
+        state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+        since: at(row.since),
+        error: row.error,
+    })
+}
+
+fn facts_of(row: FactRow) -> FactsOf {
+    FactsOf { source: row.source, facts: mask(&row.facts), at: at(row.at), run: row.run }
+}
+
+fn report(row: ReportRow) -> ReportView {
+    ReportView { at: at(row.at), kind: row.kind, said: row.said, token: row.token, address: row.address }
+}
+
+fn token(row: NodeTokenRow) -> NodeToken {
+    NodeToken {
+        id: row.id,
+        name: row.name,
+        by: row.by,
+        made: at(row.created_at),
+        expires: at(row.expires_at),
+        used: row.last_used_at.map(at),
+        revoked: row.revoked_at.map(at),
+        holds: row.holds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_short_as_others_print_it() {
+        // By `ssh-keygen -lf`.
+        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+        assert_eq!(fingerprint(key), "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
+        assert_eq!(fingerprint("ssh-ed25519 no!base64"), "");
+        assert_eq!(fingerprint(""), "");
+    }
+
+    #[test]
+    fn what_is_shown_to_all_names_no_secret() {
+        let good = json!({"rack": 7, "wants": ["raid"]});
+        assert!(checked_object("hints", &good, 100).is_ok());
+        for bad in [
+            json!([1]),
+            json!({"key": {"$secret": "deploy/ssh", "version": 1}}),
+            json!({"deep": [{"key": {"$secret": "x", "version": 1}}]}),
+            json!({"long": "x".repeat(100)}),
+            json!({"hidden": "a\u{202e}b"}),
+            json!({"nothing": "\0"}),
+        ] {
+            let refused = checked_object("hints", &bad, 100).unwrap_err();
+            assert!(refused.status == 400 && refused.detail.starts_with("hints: "), "{refused:?}");
+        }
+    }
+}

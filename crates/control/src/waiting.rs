@@ -1,0 +1,257 @@
+//! Why not yet: every waiting step, since when, for what, and who or what frees it.
+//!
+//! What a step waits for first, and how many wait for the same, is one statement's answer; the sentences about the few that are shown
+//! are the engine's own rules over what the database has of them. Both are read as one moment saw them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::console::{NoderoleRef, StepState};
+use api::waiting::{Behind, FIRST, Freeing, PAGE, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
+use engine::anneal::{AdmissionView, LaneKey, Limits, Reason, StepState as State, Wait, why_not};
+use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
+use sqlx::PgConnection;
+use store::reading::{self, AboveRow, PlaceRow, WaitingFilter, WaitingRow};
+use time::OffsetDateTime;
+
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::showing::{corrupt, reason_words};
+use crate::words::{at, count};
+use crate::{Control, done};
+
+/// How many runs may be open everywhere is said to workers, not here, so only their capacity counts.
+pub(crate) const EVERYWHERE: Limits = Limits { running: u32::MAX, batch: 10 };
+/// Most runs of a full lane that are named.
+const NAMED: usize = 3;
+
+/// What the sentences are made of.
+struct Facts<'p> {
+    present: &'p Present,
+    view: AdmissionView,
+    /// Steps that stand in the way of others.
+    places: BTreeMap<StepId, PlaceRow>,
+    above: BTreeMap<StepId, Vec<AboveRow>>,
+}
+
+impl Control {
+    /// What waits.
+    pub async fn waiting(&self, actor: &Actor, wanted: &WaitingWanted) -> Result<WaitingPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let filter = filter_of(&present, wanted)?;
+        let page = if filter.wait.is_some() { PAGE } else { FIRST };
+        let mut transaction = self.begin().await?;
+        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            .execute(&mut *transaction)
+            .await
+            .map_err(|e| from_store(e.into()))?;
+        let page = i64::try_from(page).unwrap_or(i64::MAX);
+        let found = reading::waiting(&mut transaction, EVERYWHERE, &filter, page).await.map_err(from_store)?;
+        let told = |row: &&WaitingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
+        let shown: Vec<&WaitingRow> = found.rows.iter().filter(told).collect();
+        let facts = facts(&mut transaction, &present, &shown).await?;
+        done(transaction).await?;
+        let mut groups: BTreeMap<Wait, WaitingGroup> = BTreeMap::new();
+        for row in &found.rows {
+            let wait: Wait = row.wait.parse().map_err(corrupt)?;
+            let group = groups.entry(wait).or_insert_with(|| WaitingGroup {
+                reason: wait,
+                heading: wait.heading().to_owned(),
+                frees: wait.frees().to_owned(),
+                count: filter.after.is_none().then_some(row.total),
+                more: row.more,
+                steps: Vec::new(),
+            });
+            if told(&row) {
+                group.steps.push(facts.step(row, wait)?);
+            }
+        }
+        let next = found.next.map(|(since, step)| Behind { since: micros(since), step });
+        Ok(WaitingPage { groups: groups.into_values().collect(), next })
+    }
+}
+
+fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter, Problem> {
+    let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
+    let node = Some(wanted.node.trim()).filter(|name| !name.is_empty());
+    let reason = Some(wanted.reason.trim()).filter(|word| !word.is_empty());
+    let wait = reason.map(str::parse::<Wait>).transpose().map_err(|error| {
+        let words: Vec<&str> = Wait::ALL.iter().map(|wait| wait.as_str()).collect();
+        Problem::invalid(format!("{error}. There are: {}.", words.join(", ")))
+    })?;
+    if wanted.after.is_some() && wait.is_none() {
+        return Err(Problem::invalid("A list goes on behind a step only for one reason: say which."));
+    }
+    let after = wanted.after.map(|behind| {
+        let since = OffsetDateTime::from_unix_timestamp_nanos(i128::from(behind.since) * 1_000);
+        since
+            .map(|since| (since, behind.step))
+            .map_err(|_| Problem::invalid("The place to go on from is in no calendar."))
+    });
+    Ok(WaitingFilter {
+        deployment: deployment.map(|name| present.named(name)).transpose()?,
+        node: node.map(|name| node_named(present, name)).transpose()?,
+        wait,
+        after: after.transpose()?,
+    })
+}
+
+fn node_named(present: &Present, name: &str) -> Result<NodeId, Problem> {
+    let nodes = &present.skeleton.nodes;
+    let by_id = name.parse::<NodeId>().ok().filter(|id| nodes.contains_key(id));
+    let is_it = |id: &NodeId| present.called(*id).is_some_and(|called| called == name);
+    let by_name = || {
+        let plain = nodes.iter().find(|(_, node)| node.fqdn.as_str() == name).map(|(id, _)| *id);
+        plain.or_else(|| nodes.keys().copied().find(is_it))
+    };
+    let shown: String = name.chars().take(253).collect();
+    by_id.or_else(by_name).ok_or_else(|| {
+        Problem::not_found(format!("There is no node {shown}. Give its full name; GET /api/v1/nodes lists them."))
+    })
+}
+
+fn micros(moment: OffsetDateTime) -> i64 {
+    i64::try_from(moment.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
+}
+
+async fn facts<'p>(on: &mut PgConnection, present: &'p Present, rows: &[&WaitingRow]) -> Result<Facts<'p>, Problem> {
+    let of = |state: &str| -> Vec<StepId> {
+        rows.iter().filter(|row| row.state == state).map(|row| StepId(row.step)).collect()
+    };
+    let todo = of(State::Todo.as_str());
+    let view = reading::admission_view_of(on, &todo).await.map_err(from_store)?;
+    let mut in_the_way = BTreeSet::new();
+    for step in &todo {
+        in_the_way.extend(why_not(&view, EVERYWHERE, *step).iter().flat_map(|why| blamed(&view, *step, why)));
+    }
+    let in_the_way: Vec<StepId> = in_the_way.into_iter().collect();
+    let places = reading::step_places(on, &in_the_way).await.map_err(from_store)?;
+    let mut above: BTreeMap<StepId, Vec<AboveRow>> = BTreeMap::new();
+    for row in reading::above(on, &of(State::Blocked.as_str())).await.map_err(from_store)? {
+        above.entry(StepId(row.step)).or_default().push(row);
+    }
+    let places = places.into_iter().map(|place| (StepId(place.step), place)).collect();
+    Ok(Facts { present, view, places, above })
+}
+
+/// The steps that a reason is about.
+fn blamed(view: &AdmissionView, step: StepId, reason: &Reason) -> Vec<StepId> {
+    match reason {
+        Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => vec![*by],
+        Reason::Lane { .. } | Reason::Chunk { .. } => {
+            let lane: Option<&LaneKey> = view.steps.get(&step).map(|step| &step.lane);
+            view.open.iter().filter(|run| Some(&run.lane) == lane).map(|run| run.step).take(NAMED).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Facts<'_> {
+    fn step(&self, row: &WaitingRow, wait: Wait) -> Result<WaitingStep, Problem> {
+        let (says, freed_by) = match row.state.as_str() {
+            "todo" => self.todo(row)?,
+            "blocked" => self.blocked(row, wait)?,
+            "transition" => self.attempt(row, wait),
+            _ => failed(row),
+        };
+        Ok(WaitingStep {
+            noderole: NoderoleId(row.noderole),
+            role: RoleName::parse(&row.role).map_err(corrupt)?,
+            node: NodeId(row.node),
+            fqdn: self.present.in_full(&row.fqdn),
+            deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
+            state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+            since: at(row.since),
+            says,
+            freed_by,
+        })
+    }
+
+    fn todo(&self, row: &WaitingRow) -> Result<(Vec<String>, Vec<Freeing>), Problem> {
+        let step = StepId(row.step);
+        let mut reasons = why_not(&self.view, EVERYWHERE, step);
+        reasons.sort_by_key(Reason::wait);
+        if reasons.is_empty() {
+            return Ok((vec!["The next claim takes it.".to_owned()], Vec::new()));
+        }
+        let named = |place: &PlaceRow| format!("{} on {}", place.role, self.present.in_full(&place.fqdn));
+        let names = self.places.iter().map(|(id, place)| (*id, named(place))).collect();
+        let says = reasons.iter().map(|reason| reason_words(reason, &names)).collect();
+        let mut freed_by = Vec::new();
+        for reason in &reasons {
+            match reason {
+                Reason::Held { deployment, .. } => freed_by.push(Freeing::Deployment { name: deployment.clone() }),
+                Reason::NodeDead { .. }
+                | Reason::NodeAlive { .. }
+                | Reason::NotJoined { .. }
+                | Reason::Unavailable { .. } => freed_by.push(Freeing::Node { fqdn: row.fqdn.clone() }),
+                other => {
+                    for place in blamed(&self.view, step, other).iter().filter_map(|by| self.places.get(by)) {
+                        freed_by.push(self.reference(place.noderole, &place.role, &place.fqdn, &place.state)?);
+                    }
+                }
+            }
+        }
+        Ok((says, freed_by))
+    }
+
+    fn reference(&self, noderole: uuid::Uuid, role: &str, fqdn: &str, state: &str) -> Result<Freeing, Problem> {
+        Ok(Freeing::Step {
+            noderole: NoderoleRef {
+                id: NoderoleId(noderole),
+                role: RoleName::parse(role).map_err(corrupt)?,
+                fqdn: self.present.in_full(fqdn),
+                state: StepState::from_word(state).unwrap_or(StepState::Blocked),
+            },
+        })
+    }
+
+    fn blocked(&self, row: &WaitingRow, wait: Wait) -> Result<(Vec<String>, Vec<Freeing>), Problem> {
+        let above = self.above.get(&StepId(row.step)).map(Vec::as_slice).unwrap_or_default();
+        let open = above.iter().map(|row| row.open).max().unwrap_or(0);
+        let parents = usize::try_from(open).unwrap_or(0);
+        let named = |row: &AboveRow| {
+            let word = StepState::from_word(&row.state).unwrap_or(StepState::Blocked).word();
+            format!("{} on {} ({word})", row.role, self.present.in_full(&row.fqdn))
+        };
+        let names: Vec<String> = above.iter().filter(|row| row.parent).map(named).collect();
+        let beyond = parents.saturating_sub(names.len());
+        let further = if beyond > 0 { format!(" and {beyond} more") } else { String::new() };
+        let mut says = vec![format!("Waits for {}: {}{further}.", count(parents, "parent"), names.join(", "))];
+        let top = above.iter().find(|row| !row.parent);
+        says.extend(top.map(|top| match wait {
+            Wait::BehindFailure => format!("Behind them is the failure of {}.", named(top)),
+            _ => format!("The next of what is before them is {}.", named(top)),
+        }));
+        // What failed, and what is next, is where something can be done; what is blocked itself is not.
+        let acts = above.iter().filter(|row| row.state != "blocked");
+        let freed_by = acts.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));
+        Ok((says, freed_by.collect::<Result<_, _>>()?))
+    }
+
+    fn attempt(&self, row: &WaitingRow, wait: Wait) -> (Vec<String>, Vec<Freeing>) {
+        let Some(run) = row.run else {
+            let says = "It is in TRANSITION without an open run: report it, with the server's log.";
+            return (vec![says.to_owned()], Vec::new());
+        };
+        let says = match (wait, &row.worker) {
+            (Wait::Overdue, Some(worker)) => format!(
+                "Run {run} should have ended: nothing was heard of it from {worker}, or its time is over. Another worker ends it."
+            ),
+            (Wait::Unserved, _) => format!("Run {run} is queued, and no worker carries out its jig."),
+            (Wait::NoWorker, _) => format!("Run {run} is queued, and no worker is there."),
+            _ => format!("Run {run} waits for a worker with a free slot."),
+        };
+        (vec![says], vec![Freeing::Run { run: RunId(run) }])
+    }
+}
+
+fn failed(row: &WaitingRow) -> (Vec<String>, Vec<Freeing>) {
+    let mut says = vec![row.error.clone().unwrap_or_else(|| "It failed.".to_owned())];
+    if row.retries > 0 && row.failures > row.retries {
+        says.push(format!("It failed {} times, and its role lets {} be retried.", row.failures, row.retries));
+    }
+    (says, row.last_run.map(|run| Freeing::Run { run: RunId(run) }).into_iter().collect())
+}

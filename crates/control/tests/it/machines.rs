@@ -1,0 +1,467 @@
+//! Machines: what is known of them, what people change about them, what they say of themselves.
+
+use std::time::Duration;
+
+use api::Problem;
+use api::console::{NodeWish, SshWish};
+use api::nodes::{NodeChange, WayChange};
+use control::people::{Actor, NewPerson, Permission, Visitor};
+use engine::anneal::Limits;
+use engine::ids::NodeId;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use store::running::{self, Hello, Looked, RunEnd, WorkerId};
+use uuid::Uuid;
+
+use crate::house::{House, fqdn};
+
+const HOST_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+const LONG: Duration = Duration::from_secs(600);
+
+fn ssh() -> SshWish {
+    SshWish {
+        addresses: vec!["10.0.3.7".into(), "m1.mgmt.example.com".into()],
+        port: 22,
+        user: "root".into(),
+        key: "deploy/ssh".into(),
+        key_version: 1,
+        host_key: HOST_KEY.into(),
+    }
+}
+
+async fn machine(house: &House, name: &str) -> NodeId {
+    let wish = NodeWish { ssh: Some(ssh()), macs: vec!["00:25:90:aa:00:01".into()], ..NodeWish::named(name, "") };
+    house.control.add_node(&house.ada, wish).await.unwrap()
+}
+
+async fn admin(house: &House) -> Actor {
+    let new = NewPerson::human("root", [Permission::Operator, Permission::Admin]);
+    house.people.create_person(None, &new).await.unwrap();
+    house.people.actor_by_name("root").await.unwrap()
+}
+
+async fn viewer(house: &House) -> Actor {
+    house.people.create_person(None, &NewPerson::human("eve", [Permission::Viewer])).await.unwrap();
+    house.people.actor_by_name("eve").await.unwrap()
+}
+
+async fn one<T>(house: &House, sql: &'static str) -> T
+where
+    T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
+{
+    sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap()
+}
+
+async fn sql(house: &House, sql: &str) {
+    sqlx::query(AssertSqlSafe(sql)).execute(house.database.app()).await.unwrap();
+}
+
+fn way(way: WayChange) -> NodeChange {
+    NodeChange { way: Some(way), ..NodeChange::default() }
+}
+
+fn code(refused: Result<i32, Problem>) -> (u16, String) {
+    refused.map_err(|problem| (problem.status, problem.code)).unwrap_err()
+}
+
+async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
+    let looked = Looked {
+        address: "10.0.3.7".into(),
+        came: came.map(str::to_owned).map_err(str::to_owned),
+        survey: came.is_ok().then_some(Ok(())),
+        took: Duration::ZERO,
+        by: "w".into(),
+    };
+    running::record_look(house.database.app(), node, &looked).await.unwrap()
+}
+
+async fn worker(house: &House) -> WorkerId {
+    let hello = Hello {
+        id: WorkerId(Uuid::new_v4()),
+        name: "w".into(),
+        capacity: 10,
+        jigs: vec!["noop".into()],
+        host: "here".into(),
+        pid: 1,
+        version: "0".into(),
+    };
+    running::ensure_worker(house.database.app(), &hello, LONG).await.unwrap();
+    running::confirm_worker(house.database.app(), hello.id).await.unwrap();
+    hello.id
+}
+
+#[tokio::test]
+async fn all_that_is_known_of_a_machine_is_shown_and_nothing_secret() {
+    let house = House::new().await;
+    let id = machine(&house, "m1.rack1.example.com").await;
+    let eve = viewer(&house).await;
+    let shown = house.control.node(&eve, "m1.rack1.example.com").await.unwrap();
+    assert_eq!(house.control.node(&eve, &id.to_string()).await.unwrap(), shown);
+    let reached = shown.way.ssh.unwrap();
+    assert_eq!(reached.addresses, ["10.0.3.7", "m1.mgmt.example.com"]);
+    assert_eq!((reached.key.as_str(), reached.key_version), ("deploy/ssh", 1));
+    assert_eq!(reached.fingerprint, "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
+    assert_eq!((shown.life.alive, shown.life.joined.as_str(), shown.life.enough), (false, "none", 1));
+    assert_eq!((shown.record, shown.added_by.as_deref(), shown.macs.len()), (true, Some("ada"), 1));
+    assert!(shown.may_change.is_err() && shown.may_reach.is_err(), "eve only looks");
+
+    for came in [Err("refused"), Ok("boot-1"), Err("refused")] {
+        look(&house, id, came).await;
+    }
+    let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
+    let looks: Vec<(bool, &str)> = shown.looks.iter().map(|look| (look.reached, look.said.as_str())).collect();
+    assert_eq!(looks, [(false, "refused"), (true, ""), (false, "refused")], "newest first");
+    assert_eq!((shown.life.alive, shown.life.against, shown.life.enough), (true, 1, 3));
+    assert_eq!((shown.life.joined.as_str(), shown.life.boot_id.as_deref()), ("confirmed", Some("boot-1")));
+
+    house.bound("web", 2, "app").await;
+    let bound = house.control.node(&eve, fqdn(2).as_str()).await.unwrap();
+    let carried: Vec<&str> = bound.noderoles.iter().map(|noderole| noderole.role.as_str()).collect();
+    assert_eq!(carried, ["base", "runtime", "app"], "in the order in which they run");
+    assert!(!bound.record && bound.deployment.as_str() == "web" && bound.way.ssh.is_none());
+    for name in ["nobody.rack1.example.com", "x", "00000000-0000-0000-0000-000000000001", "\u{202e}"] {
+        assert_eq!(house.control.node(&eve, name).await.unwrap_err().status, 404, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn looks_are_read_page_by_page_and_the_last_fifty_are_kept() {
+    let house = House::new().await;
+    let id = machine(&house, "m1.rack1.example.com").await;
+    for n in 0..60 {
+        look(&house, id, Err(&format!("look {n}"))).await;
+    }
+    let (mut said, mut before) = (Vec::new(), None);
+    loop {
+        let page = house.control.node_looks(&house.ada, "m1.rack1.example.com", before).await.unwrap();
+        assert!(page.looks.len() <= control::LOOKS);
+        said.extend(page.looks.into_iter().map(|look| look.said));
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    // Two looks may fall into one millisecond, and a page goes on behind it.
+    assert!(said.len() <= 50 && said.len() > 40 && said[0] == "look 59", "{said:?}");
+}
+
+#[tokio::test]
+async fn a_record_is_changed_on_the_version_that_was_looked_at() {
+    let house = House::new().await;
+    let id = machine(&house, "m1.rack1.example.com").await;
+    let eve = viewer(&house).await;
+    let change = NodeChange {
+        description: Some(" By the door ".into()),
+        serial: Some("CN-1".into()),
+        hints: Some(json!({"rack": 7})),
+        way: Some(WayChange { addresses: Some(vec!["10.0.3.8".into()]), port: Some(2222), ..WayChange::default() }),
+        ..NodeChange::default()
+    };
+    let forbidden = house.control.change_node(&eve, id, 1, change.clone()).await;
+    assert_eq!(code(forbidden), (403, "forbidden".into()));
+    look(&house, id, Ok("boot-1")).await;
+    assert_eq!(house.control.change_node(&house.ada, id, 1, change.clone()).await.unwrap(), 2);
+    assert_eq!(house.control.change_node(&house.ada, id, 2, change.clone()).await.unwrap(), 2, "nothing changed");
+    assert_eq!(code(house.control.change_node(&house.bo, id, 1, change).await), (412, "changed_meanwhile".into()));
+
+    let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
+    assert_eq!((shown.description.as_str(), shown.serial.as_str()), ("By the door", "CN-1"));
+    assert_eq!(shown.hints, json!({"rack": 7}));
+    let reached = shown.way.ssh.unwrap();
+    assert_eq!((reached.addresses, reached.port, reached.user.as_str()), (vec!["10.0.3.8".to_owned()], 2222, "root"));
+    assert_eq!(shown.life.joined, "none", "nobody has been let in there");
+    let due: bool = one(&house, "SELECT looked_at IS NULL FROM node WHERE fqdn = 'm1.rack1.example.com'").await;
+    assert!(due, "somebody looks at once");
+    let audit: Value = one(&house, "SELECT detail FROM audit WHERE action = 'node.change'").await;
+    assert_eq!(audit["addresses"], json!({"was": ["10.0.3.7", "m1.mgmt.example.com"], "is": ["10.0.3.8"]}));
+
+    for bad in [
+        NodeChange { description: Some("x".repeat(1001)), ..NodeChange::default() },
+        NodeChange { macs: Some(vec!["nonsense".into()]), ..NodeChange::default() },
+        NodeChange { hints: Some(json!("text")), ..NodeChange::default() },
+        way(WayChange { addresses: Some(Vec::new()), ..WayChange::default() }),
+        way(WayChange { host_key: Some("ssh-rsa AAAA".into()), ..WayChange::default() }),
+        way(WayChange { root: Some("/a/../b".into()), ..WayChange::default() }),
+    ] {
+        assert_eq!(code(house.control.change_node(&house.ada, id, 2, bad.clone()).await).0, 400, "{bad:?}");
+    }
+    let local = way(WayChange { user: Some("root".into()), ..WayChange::default() });
+    assert_eq!(code(house.control.change_node(&house.ada, house.node(1).await, 1, local).await).0, 400);
+    assert_eq!(house.control.take_out_node(&house.ada, id, Some(1)).await.unwrap_err().status, 412);
+    house.control.take_out_node(&house.ada, id, Some(2)).await.unwrap();
+    assert_eq!(code(house.control.change_node(&house.ada, id, 2, NodeChange::default()).await).0, 404);
+}
+
+#[tokio::test]
+async fn which_machine_carries_out_what_was_approved_takes_an_admin_and_a_reason() {
+    let house = House::new().await;
+    let root = admin(&house).await;
+    house.bound("web", 1, "app").await;
+    let n1 = house.node(1).await;
+    let elsewhere = way(WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() });
+    let refused = house.control.change_node(&house.ada, n1, 1, elsewhere.clone()).await.unwrap_err();
+    assert!(refused.status == 403 && refused.detail.contains("admin"), "{refused:?}");
+    assert_eq!(code(house.control.change_node(&root, n1, 1, elsewhere.clone()).await).0, 400, "no reason");
+    let because = NodeChange { reason: "its disk was moved".into(), ..elsewhere };
+    let hints = NodeChange { hints: Some(json!({"rack": 7})), ..NodeChange::default() };
+    assert_eq!(code(house.control.change_node(&root, n1, 1, hints).await), (409, "hints_settled".into()));
+
+    worker(&house).await;
+    running::set_node_alive(house.database.app(), n1, true).await.unwrap();
+    let claimed = running::claim_runs(house.database.app(), Limits::default()).await.unwrap();
+    assert_eq!(claimed.runs.len(), 1);
+    assert_eq!(code(house.control.change_node(&root, n1, 1, because.clone()).await), (409, "busy".into()));
+    running::cancel_run(house.database.app(), claimed.runs[0], "ada").await.unwrap();
+    assert_eq!(house.control.change_node(&root, n1, 1, because).await.unwrap(), 2);
+    let audit: Value = one(&house, "SELECT detail FROM audit WHERE action = 'node.change'").await;
+    assert_eq!(audit["reason"], "its disk was moved");
+    assert_eq!(audit["connection"]["is"]["root"], "/srv/elsewhere/n1");
+    // What people say of it is no such thing.
+    let said = NodeChange { description: Some("By the door".into()), ..NodeChange::default() };
+    assert_eq!(house.control.change_node(&house.ada, n1, 2, said).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn nothing_starts_on_a_machine_out_of_service_and_what_is_there_stays() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let n1 = house.node(1).await;
+    let pool = house.database.app();
+    let by = worker(&house).await;
+    running::set_node_alive(pool, n1, true).await.unwrap();
+    let set = |available| house.control.set_available(&house.ada, n1, available, "new disks".into());
+    let states = || async { house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>() };
+    let claim = || async { running::claim_runs(pool, Limits::default()).await.unwrap().runs };
+
+    let queued = claim().await;
+    set(false).await.unwrap();
+    assert_eq!(states().await, ["todo", "blocked", "blocked"], "what nobody has yet went back");
+    let outcome: String = one(&house, "SELECT outcome || ', ' || error FROM run").await;
+    assert_eq!(outcome, "unstarted, its node was taken out of service");
+    assert!(claim().await.is_empty() && running::lease_runs(pool, by, &["noop"], 9, LONG).await.unwrap().is_empty());
+    let refused = set(false).await.unwrap_err();
+    assert!(refused.code == "state" && refused.detail.contains("by ada: new disks"), "{refused:?}");
+    let shown = house.control.node(&house.ada, fqdn(1).as_str()).await.unwrap();
+    let out = shown.life.unavailable.unwrap();
+    assert_eq!((out.by.as_deref(), out.reason.as_str()), (Some("ada"), "new disks"));
+
+    set(true).await.unwrap();
+    let run = claim().await[0];
+    assert!(!queued.contains(&run));
+    assert_eq!(running::lease_runs(pool, by, &["noop"], 9, LONG).await.unwrap().len(), 1);
+    set(false).await.unwrap();
+    assert_eq!(states().await, ["transition", "blocked", "blocked"], "what runs goes on");
+    let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
+    running::finish_run(pool, run, by, &end).await.unwrap();
+    assert_eq!(states().await, ["active", "todo", "blocked"]);
+    assert!(claim().await.is_empty());
+    set(true).await.unwrap();
+    assert_eq!(claim().await.len(), 1);
+
+    let actions = "SELECT string_agg(action, ' ' ORDER BY id) FROM audit WHERE action LIKE 'node.%available'";
+    let audit: String = one(&house, actions).await;
+    assert_eq!(audit, "node.unavailable node.available node.unavailable node.available");
+    let eve = viewer(&house).await;
+    let refused = house.control.set_available(&eve, n1, false, "x".into()).await.unwrap_err();
+    assert_eq!(refused.status, 403);
+    assert_eq!(house.control.set_available(&house.ada, n1, false, " ".into()).await.unwrap_err().status, 400);
+}
+
+#[tokio::test]
+async fn a_machine_that_was_restarted_died_and_came_back() {
+    let house = House::new().await;
+    let id = machine(&house, "m1.rack1.example.com").await;
+    look(&house, id, Ok("boot-1")).await;
+    let web = house.id("web").await;
+    let edit = engine::plan::Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
+    house.moved_by("web", vec![edit]).await;
+    let (pool, by) = (house.database.app(), worker(&house).await);
+    let states = || async { house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>() };
+    let begun = || async {
+        running::claim_runs(pool, Limits::default()).await.unwrap();
+        running::lease_runs(pool, by, &["noop"], 9, LONG).await.unwrap()[0].run
+    };
+    let first = begun().await;
+    let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
+    running::finish_run(pool, first, by, &end).await.unwrap();
+    let second = begun().await;
+    assert_eq!(states().await, ["active", "transition", "blocked"]);
+
+    assert!(!look(&house, id, Ok("boot-1")).await && !look(&house, id, Ok("unknown")).await);
+    assert_eq!(states().await, ["active", "transition", "blocked"]);
+    assert!(look(&house, id, Ok("boot-2")).await, "one look tells");
+    assert_eq!(states().await, ["todo", "blocked", "blocked"], "what ran is gone");
+    let ended: String = one(&house, "SELECT outcome FROM run WHERE id = (SELECT max(id) FROM run)").await;
+    assert_eq!(ended, "lost");
+    assert_eq!(running::finish_run(pool, second, by, &end).await.unwrap(), running::Finished::Late);
+    let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
+    assert_eq!((shown.life.alive, shown.life.boot_id.as_deref()), (true, Some("boot-2")));
+    assert_eq!(shown.life.joined, "confirmed");
+
+    // A look that began before that, and ends after it.
+    let late = Looked {
+        address: String::new(),
+        came: Ok("boot-1".into()),
+        survey: Some(Ok(())),
+        took: Duration::from_secs(25),
+        by: "slow".into(),
+    };
+    assert!(!running::record_look(pool, id, &late).await.unwrap());
+    let boot: String = one(&house, "SELECT boot_id FROM node WHERE transport = 'ssh'").await;
+    assert_eq!(boot, "boot-2");
+}
+
+#[tokio::test]
+async fn nothing_starts_where_nobody_knows_what_runs() {
+    let house = House::new().await;
+    let id = machine(&house, "m1.rack1.example.com").await;
+    let unread = Looked {
+        address: String::new(),
+        came: Ok("boot-1".into()),
+        survey: Some(Err("its disk is full".into())),
+        took: Duration::ZERO,
+        by: "w".into(),
+    };
+    assert!(running::record_look(house.database.app(), id, &unread).await.unwrap());
+    let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
+    assert_eq!((shown.life.alive, shown.life.joined.as_str()), (true, "welcomed"));
+    assert!(shown.looks[0].reached && shown.looks[0].said == "its disk is full");
+    let web = house.id("web").await;
+    let edit = engine::plan::Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
+    house.moved_by("web", vec![edit]).await;
+    worker(&house).await;
+    let claim = || async { running::claim_runs(house.database.app(), Limits::default()).await.unwrap().runs.len() };
+    assert_eq!(claim().await, 0);
+    assert!(look(&house, id, Ok("boot-1")).await);
+    assert_eq!(claim().await, 1);
+}
+
+#[tokio::test]
+async fn what_a_machine_says_of_itself_is_looked_into_and_never_overrules_a_look() {
+    let house = House::new().await;
+    let id = machine(&house, "m1.rack1.example.com").await;
+    look(&house, id, Ok("boot-1")).await;
+    let minted = house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
+    let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
+    let now = || async { house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap().life };
+    let due = "SELECT looked_at IS NULL FROM node WHERE transport = 'ssh'";
+
+    sql(&house, "UPDATE node SET looked_at = now() WHERE transport = 'ssh'").await;
+    house.control.report_startup(&itself, "boot-1".into()).await.unwrap();
+    assert_eq!((now().await.joined.as_str(), now().await.alive), ("confirmed", true), "that is what is known");
+    house.control.report_shutdown(&itself).await.unwrap();
+    assert_eq!((now().await.joined.as_str(), now().await.alive), ("welcomed", true), "said, and seen by nobody");
+    assert!(one::<bool>(&house, due).await, "somebody looks at once");
+    look(&house, id, Ok("boot-1")).await;
+    assert_eq!(
+        (now().await.joined.as_str(), now().await.against),
+        ("confirmed", 0),
+        "it lets us in: no word beats that"
+    );
+    house.control.report_shutdown(&itself).await.unwrap();
+    assert!(look(&house, id, Err("refused")).await, "one look that agrees is enough");
+    assert!(!now().await.alive);
+    house.control.report_startup(&itself, "boot-2".into()).await.unwrap();
+    assert!(!now().await.alive);
+    look(&house, id, Ok("boot-2")).await;
+    assert_eq!((now().await.alive, now().await.boot_id.as_deref()), (true, Some("boot-2")));
+    // It lies about its boot: whoever is let in reads the real one.
+    house.control.report_startup(&itself, "boot-9".into()).await.unwrap();
+    assert_eq!(now().await.joined, "welcomed");
+    look(&house, id, Ok("boot-2")).await;
+    assert_eq!((now().await.joined.as_str(), now().await.boot_id.as_deref()), ("confirmed", Some("boot-2")));
+
+    house.control.report_bootenv(&itself, "sledgehammer".into()).await.unwrap();
+    assert_eq!(now().await.bootenv.as_deref(), Some("sledgehammer"));
+    let reports = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap().reports;
+    let kinds: Vec<&str> = reports.iter().map(|report| report.kind.as_str()).collect();
+    assert_eq!(kinds, ["bootenv", "startup", "startup", "shutdown", "shutdown", "startup"]);
+    for bad in ["", "a\nb", "größe", &"x".repeat(101)] {
+        assert_eq!(house.control.report_startup(&itself, bad.into()).await.unwrap_err().status, 400, "{bad:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_holds_until_it_is_taken_back_or_over_and_is_kept_as_a_hash() {
+    let house = House::new().await;
+    let id = machine(&house, "m1.rack1.example.com").await;
+    let mint = |name: &str| house.control.mint_node_token(&house.ada, id, name.into(), 30);
+    let lets_in = |token: String| {
+        let control = house.control.clone();
+        async move { control.itself(&token, &Visitor::default()).await.is_ok() }
+    };
+    let (one_, two) = (mint("one").await.unwrap(), mint("two").await.unwrap());
+    let stored: String = one(&house, "SELECT string_agg(t::text || a::text, '') FROM token t, audit a").await;
+    assert!(!stored.contains(&one_.token), "nothing in the database speaks for a machine");
+    assert!(lets_in(one_.token.clone()).await && lets_in(two.token.clone()).await);
+    house.control.revoke_node_token(&house.ada, id, one_.id).await.unwrap();
+    assert!(!lets_in(one_.token.clone()).await && lets_in(two.token.clone()).await);
+    assert_eq!(house.control.revoke_node_token(&house.ada, id, one_.id).await.unwrap_err().status, 404);
+    let other = machine(&house, "m2.rack1.example.com").await;
+    assert_eq!(house.control.revoke_node_token(&house.ada, other, two.id).await.unwrap_err().status, 404);
+    sql(&house, "UPDATE token SET expires_at = now() WHERE name = 'two'").await;
+    assert!(!lets_in(two.token).await);
+
+    for n in 0..10 {
+        mint(&format!("t{n}")).await.unwrap();
+    }
+    assert_eq!(mint("one too many").await.unwrap_err().code, "too_many_tokens");
+    let shown = house.control.node(&house.ada, &id.to_string()).await.unwrap().tokens;
+    assert_eq!(shown.iter().filter(|token| token.holds).count(), 10);
+    assert!(shown.iter().any(|token| token.name == "one" && token.revoked.is_some() && token.used.is_some()));
+    for (name, days) in [("", 1), ("x", 0), ("x", 367), ("a\nb", 1)] {
+        let refused = house.control.mint_node_token(&house.ada, id, name.into(), days).await.unwrap_err();
+        assert_eq!(refused.status, 400, "{name:?} {days}");
+    }
+    let eve = viewer(&house).await;
+    assert_eq!(house.control.mint_node_token(&eve, id, "x".into(), 1).await.unwrap_err().status, 403);
+    // What is gone speaks no more.
+    let last = house.control.mint_node_token(&house.ada, other, "x".into(), 1).await.unwrap();
+    house.control.take_out_node(&house.ada, other, None).await.unwrap();
+    assert!(!lets_in(last.token).await);
+}
+
+#[tokio::test]
+async fn reports_are_bounded_in_size_and_rate_and_a_role_wins_over_them() {
+    let house = House::new().await;
+    let id = machine(&house, "m1.rack1.example.com").await;
+    let minted = house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
+    let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
+    let large = json!({"x": "y".repeat(api::limits::FACTS)});
+    let deep = (0..200).fold(json!(1), |inner, _| json!({ "a": inner }));
+    let leak = json!({"a": {"$secret": "deploy/ssh", "version": 1}});
+    for bad in [large, deep, leak, json!([1]), json!({"a": "\0"})] {
+        assert_eq!(house.control.report_facts(&itself, bad).await.unwrap_err().status, 400);
+    }
+    house.control.report_facts(&itself, json!({"cpu": {"cores": 4}, "os": "said"})).await.unwrap();
+    house.control.report_facts(&itself, json!({"os": "said", "memory": 7})).await.unwrap();
+
+    house.bound("web", 2, "app").await;
+    let (pool, by) = (house.database.app(), worker(&house).await);
+    running::set_node_alive(pool, house.node(2).await, true).await.unwrap();
+    let run = running::claim_runs(pool, Limits::default()).await.unwrap().runs[0];
+    let mut on = pool.acquire().await.unwrap();
+    let found = json!({"os": "found"});
+    let witness = running::Witness::Role("facts", run);
+    running::ensure_facts(&mut on, id, witness, found.as_object().unwrap()).await.unwrap();
+    drop(on);
+    // A role that does not say so leaves no facts.
+    running::lease_runs(pool, by, &["noop"], 9, LONG).await.unwrap();
+    let result = json!({"cores": 1}).as_object().unwrap().clone();
+    running::finish_run(pool, run, by, &RunEnd::Succeeded { result, wall: json!({}) }).await.unwrap();
+    let kept: i64 = one(&house, "SELECT count(*) FROM node_fact").await;
+    assert_eq!(kept, 2);
+    let all: Value = one(&house, "SELECT facts FROM node WHERE transport = 'ssh'").await;
+    assert_eq!(all, json!({"os": "found", "memory": 7}), "the last word of each, and a role's before the machine's");
+    let shown = house.control.node(&house.ada, &id.to_string()).await.unwrap().facts;
+    let sources: Vec<_> = shown.iter().map(|facts| (facts.source.as_str(), facts.run)).collect();
+    assert_eq!(sources, [("role facts", Some(run)), ("node", None)]);
+
+    let mut refused = None;
+    for _ in 0..running::MOST_REPORTS {
+        refused = house.control.report_shutdown(&itself).await.err().or(refused);
+    }
+    assert_eq!(refused.map(|problem| (problem.status, problem.code)), Some((429, "too_many_reports".into())));
+    let kept: i64 = one(&house, "SELECT count(*) FROM node_report").await;
+    assert_eq!(kept, running::MOST_REPORTS);
+}

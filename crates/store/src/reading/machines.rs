@@ -1,0 +1,214 @@
+//! One machine and everything about it.
+
+use engine::ids::{NodeId, RunId};
+use serde_json::Value;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct MachineRow {
+    /// Which.
+    pub id: Uuid,
+    /// Its name.
+    pub fqdn: String,
+    /// Where it belongs.
+    pub deployment_id: Uuid,
+    /// The version of what people say of it.
+    pub version: i32,
+    /// What people say of it.
+    pub description: String,
+    /// What its roles may want to know before their first run.
+    pub hints: Value,
+    /// Of its network cards.
+    pub macs: Vec<String>,
+    /// Its serial number.
+    pub serial: String,
+    /// `local` or `ssh`.
+    pub transport: String,
+    /// Where it is reached.
+    pub address: Value,
+    /// How.
+    pub connection: Value,
+    /// Whether it is alive.
+    pub alive: bool,
+    /// Since when it is, or is not; None: nobody ever reached it.
+    pub alive_since: Option<OffsetDateTime>,
+    /// When it was reached last.
+    pub last_seen_at: Option<OffsetDateTime>,
+    /// Looks in a row that say otherwise than `alive`.
+    pub look_against: i32,
+    /// Whether steps may start on it.
+    pub available: bool,
+    /// Since when they may not.
+    pub unavailable_at: Option<OffsetDateTime>,
+    /// Who says so.
+    pub unavailable_by: Option<String>,
+    /// Why.
+    pub unavailable_reason: Option<String>,
+    /// How far it has joined.
+    pub joined: String,
+    /// When somebody last found out what runs there.
+    pub joined_at: Option<OffsetDateTime>,
+    /// What tells its present start from others.
+    pub boot_id: Option<String>,
+    /// What it booted, by its own word.
+    pub bootenv: Option<String>,
+    /// Who added it.
+    pub created_by: Option<String>,
+    /// When.
+    pub created_at: OffsetDateTime,
+}
+
+/// What a machine is found by.
+enum By<'a> {
+    Id(Uuid),
+    Name(&'a str),
+}
+
+/// A machine by id.
+pub async fn machine(on: &mut PgConnection, node: NodeId) -> Result<Option<MachineRow>, StoreError> {
+    found(on, By::Id(node.0)).await
+}
+
+/// A machine by name.
+pub async fn machine_named(on: &mut PgConnection, fqdn: &str) -> Result<Option<MachineRow>, StoreError> {
+    found(on, By::Name(fqdn)).await
+}
+
+async fn found(on: &mut PgConnection, by: By<'_>) -> Result<Option<MachineRow>, StoreError> {
+    const COLUMNS: &str = "SELECT n.id, n.fqdn, n.deployment_id, n.version, n.description, n.hints, n.macs, n.serial, n.transport, \
+         n.address, n.connection, n.alive, n.alive_since, n.last_seen_at, n.look_against, n.available, n.unavailable_at, \
+         u.name AS unavailable_by, n.unavailable_reason, n.joined, n.joined_at, n.boot_id, n.bootenv, c.name AS created_by, n.created_at \
+         FROM node n LEFT JOIN person u ON u.id = n.unavailable_by LEFT JOIN person c ON c.id = n.created_by \
+         WHERE NOT n.phantom AND n.removed_in IS NULL AND ";
+    let which = if matches!(by, By::Id(_)) { "n.id = $1" } else { "n.fqdn = $1" };
+    let query = sqlx::query_as(sqlx::AssertSqlSafe(format!("{COLUMNS}{which}")));
+    let query = match by {
+        By::Id(id) => query.bind(id),
+        By::Name(fqdn) => query.bind(fqdn),
+    };
+    Ok(query.fetch_optional(on).await?)
+}
+
+/// What came of a look.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct LookRow {
+    /// When.
+    pub at: OffsetDateTime,
+    /// Whether it let somebody in.
+    pub reached: bool,
+    /// Where it answered.
+    pub address: String,
+    /// Why it was not reached, or what was wrong there.
+    pub said: String,
+    /// How long it took.
+    pub took_ms: i32,
+    /// Which worker looked.
+    pub by: String,
+}
+
+/// What came of the last looks at a node, newest first, before a moment.
+pub async fn looks(
+    on: &mut PgConnection,
+    node: NodeId,
+    before: Option<OffsetDateTime>,
+    limit: i64,
+) -> Result<Vec<LookRow>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT at, reached, address, said, took_ms, by FROM node_look \
+         WHERE node_id = $1 AND at < coalesce($2, 'infinity') ORDER BY at DESC LIMIT $3",
+    )
+    .bind(node.0)
+    .bind(before)
+    .bind(limit)
+    .fetch_all(on)
+    .await?)
+}
+
+/// Most noderoles of a node that are told of at once.
+pub const MAX_CARRIED: i64 = 500;
+
+/// A noderole on a node.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct CarriedRow {
+    /// Which.
+    pub noderole_id: Uuid,
+    /// Its role.
+    pub role: String,
+    /// Where it is bound.
+    pub deployment_id: Uuid,
+    /// Its state.
+    pub state: String,
+    /// Since when.
+    pub since: OffsetDateTime,
+    /// Why it is in ERROR.
+    pub error: Option<String>,
+}
+
+/// The noderoles on a node in the order in which they run, at most [`MAX_CARRIED`] and one.
+pub async fn noderoles_on(on: &mut PgConnection, node: NodeId) -> Result<Vec<CarriedRow>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT r.id AS noderole_id, r.role, r.deployment_id, s.state, s.since, s.error FROM step s \
+         JOIN noderole r ON r.id = s.noderole_id \
+         WHERE s.node_id = $1 AND s.action = 'run' AND s.state <> 'gone' ORDER BY s.rank, s.id LIMIT $2",
+    )
+    .bind(node.0)
+    .bind(MAX_CARRIED + 1)
+    .fetch_all(on)
+    .await?)
+}
+
+/// What somebody says of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FactRow {
+    /// `node`: itself; `role` and a name: a role that looked.
+    pub source: String,
+    /// What.
+    pub facts: Value,
+    /// When.
+    pub at: OffsetDateTime,
+    /// The run that found it.
+    pub run: Option<RunId>,
+}
+
+/// What is known of a node, by who says it; each role of it has one word at most.
+pub async fn facts(on: &mut PgConnection, node: NodeId) -> Result<Vec<FactRow>, StoreError> {
+    let rows: Vec<(String, Value, OffsetDateTime, Option<i64>)> = sqlx::query_as(
+        "SELECT source, facts, at, run_id FROM node_fact WHERE node_id = $1 ORDER BY source DESC LIMIT 100",
+    )
+    .bind(node.0)
+    .fetch_all(on)
+    .await?;
+    Ok(rows.into_iter().map(|(source, facts, at, run)| FactRow { source, facts, at, run: run.map(RunId) }).collect())
+}
+
+/// A report of a machine about itself.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct ReportRow {
+    /// When.
+    pub at: OffsetDateTime,
+    /// What kind of.
+    pub kind: String,
+    /// Its short text: a boot id, a boot environment.
+    pub said: String,
+    /// The name of the token.
+    pub token: String,
+    /// Where it was heard from.
+    pub address: String,
+}
+
+/// The last reports of a node, newest first.
+pub async fn reports(on: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<ReportRow>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT r.at, r.kind, r.said, t.name AS token, r.address FROM node_report r JOIN token t ON t.id = r.token_id \
+         WHERE r.node_id = $1 ORDER BY r.id DESC LIMIT $2",
+    )
+    .bind(node.0)
+    .bind(limit)
+    .fetch_all(on)
+    .await?)
+}

@@ -1,0 +1,256 @@
+//! Why not yet: what waits, and for what.
+//!
+//! One statement says of every step that is not done what it waits for first, by the rules of [`engine::anneal::wait_of`]; a test holds
+//! the two against each other. It looks at [`LOOKED`] steps of each state at most, those that wait longest, so that ten thousand
+//! blocked steps cost what a thousand do; beyond that its numbers say "or more". What a single step's reasons are in full is told by
+//! the engine over [`super::admission_view_of`], for the few that are shown.
+
+use engine::anneal::{ENDING, Limits, StepState, Wait};
+use engine::ids::{DeploymentId, NodeId, StepId};
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Most steps of each state that are looked at for one answer.
+pub const LOOKED: i64 = 10_000;
+
+/// Which of what waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitingFilter {
+    /// In this deployment.
+    pub deployment: Option<DeploymentId>,
+    /// On or for this node.
+    pub node: Option<NodeId>,
+    /// For this. Without it some of each reason are told.
+    pub wait: Option<Wait>,
+    /// Behind this one: since when it waits, and its step.
+    pub after: Option<(OffsetDateTime, StepId)>,
+}
+
+/// A step that waits.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct WaitingRow {
+    /// What it waits for first.
+    pub wait: String,
+    /// How many wait for the same.
+    pub total: i64,
+    /// Its place among those, from 1.
+    pub place: i64,
+    /// Whether there may be more of them.
+    pub more: bool,
+    /// Which.
+    pub step: Uuid,
+    /// Its state.
+    pub state: String,
+    /// Since when it has it.
+    pub since: OffsetDateTime,
+    /// Whose.
+    pub noderole: Uuid,
+    /// The role.
+    pub role: String,
+    /// Where.
+    pub node: Uuid,
+    /// Its name.
+    pub fqdn: String,
+    /// Where it is bound.
+    pub deployment: String,
+    /// Failures so far.
+    pub failures: i32,
+    /// How many of them are retried.
+    pub retries: i32,
+    /// What went wrong last.
+    pub error: Option<String>,
+    /// When it may be tried again.
+    pub not_before: Option<OffsetDateTime>,
+    /// Its open run.
+    pub run: Option<i64>,
+    /// That run's state.
+    pub run_state: Option<String>,
+    /// When that was queued.
+    pub queued_at: Option<OffsetDateTime>,
+    /// Who has it.
+    pub worker: Option<String>,
+    /// Of a step in ERROR its last run.
+    pub last_run: Option<i64>,
+}
+
+/// What waits for one reason, or the beginning of each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitingRows {
+    /// By reason, then longest first.
+    pub rows: Vec<WaitingRow>,
+    /// Where the next page begins, when one reason was asked for.
+    pub next: Option<(OffsetDateTime, StepId)>,
+}
+
+/// What waits: a page of `page` steps of the reason that is asked for and one of each other, or the first `page` of each.
+///
+/// # Errors
+/// What the database refused.
+pub async fn waiting(
+    on: &mut PgConnection,
+    limits: Limits,
+    filter: &WaitingFilter,
+    page: i64,
+) -> Result<WaitingRows, StoreError> {
+    let lanes = match filter.deployment {
+        None => None,
+        Some(deployment) => Some(lanes_of(on, deployment).await?),
+    };
+    let every = [StepState::Error, StepState::Transition, StepState::Todo, StepState::Blocked];
+    // Behind a page nothing is counted, so only what may be on the next one is looked at.
+    let states = match (filter.wait, filter.after) {
+        (Some(wait), Some(_)) => wait.states(),
+        _ => every.as_slice(),
+    };
+    let mut rows: Vec<WaitingRow> = sqlx::query_as(include_str!("waiting.sql"))
+        .bind(i64::from(limits.running))
+        .bind(LOOKED)
+        .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
+        .bind(lanes.as_deref())
+        .bind(filter.node.map(|node| node.0))
+        .bind(filter.after.is_some())
+        .bind(filter.after.map(|(since, _)| since))
+        .bind(filter.after.map(|(_, step)| step.0))
+        .bind(filter.wait.map(Wait::as_str))
+        .bind(page + 1)
+        .bind(if filter.wait.is_some() { 1 } else { page })
+        .bind(f64::from(ENDING))
+        .fetch_all(&mut *on)
+        .await?;
+    let Some(wait) = filter.wait else { return Ok(WaitingRows { rows, next: None }) };
+    let ours = |row: &WaitingRow| row.wait == wait.as_str();
+    // What lies behind the place where looking ended is told from there on, each once.
+    let edge = edge(on, wait.states(), lanes.as_deref(), filter).await?;
+    if let Some(edge) = edge {
+        rows.retain(|row| !ours(row) || (row.since, row.step) <= edge);
+    }
+    let last = rows.iter().filter(|row| ours(row) && row.place <= page).map(|row| (row.since, row.step)).max();
+    let more = rows.iter().any(|row| ours(row) && row.place > page);
+    rows.retain(|row| !ours(row) || row.place <= page);
+    let next = if more { last } else { edge };
+    Ok(WaitingRows { rows, next: next.map(|(since, step)| (since, StepId(step))) })
+}
+
+async fn lanes_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<i64>, StoreError> {
+    let lanes = sqlx::query_scalar("SELECT id FROM lane WHERE deployment_id = $1").bind(deployment.0);
+    Ok(lanes.fetch_all(on).await?)
+}
+
+/// The first place at which looking ended in one of these states, if it did not reach their ends.
+async fn edge(
+    on: &mut PgConnection,
+    states: &[StepState],
+    lanes: Option<&[i64]>,
+    filter: &WaitingFilter,
+) -> Result<Option<(OffsetDateTime, Uuid)>, StoreError> {
+    let edge = sqlx::query_as(
+        "SELECT l.since, l.id FROM unnest($1::text[]) AS w (state) CROSS JOIN LATERAL ( \
+           SELECT s.since, s.id FROM step s \
+           WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error') \
+             AND ($2::bigint[] IS NULL OR s.lane_id = ANY ($2)) AND ($3::uuid IS NULL OR s.node_id = $3) \
+             AND ($4::bool IS NOT TRUE OR (s.since, s.id) > ($5::timestamptz, $6::uuid)) \
+           ORDER BY s.since, s.id OFFSET $7 LIMIT 1) l ORDER BY 1, 2 LIMIT 1",
+    )
+    .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
+    .bind(lanes)
+    .bind(filter.node.map(|node| node.0))
+    .bind(filter.after.is_some())
+    .bind(filter.after.map(|(since, _)| since))
+    .bind(filter.after.map(|(_, step)| step.0))
+    .bind(LOOKED - 1)
+    .fetch_optional(on)
+    .await?;
+    Ok(edge)
+}
+
+/// A step above a blocked one.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct AboveRow {
+    /// The blocked step.
+    pub step: Uuid,
+    /// The noderole above.
+    pub noderole: Uuid,
+    /// Its role.
+    pub role: String,
+    /// Its node's name.
+    pub fqdn: String,
+    /// Its state.
+    pub state: String,
+    /// Whether it is a parent, and not further up.
+    pub parent: bool,
+    /// How many parents are not done, this one included.
+    pub open: i64,
+}
+
+/// Of each of these blocked steps up to three parents that are not done, those that failed first; and where the way up from it ends: a
+/// step in ERROR if there is one, else one that runs or is to run. The way up is followed for 500 steps.
+///
+/// # Errors
+/// What the database refused.
+pub async fn above(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<AboveRow>, StoreError> {
+    let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
+    let rows = sqlx::query_as(
+        "WITH wanted AS (SELECT unnest($1::uuid[]) AS id), \
+         parent AS ( \
+           SELECT w.id AS step, p.id, p.state, p.rank, e.kind <> 'order_only' AND p.state = 'error' AS failed, \
+             count(*) OVER (PARTITION BY w.id) AS open, \
+             row_number() OVER (PARTITION BY w.id ORDER BY (e.kind <> 'order_only' AND p.state = 'error') DESC, p.rank, p.id) AS place \
+           FROM wanted w JOIN edge e ON e.child = w.id JOIN step p ON p.id = e.parent \
+           WHERE p.state IN ('blocked', 'todo', 'transition') OR (p.state = 'error' AND e.kind <> 'order_only')), \
+         top AS ( \
+           SELECT w.id AS step, t.id FROM wanted w CROSS JOIN LATERAL ( \
+             SELECT u.id FROM ( \
+               WITH RECURSIVE up (id) AS ( \
+                 SELECT w.id UNION \
+                 SELECT p.id FROM up JOIN step c ON c.id = up.id JOIN edge e ON e.child = up.id JOIN step p ON p.id = e.parent \
+                 WHERE c.state = 'blocked' AND (p.state IN ('blocked', 'todo', 'transition') OR (p.state = 'error' AND e.kind <> 'order_only'))) \
+               SELECT id FROM up LIMIT 500) u JOIN step s ON s.id = u.id \
+             WHERE s.state IN ('todo', 'transition', 'error') \
+             ORDER BY (s.state = 'error') DESC, s.since, s.id LIMIT 1) t), \
+         told AS ( \
+           SELECT step, id, true AS parent, open FROM parent WHERE place <= 3 \
+           UNION ALL \
+           SELECT step, id, false, 0 FROM top t WHERE NOT EXISTS (SELECT FROM parent p WHERE p.step = t.step AND p.id = t.id AND p.place <= 3)) \
+         SELECT t.step, s.noderole_id AS noderole, r.role, n.fqdn, s.state, t.parent, t.open \
+         FROM told t JOIN step s ON s.id = t.id JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id \
+         ORDER BY t.step, t.parent DESC, (s.state = 'error') DESC, s.rank, s.id",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    Ok(rows)
+}
+
+/// A step with its names.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct PlaceRow {
+    /// Which.
+    pub step: Uuid,
+    /// Whose.
+    pub noderole: Uuid,
+    /// The role.
+    pub role: String,
+    /// The node's name.
+    pub fqdn: String,
+    /// Its state.
+    pub state: String,
+}
+
+/// These steps with their names.
+///
+/// # Errors
+/// What the database refused.
+pub async fn step_places(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<PlaceRow>, StoreError> {
+    let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
+    let rows = sqlx::query_as(
+        "SELECT s.id AS step, s.noderole_id AS noderole, r.role, n.fqdn, s.state FROM step s \
+         JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id WHERE s.id = ANY($1)",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    Ok(rows)
+}

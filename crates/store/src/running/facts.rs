@@ -1,0 +1,86 @@
+//! Facts: what is known of a node, by who says it.
+//!
+//! Each source has one row with its last word, so that what a machine says of itself never takes the place of what a role found there.
+//! `node.facts` is all of them in one, for whoever wants to ask without caring who said it: what roles found wins over what the machine
+//! says, key by key at the top. Both change together, under the node's row.
+
+use engine::ids::{NodeId, RunId, StepId};
+use serde_json::{Map, Value};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::event::{Event, node_event};
+use crate::StoreError;
+
+/// Who says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Witness<'a> {
+    /// The machine itself, by one of its tokens.
+    Node(Uuid),
+    /// A role that looked, by its run.
+    Role(&'a str, RunId),
+}
+
+/// Keeps what somebody says of a node in the place of what they said before.
+///
+/// # Errors
+/// What the database refused.
+pub async fn ensure_facts(
+    on: &mut PgConnection,
+    node: NodeId,
+    witness: Witness<'_>,
+    facts: &Map<String, Value>,
+) -> Result<(), StoreError> {
+    let (source, run, token) = match witness {
+        Witness::Node(token) => ("node".to_owned(), None, Some(token)),
+        Witness::Role(role, run) => (format!("role {role}"), Some(run.0), None),
+    };
+    // The node's row is what two who say something at once wait for.
+    sqlx::query("SELECT FROM node WHERE id = $1 FOR UPDATE").bind(node.0).execute(&mut *on).await?;
+    sqlx::query(
+        "INSERT INTO node_fact (node_id, source, facts, run_id, token_id) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (node_id, source) DO UPDATE
+         SET facts = excluded.facts, at = now(), run_id = excluded.run_id, token_id = excluded.token_id",
+    )
+    .bind(node.0)
+    .bind(source)
+    .bind(Value::Object(facts.clone()))
+    .bind(run)
+    .bind(token)
+    .execute(&mut *on)
+    .await?;
+    sqlx::query(
+        "UPDATE node SET facts_at = now(), facts = coalesce((
+           SELECT jsonb_object_agg(e.key, e.value ORDER BY f.source) FROM node_fact f, jsonb_each(f.facts) e
+           WHERE f.node_id = $1), '{}')
+         WHERE id = $1",
+    )
+    .bind(node.0)
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+/// Keeps what a run returned as facts of its node, if its role says that they are; gives the events that tell of it.
+pub(super) async fn keep_facts(
+    transaction: &mut PgConnection,
+    run: RunId,
+    step: StepId,
+    result: &Map<String, Value>,
+) -> Result<Vec<Event>, StoreError> {
+    // What returns nothing is asked nothing: most runs are paid for by this.
+    if result.is_empty() {
+        return Ok(Vec::new());
+    }
+    let whose: Option<(Uuid, String, String)> = sqlx::query_as(
+        "SELECT n.id, n.fqdn, r.role FROM step s JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id
+         JOIN object o ON o.hash = r.role_hash
+         WHERE s.id = $1 AND convert_from(o.body, 'UTF8')::jsonb @> '{\"flags\": {\"facts\": true}}'",
+    )
+    .bind(step.0)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let Some((node, fqdn, role)) = whose else { return Ok(Vec::new()) };
+    ensure_facts(transaction, NodeId(node), Witness::Role(&role, run), result).await?;
+    Ok(vec![node_event(&fqdn)])
+}

@@ -1,0 +1,44 @@
+-- What people say of a machine, what it says of itself, and what it may say that by.
+
+ALTER TABLE node
+  ADD COLUMN version int NOT NULL DEFAULT 1 CHECK (version > 0),
+  ADD COLUMN description text NOT NULL DEFAULT '' CHECK (length(description) <= 1000),
+  ADD COLUMN hints jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(hints) = 'object'),
+  ADD COLUMN macs text[] NOT NULL DEFAULT '{}' CHECK (cardinality(macs) <= 64),
+  ADD COLUMN serial text NOT NULL DEFAULT '' CHECK (length(serial) <= 200),
+  ADD COLUMN unavailable_by uuid REFERENCES person,
+  ADD COLUMN unavailable_at timestamptz,
+  ADD COLUMN unavailable_reason text,
+  ADD COLUMN joined_at timestamptz,
+  ADD CONSTRAINT node_unavailability_is_whole CHECK (
+    (unavailable_at IS NULL) = (unavailable_reason IS NULL) AND (unavailable_at IS NULL OR NOT available));
+COMMENT ON COLUMN node.version IS 'Raised whenever people change the record: what they say of the machine, not what it is at.';
+COMMENT ON COLUMN node.hints IS 'What a role may want to know before it first runs here; no intent, so it is settled with the first commit.';
+COMMENT ON COLUMN node.facts IS 'What is known of it: all of node_fact in one, what roles found before what it says of itself.';
+COMMENT ON COLUMN node.joined_at IS 'When a worker last found out what runs there.';
+
+CREATE TABLE node_fact (
+  node_id   uuid NOT NULL REFERENCES node ON DELETE CASCADE,
+  source    text NOT NULL CHECK (source = 'node' OR source LIKE 'role %'),
+  facts     jsonb NOT NULL CHECK (jsonb_typeof(facts) = 'object' AND octet_length(facts::text) <= 1048576),
+  at        timestamptz NOT NULL DEFAULT now(),
+  run_id    bigint REFERENCES run,
+  token_id  uuid REFERENCES token,
+  PRIMARY KEY (node_id, source),
+  CONSTRAINT node_fact_has_a_witness CHECK ((source = 'node') = (run_id IS NULL) AND (run_id IS NULL) <> (token_id IS NULL))
+);
+COMMENT ON TABLE node_fact IS 'What is known of a node, by who says it: itself, or a role that looked. The last word of each.';
+
+CREATE TABLE node_report (
+  id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  node_id   uuid NOT NULL REFERENCES node ON DELETE CASCADE,
+  at        timestamptz NOT NULL DEFAULT now(),
+  kind      text NOT NULL CHECK (kind IN ('startup', 'shutdown', 'bootenv', 'facts')),
+  said      text NOT NULL DEFAULT '' CHECK (length(said) <= 200),
+  token_id  uuid NOT NULL REFERENCES token,
+  address   text NOT NULL DEFAULT '' CHECK (length(address) <= 100)
+);
+CREATE INDEX node_report_node ON node_report (node_id, id DESC);
+COMMENT ON TABLE node_report IS 'The last reports of a node about itself; the oldest go.';
+
+CREATE INDEX token_node ON token (node_id, created_at DESC) WHERE kind = 'node';

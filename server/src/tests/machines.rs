@@ -1,0 +1,195 @@
+//! Machines by REST, and what a machine's own token opens: its reports, and nothing else.
+
+use axum::http::Method;
+use leptos::server_fn::axum::server_fn_paths;
+use serde_json::json;
+
+use super::*;
+
+const HOST_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+
+impl House {
+    /// A machine and how it is called.
+    async fn machine(&self, cookie: &str) -> String {
+        let ssh = json!({"addresses": ["10.0.3.7"], "key": "deploy/ssh", "host_key": HOST_KEY});
+        let added = self.tell("/api/v1/nodes", cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh})).await;
+        format!("/api/v1/nodes/{}", added.json()["node"].as_str().expect("an id"))
+    }
+
+    async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.host);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        self.ask(request.header(header::CONTENT_TYPE, "application/json").body(body).expect("a request")).await
+    }
+}
+
+#[tokio::test]
+async fn a_machine_is_changed_on_the_version_that_was_seen() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let path = house.machine(&ada).await;
+    let seen = house.ask_get(&path, &ada).await;
+    assert_eq!((seen.header(header::ETAG), seen.json()["version"].as_i64()), ("\"1\"", Some(1)));
+    let by_name = house.ask_get("/api/v1/nodes/m1.rack1.example.com", &ada).await;
+    assert_eq!(by_name.json(), seen.json());
+    let own = [("cookie", ada.as_str()), ("x-gantry", "1")];
+    let on = |tag: &'static str| [own[0], own[1], ("if-match", tag)];
+    let patch = Method::PATCH;
+    let door = json!({"description": "By the door"});
+    let unsaid = house.send(patch.clone(), &path, &own, door.clone()).await;
+    assert_eq!((unsaid.status.as_u16(), unsaid.problem()["code"].as_str()), (428, Some("version_wanted")));
+    for wrong in ["1", "*", "W/\"1\"", "\"one\""] {
+        let refused = house.send(patch.clone(), &path, &[own[0], own[1], ("if-match", wrong)], door.clone()).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+    let changed = house.send(patch.clone(), &path, &on("\"1\""), door.clone()).await;
+    assert_eq!((changed.header(header::ETAG), changed.json()), ("\"2\"", json!({"version": 2})));
+    let late = house.send(patch.clone(), &path, &on("\"1\""), json!({"serial": "x"})).await;
+    assert_eq!((late.status.as_u16(), late.problem()["code"].as_str()), (412, Some("changed_meanwhile")));
+    let unknown = house.send(patch.clone(), &path, &on("\"2\""), json!({"alive": true})).await;
+    assert_eq!(unknown.status, StatusCode::BAD_REQUEST, "what workers see is no part of it");
+    let way = json!({"way": {"addresses": ["10.0.3.8", "10.0.3.9"]}});
+    assert_eq!(house.send(patch, &path, &on("\"2\""), way).await.json()["version"], 3);
+
+    let availability = format!("{path}/availability");
+    let out = json!({"available": false, "reason": "new disks"});
+    house.send(Method::PUT, &availability, &own, out.clone()).await.json();
+    assert_eq!(house.send(Method::PUT, &availability, &own, out).await.problem()["code"], "state");
+    let shown = house.ask_get(&path, &ada).await.json();
+    assert_eq!(shown["life"]["unavailable"]["reason"], "new disks");
+    assert_eq!(shown["way"]["ssh"]["addresses"], json!(["10.0.3.8", "10.0.3.9"]));
+    let looks = house.ask_get(&format!("{path}/looks"), &ada).await.json();
+    assert_eq!(looks, json!({"looks": [], "next": null}));
+    assert_eq!(house.ask_get(&format!("{path}/looks?before=x"), &ada).await.status, StatusCode::BAD_REQUEST);
+
+    let delete = Method::DELETE;
+    assert_eq!(house.send(delete.clone(), &path, &on("\"1\""), Value::Null).await.status.as_u16(), 412);
+    house.send(delete, &path, &on("\"4\""), Value::Null).await.json();
+    assert_eq!(house.ask_get(&path, &ada).await.status, StatusCode::NOT_FOUND);
+}
+
+/// Every path of the REST interface with its methods, as its modules say them.
+fn rest_routes() -> Vec<(Method, String)> {
+    let mut found = Vec::new();
+    for text in [include_str!("../rest.rs"), include_str!("../machines.rs")] {
+        for line in text.lines().filter_map(|line| line.trim().strip_prefix(".route(\"")) {
+            let (path, handlers) = line.split_once("\", ").expect("a path and its handlers");
+            let methods = [
+                ("get(", Method::GET),
+                ("post(", Method::POST),
+                ("put(", Method::PUT),
+                ("patch(", Method::PATCH),
+                ("delete(", Method::DELETE),
+                // What is put together above: an import, and the list of what was imported.
+                ("import.", Method::POST),
+            ];
+            let path = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part }).collect::<Vec<_>>();
+            let path = format!("/api/v1{}", path.join("/"));
+            let before = found.len();
+            found.extend(
+                methods.iter().filter(|(word, _)| handlers.contains(word)).map(|(_, m)| (m.clone(), path.clone())),
+            );
+            assert!(found.len() > before, "no method is known of {line}");
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_machines_token_reports_and_opens_nothing_else() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let path = house.machine(&ada).await;
+    let made = house.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await;
+    assert_eq!(made.status, StatusCode::CREATED);
+    let made = made.json();
+    let token = made["token"].as_str().expect("a token").to_owned();
+    assert!(!house.ask_get(&path, &ada).await.text().contains(&token), "shown once");
+    let bearer = format!("Bearer {token}");
+    let itself = [("authorization", bearer.as_str()), ("x-gantry", "1")];
+
+    let reports = [
+        (Method::POST, "startup", json!({"boot_id": "7b0d"})),
+        (Method::POST, "shutdown", Value::Null),
+        (Method::POST, "bootenv", json!({"bootenv": "local"})),
+        (Method::PUT, "facts", json!({"cpu": {"cores": 4}})),
+    ];
+    for (method, what, body) in &reports {
+        let place = format!("/api/v1/self/{what}");
+        assert_eq!(house.send(method.clone(), &place, &itself, body.clone()).await.json(), json!({}), "{what}");
+        let strangers: [&[(&str, &str)]; 4] = [
+            &[("x-gantry", "1")],
+            &[("authorization", "Bearer nonsense"), ("x-gantry", "1")],
+            &[("cookie", ada.as_str()), ("x-gantry", "1")],
+            &[("authorization", "Basic eDp5"), ("x-gantry", "1")],
+        ];
+        for stranger in strangers {
+            let refused = house.send(method.clone(), &place, stranger, body.clone()).await;
+            assert_eq!(
+                (refused.status.as_u16(), refused.problem()["code"].as_str()),
+                (401, Some("no_node_token")),
+                "{what}"
+            );
+        }
+        let page = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
+        assert_eq!(house.send(method.clone(), &place, &page, body.clone()).await.status, StatusCode::FORBIDDEN);
+    }
+    let large = json!({"x": "y".repeat(2 * api::limits::FACTS)});
+    let refused = house.send(Method::PUT, "/api/v1/self/facts", &itself, large).await;
+    assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(house.ask_get(&path, &ada).await.json()["facts"][0]["facts"], json!({"cpu": {"cores": 4}}));
+
+    // As a bearer, as a cookie of either name, everywhere.
+    let cookies = [format!("gantry_session={token}"), format!("__Host-gantry={token}")];
+    let mut ways: Vec<Vec<(&str, &str)>> = vec![itself.to_vec()];
+    ways.extend(cookies.iter().map(|cookie| vec![("cookie", cookie.as_str()), ("x-gantry", "1")]));
+    let routes = rest_routes();
+    assert!(routes.len() > 50 && routes.iter().any(|(_, path)| path == "/api/v1/self/facts"), "{routes:?}");
+    let others = ["/events?topics=nodes", "/runs/1/log", "/graph/web/graph.svg", "/reviews/1/graph.svg"];
+    let mut all: Vec<(Method, String)> = routes.into_iter().filter(|(_, path)| !path.contains("/self/")).collect();
+    all.extend(others.map(|path| (Method::GET, path.to_owned())));
+    all.extend(["/sign-out", "/sign-out/everywhere"].map(|path| (Method::POST, path.to_owned())));
+    for (method, path) in &all {
+        for way in &ways {
+            let answer = house.send(method.clone(), path, way, json!({})).await;
+            assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {path}: {}", answer.text());
+        }
+    }
+    let calls: Vec<_> = server_fn_paths().filter(|(path, _)| !path.ends_with("/call/frame")).collect();
+    assert!(calls.len() > 40, "{calls:?}");
+    for (path, method) in calls {
+        for way in &ways {
+            let answer = house.send(method.clone(), path, way, json!({})).await;
+            // What can't be read is refused before anybody is asked for; nothing else is.
+            assert!(
+                matches!(answer.status.as_u16(), 400 | 401 | 422 | 500),
+                "{path}: {} {}",
+                answer.status,
+                answer.text()
+            );
+            assert!(answer.status != StatusCode::INTERNAL_SERVER_ERROR || answer.text().contains("missing"), "{path}");
+        }
+    }
+    for page in
+        ["/", "/deployments", "/nodes", "/nodes/m1.rack1.example.com", "/runs", "/reviews", "/catalog", "/blueprints"]
+    {
+        for way in &ways {
+            let request = way.iter().fold(house.get(page), |request, (name, value)| request.header(*name, *value));
+            let request = request.header(header::ACCEPT, "text/html").body(Body::empty()).expect("a request");
+            let answer = house.ask(request).await;
+            assert_eq!(answer.status, StatusCode::SEE_OTHER, "{page}");
+            assert!(answer.header(header::LOCATION).starts_with("/sign-in"), "{page}");
+        }
+    }
+
+    let own = [("cookie", ada.as_str()), ("x-gantry", "1")];
+    let one = format!("{path}/tokens/{}", made["id"].as_str().expect("an id"));
+    house.send(Method::DELETE, &one, &own, Value::Null).await.json();
+    let refused = house.send(Method::POST, "/api/v1/self/shutdown", &itself, Value::Null).await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "taken back");
+}

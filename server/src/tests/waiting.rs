@@ -1,0 +1,96 @@
+//! Why not yet, by REST: one step through everything that it may wait for.
+
+use engine::anneal::Limits;
+use serde_json::json;
+use store::running::{self, RunEnd};
+
+use super::the_way::{committed, working};
+use super::*;
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// The one reason, its number, and its only step.
+async fn only(house: &House, cookie: &str, query: &str) -> (String, i64, Value) {
+    let page = house.ask_get(&format!("/api/v1/waiting{query}"), cookie).await.json();
+    let groups = page["groups"].as_array().expect("a list");
+    assert_eq!(groups.len(), 1, "{page}");
+    let (group, steps) = (&groups[0], groups[0]["steps"].as_array().expect("a list"));
+    assert_eq!(steps.len(), 1, "{page}");
+    let reason = group["reason"].as_str().expect("a word").to_owned();
+    (reason, group["count"].as_i64().expect("a number"), steps[0].clone())
+}
+
+async fn says(house: &House, cookie: &str, reason: &str, words: &str) -> Value {
+    let (found, count, step) = only(house, cookie, "").await;
+    assert_eq!((found.as_str(), count), (reason, 1), "{step}");
+    assert!(step["says"].to_string().contains(words), "{step}");
+    assert_eq!((&step["role"], &step["deployment"]), (&json!("app"), &json!("web")));
+    step["freed_by"].clone()
+}
+
+#[tokio::test]
+async fn a_step_says_why_not_yet_until_it_runs() {
+    let house = House::new().await;
+    let node = committed(&house).await;
+    let (ada, pool) = (house.cookie().await, house.db.app());
+    running::set_node_alive(pool, node, false).await.expect("a node");
+
+    let freed_by = says(&house, &ada, "node_dead", "does not answer").await;
+    assert_eq!(freed_by, json!([{"what": "node", "fqdn": "n1.house.example.com"}]));
+    running::set_node_alive(pool, node, true).await.expect("a node");
+    says(&house, &ada, "no_worker", "No worker is there").await;
+    working(&house, &["script"]).await;
+    says(&house, &ada, "unserved", "carries out jig noop").await;
+    let worker = working(&house, &["noop"]).await;
+    says(&house, &ada, "next", "next claim").await;
+
+    let reason = json!({"held": true, "reason": "a look at the disks"});
+    house.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
+    let freed_by = says(&house, &ada, "held", "Deployment web is held by ada").await;
+    assert_eq!(freed_by, json!([{"what": "deployment", "name": "web"}]));
+    house.tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"})).await.json();
+    says(&house, &ada, "held", "xecution is switched off").await;
+    house.tell("/api/v1/deployments/web/hold", &ada, json!({"held": false, "reason": "done"})).await.json();
+    says(&house, &ada, "paused", "switch it on").await;
+    house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
+
+    let claimed = running::claim_runs(pool, Limits::default()).await.expect("a claim");
+    let run = claimed.runs[0];
+    assert_eq!(says(&house, &ada, "queued", "free slot").await, json!([{"what": "run", "run": run}]));
+    running::lease_runs(pool, worker, &["noop"], 1, LONG).await.expect("a lease");
+    assert_eq!(house.ask_get("/api/v1/waiting", &ada).await.json(), json!({"groups": []}), "it runs");
+    let end = RunEnd::failed("no such disk");
+    running::finish_run(pool, run, worker, &end).await.expect("an end");
+    assert_eq!(says(&house, &ada, "failed", "no such disk").await, json!([{"what": "run", "run": run}]));
+}
+
+#[tokio::test]
+async fn what_waits_is_asked_for_by_deployment_node_and_reason() {
+    let house = House::new().await;
+    let node = committed(&house).await;
+    let ada = house.cookie().await;
+    running::set_node_alive(house.db.app(), node, false).await.expect("a node");
+    for query in [
+        "?deployment=web".to_owned(),
+        format!("?node={node}"),
+        "?node=n1.house.example.com&reason=node_dead".to_owned(),
+    ] {
+        assert_eq!(only(&house, &ada, &query).await.0, "node_dead", "{query}");
+    }
+    let nothing = house.ask_get("/api/v1/waiting?deployment=edge", &ada).await.json();
+    assert_eq!(nothing, json!({"groups": []}));
+    let other = house.ask_get("/api/v1/waiting?reason=failed", &ada).await.json();
+    assert_eq!((&other["groups"][0]["count"], &other["groups"][0]["steps"]), (&json!(1), &json!([])));
+    for (query, status) in [
+        ("?deployment=nowhere", 404),
+        ("?node=n9.house.example.com", 404),
+        ("?reason=whim", 400),
+        ("?after=x", 400),
+        ("?after=1.00000000-0000-0000-0000-000000000000", 400),
+        ("?of=web", 400),
+    ] {
+        let problem = house.ask_get(&format!("/api/v1/waiting{query}"), &ada).await.problem();
+        assert_eq!(problem["status"], status, "{query}: {problem}");
+    }
+    assert_eq!(house.ask_get("/api/v1/waiting", "").await.status, StatusCode::UNAUTHORIZED);
+}

@@ -1,0 +1,174 @@
+//! Nodes that are joined: what runs there is found out before anything starts, on real SSH servers.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use engine::ids::{NodeId, RunId};
+use store::{Connecting, Store};
+use tokio::time::sleep;
+use worker::Config;
+
+use crate::cluster::bind;
+use crate::process::{Running, quick};
+use crate::scripts::{appears, dies, is_alive};
+use crate::ssh::Bed;
+
+impl Bed {
+    async fn until(&self, condition: &'static str) {
+        for _ in 0..1_000 {
+            if self.cluster.count(condition).await == 1 {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        panic!("it never came to: {condition}");
+    }
+
+    /// A worker that looks all the time.
+    fn looking(&self) -> Running {
+        Running::start(Config { looks: Duration::from_millis(200), ..self.config() }, self.cluster.pool())
+    }
+}
+
+const URL: &str = "GANTRY_TEST_JOINING_URL";
+const FOLDER: &str = "GANTRY_TEST_JOINING_FOLDER";
+const SECRETS: &str = "GANTRY_TEST_JOINING_SECRETS";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "not a test: a worker process that has keys to nodes"]
+async fn worker_process() {
+    let said = |name: &str| std::env::var(name).ok();
+    let (Some(url), Some(folder), Some(secrets)) = (said(URL), said(FOLDER), said(SECRETS)) else { return };
+    let store = Store::open(&Connecting::to(url)).expect("the URL is one");
+    let config = Config { secrets: Some(secrets.into()), ..quick(Path::new(&folder)) };
+    worker::run(config, store.pool().clone(), std::future::pending()).await.expect("it runs");
+}
+
+const SLEEPS: &str = "#!/bin/sh\necho $$ >ran\nsleep 300\n";
+
+#[tokio::test]
+async fn what_went_on_unseen_is_ended_before_anything_starts() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("sleeps", SLEEPS, |_| ()).await;
+    bed.cluster.commit(&[bind(0, "sleeps")]).await;
+    let secrets = bed.testbed.secrets();
+    let mut first = Command::new(std::env::current_exe().expect("this program has a path"))
+        .args(["--exact", "joining::worker_process", "--ignored", "--nocapture"])
+        .env(URL, bed.cluster.db.app_url())
+        .env(FOLDER, bed.cluster.folder())
+        .env(SECRETS, &secrets)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("this program can be started");
+    let lost = appears(&bed.cluster.nodes[0].root.join("ran")).await;
+    first.kill().expect("it is ours");
+    first.wait().expect("it is ours");
+    // The node was not reached for a while: its run ended here, and nobody told the machine. Nothing else may start meanwhile.
+    let node = bed.cluster.nodes[0].id;
+    store::running::set_node_alive(bed.cluster.pool(), node, false).await.expect("an answer");
+    bed.cluster.sql("UPDATE node SET available = false WHERE transport = 'ssh'").await;
+    assert!(is_alive(&lost));
+
+    let worker = bed.looking();
+    dies(&lost).await;
+    bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND joined_at IS NOT NULL").await;
+    assert_eq!(bed.cluster.runs(0, "sleeps").await.len(), 1, "nothing was started for it");
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_under_way_is_none_of_it() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("sleeps", SLEEPS, |_| ()).await;
+    bed.cluster.commit(&[bind(0, "sleeps")]).await;
+    let worker = bed.looking();
+    let pid = appears(&bed.cluster.nodes[0].root.join("ran")).await;
+    let run = bed.cluster.running(0, "sleeps").await;
+    // Somebody has to find out anew what runs there.
+    bed.cluster.sql("UPDATE node SET joined = 'welcomed' WHERE transport = 'ssh'").await;
+    bed.until("node WHERE transport = 'ssh' AND joined = 'confirmed'").await;
+    assert!(is_alive(&pid));
+    let open: Vec<RunId> = bed
+        .cluster
+        .runs(0, "sleeps")
+        .await
+        .iter()
+        .filter(|run| run.state == "running")
+        .map(|run| RunId(run.id))
+        .collect();
+    assert_eq!(open, [run]);
+    store::running::cancel_run(bed.cluster.pool(), run, "ada").await.expect("to cancel");
+    dies(&pid).await;
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_machine_that_was_restarted_runs_everything_again() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
+    bed.cluster.commit(&[bind(0, "writes")]).await;
+    let worker = bed.looking();
+    bed.cluster.reaches(0, "writes", "active").await;
+    bed.until("node WHERE transport = 'ssh' AND length(boot_id) > 10").await;
+    // All servers of a testbed share a machine, so what changes is what is remembered of it.
+    bed.cluster.sql("UPDATE node SET boot_id = 'another start' WHERE transport = 'ssh'").await;
+    bed.until("node WHERE transport = 'ssh' AND boot_id <> 'another start' AND joined = 'confirmed' AND alive").await;
+    for _ in 0..1_000 {
+        if bed.cluster.runs(0, "writes").await.len() == 2 {
+            break;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    bed.cluster.reaches(0, "writes", "active").await;
+    let ran = fs::read_to_string(bed.cluster.nodes[0].root.join("ran")).expect("a file");
+    assert_eq!(ran, "once\nonce\n");
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
+    let root = bed.cluster.nodes[0].root.clone();
+    // A file in the folder's place: also root can't write into it.
+    fs::write(root.join(".gantry"), "").expect("the folder is ours");
+    bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
+    bed.cluster.commit(&[bind(0, "writes")]).await;
+    let worker = bed.looking();
+    bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'welcomed'").await;
+    let said =
+        "(SELECT FROM node_look WHERE reached AND said LIKE '%what runs there can''t be found out%' LIMIT 1) said";
+    bed.until(said).await;
+    assert_eq!(bed.cluster.state(0, "writes").await, "todo");
+    fs::remove_file(root.join(".gantry")).expect("the folder is ours");
+    bed.cluster.reaches(0, "writes", "active").await;
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_role_finds_are_the_facts_of_its_node() {
+    let mut bed = Bed::of(1).await;
+    let script = "#!/bin/sh\necho '{\"cpu\": {\"cores\": 4}}' >\"$GANTRY_OUTPUT\"\n";
+    bed.cluster.add_script_role("looks", script, |role| role.flags.facts = true).await;
+    bed.cluster.add_script_role("writes", script, |_| ()).await;
+    let large = "#!/bin/sh\n{ printf '{\"x\": \"'; head -c 270000 /dev/zero | tr '\\0' y; printf '\"}'; } >\"$GANTRY_OUTPUT\"\n";
+    bed.cluster.add_script_role("large", large, |role| role.flags.facts = true).await;
+    bed.cluster.commit(&[bind(0, "looks"), bind(0, "writes"), bind(0, "large")]).await;
+    let worker = bed.looking();
+    for role in ["looks", "writes"] {
+        bed.cluster.reaches(0, role, "active").await;
+    }
+    bed.cluster.reaches(0, "large", "error").await;
+    let reason = bed.cluster.error(0, "large").await.expect("a reason");
+    assert!(reason.contains("its facts have 27") && reason.contains("262144"), "{reason}");
+    let run = bed.cluster.runs(0, "looks").await[0].id;
+    let node: NodeId = bed.cluster.nodes[0].id;
+    let mut on = bed.cluster.pool().acquire().await.expect("a connection");
+    let facts = store::reading::facts(&mut on, node).await.expect("facts");
+    let facts: Vec<_> = facts.iter().map(|facts| (facts.source.as_str(), facts.facts.to_string(), facts.run)).collect();
+    assert_eq!(facts, [("role looks", "{\"cpu\":{\"cores\":4}}".to_owned(), Some(RunId(run)))]);
+    worker.stop().await;
+}
