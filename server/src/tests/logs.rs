@@ -5,7 +5,6 @@ use engine::ids::RunId;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Executor as _, PgPool};
 use store::running::{self, RunEnd};
-use time::OffsetDateTime;
 
 use super::the_way::under_way;
 use super::*;
@@ -35,6 +34,10 @@ async fn write(house: &House, run: RunId, pieces: i64) -> i64 {
         .await
         .expect("its length");
     pieces * PIECE
+}
+
+fn cancelled() -> RunEnd {
+    RunEnd::Cancelled { found: Default::default() }
 }
 
 /// Rows of logs that a connection has read.
@@ -120,13 +123,12 @@ async fn a_search_goes_through_a_large_log_by_bounded_parts() {
 
     // What comes later is found from where the search was.
     let late = "größer am Ende".as_bytes();
-    let at = OffsetDateTime::now_utc();
-    running::append_log(house.db.app(), run, length.unsigned_abs(), at, late).await.expect("to append");
+    running::append_log(house.db.app(), run, length.unsigned_abs(), Duration::ZERO, late).await.expect("to append");
     let found = search(&house, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}")).await;
     assert!(found.hits.is_empty(), "sharp s is no double s");
     let found = search(&house, run, &cookie, &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}")).await;
     assert_eq!((found.hits[0].offset, found.hits[0].text.as_str()), (length, "größer am Ende"));
-    running::finish_run(house.db.app(), run, worker, &RunEnd::Cancelled).await.expect("an end");
+    running::finish_run(house.db.app(), run, worker, &cancelled()).await.expect("an end");
 }
 
 #[tokio::test]
@@ -163,7 +165,7 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     log.extend([0xff, 0x00]);
     let mut offset = 0;
     for piece in log.chunks(7_919) {
-        running::append_log(house.db.app(), run, offset, OffsetDateTime::now_utc(), piece).await.expect("to append");
+        running::append_log(house.db.app(), run, offset, Duration::ZERO, piece).await.expect("to append");
         offset += piece.len() as u64;
     }
     let path = format!("/runs/{run}/log");
@@ -193,7 +195,7 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     assert_eq!(behind.header(header::CONTENT_RANGE), format!("bytes */{}", log.len()));
     assert_eq!(get("bytes=5-9", "\"other\"").await.status, StatusCode::OK, "not the one that it knows");
 
-    running::finish_run(house.db.app(), run, worker, &RunEnd::Cancelled).await.expect("an end");
+    running::finish_run(house.db.app(), run, worker, &cancelled()).await.expect("an end");
     let whole = house.ask_get(&path, &cookie).await;
     let tag = whole.header(header::ETAG).to_owned();
     assert!(whole.body == log && tag.contains(&log.len().to_string()), "{tag}");
