@@ -106,21 +106,6 @@ test('seven tabs of one browser', { timeout: 300_000 }, async (t) => {
   await first.context().close();
 });
 
-test('a reset makes a page fetch again', { timeout: 120_000 }, async () => {
-  const page = await openPage(browser, gantry);
-  await signIn(page, gantry, 'reviewer');
-  await mark(page, 'live');
-  // The frame may be there before the list: what counts is the stream that has the list's topics too.
-  await page.route((url) => url.pathname === '/events' && url.search.includes('deployment:'), (route) =>
-    route.fulfill({ contentType: 'text/event-stream', body: 'id: 9-9\ndata: {"kind":"reset"}\n\n' }), { times: 1 });
-  // The page comes with its data, so it asks for it because of the reset only.
-  const again = page.waitForRequest((request) => request.url().endsWith('/call/deployments'), { timeout: 30_000 });
-  await visit(page, '/deployments');
-  await again;
-  await mark(page, 'live');
-  await page.context().close();
-});
-
 /** Passes everything on to the server, until it is told to keep the live streams that are open silent. */
 async function proxy(target) {
   const open = new Set();
