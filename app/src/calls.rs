@@ -11,7 +11,7 @@
 
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
-    GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
+    GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 #[cfg(feature = "ssr")]
@@ -141,6 +141,12 @@ pub async fn run(id: RunId) -> Answer<RunView> {
 #[server(name = ReadLog, prefix = "/call", endpoint = "log", input = AsJson, output = AsJson)]
 pub async fn log(id: RunId, offset: i64) -> Answer<LogPart> {
     answer(console()?.log(id, offset).await)
+}
+
+/// Lines of a run's log that have a text.
+#[server(name = SearchLog, prefix = "/call", endpoint = "search_log", input = AsJson, output = AsJson)]
+pub async fn search_log(id: RunId, text: String, any_case: bool, after: String) -> Answer<LogFound> {
+    answer(console()?.search_log(id, text, any_case, after).await)
 }
 
 /// A page of the list of reviews.

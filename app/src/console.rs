@@ -7,8 +7,8 @@
 use api::Problem;
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
-    GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView,
+    Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
@@ -54,6 +54,8 @@ pub trait Console: Send + Sync {
     async fn run(&self, id: RunId) -> Result<RunView, Problem>;
     /// A part of a run's log from an offset on; at most 256 KiB. A negative offset counts from the end.
     async fn log(&self, id: RunId, offset: i64) -> Result<LogPart, Problem>;
+    /// Lines of a run's log that have a text, from the beginning or from where the answer before said.
+    async fn search_log(&self, id: RunId, text: String, any_case: bool, after: String) -> Result<LogFound, Problem>;
     /// A page of the list of reviews.
     async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem>;
     /// A page of the list of open proposals.

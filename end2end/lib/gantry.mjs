@@ -37,14 +37,15 @@ export async function dataFolder() {
  * Starts `gantry up` and waits until it says that it is ready.
  *
  * `name` is that of its log in `results`; `data` is the folder of an earlier one, to find its data again; `uid`, `gid`
- * make it run as another account; `program` and `env` replace what is run and add to its environment.
+ * make it run as another account; `program` and `env` replace what is run and add to its environment; `port` is where to
+ * listen, to come back where an earlier one was.
  */
-export async function start({ name = 'gantry', data, uid, gid, program = binary, env = {} } = {}) {
+export async function start({ name = 'gantry', data, uid, gid, program = binary, env = {}, port = 0 } = {}) {
   await access(program).catch(() => assert.fail(`${program} is not there: cargo build`));
   const ownFolder = data === undefined;
   data ??= await dataFolder();
   const { DATABASE_URL, GANTRY_OWNER_URL, ...inherited } = process.env;
-  const child = spawn(program, ['up', '--json', '--data', join(data, 'gantry'), '--listen', '127.0.0.1:0'], {
+  const child = spawn(program, ['up', '--json', '--data', join(data, 'gantry'), '--listen', `127.0.0.1:${port}`], {
     cwd: data,
     env: { ...inherited, GANTRY_SITE: site, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use api::Problem;
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
-    Foreseen, Frame, GraphView, GraphWish, Lift, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened,
-    PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView,
+    Opened, PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
@@ -107,6 +107,10 @@ impl Console for Bound {
 
     async fn log(&self, id: RunId, offset: i64) -> Result<LogPart, Problem> {
         asked!(self.log(id, offset))
+    }
+
+    async fn search_log(&self, id: RunId, text: String, any_case: bool, after: String) -> Result<LogFound, Problem> {
+        asked!(self.search_log(id, &text, any_case, &after))
     }
 
     async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem> {

@@ -1,8 +1,14 @@
 //! `GET /runs/{id}/log`: a run's whole log as a file, in parts as they are read.
+//!
+//! What a log has said it never says otherwise, so a download that broke off is gone on with by a `Range` (one; of several the whole
+//! log comes), byte for byte, also while the log still grows. A log that has ended has an `ETag`; with another one in `If-Range` the
+//! whole comes.
+
+use std::ops::Range;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::ids::RunId;
 use futures::Stream;
@@ -20,30 +26,121 @@ pub(crate) async fn download(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<RunId>,
+    headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let end = state.control.run(&actor, id).await?.log_bytes;
-    let headers = [
-        (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
-        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"run-{id}.log\"")),
-    ];
-    let log = bytes(state.control.store().clone(), id, end.unsigned_abs());
-    Ok((headers, Body::from_stream(log)).into_response())
+    let run = state.control.run(&actor, id).await?;
+    let length = run.log_bytes.unsigned_abs();
+    let tag = run.run.ended.is_some().then(|| format!("\"{id}-{length}\""));
+    let wanted = part(&headers, length, tag.as_deref());
+    let mut answer = match &wanted {
+        Wanted::Nothing => StatusCode::RANGE_NOT_SATISFIABLE.into_response(),
+        Wanted::Whole => Body::from_stream(bytes(state.control.store().clone(), id, 0..length)).into_response(),
+        Wanted::Part(range) => {
+            let body = Body::from_stream(bytes(state.control.store().clone(), id, range.clone()));
+            (StatusCode::PARTIAL_CONTENT, body).into_response()
+        }
+    };
+    let set = answer.headers_mut();
+    let mut put = |name, value: String| {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            set.insert(name, value);
+        }
+    };
+    put(header::ACCEPT_RANGES, "bytes".to_owned());
+    match wanted {
+        Wanted::Nothing => {
+            put(header::CONTENT_RANGE, format!("bytes */{length}"));
+            return Ok(answer);
+        }
+        Wanted::Whole => put(header::CONTENT_LENGTH, length.to_string()),
+        Wanted::Part(range) => {
+            put(header::CONTENT_RANGE, format!("bytes {}-{}/{length}", range.start, range.end - 1));
+            put(header::CONTENT_LENGTH, (range.end - range.start).to_string());
+        }
+    }
+    put(header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned());
+    put(header::CONTENT_DISPOSITION, format!("attachment; filename=\"run-{id}.log\""));
+    if let Some(tag) = tag {
+        put(header::ETAG, tag);
+    }
+    Ok(answer)
 }
 
-fn bytes(store: Store, run: RunId, end: u64) -> impl Stream<Item = Result<Bytes, StoreError>> {
+/// What of a log is wanted.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    Whole,
+    Part(Range<u64>),
+    /// What lies behind its end.
+    Nothing,
+}
+
+/// What `Range` asks for. One that can't be read, or several, are as none (RFC 9110, 14.2).
+fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let Some(asked) = text(header::RANGE) else { return Wanted::Whole };
+    if text(header::IF_RANGE).is_some_and(|of| Some(of) != tag) {
+        return Wanted::Whole;
+    }
+    let Ok(ranges) = http_range_header::parse_range_header(asked) else { return Wanted::Whole };
+    if ranges.ranges.len() != 1 {
+        return Wanted::Whole;
+    }
+    match ranges.validate(length) {
+        Ok(ranges) => match ranges.first() {
+            Some(range) => Wanted::Part(*range.start()..range.end() + 1),
+            None => Wanted::Nothing,
+        },
+        Err(_) => Wanted::Nothing,
+    }
+}
+
+fn bytes(store: Store, run: RunId, part: Range<u64>) -> impl Stream<Item = Result<Bytes, StoreError>> {
     async_stream::try_stream! {
-        let mut offset = 0;
-        while offset < end {
-            let pieces = running::read_log(store.pool(), run, offset, PIECES).await?;
+        let mut offset = part.start;
+        while offset < part.end {
+            let pieces = running::read_log_span(store.pool(), run, offset, part.end, PIECES).await?;
             if pieces.is_empty() {
-                break;
+                // Better a download that breaks off than one that lacks something.
+                Err(StoreError::corrupt(format!("the log of run {run}"), format!("there is nothing at byte {offset}")))?;
             }
             for piece in pieces {
-                let seen = offset.saturating_sub(piece.at_offset.unsigned_abs());
-                let new = piece.body.get(usize::try_from(seen).unwrap_or(usize::MAX)..).unwrap_or_default();
+                let skip = usize::try_from(offset.saturating_sub(piece.at_offset.unsigned_abs())).unwrap_or(usize::MAX);
+                let new = piece.body.get(skip..).unwrap_or_default();
+                let room = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
+                let new = &new[..new.len().min(room)];
                 offset += new.len() as u64;
                 yield Bytes::copy_from_slice(new);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_http_says() {
+        let asks = |range: &str, of: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RANGE, HeaderValue::from_str(range).expect("text"));
+            if let Some(of) = of {
+                headers.insert(header::IF_RANGE, HeaderValue::from_str(of).expect("text"));
+            }
+            part(&headers, 100, Some("\"1-100\""))
+        };
+        assert_eq!(asks("bytes=0-0", None), Wanted::Part(0..1));
+        assert_eq!(asks("bytes=40-", None), Wanted::Part(40..100));
+        assert_eq!(asks("bytes=-10", None), Wanted::Part(90..100));
+        assert_eq!(asks("bytes=90-200", None), Wanted::Part(90..100));
+        assert_eq!(asks("bytes=100-", None), Wanted::Nothing);
+        assert_eq!(asks("bytes=9-1", None), Wanted::Nothing);
+        for whole in ["bytes=0-1,5-6", "lines=1-2", "bytes=x"] {
+            assert_eq!(asks(whole, None), Wanted::Whole, "{whole}");
+        }
+        assert_eq!(asks("bytes=40-", Some("\"1-100\"")), Wanted::Part(40..100));
+        assert_eq!(asks("bytes=40-", Some("\"1-50\"")), Wanted::Whole, "it has grown since");
+        assert_eq!(part(&HeaderMap::new(), 100, None), Wanted::Whole);
     }
 }

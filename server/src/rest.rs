@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    Board, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, LogPart, NodePage,
-    NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook,
-    TargetPage,
+    Board, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, LogFound, LogPart,
+    NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView,
+    SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -73,6 +73,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/runs", get(runs))
         .route("/runs/{id}", get(run))
         .route("/runs/{id}/log", get(log))
+        .route("/runs/{id}/log/search", get(search_log))
         .route("/runs/{id}/cancel", post(cancel))
         .route("/nodes", get(nodes).post(add_node))
         .route("/scripts/{hash}", get(script))
@@ -626,6 +627,25 @@ async fn log(
     Asked(from): Asked<FromOffset>,
 ) -> Answer<LogPart> {
     Ok(Json(state.control.log(&actor, id, from.offset).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LookedFor {
+    text: String,
+    #[serde(default)]
+    any_case: bool,
+    #[serde(default)]
+    after: String,
+}
+
+async fn search_log(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<RunId>,
+    Asked(wanted): Asked<LookedFor>,
+) -> Answer<LogFound> {
+    Ok(Json(state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?))
 }
 
 async fn cancel(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<RunId>) -> Answer<Done> {

@@ -2,6 +2,7 @@
 
 mod coming_in;
 mod gate;
+mod logs;
 mod machines;
 mod refusing;
 mod scopes;

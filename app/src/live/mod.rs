@@ -1,15 +1,36 @@
-//! The live stream of a tab: one connection, whatever the page listens to.
+//! The live stream: one connection for all tabs of a browser, whatever their pages listen to.
 //!
-//! Parts of the page say which topics they want to hear ([`Live::hear`]) and from where in the journal; the connection carries the
+//! Parts of a page say which topics they want to hear ([`Live::hear`]) and from where in the journal; the connection carries the
 //! union of them. It is opened again when that union changes, and resumes behind the last event that came, so that a change of page
 //! or a lost connection leaves no gap. Events are handed on once for each frame that the browser draws, the last one of each thing
 //! only: a thousand steps that move cost one redrawing.
 //!
-//! Rules that keep it honest: an event is a hint, and whoever is in doubt fetches again; `Reset` means that everybody does; a tab that
-//! nobody looks at gives its connection back after a while, since a browser has few for one server.
+//! ## Why tabs share it
+//!
+//! Over HTTP/1.1 a browser opens six connections to one server, all its tabs together. With a stream of each tab's own the sixth tab
+//! takes the last one, and then no tab loads anything any more. (HTTP/2 has no such limit, but browsers speak it over TLS only, and
+//! what stands in front of Gantry is the operator's choice.) So one tab has the *line* for all: the one that holds a lock of the
+//! browser. It hears from the others what they want, and tells them what comes (`share`). When it goes, however it goes, the browser
+//! gives the lock to another tab, which asks everybody anew and goes on from the earliest place that anybody has reached. Each tab
+//! knows its own place in the journal and passes over what it has had; until the leader says that what the tab asked for comes, it
+//! passes over nothing and moves nowhere. A tab that is not heard of for 40 seconds while another one looks at its page loses the lead.
+//!
+//! Where the browser has no such locks (pages over plain HTTP from another machine), or no topic more fits on the line, a tab has a
+//! line of its own, and gives it back a minute after nobody looks at it.
+//!
+//! ## Rules that keep it honest
+//!
+//! An event is a hint, and whoever is in doubt fetches again; `Reset` means that everybody does. A line that says nothing for 40 seconds
+//! (the server beats every 15) is dead, whatever the browser believes, and is opened again; the frame shows since when.
 
 #[cfg(not(feature = "ssr"))]
+mod line;
+#[cfg(not(feature = "ssr"))]
+mod share;
+#[cfg(not(feature = "ssr"))]
 mod stream;
+#[cfg(any(test, not(feature = "ssr")))]
+mod wants;
 
 use std::collections::HashSet;
 

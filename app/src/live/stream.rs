@@ -1,116 +1,154 @@
-//! The connection itself, in the browser.
+//! A tab's part in the live stream, in the browser: what its page wants, where that comes from, and to whom it is handed on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use api::At;
+use api::live::MAX_TOPICS;
 use leptos::prelude::*;
-use wasm_bindgen::JsCast;
-use wasm_bindgen::closure::Closure;
-use web_sys::{EventSource, MessageEvent};
+use uuid::Uuid;
+use web_sys::MessageEvent;
 
+use super::line::{Ends, Line, SILENT};
+use super::share::{Channel, Word, queue_for_lead};
+use super::wants::{Place, Wants, place};
 use super::{Event, Status, Topic, coalesced};
 
 /// Calls that follow each other this closely become one connection.
 const SETTLE: Duration = Duration::from_millis(40);
-/// A tab that nobody looks at keeps its connection for so long.
+/// A tab that can't share its line and that nobody looks at keeps it for so long.
 const HIDDEN: Duration = Duration::from_secs(60);
 /// Events that wait for the next frame before they become a reset: a page that sees none draws none.
 const MOST_WAITING: usize = 5_000;
 /// Waits between attempts when the server refuses; the browser itself tries again when it is only unreachable.
 const RETRY: [u64; 4] = [1, 2, 5, 10];
+/// How often a tab looks whether what it listens to is alive.
+const LOOK: Duration = Duration::from_secs(10);
+/// A tab that has said nothing for so long (milliseconds) is gone, or so deep asleep that it will ask anew.
+const FORGOTTEN: f64 = 300_000.0;
 
 pub(super) type Shared = StoredValue<Stream, LocalStorage>;
 type Hear = Rc<dyn Fn(&[Event])>;
 
+/// Whose line this tab hears.
+enum Role {
+    /// Nobody's yet: nothing was listened to.
+    Idle,
+    /// Its own, and nobody else does.
+    Alone,
+    /// Another tab's.
+    Follows { channel: Channel, leader_heard: f64 },
+    /// Its own, for all tabs.
+    Leads { channel: Channel },
+}
+
 pub(super) struct Stream {
     status: RwSignal<Status>,
-    hearers: Vec<Hearer>,
+    tab: String,
+    role: Role,
     next: u64,
-    open: Option<Open>,
-    /// Up to where events came; where the connection began, before any did.
-    last: Option<Place>,
+    hearers: BTreeMap<u64, Hear>,
+    /// What the page's parts want.
+    page: Wants<u64>,
+    /// What the page was promised, once it asked.
+    asked: Option<BTreeSet<Topic>>,
+    asked_no: u64,
+    /// The leader has not said yet that it comes.
+    pending: bool,
+    /// What tabs want, as far as this one has the line.
+    tabs: Wants<String>,
+    seen: BTreeMap<String, f64>,
+    /// Tabs that wait to hear that what they asked for comes.
+    owed: BTreeMap<String, u64>,
+    line: Option<Line>,
     waiting: Vec<Event>,
     frame_asked: bool,
     settling: bool,
     failures: usize,
-    watches_tab: bool,
-}
-
-struct Hearer {
-    id: u64,
-    topics: Vec<Topic>,
-    /// From where on; None once a connection covers that.
-    from: Option<i64>,
-    hear: Hear,
-}
-
-/// A place in the journal: transaction and event. A page's cursor has no event.
-type Place = (i64, i64);
-
-/// The id of an event, `transaction-event`.
-fn place(id: &str) -> Option<Place> {
-    let (transaction, event) = id.split_once('-')?;
-    Some((transaction.parse().ok()?, event.parse().ok()?))
-}
-
-/// An open connection. Its closures live as long as it does.
-struct Open {
-    source: EventSource,
-    topics: BTreeSet<Topic>,
-    _message: Closure<dyn FnMut(MessageEvent)>,
-    _opened: Closure<dyn FnMut()>,
-    _failed: Closure<dyn FnMut()>,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.source.set_onmessage(None);
-        self.source.set_onopen(None);
-        self.source.set_onerror(None);
-        self.source.close();
-    }
+    hide_from: f64,
 }
 
 impl Stream {
     pub(super) fn new(status: RwSignal<Status>) -> Self {
         Self {
             status,
-            hearers: Vec::new(),
+            tab: Uuid::new_v4().to_string(),
+            role: Role::Idle,
             next: 0,
-            open: None,
-            last: None,
+            hearers: BTreeMap::new(),
+            page: Wants::default(),
+            asked: None,
+            asked_no: 0,
+            pending: false,
+            tabs: Wants::default(),
+            seen: BTreeMap::new(),
+            owed: BTreeMap::new(),
+            line: None,
             waiting: Vec::new(),
             frame_asked: false,
             settling: false,
             failures: 0,
-            watches_tab: false,
+            hide_from: 0.0,
         }
     }
 
-    fn topics(&self) -> BTreeSet<Topic> {
-        self.hearers.iter().flat_map(|hearer| hearer.topics.iter().copied()).collect()
-    }
-
-    /// Where a connection begins: behind the last event, and no later than whoever joined since.
-    fn begin(&mut self) -> Place {
-        let joined = self.hearers.iter_mut().filter_map(|hearer| hearer.from.take());
-        let place = joined.map(|from| (from, 0)).chain(self.last).min().unwrap_or_default();
-        self.last = Some(place);
-        place
-    }
-
-    /// Whether the open connection carries all of it to everybody: it does not when something came before somebody joined who has
-    /// older data.
-    fn covers(&mut self, topics: &BTreeSet<Topic>) -> bool {
-        let last = self.last.unwrap_or_default();
-        let late = self.hearers.iter().filter_map(|hearer| hearer.from).any(|from| (from, 0) < last);
-        let covers = !late && self.open.as_ref().is_some_and(|open| open.topics == *topics);
-        if covers {
-            self.hearers.iter_mut().for_each(|hearer| hearer.from = None);
+    fn say(&self, word: &Word) {
+        if let Role::Follows { channel, .. } | Role::Leads { channel } = &self.role {
+            channel.say(word);
         }
-        covers
+    }
+
+    fn leads(&self) -> bool {
+        matches!(self.role, Role::Alone | Role::Leads { .. })
+    }
+
+    /// Tells the page, and the other tabs, how the line is.
+    fn line_is(&mut self, lost: Option<i64>) {
+        let status = lost.map_or(Status::Live, |since| Status::Lost { since: At(since) });
+        self.status.try_set(status);
+        if matches!(self.role, Role::Leads { .. }) {
+            self.say(&Word::Line { lost });
+        }
+    }
+
+    fn lost_since(&self) -> Option<i64> {
+        match self.status.try_get_untracked() {
+            Some(Status::Lost { since }) => Some(since.0),
+            _ => None,
+        }
+    }
+
+    /// What has to be asked for: topics and a place, when what was asked for does not carry it.
+    fn ask(&mut self) {
+        let Some((topics, after)) = self.page.lacking(self.asked.as_ref()) else { return };
+        self.asked = Some(topics.clone());
+        self.asked_no += 1;
+        if self.leads() {
+            let tab = self.tab.clone();
+            match topics.is_empty() {
+                true => self.tabs.leave(&tab),
+                false => self.tabs.join(tab, topics, after),
+            }
+            return;
+        }
+        self.pending = !topics.is_empty();
+        let word = match topics.is_empty() {
+            true => Word::Gone { tab: self.tab.clone() },
+            false => Word::Want {
+                tab: self.tab.clone(),
+                asked: self.asked_no,
+                topics: topics.iter().map(ToString::to_string).collect(),
+                after,
+            },
+        };
+        self.say(&word);
+    }
+
+    /// Asks anew for everything: whoever had the line has it no more.
+    fn ask_again(&mut self) {
+        self.asked = None;
+        self.ask();
     }
 }
 
@@ -120,20 +158,72 @@ pub(super) fn join(shared: Shared, topics: Vec<Topic>, from: i64, hear: Hear) ->
     shared.update_value(|stream| {
         id = stream.next;
         stream.next += 1;
-        stream.hearers.push(Hearer { id, topics, from: Some(from), hear });
-        first = !std::mem::replace(&mut stream.watches_tab, true);
+        stream.hearers.insert(id, hear);
+        stream.page.join(id, topics, (from, 0));
+        first = matches!(stream.role, Role::Idle);
+        if first {
+            stream.role = Role::Alone;
+        }
     });
     if first {
-        watch_tab(shared);
+        begin(shared);
     }
     settle(shared);
     id
 }
 
 pub(super) fn leave(shared: Shared, id: u64) {
-    let left = shared.try_update_value(|stream| stream.hearers.retain(|hearer| hearer.id != id));
+    let left = shared.try_update_value(|stream| {
+        stream.hearers.remove(&id);
+        stream.page.leave(&id);
+    });
     if left.is_some() {
         settle(shared);
+    }
+}
+
+/// Finds the tab's place among the others.
+fn begin(shared: Shared) {
+    if let Some(channel) = Channel::open(move |word| heard(shared, word)) {
+        let leader_heard = js_sys::Date::now();
+        shared.update_value(|stream| stream.role = Role::Follows { channel, leader_heard });
+        queue_for_lead(false, move || lead(shared), move || lost_the_lead(shared));
+    }
+    let goes = window_event_listener(leptos::ev::pagehide, move |_| {
+        shared.try_update_value(|stream| stream.say(&Word::Gone { tab: stream.tab.clone() }));
+    });
+    let comes_back = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
+    let _ = set_interval_with_handle(move || look(shared), LOOK);
+    // They live as long as the page.
+    std::mem::forget((goes, comes_back));
+}
+
+/// This tab has the line from now on.
+fn lead(shared: Shared) {
+    shared.try_update_value(|stream| {
+        if let Role::Follows { channel, .. } = std::mem::replace(&mut stream.role, Role::Alone) {
+            channel.say(&Word::Lead);
+            stream.role = Role::Leads { channel };
+            stream.pending = false;
+            stream.ask_again();
+        }
+    });
+    settle(shared);
+}
+
+/// Another tab has taken the line, because it did not hear this one.
+fn lost_the_lead(shared: Shared) {
+    let follows = shared.try_update_value(|stream| {
+        let Role::Leads { channel } = std::mem::replace(&mut stream.role, Role::Alone) else { return false };
+        stream.role = Role::Follows { channel, leader_heard: js_sys::Date::now() };
+        stream.line = None;
+        stream.tabs = Wants::default();
+        stream.seen.clear();
+        stream.ask_again();
+        true
+    });
+    if follows == Some(true) {
+        queue_for_lead(false, move || lead(shared), move || lost_the_lead(shared));
     }
 }
 
@@ -146,55 +236,96 @@ fn settle(shared: Shared) {
 }
 
 fn adjust(shared: Shared) {
-    let wanted = shared.try_update_value(|stream| {
+    let connect = shared.try_update_value(|stream| {
         stream.settling = false;
-        let topics = stream.topics();
-        let covered = stream.covers(&topics);
-        (topics, covered)
+        stream.ask();
+        if !stream.leads() {
+            return None;
+        }
+        let (topics, after) = stream.tabs.lacking(stream.line.as_ref().map(|line| &line.topics))?;
+        stream.line = None;
+        if topics.is_empty() {
+            stream.status.try_set(Status::Quiet);
+            return None;
+        }
+        Some((topics, after))
     });
-    match wanted {
-        Some((topics, _)) if topics.is_empty() => close(shared),
-        Some((topics, false)) => connect(shared, topics),
-        _ => {}
+    if let Some(Some((topics, after))) = connect {
+        let line = Line::open(topics, after, &shared);
+        shared.try_update_value(|stream| stream.line = line);
+    }
+    // Whatever was asked comes from here on.
+    shared.try_update_value(|stream| {
+        for (tab, asked) in std::mem::take(&mut stream.owed) {
+            stream.say(&Word::Taken { tab, asked });
+        }
+    });
+}
+
+impl Ends for Shared {
+    fn opened(&self) {
+        self.try_update_value(|stream| {
+            stream.failures = 0;
+            stream.hear_line();
+            stream.line_is(None);
+        });
+    }
+
+    fn message(&self, message: &MessageEvent) {
+        let Some(event) = message.data().as_string().and_then(|text| serde_json::from_str::<Event>(&text).ok()) else {
+            return;
+        };
+        let place = place(&message.last_event_id());
+        self.try_update_value(|stream| {
+            stream.hear_line();
+            match place {
+                Some(place) if event == Event::Reset => stream.tabs.restart(place),
+                Some(place) => stream.tabs.told(place),
+                None => {}
+            }
+            stream.say(&Word::News { place, event: event.clone() });
+        });
+        receive(*self, place, event);
+    }
+
+    fn beat(&self, message: &MessageEvent) {
+        let place = place(&message.last_event_id());
+        self.try_update_value(|stream| {
+            stream.hear_line();
+            if let Some(place) = place {
+                stream.tabs.told(place);
+                stream.page.told(place);
+            }
+            stream.say(&Word::Beat { place });
+        });
+    }
+
+    fn failed(&self) {
+        broken(*self, false);
     }
 }
 
-fn close(shared: Shared) {
-    shared.try_update_value(|stream| {
-        stream.open = None;
-        stream.status.try_set(Status::Quiet);
-    });
+impl Stream {
+    fn hear_line(&mut self) {
+        if let Some(line) = &mut self.line {
+            line.heard = js_sys::Date::now();
+        }
+    }
 }
 
-fn connect(shared: Shared, topics: BTreeSet<Topic>) {
-    let Some((transaction, event)) = shared.try_update_value(Stream::begin) else { return };
-    let names: Vec<String> = topics.iter().map(ToString::to_string).collect();
-    let Ok(source) = EventSource::new(&format!("/events?after={transaction}-{event}&topics={}", names.join(",")))
-    else {
-        return;
-    };
-    let message = Closure::<dyn FnMut(_)>::new(move |event: MessageEvent| receive(shared, &event));
-    let opened = Closure::<dyn FnMut()>::new(move || {
-        shared.try_update_value(|stream| {
-            stream.failures = 0;
-            stream.status.try_set(Status::Live);
-        });
-    });
-    let failed = Closure::<dyn FnMut()>::new(move || lost(shared));
-    source.set_onmessage(Some(message.as_ref().unchecked_ref()));
-    source.set_onopen(Some(opened.as_ref().unchecked_ref()));
-    source.set_onerror(Some(failed.as_ref().unchecked_ref()));
-    let open = Open { source, topics, _message: message, _opened: opened, _failed: failed };
-    shared.try_update_value(|stream| stream.open = Some(open));
-}
-
-fn receive(shared: Shared, message: &MessageEvent) {
-    let Some(event) = message.data().as_string().and_then(|text| serde_json::from_str::<Event>(&text).ok()) else {
-        return;
-    };
-    let id = place(&message.last_event_id());
+/// Hands an event to the page, unless it was told before.
+fn receive(shared: Shared, place: Option<Place>, event: Event) {
     let ask = shared.try_update_value(|stream| {
-        stream.last = id.or(stream.last);
+        // How long a log is stands nowhere in the journal: such news come with the place of what came before them.
+        let placed = !matches!(event, Event::Run { .. });
+        if let (Some(place), Event::Reset) = (place, &event) {
+            stream.page.restart(place);
+        } else if let Some(place) = place.filter(|_| !stream.pending) {
+            if placed && stream.page.has_passed(place) {
+                return false;
+            }
+            stream.page.told(place);
+        }
         if stream.waiting.len() >= MOST_WAITING {
             stream.waiting = vec![Event::Reset];
         }
@@ -210,7 +341,7 @@ fn receive(shared: Shared, message: &MessageEvent) {
 fn hand_on(shared: Shared) {
     let taken = shared.try_update_value(|stream| {
         stream.frame_asked = false;
-        let hearers: Vec<Hear> = stream.hearers.iter().map(|hearer| hearer.hear.clone()).collect();
+        let hearers: Vec<Hear> = stream.hearers.values().cloned().collect();
         (std::mem::take(&mut stream.waiting), hearers)
     });
     let Some((events, hearers)) = taken else { return };
@@ -220,14 +351,14 @@ fn hand_on(shared: Shared) {
     }
 }
 
-fn lost(shared: Shared) {
+/// The line broke, or says nothing any more. The browser itself tries again, unless it was refused, or believes in a dead line.
+fn broken(shared: Shared, silent: bool) {
     let again = shared.try_update_value(|stream| {
-        if !matches!(stream.status.get_untracked(), Status::Lost { .. }) {
-            stream.status.try_set(Status::Lost { since: At(js_sys::Date::now() as i64) });
-        }
-        let refused = stream.open.as_ref().is_some_and(|open| open.source.ready_state() == EventSource::CLOSED);
-        refused.then(|| {
-            stream.open = None;
+        let since = stream.lost_since().unwrap_or(js_sys::Date::now() as i64);
+        stream.line_is(Some(since));
+        let over = silent || stream.line.as_ref().is_some_and(Line::was_refused);
+        over.then(|| {
+            stream.line = None;
             stream.failures += 1;
             RETRY[(stream.failures - 1).min(RETRY.len() - 1)]
         })
@@ -237,22 +368,156 @@ fn lost(shared: Shared) {
     }
 }
 
-/// Gives the connection back while nobody looks.
-fn watch_tab(shared: Shared) {
-    let handle = window_event_listener(leptos::ev::visibilitychange, move |_| {
-        if !document().hidden() {
-            settle(shared);
-            return;
+/// What another tab says.
+fn heard(shared: Shared, word: Word) {
+    match word {
+        Word::News { place, event } => {
+            if follow(shared, |_| ()) {
+                receive(shared, place, event);
+            }
         }
-        set_timeout(
-            move || {
-                if document().hidden() {
-                    close(shared);
+        Word::Beat { place } => {
+            follow(shared, |stream| {
+                if let Some(place) = place.filter(|_| !stream.pending) {
+                    stream.page.told(place);
                 }
-            },
-            HIDDEN,
-        );
+                stream.say(&Word::Here { tab: stream.tab.clone() });
+            });
+        }
+        Word::Line { lost } => {
+            follow(shared, |stream| stream.line_is(lost));
+        }
+        Word::Lead => {
+            follow(shared, Stream::ask_again);
+        }
+        Word::Taken { tab, asked } => {
+            follow(shared, |stream| {
+                if tab == stream.tab && asked == stream.asked_no {
+                    stream.pending = false;
+                }
+            });
+        }
+        Word::Full { tab } => go_alone(shared, &tab),
+        Word::Want { .. } | Word::Here { .. } | Word::Gone { .. } => serve(shared, word),
+    }
+}
+
+/// Does something, if another tab has the line; that tab is alive.
+fn follow(shared: Shared, act: impl FnOnce(&mut Stream)) -> bool {
+    let follows = shared.try_update_value(|stream| {
+        let Role::Follows { leader_heard, .. } = &mut stream.role else { return false };
+        *leader_heard = js_sys::Date::now();
+        act(stream);
+        true
     });
-    // Lives as long as the page.
-    std::mem::forget(handle);
+    follows == Some(true)
+}
+
+/// What tabs say to the one that has the line.
+fn serve(shared: Shared, word: Word) {
+    let changed = shared.try_update_value(|stream| {
+        if !matches!(stream.role, Role::Leads { .. }) {
+            return false;
+        }
+        let now = js_sys::Date::now();
+        match word {
+            Word::Want { tab, asked, topics, after } => {
+                let topics: Vec<Topic> = topics.iter().filter_map(|topic| topic.parse().ok()).collect();
+                if !stream.tabs.has_room(&tab, &topics, MAX_TOPICS) {
+                    stream.say(&Word::Full { tab });
+                    return false;
+                }
+                stream.tabs.join(tab.clone(), topics, after);
+                stream.seen.insert(tab.clone(), now);
+                stream.owed.insert(tab, asked);
+                if let Some(lost) = stream.lost_since() {
+                    stream.say(&Word::Line { lost: Some(lost) });
+                } else if stream.line.is_some() {
+                    stream.say(&Word::Line { lost: None });
+                }
+            }
+            Word::Here { tab } => {
+                stream.seen.entry(tab).and_modify(|seen| *seen = now);
+                return false;
+            }
+            Word::Gone { tab } => {
+                stream.tabs.leave(&tab);
+                stream.seen.remove(&tab);
+                stream.owed.remove(&tab);
+            }
+            _ => return false,
+        }
+        true
+    });
+    if changed == Some(true) {
+        settle(shared);
+    }
+}
+
+/// There is no room for this tab on the line of the others.
+fn go_alone(shared: Shared, tab: &str) {
+    let alone = shared.try_update_value(|stream| {
+        let full = stream.tab == tab && matches!(stream.role, Role::Follows { .. });
+        if full {
+            stream.role = Role::Alone;
+            stream.pending = false;
+            stream.ask_again();
+        }
+        full
+    });
+    if alone == Some(true) {
+        settle(shared);
+    }
+}
+
+/// Looks whether what is listened to is alive.
+fn look(shared: Shared) {
+    let now = js_sys::Date::now();
+    let hidden = document().hidden();
+    enum Do {
+        Nothing,
+        Reconnect,
+        Steal,
+        Settle,
+    }
+    let next = shared.try_update_value(|stream| {
+        if !hidden {
+            stream.hide_from = now;
+        }
+        let silent = stream.line.as_ref().is_some_and(Line::is_silent);
+        match &stream.role {
+            Role::Idle => Do::Nothing,
+            Role::Follows { leader_heard, .. } => {
+                match !hidden && stream.asked.is_some() && now - leader_heard > SILENT {
+                    true => Do::Steal,
+                    false => Do::Nothing,
+                }
+            }
+            // Nobody else hears it, and a browser has few lines for one server.
+            Role::Alone if hidden && now - stream.hide_from > HIDDEN.as_millis() as f64 => {
+                stream.line = None;
+                stream.status.try_set(Status::Quiet);
+                Do::Nothing
+            }
+            Role::Alone | Role::Leads { .. } if silent => Do::Reconnect,
+            Role::Alone => Do::Settle,
+            Role::Leads { .. } => {
+                let (own, seen) = (stream.tab.clone(), &stream.seen);
+                let is_there = |tab: &String| *tab == own || seen.get(tab).is_some_and(|seen| now - seen < FORGOTTEN);
+                stream.tabs.retain(is_there);
+                let lost = stream.lost_since();
+                stream.say(&Word::Line { lost });
+                Do::Settle
+            }
+        }
+    });
+    match next {
+        Some(Do::Reconnect) => broken(shared, true),
+        Some(Do::Steal) => {
+            follow(shared, |_| ());
+            queue_for_lead(true, move || lead(shared), move || lost_the_lead(shared));
+        }
+        Some(Do::Settle) => settle(shared),
+        Some(Do::Nothing) | None => {}
+    }
 }

@@ -1,7 +1,7 @@
 //! All deployments, in the order of their tree.
 
 use api::console::DeploymentSummary;
-use api::live::{MAX_TOPICS, Topic};
+use api::live::{PAGE_TOPICS, Topic};
 use leptos::prelude::*;
 use leptos_meta::Title;
 
@@ -29,7 +29,7 @@ pub fn Deployments() -> impl IntoView {
 fn List(first: Vec<DeploymentSummary>) -> impl IntoView {
     let own = first.iter().map(|deployment| Topic::Deployment(deployment.id));
     // The frame listens too, and a stream has only so many topics.
-    let topics = [Topic::Targets, Topic::Reviews].into_iter().chain(own).take(MAX_TOPICS - 2).collect();
+    let topics = [Topic::Targets, Topic::Reviews].into_iter().chain(own).take(PAGE_TOPICS - 2).collect();
     let feed = Feed::new(first, calls::deployments);
     use_live().hear(topics, crate::live::NOW, move |_| feed.eventually());
     let list = feed.value();

@@ -812,9 +812,38 @@ pub struct LogPart {
 pub struct LogPiece {
     /// Its first byte's place in the log.
     pub offset: i64,
+    /// How many bytes of the log it is. More or fewer than its text has where that stands for bytes that are no UTF-8; then it holds
+    /// nothing else.
+    pub bytes: i64,
     /// When it came.
     pub at: At,
     /// Its text.
+    pub text: String,
+}
+
+/// What a search in a log found, and how far it has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFound {
+    /// Lines that have it, in order.
+    pub hits: Vec<LogHit>,
+    /// Give this to go on behind what was searched.
+    pub next: String,
+    /// Bytes of the log that were searched, from its beginning.
+    pub searched: i64,
+    /// Bytes of the log now.
+    pub length: i64,
+    /// Whether there is more to search.
+    pub more: bool,
+}
+
+/// A line of a log that has what was looked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogHit {
+    /// The place of the line's first byte in the log.
+    pub offset: i64,
+    /// The line's number, from 1.
+    pub line: i64,
+    /// The line, around what was found; at most 200 characters.
     pub text: String,
 }
 

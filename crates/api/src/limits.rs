@@ -6,6 +6,8 @@ pub const TITLE: usize = 200;
 pub const VERDICT: usize = 10_000;
 /// A comment of a discussion.
 pub const COMMENT: usize = 10_000;
+/// What is looked for in a log.
+pub const LOG_SEARCH: usize = 200;
 /// What people say of a machine.
 pub const DESCRIPTION: usize = 1_000;
 /// What a machine's token is called.

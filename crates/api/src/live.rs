@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::console::{RunState, StepState};
 use engine::ids::{DeploymentId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 
-/// Most topics of one stream.
-pub const MAX_TOPICS: usize = 32;
+/// Most topics of one stream, which all tabs of a browser share.
+pub const MAX_TOPICS: usize = 128;
+/// Most topics of one page, so that those of several tabs fit on their stream.
+pub const PAGE_TOPICS: usize = 32;
 
 /// What a stream listens to: `/events?after=<cursor>&topics=<topics, by comma>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

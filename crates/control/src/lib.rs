@@ -23,6 +23,7 @@ mod graphing;
 mod imports;
 mod linting;
 mod listing;
+pub mod logs;
 mod machines;
 mod node_self;
 mod nodes;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::console::{
-    AttribView, DataLayer, DeploymentSummary, Frame, LogPart, LogPiece, Me, NoderoleDraft, NoderoleRef, NoderoleView,
-    PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
+    AttribView, DataLayer, DeploymentSummary, Frame, Me, NoderoleDraft, NoderoleRef, NoderoleView, PAGE_SIZE,
+    Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
 use api::reviews::Waiting;
 use engine::Hash;
@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent;
 use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow};
-use store::running;
 
 use crate::Control;
 use crate::people::{Actor, Permission};
@@ -29,11 +28,6 @@ use crate::problems::from_store;
 use crate::proposing::{counting, plan_aside, would_join};
 use crate::waiting::EVERYWHERE;
 use crate::words::{at, count};
-
-/// Most bytes of one part of a log.
-pub const LOG_PART: usize = 256 * 1024;
-/// Pieces of a log that one statement reads.
-const LOG_PIECES: u32 = 512;
 
 pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "a row can't be read");
@@ -336,30 +330,6 @@ impl Control {
             }
         };
         Ok(sources.iter().map(entry).collect())
-    }
-
-    /// A part of a run's log from an offset on; at most [`LOG_PART`] bytes. A negative offset counts from the end.
-    pub async fn log(&self, actor: &Actor, id: RunId, offset: i64) -> Result<LogPart, Problem> {
-        actor.require(Permission::Viewer)?;
-        let row = reading::run(&self.store, id).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
-        let from = if offset < 0 { row.run.log_bytes.saturating_add(offset).max(0) } else { offset };
-        let start = from.unsigned_abs();
-        let read = running::read_log(self.store.pool(), id, start, LOG_PIECES).await.map_err(from_store)?;
-        let (mut pieces, mut next, mut bytes) = (Vec::new(), from, 0usize);
-        for piece in read {
-            let skip = usize::try_from(from.saturating_sub(piece.at_offset).max(0)).unwrap_or(usize::MAX);
-            let body = piece.body.get(skip..).unwrap_or_default();
-            if body.is_empty() || (bytes > 0 && bytes + body.len() > LOG_PART) {
-                break;
-            }
-            bytes += body.len();
-            let offset = piece.at_offset.max(from);
-            next = offset + i64::try_from(body.len()).unwrap_or(0);
-            pieces.push(LogPiece { offset, at: at(piece.at), text: String::from_utf8_lossy(body).into_owned() });
-        }
-        let ended = row.run.ended_at.is_some();
-        Ok(LogPart { pieces, next, complete: ended && next >= row.run.log_bytes })
     }
 }
 

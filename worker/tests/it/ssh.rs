@@ -119,16 +119,20 @@ async fn a_node_is_alive_when_it_lets_us_in_and_turns_only_when_several_looks_sa
     worker.stop().await;
 }
 
-/// Prints numbered lines for three seconds, to both streams.
+/// Prints numbered lines for three seconds, to both streams, and ends neither. What it prints, it also keeps.
 const COUNTS: &str = "#!/bin/sh
+say() { printf \"$@\"; printf \"$@\" >>said.out; }
+warn() { printf \"$@\" >&2; printf \"$@\" >>said.err; }
 n=0
 while [ $n -lt 300 ]; do
     n=$((n + 1))
-    echo \"line $n\"
-    [ $((n % 10)) -ne 0 ] || echo \"mark $n\" >&2
+    say 'o %s größer 世界 🚀\\n' $n
+    [ $((n % 10)) -ne 0 ] || warn 'e %s – Fehler \\377\\n' $n
     [ $n -ne 50 ] || echo $$ >half
     sleep 0.01
 done
+say 'o das Ende ∎'
+warn 'e das Ende ∎'
 ";
 
 #[tokio::test]
@@ -145,12 +149,24 @@ async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice(
     worker.stop().await;
     let runs = bed.cluster.runs(0, "counts").await;
     assert_eq!(runs.len(), 1, "it was never started again: {runs:?}");
-    let log = bed.cluster.log(engine::ids::RunId(runs[0].id)).await;
-    let of = |word: &str| log.lines().filter(|line| line.starts_with(word)).map(str::to_owned).collect::<Vec<_>>();
-    let lines: Vec<String> = (1..=300).map(|n| format!("line {n}")).collect();
-    let marks: Vec<String> = (1..=30).map(|n| format!("mark {}", n * 10)).collect();
-    assert_eq!(of("line"), lines);
-    assert_eq!(of("mark"), marks);
+    let run = engine::ids::RunId(runs[0].id);
+    let pieces = store::running::read_log(bed.cluster.pool(), run, 0, 100_000).await.expect("a log");
+    let mut log = Vec::new();
+    for piece in pieces {
+        assert_eq!(piece.at_offset, log.len() as i64, "pieces lie one behind the other");
+        log.extend(piece.body);
+    }
+    // Byte for byte what each stream printed; only the lines that were not ended got their ends.
+    let of = |stream: u8| {
+        let lines = log.split_inclusive(|byte| *byte == b'\n').filter(|line| line[0] == stream);
+        lines.flatten().copied().collect::<Vec<u8>>()
+    };
+    for (stream, file) in [(b'o', "said.out"), (b'e', "said.err")] {
+        let mut said = fs::read(bed.cluster.nodes[0].root.join(file)).expect("what it said");
+        said.push(b'\n');
+        assert!(of(stream) == said, "{} of {} bytes of {file}", of(stream).len(), said.len());
+    }
+    assert_eq!(of(b'o').len() + of(b'e').len(), log.len(), "and nothing else");
     assert!(bed.connections(0) >= 1, "the server that came back was found");
 }
 
@@ -217,7 +233,7 @@ async fn a_secret_that_is_no_key_is_not_told() {
 #[tokio::test]
 async fn a_flood_is_cut_with_a_word_and_nothing_falls_over() {
     let mut bed = Bed::of(1).await;
-    let script = "#!/bin/sh\nyes 'a line of output' | head -c 200000000\necho done >ran\n";
+    let script = "#!/bin/sh\nyes 'a line of output' | head -c 1000000000\necho done >ran\n";
     bed.cluster.add_script_role("floods", script, |_| ()).await;
     bed.cluster.commit(&[bind(0, "floods")]).await;
     let worker = bed.worker();

@@ -2,25 +2,34 @@
 //!
 //! Bytes are fetched by offset; the live stream only tells how many there are. So nothing is lost or shown twice when a connection
 //! breaks, and a log that floods costs no event each.
+//!
+//! What is shown is one span of the log, grown at its ends. It begins as the log's end, which follows what comes; who goes to a hit of a
+//! search elsewhere sees the span around that, which follows nothing until the reader goes back to the end.
 
 use std::time::Duration;
 
 use api::Problem;
-use api::console::{LogPart, RunState};
+use api::console::{LogHit, LogPart, RunState};
+use api::limits::LOG_SEARCH;
 use engine::ids::RunId;
 use leptos::html;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
+use super::TAIL;
+use super::log_search::Search;
 use super::log_text::{BLOCK, Cutter, Line, earlier};
 use crate::calls;
 use crate::clock::{exact, of_day};
+use crate::failure::Answer;
 use crate::live::{Status, use_live};
 use crate::parts::{Icon, ProblemNotice, icon};
 use crate::places;
 
 /// What is fetched at once when looking back.
 const STEP_BACK: i64 = 128 * 1024;
+/// What is shown before a hit of a search.
+const BEFORE_A_HIT: i64 = 32 * 1024;
 /// How often a log is looked at while the live stream is away.
 const POLL: Duration = Duration::from_secs(3);
 
@@ -34,6 +43,10 @@ pub(super) struct Log {
     next: RwSignal<i64>,
     first: RwSignal<i64>,
     complete: RwSignal<bool>,
+    /// Whether the span reaches the log's end and follows it.
+    attached: RwSignal<bool>,
+    /// Which span answers have to be for.
+    span: StoredValue<u64>,
     under_way: StoredValue<(bool, bool)>,
     problem: RwSignal<Option<Problem>>,
 }
@@ -41,13 +54,14 @@ pub(super) struct Log {
 /// Lines that are drawn together.
 #[derive(Clone)]
 struct Block {
-    key: i64,
+    /// The span that it was made for, and its first line's offset.
+    key: (u64, i64),
     lines: ArcRwSignal<Vec<Line>>,
 }
 
 impl Block {
-    fn of(lines: &[Line]) -> Option<Self> {
-        Some(Self { key: lines.first()?.offset, lines: ArcRwSignal::new(lines.to_vec()) })
+    fn of(span: u64, lines: &[Line]) -> Option<Self> {
+        Some(Self { key: (span, lines.first()?.offset), lines: ArcRwSignal::new(lines.to_vec()) })
     }
 }
 
@@ -62,6 +76,8 @@ impl Log {
             next: RwSignal::new(first),
             first: RwSignal::new(first),
             complete: RwSignal::new(false),
+            attached: RwSignal::new(true),
+            span: StoredValue::new(0),
             under_way: StoredValue::new((false, false)),
             problem: RwSignal::new(None),
         };
@@ -92,7 +108,9 @@ impl Log {
             }
         }
         if !rest.is_empty() {
-            self.blocks.update(|blocks| blocks.extend(rest.chunks(BLOCK).filter_map(Block::of)));
+            let span = self.span.get_value();
+            let new = rest.chunks(BLOCK).filter_map(|lines| Block::of(span, lines));
+            self.blocks.update(|blocks| blocks.extend(new));
         }
     }
 
@@ -106,6 +124,12 @@ impl Log {
 
     /// Fetches what came since.
     pub(super) fn pull(self) {
+        if self.attached.get_untracked() {
+            self.pull_later();
+        }
+    }
+
+    fn pull_later(self) {
         let begin = self.under_way.try_update_value(|(fetching, again)| {
             *again |= *fetching;
             !std::mem::replace(fetching, true)
@@ -113,19 +137,22 @@ impl Log {
         if begin != Some(true) {
             return;
         }
-        let from = self.next.get_untracked();
+        let (from, span) = (self.next.get_untracked(), self.span.get_value());
         spawn_local(async move {
             let answer = calls::log(self.run, from).await;
-            if self.next.try_get_untracked().is_none() {
-                return;
-            }
+            let Some(now) = self.span.try_get_value() else { return };
             let mut again = false;
             self.under_way.try_update_value(|way| again = std::mem::take(way).1);
             match answer {
+                // Of a span that is not shown any more.
+                Ok(_) if now != span => self.pull(),
                 Ok(part) => {
                     let grew = part.next > from;
                     self.problem.set(None);
                     self.take(&part);
+                    if !grew || part.complete {
+                        self.attached.set(true);
+                    }
                     if again || (grew && !part.complete) {
                         self.pull();
                     }
@@ -135,19 +162,69 @@ impl Log {
         });
     }
 
+    /// Shows another span: from an offset on, or the end for a negative one.
+    fn go(self, offset: i64, shown: impl FnOnce() + 'static) {
+        let span = self.span.try_update_value(|span| {
+            *span += 1;
+            *span
+        });
+        spawn_local(async move {
+            let answer = calls::log(self.run, offset).await;
+            if self.span.try_get_value() != span {
+                return;
+            }
+            match answer {
+                Ok(part) => {
+                    let first = part.pieces.first().map_or(part.next, |piece| piece.offset);
+                    self.problem.set(None);
+                    self.cutter.set_value(Cutter::default());
+                    self.begun.set(None);
+                    self.blocks.set(Vec::new());
+                    self.first.set(first);
+                    self.next.set(first);
+                    self.complete.set(false);
+                    self.attached.set(offset < 0 || part.complete);
+                    self.take(&part);
+                    shown();
+                    self.pull();
+                }
+                Err(failure) => self.problem.set(Some(failure.0)),
+            }
+        });
+    }
+
+    fn shows(self, offset: i64) -> bool {
+        let blocks = self.blocks.read_untracked();
+        blocks.iter().any(|block| block.lines.read_untracked().iter().any(|line| line.offset == offset))
+    }
+
+    /// All from an offset up to another, however many parts that takes.
+    async fn fetch(self, from: i64, until: i64) -> Answer<LogPart> {
+        let mut whole = calls::log(self.run, from).await?;
+        while whole.next < until {
+            let more = calls::log(self.run, whole.next).await?;
+            if more.next <= whole.next {
+                break;
+            }
+            whole.next = more.next;
+            whole.pieces.extend(more.pieces);
+        }
+        Ok(whole)
+    }
+
     fn pull_earlier(self, view: NodeRef<html::Div>) {
-        let until = self.first.get_untracked();
+        let (until, span) = (self.first.get_untracked(), self.span.get_value());
         let from = (until - STEP_BACK).max(0);
         spawn_local(async move {
-            let answer = calls::log(self.run, from).await;
-            let Some(first) = self.first.try_get_untracked() else { return };
+            let answer = self.fetch(from, until).await;
+            let Some(now) = self.span.try_get_value() else { return };
             match answer {
-                Ok(part) if first == until => {
+                Ok(part) if now == span && self.first.get_untracked() == until => {
                     let lines = earlier(&part, until);
                     let height = view.get_untracked().map(|view| view.scroll_height());
                     self.first.set(part.pieces.first().map_or(0, |piece| piece.offset.min(until)).min(from));
                     self.blocks.update(|blocks| {
-                        blocks.splice(0..0, lines.chunks(BLOCK).filter_map(Block::of));
+                        blocks.splice(0..0, lines.chunks(BLOCK).filter_map(|lines| Block::of(span, lines)));
                     });
                     keep_place(view, height);
                 }
@@ -156,23 +233,12 @@ impl Log {
             }
         });
     }
-
-    fn hits(self, wanted: &str) -> Vec<i64> {
-        if wanted.is_empty() {
-            return Vec::new();
-        }
-        let blocks = self.blocks.read();
-        let in_block = |block: &Block| {
-            let lines = block.lines.read();
-            lines.iter().filter(|line| has(&line.text, wanted)).map(|line| line.offset).collect::<Vec<_>>()
-        };
-        blocks.iter().flat_map(in_block).collect()
-    }
 }
 
-/// Whether a line has a text, whatever its case. `wanted` is in lower case.
-fn has(line: &str, wanted: &str) -> bool {
-    !wanted.is_empty() && line.to_lowercase().contains(wanted)
+/// Whether a line has a text.
+fn has(line: &str, wanted: &str, any_case: bool) -> bool {
+    !wanted.is_empty()
+        && if any_case { line.to_lowercase().contains(&wanted.to_lowercase()) } else { line.contains(wanted) }
 }
 
 /// What came in front must not push away what is being read.
@@ -189,8 +255,7 @@ fn keep_place(view: NodeRef<html::Div>, before: Option<i32>) {
 struct Look {
     follow: RwSignal<bool>,
     wrap: RwSignal<bool>,
-    wanted: RwSignal<String>,
-    here: RwSignal<Option<i64>>,
+    search: Search,
     view: NodeRef<html::Div>,
 }
 
@@ -199,8 +264,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
     let look = Look {
         follow: RwSignal::new(is_open.get_untracked()),
         wrap: RwSignal::new(true),
-        wanted: RwSignal::new(String::new()),
-        here: RwSignal::new(None),
+        search: Search::of(log.run),
         view: NodeRef::new(),
     };
     follow_the_end(log, look);
@@ -221,6 +285,17 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
             }
         })
     };
+    let later = move || {
+        (!log.attached.get()).then(|| {
+            view! {
+                <p class="note">
+                    <button class="button small" type="button" on:click=move |_| log.pull_later()>"Show later lines"</button>
+                    " "
+                    <button class="button small" type="button" on:click=move |_| to_the_end(log, look)>"Go to the end"</button>
+                </p>
+            }
+        })
+    };
     let end = move || match (is_empty(), is_open.get()) {
         (true, true) => view! { <p class="note">"Nothing yet."</p> }.into_any(),
         (true, false) => view! { <p class="note">"It wrote nothing."</p> }.into_any(),
@@ -235,6 +310,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
             <div>
                 <Tools log look/>
                 <ProblemNotice problem=log.problem/>
+                <ProblemNotice problem=look.search.problem/>
                 <div
                     class="log"
                     class:wraps=move || look.wrap.get()
@@ -243,11 +319,12 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
                     tabindex="0"
                     aria-labelledby="log-title"
                     node_ref=look.view
-                    on:scroll=move |_| note_place(look)
+                    on:scroll=move |_| note_place(log, look)
                 >
                     {front}
                     <For each=blocks key=|block| block.key children=block/>
                     {end}
+                    {later}
                 </div>
             </div>
         </section>
@@ -260,8 +337,8 @@ fn line_view(line: Line, look: Look) -> impl IntoView {
     view! {
         <div
             class="line"
-            class:hit=move || has(&text, &look.wanted.read())
-            class:here=move || look.here.get() == Some(offset)
+            class:hit=move || has(&text, &look.search.text.read(), look.search.any_case.get())
+            class:here=move || look.search.here() == Some(offset)
             data-offset=offset.to_string()
         >
             <time title=exact(line.at)>{of_day(line.at)}</time>
@@ -273,27 +350,24 @@ fn line_view(line: Line, look: Look) -> impl IntoView {
 
 #[component]
 fn Tools(log: Log, look: Look) -> impl IntoView {
-    let hits = Memo::new(move |_| log.hits(&look.wanted.read()));
-    let place = move || hits.read().iter().position(|hit| Some(*hit) == look.here.get());
-    let count = move || match (look.wanted.read().is_empty(), place(), hits.read().len()) {
-        (true, ..) => String::new(),
-        (_, _, 0) => "not in what is loaded".into(),
-        (_, Some(at), n) => format!("{} of {n}", at + 1),
-        (_, None, n) => format!("{n} lines"),
-    };
-    let go = move |step: isize| {
-        let hits = hits.read_untracked();
-        let Some(last) = hits.len().checked_sub(1) else { return };
-        let now = hits.iter().position(|hit| Some(*hit) == look.here.get_untracked());
-        let to = match now {
-            None if step > 0 => 0,
-            None => last,
-            Some(at) => at.checked_add_signed(step).filter(|at| *at <= last).unwrap_or(if step > 0 { 0 } else { last }),
-        };
+    let search = look.search;
+    let none = move || search.is_empty();
+    let show = Callback::new(move |hit: LogHit| {
         look.follow.set(false);
-        look.here.set(Some(hits[to]));
-        show_line(hits[to]);
-    };
+        if log.shows(hit.offset) {
+            show_line(hit.offset);
+        } else {
+            log.go((hit.offset - BEFORE_A_HIT).max(0), move || request_animation_frame(move || show_line(hit.offset)));
+        }
+    });
+    let go = move |forward: bool| search.step(forward, show);
+    Effect::new(move |before: Option<()>| {
+        search.text.track();
+        search.any_case.track();
+        if before.is_some() {
+            search.begin();
+        }
+    });
     view! {
         <div class="log-tools">
             <label class="unseen" for="log-search">"Search in the log"</label>
@@ -303,20 +377,19 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
                 type="search"
                 placeholder="Search"
                 autocomplete="off"
-                on:input=move |event| {
-                    look.wanted.set(event_target_value(&event).to_lowercase());
-                    look.here.set(None);
-                }
+                maxlength=LOG_SEARCH.to_string()
+                on:input=move |event| search.text.set(event_target_value(&event))
                 on:keydown=move |event| {
                     if event.key() == "Enter" {
                         event.prevent_default();
-                        go(if event.shift_key() { -1 } else { 1 });
+                        go(!event.shift_key());
                     }
                 }
             />
-            <button class="button quiet small only-icon" type="button" aria-label="Previous hit" disabled=move || hits.read().is_empty() on:click=move |_| go(-1)>{icon(Icon::Up)}</button>
-            <button class="button quiet small only-icon" type="button" aria-label="Next hit" disabled=move || hits.read().is_empty() on:click=move |_| go(1)>{icon(Icon::Down)}</button>
-            <span class="muted" role="status">{count}</span>
+            <button class="button quiet small only-icon" type="button" aria-label="Previous hit" disabled=none on:click=move |_| go(false)>{icon(Icon::Up)}</button>
+            <button class="button quiet small only-icon" type="button" aria-label="Next hit" disabled=none on:click=move |_| go(true)>{icon(Icon::Down)}</button>
+            <Toggle on=search.any_case shape=Icon::Search word="Any case" hint="Find large and small letters alike"/>
+            <span class="muted" role="status">{move || search.said()}</span>
             <span class="grow"></span>
             <Toggle on=look.follow shape=Icon::End word="Follow" hint="Stay at the end as lines come"/>
             <Toggle on=look.wrap shape=Icon::Wrap word="Wrap" hint="Break long lines"/>
@@ -350,11 +423,19 @@ fn show_line(offset: i64) {
     line.scroll_into_view_with_scroll_into_view_options(&options);
 }
 
+fn to_the_end(log: Log, look: Look) {
+    log.go(-TAIL, move || look.follow.set(true));
+}
+
 /// Stays at the end while lines come and the reader is there.
 fn follow_the_end(log: Log, look: Look) {
     Effect::new(move |_| {
         let _ = (log.next.get(), log.blocks.read().len());
         if !look.follow.get() {
+            return;
+        }
+        if !log.attached.get_untracked() {
+            log.go(-TAIL, || ());
             return;
         }
         request_animation_frame(move || {
@@ -366,9 +447,10 @@ fn follow_the_end(log: Log, look: Look) {
 }
 
 /// Who scrolls up reads; who comes back to the end follows again.
-fn note_place(look: Look) {
+fn note_place(log: Log, look: Look) {
     let Some(view) = look.view.get_untracked() else { return };
     let at_end = view.scroll_height() - view.scroll_top() - view.client_height() < 24;
+    let at_end = at_end && log.attached.get_untracked();
     if look.follow.get_untracked() != at_end {
         look.follow.set(at_end);
     }

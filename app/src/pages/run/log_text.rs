@@ -42,6 +42,7 @@ impl Cutter {
 
     fn take_piece(&mut self, piece: &LogPiece, ended: &mut Vec<Line>) {
         let Some(fresh) = unseen(piece, self.next) else { return };
+        let end = piece.offset + piece.bytes;
         let mut offset = piece.offset + (piece.text.len() - fresh.len()) as i64;
         for part in fresh.split_inclusive('\n') {
             let (_, _, text) = self.begun.get_or_insert_with(|| (offset, piece.at, String::new()));
@@ -51,7 +52,8 @@ impl Cutter {
                 ended.extend(self.begun.take().map(finished));
             }
         }
-        self.next = Some(offset);
+        // Not what the text has: it may stand for bytes that are none.
+        self.next = Some(end);
     }
 
     /// The line that has not ended yet.
@@ -63,6 +65,9 @@ impl Cutter {
 /// The part of a piece that lies behind what was seen already: a part that was fetched twice shows once.
 fn unseen(piece: &LogPiece, next: Option<i64>) -> Option<&str> {
     let seen = usize::try_from(next.map_or(0, |next| next - piece.offset)).unwrap_or(0);
+    if piece.offset + piece.bytes <= next.unwrap_or(0) {
+        return None;
+    }
     piece.text.get(seen..).filter(|fresh| !fresh.is_empty())
 }
 
@@ -76,7 +81,8 @@ pub(super) fn earlier(part: &LogPart, until: i64) -> Vec<Line> {
     for piece in part.pieces.iter().filter(|piece| piece.offset < until) {
         let room = usize::try_from(until - piece.offset).unwrap_or(0);
         let text = piece.text.get(..room.min(piece.text.len())).unwrap_or(&piece.text);
-        before.pieces.push(LogPiece { text: text.to_owned(), ..piece.clone() });
+        let bytes = piece.bytes.min(until - piece.offset);
+        before.pieces.push(LogPiece { text: text.to_owned(), bytes, ..piece.clone() });
     }
     Cutter::default().take(&before)
 }
@@ -117,7 +123,12 @@ mod tests {
     fn part(pieces: &[(i64, &str)], complete: bool) -> LogPart {
         let pieces: Vec<_> = pieces
             .iter()
-            .map(|(offset, text)| LogPiece { offset: *offset, at: At(*offset), text: (*text).into() })
+            .map(|(offset, text)| LogPiece {
+                offset: *offset,
+                bytes: text.len() as i64,
+                at: At(*offset),
+                text: (*text).into(),
+            })
             .collect();
         let next = pieces.last().map_or(0, |last| last.offset + last.text.len() as i64);
         LogPart { pieces, next, complete }
@@ -137,6 +148,17 @@ mod tests {
         assert_eq!((lines[0].offset, lines[0].at), (4, At(0)), "a line is of when it began");
         assert_eq!(lines[2].offset, 9);
         assert!(cutter.begun().is_none());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_move_no_line() {
+        let mut cutter = Cutter::default();
+        let mut odd = part(&[(0, "a\nb"), (3, "\u{fffd}"), (4, "c\nd\n")], false);
+        odd.pieces[1].bytes = 1;
+        let lines = cutter.take(&odd);
+        assert_eq!(texts(&lines), ["a", "b\u{fffd}c", "d"]);
+        assert_eq!(lines[2].offset, 6);
+        assert_eq!(texts(&cutter.take(&part(&[(8, "e\n")], false))), ["e"], "and the next piece is whole");
     }
 
     #[test]

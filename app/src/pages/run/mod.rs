@@ -1,6 +1,7 @@
 //! A run: its log as it comes, what it was told, what it handed back.
 
 mod log;
+mod log_search;
 mod log_text;
 
 use api::console::{LogPart, RunState, RunView};

@@ -63,3 +63,31 @@ pub async fn read_log(pool: &PgPool, run: RunId, offset: u64, limit: u32) -> Res
     .await?;
     Ok(pieces)
 }
+
+/// Pieces of a log that hold bytes from `offset` up to `until`, in order; at most `limit` of them. The first may begin before `offset`
+/// and the last end behind `until`. Costs what it gives, however long the log is.
+///
+/// # Errors
+/// What the database refused.
+pub async fn read_log_span(
+    pool: &PgPool,
+    run: RunId,
+    offset: u64,
+    until: u64,
+    limit: u32,
+) -> Result<Vec<LogPiece>, StoreError> {
+    let pieces = sqlx::query_as(
+        "SELECT at_offset, at, body FROM run_log
+         WHERE run_id = $1 AND at_offset >= coalesce(
+           (SELECT max(at_offset) FROM run_log WHERE run_id = $1 AND at_offset <= $2), 0)
+           AND at_offset < $3 AND at_offset + length(body) > $2
+         ORDER BY at_offset LIMIT $4",
+    )
+    .bind(run.0)
+    .bind(offset.cast_signed())
+    .bind(until.cast_signed())
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    Ok(pieces)
+}

@@ -1,0 +1,163 @@
+//! Who wants to hear what, and from where in the journal on.
+//!
+//! The same question is asked twice: by a tab, of the parts of its page; and by the tab that has the line, of all tabs. Both times the
+//! answer is one list of topics and one place to begin at: behind the last event that came, and no later than whoever joined since.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Topic;
+
+/// A place in the journal: transaction and event. A page's cursor has no event.
+pub(super) type Place = (i64, i64);
+
+/// The id of an event, `transaction-event`.
+pub(super) fn place(id: &str) -> Option<Place> {
+    let (transaction, event) = id.split_once('-')?;
+    Some((transaction.parse().ok()?, event.parse().ok()?))
+}
+
+#[derive(Debug)]
+struct Want {
+    topics: BTreeSet<Topic>,
+    /// From where on; None once a connection covers that.
+    after: Option<Place>,
+}
+
+/// All that is wanted by those who share one connection.
+#[derive(Debug)]
+pub(super) struct Wants<K: Ord> {
+    of: BTreeMap<K, Want>,
+    /// Up to where events came; where the connection began, before any did.
+    last: Option<Place>,
+}
+
+impl<K: Ord> Default for Wants<K> {
+    fn default() -> Self {
+        Self { of: BTreeMap::new(), last: None }
+    }
+}
+
+impl<K: Ord> Wants<K> {
+    /// Someone wants these topics, from that place on.
+    pub(super) fn join(&mut self, who: K, topics: impl IntoIterator<Item = Topic>, after: Place) {
+        self.of.insert(who, Want { topics: topics.into_iter().collect(), after: Some(after) });
+    }
+
+    /// Someone wants nothing any more.
+    pub(super) fn leave(&mut self, who: &K) {
+        self.of.remove(who);
+    }
+
+    /// Keeps those for whom this holds.
+    pub(super) fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        self.of.retain(|who, _| keep(who));
+    }
+
+    pub(super) fn topics(&self) -> BTreeSet<Topic> {
+        self.of.values().flat_map(|want| want.topics.iter().copied()).collect()
+    }
+
+    /// Whether these topics fit beside what all but `who` want.
+    pub(super) fn has_room(&self, who: &K, topics: &[Topic], most: usize) -> bool {
+        let others =
+            self.of.iter().filter(|(other, _)| *other != who).flat_map(|(_, want)| want.topics.iter().copied());
+        others.chain(topics.iter().copied()).collect::<BTreeSet<_>>().len() <= most
+    }
+
+    /// What a new connection has to carry and where it has to begin; None when the one with the topics `open` carries all of it to
+    /// everybody. It does not when something came before somebody joined who has older data.
+    pub(super) fn lacking(&mut self, open: Option<&BTreeSet<Topic>>) -> Option<(BTreeSet<Topic>, Place)> {
+        let topics = self.topics();
+        let last = self.last.unwrap_or_default();
+        let afters = self.of.values_mut().filter_map(|want| want.after.take());
+        let earliest = afters.min();
+        if open == Some(&topics) && earliest.is_none_or(|after| after >= last) {
+            return None;
+        }
+        let begin = earliest.into_iter().chain(self.last).min().unwrap_or_default();
+        self.last = Some(begin);
+        Some((topics, begin))
+    }
+
+    /// Whether this was told before. One place may have several words: it is passed only by a later one.
+    pub(super) fn has_passed(&self, place: Place) -> bool {
+        self.last.is_some_and(|last| place < last)
+    }
+
+    /// Places of before are no good any more: what is told goes on from here.
+    pub(super) fn restart(&mut self, place: Place) {
+        self.last = Some(place);
+    }
+
+    /// Everything up to there was told.
+    pub(super) fn told(&mut self, place: Place) {
+        self.last = self.last.max(Some(place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topics(of: &[Topic]) -> BTreeSet<Topic> {
+        of.iter().copied().collect()
+    }
+
+    #[test]
+    fn one_connection_carries_what_all_want_from_the_earliest_place() {
+        let mut wants = Wants::default();
+        wants.join(1, [Topic::Nodes], (20, 0));
+        wants.join(2, [Topic::Runs], (10, 0));
+        let both = topics(&[Topic::Nodes, Topic::Runs]);
+        assert_eq!(wants.lacking(None), Some((both.clone(), (10, 0))));
+        assert_eq!(wants.lacking(Some(&both)), None);
+        wants.leave(&2);
+        wants.told((30, 4));
+        assert_eq!(wants.lacking(Some(&both)), Some((topics(&[Topic::Nodes]), (30, 4))), "behind the last event");
+        wants.restart((5, 1));
+        assert!(!wants.has_passed((6, 0)), "a restored journal begins anew");
+        wants.retain(|who| *who == 2);
+        assert!(wants.topics().is_empty());
+    }
+
+    #[test]
+    fn who_joins_with_older_data_gets_what_came_since() {
+        let mut wants = Wants::default();
+        wants.join(1, [Topic::Nodes], (10, 0));
+        let open = topics(&[Topic::Nodes]);
+        wants.lacking(None);
+        wants.told((30, 1));
+        wants.join(2, [Topic::Nodes], (30, 1));
+        assert_eq!(wants.lacking(Some(&open)), None, "nothing came since");
+        wants.join(3, [Topic::Nodes], (30, 0));
+        assert_eq!(wants.lacking(Some(&open)), Some((open.clone(), (30, 0))));
+        assert!(!wants.has_passed((30, 1)), "told again to whoever asks");
+        wants.told((30, 1));
+        wants.told((29, 1));
+        assert!(wants.has_passed((30, 0)) && !wants.has_passed((30, 1)));
+    }
+
+    #[test]
+    fn a_connection_that_broke_goes_on_where_it_was() {
+        let mut wants = Wants::default();
+        wants.join(1, [Topic::Nodes], (10, 0));
+        wants.lacking(None);
+        wants.told((12, 3));
+        assert_eq!(wants.lacking(None).map(|(_, begin)| begin), Some((12, 3)));
+    }
+
+    #[test]
+    fn topics_have_a_limit() {
+        let mut wants = Wants::default();
+        wants.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
+        assert!(wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Targets], 2));
+        assert!(wants.has_room(&1, &[Topic::Targets, Topic::Reviews], 2), "what one gives up makes room for it");
+    }
+
+    #[test]
+    fn ids_of_events_are_places() {
+        assert_eq!(place("12-3"), Some((12, 3)));
+        assert_eq!(place("12"), None);
+        assert_eq!(place(""), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! Looking for a text in a whole log, on the server: the page holds only a part of it.
+//!
+//! Each request searches a bounded span and says where to go on; so an answer is soon there however long the log is, and whoever types
+//! on stops what was asked before. Lines that come later are searched when the reader goes on behind the last hit.
+
+use std::time::Duration;
+
+use api::Problem;
+use api::console::LogHit;
+use engine::ids::RunId;
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+
+use crate::calls;
+
+/// Whoever types is not answered letter by letter.
+const TYPING: Duration = Duration::from_millis(250);
+/// So many hits are gathered without being asked for more.
+const MANY: usize = 1_000;
+
+/// A search and what it has found so far.
+#[derive(Clone, Copy)]
+pub(super) struct Search {
+    run: RunId,
+    pub(super) text: RwSignal<String>,
+    pub(super) any_case: RwSignal<bool>,
+    hits: RwSignal<Vec<LogHit>>,
+    here: RwSignal<Option<usize>>,
+    searched: RwSignal<(i64, i64)>,
+    more: RwSignal<bool>,
+    next: StoredValue<String>,
+    /// Which search the answers have to be of.
+    number: StoredValue<u64>,
+    busy: RwSignal<bool>,
+    pub(super) problem: RwSignal<Option<Problem>>,
+}
+
+impl Search {
+    pub(super) fn of(run: RunId) -> Self {
+        Self {
+            run,
+            text: RwSignal::new(String::new()),
+            any_case: RwSignal::new(true),
+            hits: RwSignal::new(Vec::new()),
+            here: RwSignal::new(None),
+            searched: RwSignal::new((0, 0)),
+            more: RwSignal::new(false),
+            next: StoredValue::new(String::new()),
+            number: StoredValue::new(0),
+            busy: RwSignal::new(false),
+            problem: RwSignal::new(None),
+        }
+    }
+
+    /// Begins anew, once nobody types any more.
+    pub(super) fn begin(self) {
+        let Some(number) = self.number.try_update_value(|number| {
+            *number += 1;
+            *number
+        }) else {
+            return;
+        };
+        self.hits.set(Vec::new());
+        self.here.set(None);
+        self.more.set(false);
+        self.busy.set(false);
+        self.problem.set(None);
+        self.next.set_value(String::new());
+        set_timeout(
+            move || {
+                if self.number.try_get_value() == Some(number) {
+                    self.go_on(None);
+                }
+            },
+            TYPING,
+        );
+    }
+
+    /// Searches further; then goes to a hit, if there is a new one.
+    fn go_on(self, then: Option<Callback<LogHit>>) {
+        let text = self.text.get_untracked();
+        if text.is_empty() || self.busy.get_untracked() {
+            return;
+        }
+        self.busy.set(true);
+        let (number, any_case) = (self.number.get_value(), self.any_case.get_untracked());
+        let after = self.next.get_value();
+        spawn_local(async move {
+            let answer = calls::search_log(self.run, text, any_case, after).await;
+            if self.number.try_get_value() != Some(number) {
+                return;
+            }
+            self.busy.set(false);
+            match answer {
+                Ok(found) => {
+                    let before = self.hits.read_untracked().len();
+                    let last = self.hits.read_untracked().last().map_or(-1, |hit| hit.offset);
+                    self.hits.update(|hits| hits.extend(found.hits.into_iter().filter(|hit| hit.offset > last)));
+                    self.searched.set((found.searched, found.length));
+                    self.more.set(found.more);
+                    self.next.set_value(found.next);
+                    let new = self.hits.read_untracked().len() > before;
+                    if found.more && self.hits.read_untracked().len() < MANY {
+                        self.go_on(then.filter(|_| !new));
+                    }
+                    if let Some(then) = then.filter(|_| new) {
+                        self.go_to(before, then);
+                    }
+                }
+                Err(failure) => self.problem.set(Some(failure.0)),
+            }
+        });
+    }
+
+    fn go_to(self, at: usize, then: Callback<LogHit>) {
+        if let Some(hit) = self.hits.with_untracked(|hits| hits.get(at).cloned()) {
+            self.here.set(Some(at));
+            then.run(hit);
+        }
+    }
+
+    /// Goes to the hit behind this one, or before it. Behind the last one, what was not searched yet is.
+    pub(super) fn step(self, forward: bool, then: Callback<LogHit>) {
+        let count = self.hits.read_untracked().len();
+        let Some(last) = count.checked_sub(1) else { return };
+        let to = match (self.here.get_untracked(), forward) {
+            (None, true) => 0,
+            (None, false) => last,
+            (Some(at), true) if at == last => {
+                self.go_on(Some(then));
+                return;
+            }
+            (Some(at), true) => at + 1,
+            (Some(at), false) => at.checked_sub(1).unwrap_or(last),
+        };
+        self.go_to(to, then);
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.hits.read().is_empty()
+    }
+
+    /// Where the hit is that the reader went to.
+    pub(super) fn here(self) -> Option<i64> {
+        let at = self.here.get()?;
+        self.hits.with(|hits| hits.get(at).map(|hit| hit.offset))
+    }
+
+    /// What is to be said of it.
+    pub(super) fn said(self) -> String {
+        if self.text.read().is_empty() {
+            return String::new();
+        }
+        let hits = self.hits.read();
+        let (searched, length) = self.searched.get();
+        let so_far = match (self.busy.get(), self.more.get()) {
+            (true, _) if length > 0 => format!(", {} % searched", searched.saturating_mul(100) / length.max(1)),
+            (false, true) => " so far".to_owned(),
+            _ => String::new(),
+        };
+        match (self.here.get().and_then(|at| Some((at, hits.get(at)?))), hits.len()) {
+            (Some((at, hit)), n) => format!("{} of {n}{so_far}, line {}", at + 1, hit.line),
+            (None, 0) if self.busy.get() => format!("searching{so_far}"),
+            (None, 0) => format!("not in this log{so_far}"),
+            (None, 1) => format!("1 line{so_far}"),
+            (None, n) => format!("{n} lines{so_far}"),
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! Logs of runs: read by parts, searched.
+//!
+//! A log may be large and is never loaded as a whole: each request reads a bounded span of it. A part is text whose places in the log
+//! are exact, whatever bytes a script printed: what is no UTF-8 comes as a piece of its own that says how many bytes it stands for, and
+//! a character that is not whole yet comes with the next part. A search goes forward through at most [`SEARCHED`] bytes and says where
+//! to go on; so it is as cheap as it is long, and whoever asked decides how long that is.
+
+use api::Problem;
+use api::console::{LogFound, LogHit, LogPart, LogPiece};
+use api::limits::LOG_SEARCH;
+use engine::ids::RunId;
+use regex::bytes::{Regex, RegexBuilder};
+use store::reading;
+use store::running::{self, LogPiece as Stored};
+use time::OffsetDateTime;
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::words::at;
+
+/// Most bytes of one part of a log (256 KiB).
+pub const LOG_PART: usize = 256 * 1024;
+/// Most bytes of a log that one request searches (8 MiB).
+pub const SEARCHED: u64 = 8 << 20;
+/// Most hits of one answer.
+pub const HITS: usize = 200;
+/// Most pieces of a part: bytes that are no text make many small ones.
+const PIECES: usize = 4_000;
+/// Bytes that one statement of a search reads.
+const SPAN: u64 = 1 << 20;
+/// Stored pieces that one statement reads; a worker's have 8 to 64 KiB, lines shown early fewer.
+const ROWS: u32 = 4_096;
+/// A line longer than this is searched by parts.
+const LONG_LINE: usize = 64 * 1024;
+/// Characters of a hit's line that are shown, and how many of them before the hit.
+const SHOWN: (usize, usize) = (200, 60);
+
+impl Control {
+    /// A part of a run's log from an offset on; at most [`LOG_PART`] bytes. A negative offset counts from the end.
+    ///
+    /// # Errors
+    /// Whoever may not see it, and a run that is not there.
+    pub async fn log(&self, actor: &Actor, id: RunId, offset: i64) -> Result<LogPart, Problem> {
+        actor.require(Permission::Viewer)?;
+        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
+        let length = row.run.log_bytes;
+        let from = if offset < 0 { length.saturating_add(offset).max(0) } else { offset };
+        let until = from.saturating_add(LOG_PART as i64);
+        let span = (from.unsigned_abs(), until.unsigned_abs());
+        let read = running::read_log_span(self.store.pool(), id, span.0, span.1, ROWS).await.map_err(from_store)?;
+        let ended = row.run.ended_at.is_some();
+        let mut cut = Cut::at(from, offset < 0);
+        for piece in &read {
+            if !cut.take(piece, until) {
+                break;
+            }
+        }
+        let (pieces, next) = cut.finish(ended, length);
+        Ok(LogPart { pieces, next, complete: ended && next >= length })
+    }
+
+    /// Lines of a run's log that have a text, from the beginning or from where the answer before said.
+    ///
+    /// # Errors
+    /// Whoever may not see it, a run that is not there, a text that is empty or too long, and a place that no answer gave.
+    pub async fn search_log(
+        &self,
+        actor: &Actor,
+        id: RunId,
+        text: &str,
+        any_case: bool,
+        after: &str,
+    ) -> Result<LogFound, Problem> {
+        actor.require(Permission::Viewer)?;
+        let wanted = wanted(text, any_case)?;
+        let begin = Place::parse(after)?;
+        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let length = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?.run.log_bytes;
+        let end = length.unsigned_abs();
+        let mut search = Search::new(wanted, begin);
+        let mut read = begin.offset;
+        let until = end.min(begin.offset.saturating_add(SEARCHED));
+        while read < until && !search.is_full() {
+            let span = until.min(read + SPAN);
+            let pieces = running::read_log_span(self.store.pool(), id, read, span, ROWS).await.map_err(from_store)?;
+            if pieces.is_empty() {
+                break;
+            }
+            for piece in &pieces {
+                let fresh = fresh(piece, read);
+                read += fresh.len() as u64;
+                search.push(fresh);
+            }
+        }
+        let done = read >= end && !search.is_full();
+        if done {
+            search.finish();
+        }
+        let more = !done || search.is_full();
+        let searched = if more { i64::try_from(search.place.offset).unwrap_or(i64::MAX) } else { length };
+        Ok(LogFound { next: search.place.to_string(), hits: search.hits, searched, length, more })
+    }
+}
+
+/// The bytes of a stored piece from a place on.
+fn fresh(piece: &Stored, from: u64) -> &[u8] {
+    let seen = from.saturating_sub(piece.at_offset.unsigned_abs());
+    piece.body.get(usize::try_from(seen).unwrap_or(usize::MAX)..).unwrap_or_default()
+}
+
+/// Bytes on their way to text.
+struct Cut {
+    pieces: Vec<LogPiece>,
+    next: i64,
+    /// The beginning of a character, whose rest is in the next piece.
+    open: Vec<u8>,
+    open_at: OffsetDateTime,
+    /// Whether the first bytes may be the rest of a character that began before.
+    midway: bool,
+}
+
+impl Cut {
+    fn at(from: i64, midway: bool) -> Self {
+        Self {
+            pieces: Vec::new(),
+            next: from,
+            open: Vec::new(),
+            open_at: OffsetDateTime::UNIX_EPOCH,
+            midway: midway && from > 0,
+        }
+    }
+
+    /// False: it is enough.
+    fn take(&mut self, piece: &Stored, until: i64) -> bool {
+        let here = self.next + self.open.len() as i64;
+        let body = fresh(piece, here.unsigned_abs());
+        let room = usize::try_from(until - here).unwrap_or(0);
+        let body = &body[..body.len().min(room)];
+        if body.is_empty() || self.pieces.len() >= PIECES {
+            return false;
+        }
+        let began = if self.open.is_empty() { piece.at } else { self.open_at };
+        let mut bytes = std::mem::take(&mut self.open);
+        bytes.extend_from_slice(body);
+        let mut bytes = bytes.as_slice();
+        if std::mem::take(&mut self.midway) {
+            let rest = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+            self.next += rest as i64;
+            bytes = &bytes[rest..];
+        }
+        let whole = bytes.len() - unfinished(bytes);
+        for chunk in bytes[..whole].utf8_chunks() {
+            self.push(chunk.valid(), chunk.valid().len(), began);
+            self.push("\u{fffd}", chunk.invalid().len(), began);
+        }
+        self.open = bytes[whole..].to_vec();
+        self.open_at = piece.at;
+        true
+    }
+
+    fn push(&mut self, text: &str, bytes: usize, when: OffsetDateTime) {
+        if bytes == 0 || self.pieces.len() >= PIECES {
+            // What does not fit comes with the next part, and so does everything behind it.
+            return;
+        }
+        let bytes = bytes as i64;
+        let no_text = text.len() as i64 != bytes || text == "\u{fffd}";
+        match self.pieces.last_mut() {
+            Some(last) if no_text && last.text == "\u{fffd}" && last.offset + last.bytes == self.next => {
+                last.bytes += bytes;
+            }
+            _ => self.pieces.push(LogPiece { offset: self.next, bytes, at: at(when), text: text.to_owned() }),
+        }
+        self.next += bytes;
+    }
+
+    fn finish(mut self, ended: bool, length: i64) -> (Vec<LogPiece>, i64) {
+        let open = self.open.len();
+        if open > 0 && ended && self.next + open as i64 >= length {
+            let when = self.open_at;
+            self.push("\u{fffd}", open, when);
+        }
+        (self.pieces, self.next)
+    }
+}
+
+/// How many of the last bytes begin a character that is not whole.
+fn unfinished(bytes: &[u8]) -> usize {
+    let tail = &bytes[bytes.len().saturating_sub(3)..];
+    let Some(lead) = tail.iter().rposition(|byte| byte & 0xc0 != 0x80) else { return 0 };
+    let wants = match tail[lead] {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => return 0,
+    };
+    let has = tail.len() - lead;
+    if has < wants && std::str::from_utf8(&tail[lead..]).is_err_and(|error| error.error_len().is_none()) {
+        has
+    } else {
+        0
+    }
+}
+
+fn wanted(text: &str, any_case: bool) -> Result<Regex, Problem> {
+    let length = text.chars().count();
+    if length == 0 || length > LOG_SEARCH {
+        return Err(Problem::invalid(format!("`text`: give 1 to {LOG_SEARCH} characters to look for.")));
+    }
+    if text.contains('\n') {
+        return Err(Problem::invalid(
+            "`text`: a log is searched line by line, so what is looked for has no line break.",
+        ));
+    }
+    RegexBuilder::new(&regex::escape(text)).case_insensitive(any_case).build().map_err(|error| {
+        tracing::error!(%error, "a text to look for makes no pattern");
+        Problem::internal()
+    })
+}
+
+/// Where a search goes on: a place in the log, and how many lines end before it. As text: `offset.lines`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Place {
+    offset: u64,
+    lines: u64,
+}
+
+impl Place {
+    fn parse(text: &str) -> Result<Self, Problem> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        let parts = text.split_once('.').and_then(|(offset, lines)| {
+            let place = Self { offset: offset.parse().ok()?, lines: lines.parse().ok()? };
+            (place.offset <= i64::MAX as u64 && place.lines <= place.offset).then_some(place)
+        });
+        parts.ok_or_else(|| Problem::invalid("`after`: give the `next` of an earlier answer, or nothing."))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.offset, self.lines)
+    }
+}
+
+/// A search under way.
+struct Search {
+    wanted: Regex,
+    /// The place of the first byte of `rest`.
+    place: Place,
+    rest: Vec<u8>,
+    hits: Vec<LogHit>,
+}
+
+impl Search {
+    fn new(wanted: Regex, place: Place) -> Self {
+        Self { wanted, place, rest: Vec::new(), hits: Vec::new() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.hits.len() >= HITS
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if self.is_full() {
+            return;
+        }
+        self.rest.extend_from_slice(bytes);
+        match self.rest.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => self.search(end + 1),
+            // What is looked for may lie across the cut; its longest form has four bytes for each character.
+            None if self.rest.len() > LONG_LINE => self.search(self.rest.len() - 4 * LOG_SEARCH),
+            None => {}
+        }
+    }
+
+    /// The log's last line need not have an end. It may still grow: who looks again begins with it.
+    fn finish(&mut self) {
+        let place = self.place;
+        self.search(self.rest.len());
+        if !self.is_full() {
+            self.place = place;
+        }
+    }
+
+    /// Takes the lines up to `end`, which is behind a line's end, but for a line that is very long.
+    fn search(&mut self, end: usize) {
+        let mut from = 0;
+        let mut lines = self.place.lines;
+        let mut counted = 0;
+        while let Some(found) = self.wanted.find_at(&self.rest, from).filter(|found| found.start() < end) {
+            let begin = self.rest[..found.start()].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let behind = self.rest[found.start()..].iter().position(|byte| *byte == b'\n');
+            let over = behind.map_or(self.rest.len(), |at| found.start() + at);
+            lines += newlines(&self.rest[counted..begin]);
+            counted = begin;
+            self.hits.push(LogHit {
+                offset: i64::try_from(self.place.offset + begin as u64).unwrap_or(i64::MAX),
+                line: i64::try_from(lines + 1).unwrap_or(i64::MAX),
+                text: around(&self.rest[begin..over], found.start() - begin),
+            });
+            from = (over + 1).min(self.rest.len());
+            if self.is_full() || from >= end {
+                break;
+            }
+        }
+        let end = if self.is_full() { from.min(self.rest.len()) } else { end };
+        self.place.lines += newlines(&self.rest[..end]);
+        self.place.offset += end as u64;
+        self.rest.drain(..end);
+    }
+}
+
+fn newlines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// A line around a place in it, as people read it.
+fn around(line: &[u8], hit: usize) -> String {
+    let near = line.get(hit.saturating_sub(SHOWN.1 * 4)..).unwrap_or_default();
+    let near = &near[..near.len().min(SHOWN.0 * 8)];
+    let before = String::from_utf8_lossy(&near[..hit.min(SHOWN.1 * 4).min(near.len())]).into_owned();
+    let skip = before.chars().count().saturating_sub(SHOWN.1);
+    let text = String::from_utf8_lossy(near);
+    text.chars().skip(skip).filter(|c| !c.is_control() || *c == '\t').take(SHOWN.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(at_offset: i64, body: &[u8]) -> Stored {
+        Stored { at_offset, at: OffsetDateTime::UNIX_EPOCH, body: body.to_vec() }
+    }
+
+    /// Reads a log by parts of this many bytes; gives its text and checks that no place is left out.
+    fn read(log: &[u8], stored_in: usize, part: i64) -> String {
+        let rows: Vec<Stored> =
+            log.chunks(stored_in).enumerate().map(|(n, body)| stored((n * stored_in) as i64, body)).collect();
+        let (mut text, mut next) = (String::new(), 0);
+        while next < log.len() as i64 {
+            let mut cut = Cut::at(next, false);
+            for row in rows.iter().filter(|row| row.at_offset + row.body.len() as i64 > next) {
+                if !cut.take(row, next + part) {
+                    break;
+                }
+            }
+            let (pieces, end) = cut.finish(true, log.len() as i64);
+            assert!(end > next, "no step at {next}");
+            for piece in pieces {
+                assert_eq!(piece.offset, next);
+                assert!(piece.bytes == piece.text.len() as i64 || piece.text == "\u{fffd}");
+                next += piece.bytes;
+                text.push_str(&piece.text);
+            }
+            assert_eq!(next, end);
+        }
+        text
+    }
+
+    #[test]
+    fn parts_have_no_gap_and_nothing_twice_wherever_they_are_cut() {
+        let text = "größer 世界 🚀\nnext\n".repeat(5);
+        for stored_in in 1..30 {
+            for part in 4..20 {
+                assert_eq!(read(text.as_bytes(), stored_in, part), text, "{stored_in} {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_keep_their_places() {
+        let log = b"a\xff\xfeb\xe4\xb8\n\xf0\x9f";
+        for stored_in in 1..10 {
+            let text = read(log, stored_in, 100);
+            assert_eq!(text, "a\u{fffd}b\u{fffd}\n\u{fffd}", "{stored_in}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_log_begins_with_a_whole_character() {
+        let log = "世界\n".as_bytes();
+        let mut cut = Cut::at(1, true);
+        assert!(cut.take(&stored(0, log), 100));
+        let (pieces, next) = cut.finish(true, log.len() as i64);
+        assert_eq!((pieces[0].offset, pieces[0].text.as_str(), next), (3, "界\n", 7));
+    }
+
+    fn find(log: &[u8], text: &str, any_case: bool, piece: usize) -> Vec<(i64, i64, String)> {
+        let mut search = Search::new(wanted(text, any_case).expect("a text"), Place::default());
+        log.chunks(piece).for_each(|bytes| search.push(bytes));
+        search.finish();
+        search.hits.into_iter().map(|hit| (hit.offset, hit.line, hit.text)).collect()
+    }
+
+    #[test]
+    fn lines_are_found_wherever_they_are_cut() {
+        let log = "one\nTwo two\nthree\n\nÄrger und ärger\ntwo at the end".as_bytes();
+        for piece in [1, 2, 3, 5, 7, 100] {
+            assert_eq!(find(log, "two", false, piece), [(4, 2, "Two two".into()), (37, 6, "two at the end".into())]);
+            assert_eq!(find(log, "ÄRGER", true, piece), [(19, 5, "Ärger und ärger".into())]);
+            assert!(find(log, "ÄRGER", false, piece).is_empty());
+            assert!(find(log, "o.e", true, piece).is_empty(), "a text, not a pattern");
+        }
+    }
+
+    #[test]
+    fn a_search_that_is_full_goes_on_behind_its_last_hit() {
+        let log = "x\n-\n".repeat(HITS + 3).into_bytes();
+        let mut search = Search::new(wanted("x", false).expect("a text"), Place::default());
+        search.push(&log);
+        assert_eq!((search.hits.len(), search.hits.last().map(|hit| hit.line)), (HITS, Some(HITS as i64 * 2 - 1)));
+        let place = Place::parse(&search.place.to_string()).expect("its own words");
+        let mut rest = Search::new(wanted("x", false).expect("a text"), place);
+        rest.push(&log[place.offset as usize..]);
+        let lines: Vec<i64> = rest.hits.iter().map(|hit| hit.line).collect();
+        assert_eq!(lines, [401, 403, 405]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_searched_by_parts_and_shown_around_the_hit() {
+        let mut log = vec![b'a'; LONG_LINE * 3];
+        let middle = LONG_LINE + 5;
+        log[middle..middle + 4].copy_from_slice(b"here");
+        let hits = find(&log, "here", false, 1000);
+        assert_eq!(hits.len(), 1);
+        assert!(hits[0].2.contains("here") && hits[0].2.chars().count() <= SHOWN.0, "{hits:?}");
+    }
+
+    #[test]
+    fn bad_places_and_texts_are_refused() {
+        for wrong in ["x", "1", "1.x", "-1.0", "1.2", "99999999999999999999.0"] {
+            assert_eq!(Place::parse(wrong).map_err(|problem| problem.status), Err(400), "{wrong}");
+        }
+        for wrong in ["", "a\nb", &"x".repeat(LOG_SEARCH + 1)] {
+            assert_eq!(wanted(wrong, true).map_err(|problem| problem.status).err(), Some(400));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Large logs: opened at their end, searched by parts, gone on with after a cut. What is counted is what is read and sent.
+
+use api::console::{LogFound, LogPart};
+use engine::ids::RunId;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{Executor as _, PgPool};
+use store::running::{self, RunEnd};
+
+use super::the_way::under_way;
+use super::*;
+
+/// A stored piece, and lines in it: of 128 bytes each.
+const PIECE: i64 = 8192;
+const LINES: i64 = PIECE / 128;
+
+/// Writes a log of so many pieces, as workers store them.
+async fn write(house: &House, run: RunId, pieces: i64) -> i64 {
+    sqlx::query(
+        "INSERT INTO run_log (run_id, at_offset, body)
+         SELECT $1, n * 8192, convert_to((
+           SELECT string_agg(rpad('piece ' || n || ' line ' || k || ' ', 127, '.') || E'\\n', '' ORDER BY k)
+           FROM generate_series(0, 63) k), 'UTF8')
+         FROM generate_series(0, $2 - 1) n",
+    )
+    .bind(run.0)
+    .bind(pieces)
+    .execute(house.db.owner())
+    .await
+    .expect("a log");
+    sqlx::query("UPDATE run SET log_bytes = $2 WHERE id = $1")
+        .bind(run.0)
+        .bind(pieces * PIECE)
+        .execute(house.db.owner())
+        .await
+        .expect("its length");
+    pieces * PIECE
+}
+
+fn cancelled() -> RunEnd {
+    RunEnd::Cancelled { found: Default::default() }
+}
+
+/// Rows of logs that a connection has read.
+async fn rows_read(pool: &PgPool) -> i64 {
+    pool.execute("SELECT pg_stat_force_next_flush()").await.expect("to flush");
+    sqlx::query_scalar(
+        "SELECT coalesce(sum(coalesce(idx_tup_fetch, 0) + seq_tup_read), 0)::bigint
+         FROM pg_stat_user_tables WHERE relname LIKE 'run\\_log%'",
+    )
+    .fetch_one(pool)
+    .await
+    .expect("statistics")
+}
+
+async fn a_log_opens_at_its_end(pieces: i64) {
+    let house = House::new().await;
+    let (run, _) = under_way(&house).await;
+    let cookie = house.cookie().await;
+    let length = write(&house, run, pieces).await;
+
+    let answer = house.ask_get(&format!("/api/v1/runs/{run}/log?offset=-65536"), &cookie).await;
+    assert!(answer.body.len() < 80 * 1024, "{} bytes sent for 64 KiB", answer.body.len());
+    let part: LogPart = serde_json::from_value(answer.json()).expect("a part");
+    assert_eq!((part.pieces[0].offset, part.next), (length - 65536, length));
+    assert!(part.pieces.last().is_some_and(|piece| piece.text.contains(&format!("piece {} line 63 ", pieces - 1))));
+
+    let page = house.visit(&format!("/runs/{run}"), &cookie).await;
+    assert!(page.text().contains(&format!("piece {} line 63 ", pieces - 1)), "the page shows the end");
+    assert!(page.body.len() < 1 << 20, "{} bytes of page", page.body.len());
+
+    // One connection, so that what it counts is what it did.
+    let alone = PgPoolOptions::new().max_connections(1).connect(house.db.app_url()).await.expect("a connection");
+    let before = rows_read(&alone).await;
+    let from = (length - 65536).unsigned_abs();
+    let read = running::read_log_span(&alone, run, from, from + 262_144, 4_096).await.expect("the end");
+    assert_eq!(read.len(), 8);
+    let rows = rows_read(&alone).await - before;
+    assert!((8..=12).contains(&rows), "{rows} rows read for 8 of {pieces}");
+}
+
+#[tokio::test]
+async fn a_log_of_64_mib_opens_at_its_end_and_is_not_read() {
+    a_log_opens_at_its_end(8_192).await;
+}
+
+#[tokio::test]
+#[ignore = "a gigabyte in the database: by hand"]
+async fn a_log_of_1_gib_opens_at_its_end_and_is_not_read() {
+    a_log_opens_at_its_end(131_072).await;
+}
+
+async fn search(house: &House, run: RunId, cookie: &str, query: &str) -> LogFound {
+    let path = format!("/api/v1/runs/{run}/log/search?{query}");
+    serde_json::from_value(house.ask_get(&path, cookie).await.json()).expect("an answer")
+}
+
+#[tokio::test]
+async fn a_search_goes_through_a_large_log_by_bounded_parts() {
+    const PIECES: i64 = 4_096;
+    let house = House::new().await;
+    let (run, worker) = under_way(&house).await;
+    let cookie = house.cookie().await;
+    let length = write(&house, run, PIECES).await;
+    let (mut after, mut asked, mut hits, mut searched) = (String::new(), 0, Vec::new(), 0);
+    loop {
+        let query = format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
+        let found = search(&house, run, &cookie, &query).await;
+        assert!(found.searched - searched <= control::logs::SEARCHED as i64, "one request searches so much");
+        (asked, searched, after) = (asked + 1, found.searched, found.next);
+        hits.extend(found.hits);
+        if !found.more {
+            break;
+        }
+    }
+    assert_eq!((asked, searched), (4, length), "32 MiB by 8");
+    let hit = &hits[0];
+    let line = (PIECES - 1) * LINES + 5;
+    assert_eq!((hits.len(), hit.offset, hit.line), (1, line * 128, line + 1));
+    assert!(
+        search(&house, run, &cookie, "text=PIECE%201%20").await.hits.is_empty(),
+        "case counts unless said otherwise"
+    );
+
+    // What comes later is found from where the search was.
+    let late = "größer am Ende".as_bytes();
+    running::append_log(house.db.app(), run, length.unsigned_abs(), Duration::ZERO, late).await.expect("to append");
+    let found = search(&house, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}")).await;
+    assert!(found.hits.is_empty(), "sharp s is no double s");
+    let found = search(&house, run, &cookie, &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}")).await;
+    assert_eq!((found.hits[0].offset, found.hits[0].text.as_str()), (length, "größer am Ende"));
+    running::finish_run(house.db.app(), run, worker, &cancelled()).await.expect("an end");
+}
+
+#[tokio::test]
+async fn many_hits_come_by_pages_and_bad_wishes_are_refused() {
+    let house = House::new().await;
+    let (run, _) = under_way(&house).await;
+    let cookie = house.cookie().await;
+    write(&house, run, 10).await;
+    let (mut after, mut lines) = (String::new(), Vec::new());
+    loop {
+        let found = search(&house, run, &cookie, &format!("text=line&after={after}")).await;
+        assert!(found.hits.len() <= control::logs::HITS);
+        lines.extend(found.hits.iter().map(|hit| hit.line));
+        after = found.next;
+        if !found.more {
+            break;
+        }
+    }
+    assert_eq!(lines, (1..=10 * LINES).collect::<Vec<_>>());
+    for wrong in ["text=", "text=a%0Ab", "text=a&after=7", "text=a&after=x.y", "after=0.0", "text=a&regex=true"] {
+        let answer = house.ask_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text());
+    }
+    let nobody = house.ask_get(&format!("/api/v1/runs/{run}/log/search?text=a"), "").await;
+    assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
+    let house = House::new().await;
+    let (run, worker) = under_way(&house).await;
+    let cookie = house.cookie().await;
+    let mut log: Vec<u8> = "größer 世界 🚀\n".repeat(20_000).into_bytes();
+    log.extend([0xff, 0x00]);
+    let mut offset = 0;
+    for piece in log.chunks(7_919) {
+        running::append_log(house.db.app(), run, offset, Duration::ZERO, piece).await.expect("to append");
+        offset += piece.len() as u64;
+    }
+    let path = format!("/runs/{run}/log");
+    let get = async |range: &str, of: &str| {
+        let mut request = house.get(&path).header(header::COOKIE, &cookie).header(header::RANGE, range);
+        if !of.is_empty() {
+            request = request.header(header::IF_RANGE, of);
+        }
+        house.ask(request.body(Body::empty()).expect("a request")).await
+    };
+    let mut got = Vec::new();
+    for step in [1, 7_918, 7_919, 100_003, 0] {
+        let range = match step {
+            0 => format!("bytes={}-", got.len()),
+            step => format!("bytes={}-{}", got.len(), got.len() + step - 1),
+        };
+        let answer = get(&range, "").await;
+        assert_eq!(answer.status, StatusCode::PARTIAL_CONTENT);
+        let told = format!("bytes {}-{}/{}", got.len(), got.len() + answer.body.len() - 1, log.len());
+        assert_eq!(answer.header(header::CONTENT_RANGE), told);
+        got.extend_from_slice(&answer.body);
+    }
+    assert!(got == log, "{} of {} bytes", got.len(), log.len());
+    assert_eq!(get("bytes=-2", "").await.body, [0xff, 0x00].as_slice());
+    let behind = get(&format!("bytes={}-", log.len()), "").await;
+    assert_eq!(behind.status, StatusCode::RANGE_NOT_SATISFIABLE);
+    assert_eq!(behind.header(header::CONTENT_RANGE), format!("bytes */{}", log.len()));
+    assert_eq!(get("bytes=5-9", "\"other\"").await.status, StatusCode::OK, "not the one that it knows");
+
+    running::finish_run(house.db.app(), run, worker, &cancelled()).await.expect("an end");
+    let whole = house.ask_get(&path, &cookie).await;
+    let tag = whole.header(header::ETAG).to_owned();
+    assert!(whole.body == log && tag.contains(&log.len().to_string()), "{tag}");
+    let rest = get("bytes=9-", &tag).await;
+    assert!(rest.status == StatusCode::PARTIAL_CONTENT && rest.body == log[9..]);
+}
