@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::checker::{Violations, judge};
@@ -422,6 +422,9 @@ impl Chaos {
     async fn outcome(self, begun: Instant) -> Outcome {
         let violations = judge(&gather(&self.world).await);
         let outcomes = sqlx::query_as("SELECT coalesce(outcome, state), count(*) FROM run GROUP BY 1 ORDER BY 2 DESC");
+        for line in self.world.errors() {
+            println!("{line}");
+        }
         if violations.total() > 0 {
             eprintln!("{}\n{}", self.world.picture().await, self.world.logs());
         }
@@ -463,16 +466,17 @@ async fn changing(mut changing: Changing) -> Changes {
     while !*changing.stopped.borrow() {
         numbers += 1;
         let deployment = *DEPLOYMENTS.choose(&mut changing.seeded).unwrap();
-        let (edits, binds) = changing.edits(deployment, &bound, numbers);
+        let (edits, binds, touched) = changing.edits(deployment, &bound, numbers);
         match changing.change(deployment, edits).await {
             Ok(_) => {
                 changes.committed += 1;
                 bound.extend(binds);
             }
             Err(why) => {
-                // Bound already, it may be, by a change of which nobody heard.
-                if matches!(why, NotDone::Refused(..)) {
+                // Of a change of which nobody heard it is found out by the next refusal whether it was committed.
+                if matches!(why, NotDone::Refused(422, _)) {
                     bound.extend(binds);
+                    bound.retain(|it| !touched.contains(it));
                 }
                 let said = match why {
                     NotDone::Broken(_) => "without an answer".to_owned(),
@@ -490,35 +494,36 @@ async fn changing(mut changing: Changing) -> Changes {
 type Bound = BTreeSet<(usize, &'static str)>;
 
 impl Changing {
-    /// One to three edits in a deployment, and what they bind.
-    fn edits(&mut self, deployment: &str, bound: &Bound, number: u32) -> (Vec<serde_json::Value>, Bound) {
-        let mut edits = Vec::new();
-        let mut binds = BTreeSet::new();
+    /// One to three edits in a deployment: what they bind, or what they have run again.
+    fn edits(&mut self, deployment: &str, bound: &Bound, number: u32) -> (Vec<Value>, Bound, Bound) {
+        let (mut binds, mut changes) = (Vec::new(), Vec::new());
+        let (mut bind, mut touched) = (BTreeSet::new(), BTreeSet::new());
         let nodes: Vec<usize> = (0..self.nodes.len()).filter(|n| self.nodes[*n].deployment == deployment).collect();
         for _ in 0..self.seeded.random_range(1..=3) {
             let node = *nodes.choose(&mut self.seeded).unwrap();
             let role = *BOUND.choose(&mut self.seeded).unwrap();
             let id = &self.nodes[node].id;
             if !bound.contains(&(node, role)) {
-                if binds.insert((node, role)) {
-                    let deployment = &self.deployments[deployment];
-                    edits.push(json!({"edit": "bind", "deployment": deployment, "node": id, "role": role}));
+                let deployment = &self.deployments[deployment];
+                if bind.insert((node, role)) {
+                    binds.push(json!({"edit": "bind", "deployment": deployment, "node": id, "role": role}));
                 }
                 continue;
             }
+            touched.insert((node, role));
             // The farther up, the more runs again.
             let role = if self.seeded.random_bool(0.3) { "base" } else { role };
-            if self.seeded.random_bool(0.5) {
+            changes.push(if self.seeded.random_bool(0.5) {
                 let data = json!({role: {"n": number}});
-                edits.push(json!({"edit": "set_noderole_data", "node": id, "noderole": role, "data": data}));
+                json!({"edit": "set_noderole_data", "node": id, "noderole": role, "data": data})
             } else {
-                edits.push(json!({"edit": "rerun", "node": id, "noderole": role, "reason": "once more"}));
-            }
+                json!({"edit": "rerun", "node": id, "noderole": role, "reason": "once more"})
+            });
         }
-        (edits, binds)
+        if binds.is_empty() { (changes, bind, touched) } else { (binds, bind, BTreeSet::new()) }
     }
 
-    async fn change(&mut self, deployment: &str, edits: Vec<serde_json::Value>) -> Result<i64, NotDone> {
+    async fn change(&mut self, deployment: &str, edits: Vec<Value>) -> Result<i64, NotDone> {
         let servers = self.servers.borrow().clone();
         let Some(server) = servers.choose(&mut self.seeded).cloned() else {
             return Err(NotDone::Broken("no server".to_owned()));
