@@ -140,7 +140,7 @@ impl World {
     pub fn start_worker_at(&mut self, offset: i64) {
         let preload = (offset != 0).then(|| clock::shim(self.folder.path()));
         let mut command = gantry(&self.postgres.app_url(DATABASE), &self.log("worker"));
-        command.args(["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "2"]);
+        command.args(["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "3"]);
         command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"));
         command.env("GANTRY_SECRETS", self.testbed.secrets());
         command.env("GANTRY_LOG", "info");
