@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ids::RunId;
-use sqlx::postgres::{PgListener, PgNotification};
+use sqlx::postgres::PgNotification;
 use store::journal::{self, Entry, Position, Resume};
 use store::{Store, StoreError};
 use tokio::sync::{broadcast, watch};
@@ -225,7 +225,7 @@ impl Reader {
 
     /// Follows the journal until the database goes away.
     async fn follow(&self) -> Result<(), StoreError> {
-        let mut wake = PgListener::connect_with(self.store.pool()).await?;
+        let mut wake = store::listener(self.store.pool()).await?;
         wake.listen_all([journal::CHANNEL, journal::LOG_CHANNEL]).await?;
         self.find_place().await?;
         // No listener is fine, here and below.

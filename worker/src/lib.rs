@@ -17,7 +17,7 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use apalis::layers::WorkerBuilderExt;
@@ -146,13 +146,7 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
     });
     let bells = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
     let limits = Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
-    let looking = Looking {
-        pool: pool.clone(),
-        script: script.clone(),
-        every: config.looks,
-        by: hello.name.clone(),
-        at_work: Mutex::default(),
-    };
+    let looking = Looking { pool: pool.clone(), script: script.clone(), every: config.looks, by: hello.name.clone() };
     let annealer = Annealer { pool: pool.clone(), limits, sweep: config.sweep, todo, script };
     let heartbeat =
         Heartbeat { pool: pool.clone(), hello: hello.clone(), lease: config.lease, held: held.clone(), cancelled };

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
-use sqlx::postgres::PgListener;
 use store::running::{CHANNEL_CANCEL, CHANNEL_RUN, CHANNEL_TODO};
 use tokio::sync::Notify;
 
@@ -55,7 +54,7 @@ impl Bells {
     }
 
     async fn listen_once(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
-        let mut listener = PgListener::connect_with(pool).await?;
+        let mut listener = store::listener(pool).await?;
         listener.listen_all([CHANNEL_RUN, CHANNEL_TODO, CHANNEL_CANCEL]).await?;
         self.ring_all();
         // None: the connection was lost.

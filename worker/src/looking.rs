@@ -1,13 +1,14 @@
 //! Looks whether nodes are alive: reaches each that is due, and says what came of it.
 //!
 //! A node that is not there keeps a look busy for as long as its addresses are tried, so many are under way at once, and none waits for
-//! another. What a result means is not decided here.
+//! another. But no worker looks at a node while it still looks at it: on a machine that is slow for the moment, ever more looks would keep
+//! each other from ending. What a result means is not decided here.
 //!
 //! Who is let in by a node of which nobody knows what runs there (it is new, comes back, or was restarted) finds that out first:
 //! attempts that the database counts as lost may have gone on while nobody could reach the node, and they end before anything starts.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::ids::NodeId;
@@ -34,8 +35,6 @@ pub struct Looking {
     pub every: Duration,
     /// Who looks.
     pub by: String,
-    /// Nodes that are being looked at: one that is slow is not pressed harder.
-    pub at_work: Mutex<BTreeSet<NodeId>>,
 }
 
 impl Looking {
@@ -43,6 +42,7 @@ impl Looking {
     pub async fn look(self) {
         let this = Arc::new(self);
         let mut under_way = JoinSet::new();
+        let busy = Arc::new(Mutex::new(BTreeSet::new()));
         let mut ticks =
             tokio::time::interval((this.every / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -56,25 +56,26 @@ impl Looking {
                 continue;
             }
             match running::due_nodes(&this.pool, this.every, room).await {
-                Ok(due) => due.into_iter().for_each(|node| drop(under_way.spawn(Arc::clone(&this).look_at(node)))),
+                Ok(due) => {
+                    for node in due {
+                        let Some(busy) = Busy::with(&busy, node.id) else { continue };
+                        let looking = Arc::clone(&this).look_at(node);
+                        under_way.spawn(async move {
+                            looking.await;
+                            drop(busy);
+                        });
+                    }
+                }
                 Err(error) => tracing::warn!(%error, "who is due for a look could not be asked; trying again"),
             }
         }
     }
 
     async fn look_at(self: Arc<Self>, node: DueNode) {
-        let Ok(true) = self.at_work.lock().map(|mut nodes| nodes.insert(node.id)) else { return };
-        self.look_once(&node).await;
-        if let Ok(mut nodes) = self.at_work.lock() {
-            nodes.remove(&node.id);
-        }
-    }
-
-    async fn look_once(&self, node: &DueNode) {
         let begun = Instant::now();
         let (address, came) = self.script.look(&node.connection).await;
         let survey = match &came {
-            Ok(boot_id) if node.wants_survey(boot_id) => Some(self.survey(node).await),
+            Ok(boot_id) if node.wants_survey(boot_id) => Some(self.survey(&node).await),
             _ => None,
         };
         let looked = Looked { address, came, survey, took: begun.elapsed(), by: self.by.clone() };
@@ -103,5 +104,42 @@ impl Looking {
             Ok(done) => done.map_err(what),
             Err(_) => Err(what(format!("it took longer than {} seconds", SURVEY.as_secs()))),
         }
+    }
+}
+
+/// A node that is being looked at, until this is dropped.
+struct Busy {
+    all: Arc<Mutex<BTreeSet<NodeId>>>,
+    node: NodeId,
+}
+
+impl Busy {
+    /// None: it is looked at already.
+    fn with(all: &Arc<Mutex<BTreeSet<NodeId>>>, node: NodeId) -> Option<Self> {
+        let new = all.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
+        new.then(|| Self { all: Arc::clone(all), node })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn a_node_is_looked_at_once_at_a_time() {
+        let all = Arc::default();
+        let (one, other) = (NodeId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
+        let looking = Busy::with(&all, one);
+        assert!(looking.is_some() && Busy::with(&all, one).is_none());
+        assert!(Busy::with(&all, other).is_some(), "others don't wait for it");
+        drop(looking);
+        assert!(Busy::with(&all, one).is_some());
     }
 }

@@ -104,7 +104,8 @@ impl Control {
             .await
             .map_err(|e| problems::from_store(e.into()))?;
         let present = self.kept.present(&mut transaction).await?;
-        done(transaction).await?;
+        // Nothing was written that could be lost with it.
+        transaction.commit().await.map_err(|e| problems::from_store(e.into()))?;
         Ok(present)
     }
 }
@@ -118,6 +119,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     })
 }
 
+/// Keeps what a transaction wrote.
 async fn done(transaction: Transaction<'static, Postgres>) -> Result<(), Problem> {
-    transaction.commit().await.map_err(|e| problems::from_store(e.into()))
+    transaction.commit().await.map_err(problems::from_commit)
 }

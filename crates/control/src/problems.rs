@@ -21,6 +21,21 @@ pub(crate) fn from_store(error: StoreError) -> Problem {
     Problem::internal()
 }
 
+/// The same of a transaction's end: when the database is lost just then, nobody knows whether it was kept.
+pub(crate) fn from_commit(error: sqlx::Error) -> Problem {
+    let error = StoreError::from(error);
+    if !is_away(&error) {
+        return from_store(error);
+    }
+    tracing::warn!(%error, "the database was lost at the end of a transaction");
+    Problem::new(
+        503,
+        "unknown_outcome",
+        "Not known whether it was done",
+        "The database was lost just when this was kept, so it is not known whether it was. Look before you try again.",
+    )
+}
+
 fn is_away(error: &StoreError) -> bool {
     let sqlx_is_away = |inner: &sqlx::Error| match inner {
         sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => true,

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgConnection, PgPool, Row as _};
 
 /// How to reach the database.
@@ -132,6 +132,19 @@ impl Store {
     pub fn orm(&self) -> &DatabaseConnection {
         &self.orm
     }
+}
+
+/// A listener on a connection of its own. Out of the pool, one that lost its connection at the wrong moment would give back another that
+/// still listens, and whoever gets that next is answered with a notification instead of a row.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn listener(pool: &PgPool) -> Result<PgListener, sqlx::Error> {
+    let own = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(pool.options().get_acquire_timeout())
+        .connect_lazy_with(PgConnectOptions::clone(&pool.connect_options()));
+    PgListener::connect_with(&own).await
 }
 
 /// Whether no transaction is open on a connection that comes back; if one is, the pool closes it. Whoever is dropped while BEGIN is

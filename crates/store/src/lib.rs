@@ -20,4 +20,4 @@ pub mod people;
 pub mod reading;
 pub mod running;
 
-pub use connect::{Connecting, Store, StoreError};
+pub use connect::{Connecting, Store, StoreError, listener};

@@ -3,6 +3,7 @@
 mod admission;
 mod cluster;
 mod data;
+mod hosts;
 mod joining;
 mod process;
 mod promises;

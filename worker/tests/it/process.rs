@@ -54,10 +54,16 @@ const FOLDER: &str = "GANTRY_TEST_WORKER_FOLDER";
 
 /// A worker as a process of its own: this very test program, with only the test below.
 pub fn spawn(url: &str, folder: &Path) -> Process {
+    spawn_with(url, folder, folder)
+}
+
+/// The same with a folder of secrets.
+pub fn spawn_with(url: &str, folder: &Path, secrets: &Path) -> Process {
     let child = Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", "process::worker_process", "--ignored", "--nocapture"])
         .env(URL, url)
         .env(FOLDER, folder)
+        .env("GANTRY_SECRETS", secrets)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
@@ -87,5 +93,8 @@ async fn worker_process() {
     let Ok(url) = std::env::var(URL) else { return };
     let folder = std::env::var(FOLDER).expect("whoever starts this says where");
     let store = Store::open(&Connecting::to(url)).expect("the URL is one");
-    worker::run(quick(Path::new(&folder)), store.pool().clone(), std::future::pending()).await.expect("it runs");
+    let secrets = std::env::var_os("GANTRY_SECRETS").map(Into::into);
+    worker::run(Config { secrets, ..quick(Path::new(&folder)) }, store.pool().clone(), std::future::pending())
+        .await
+        .expect("it runs");
 }

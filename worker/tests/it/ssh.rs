@@ -32,7 +32,7 @@ impl Bed {
         Config { secrets: Some(self.testbed.secrets()), looks, ..quick(&self.cluster.folder()) }
     }
 
-    fn worker(&self) -> Running {
+    pub fn worker(&self) -> Running {
         Running::start(self.config(), self.cluster.pool())
     }
 

@@ -118,7 +118,7 @@ impl Violations {
 impl fmt::Display for Violations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for kind in Kind::ALL {
-            writeln!(f, "{kind:<30} {}", self.count(kind))?;
+            writeln!(f, "{kind:<34} {}", self.count(kind))?;
             for what in self.0.get(&kind).into_iter().flatten() {
                 writeln!(f, "    {what}")?;
             }
@@ -395,7 +395,7 @@ mod tests {
         let mut evidence = good();
         evidence.runs[0].approved = false;
         let text = judge(&evidence).to_string();
-        assert!(text.contains("run without approved target    1\n    run 10 of generation 1\n"), "{text}");
-        assert!(text.contains("moving backwards               0\n"), "{text}");
+        assert!(text.contains("run without approved target        1\n    run 10 of generation 1\n"), "{text}");
+        assert!(text.contains("moving backwards                   0\n"), "{text}");
     }
 }

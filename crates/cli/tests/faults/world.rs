@@ -140,7 +140,7 @@ impl World {
     pub fn start_worker_at(&mut self, offset: i64) {
         let preload = (offset != 0).then(|| clock::shim(self.folder.path()));
         let mut command = gantry(&self.postgres.app_url(DATABASE), &self.log("worker"));
-        command.args(["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "2"]);
+        command.args(["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "3"]);
         command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"));
         command.env("GANTRY_SECRETS", self.testbed.secrets());
         command.env("GANTRY_LOG", "info");
@@ -171,6 +171,13 @@ impl World {
 
     fn client(&self, person: usize) -> Client {
         Client { server: self.servers[0].address.clone(), cookie: self.people[person].clone() }
+    }
+
+    /// What the programs logged as errors: more than a fault that is got over.
+    pub fn errors(&self) -> Vec<String> {
+        let of = |name: &str| std::fs::read_to_string(self.log(name)).unwrap_or_default();
+        let lines = of("server") + &of("worker");
+        lines.lines().filter(|line| line.contains(" ERROR ") || line.contains("panicked")).map(str::to_owned).collect()
     }
 
     pub fn bind(&self, node: usize, role: &str) -> Value {
@@ -333,6 +340,13 @@ impl World {
             }
         }
         node.restart().unwrap();
+    }
+
+    /// Sets something of the database's server; most of it counts at once.
+    pub async fn set_postgres(&self, setting: &str) {
+        let set = sqlx::AssertSqlSafe(format!("ALTER SYSTEM SET {setting}"));
+        sqlx::raw_sql(set).execute(&self.admin).await.unwrap();
+        sqlx::raw_sql("SELECT pg_reload_conf()").execute(&self.admin).await.unwrap();
     }
 
     /// Ends the database's server by a signal, and waits until it is gone.

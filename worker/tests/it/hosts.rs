@@ -1,0 +1,172 @@
+//! Many hosts at once, what is sent to them, and how a run's processes end there.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::Hash;
+use engine::anneal::Why;
+use serde_json::json;
+use worker::Config;
+
+use crate::cluster::bind;
+use crate::process::Running;
+use crate::scripts::{appears, dies, is_alive};
+use crate::ssh::Bed;
+
+/// Ends only when it runs on all hosts at once.
+const MEETS: &str = "#!/bin/sh
+echo here >\"$GANTRY_DATA_MEET_AT/$GANTRY_NODE\"
+until [ \"$(ls \"$GANTRY_DATA_MEET_AT\" | wc -l)\" -ge \"$GANTRY_DATA_MEET_MANY\" ]; do sleep 0.1; done
+echo \"{\\\"met\\\": \\\"$GANTRY_NODE\\\"}\" >\"$GANTRY_OUTPUT\"
+";
+
+#[tokio::test]
+async fn twelve_hosts_run_at_the_same_time() {
+    const HOSTS: usize = 12;
+    let mut bed = Bed::of(HOSTS).await;
+    bed.cluster.add_script_role("meets", MEETS, |_| ()).await;
+    let place = tempfile::tempdir().expect("a folder");
+    let data = json!({"meet": {"at": place.path(), "many": HOSTS}});
+    let binds: Vec<_> = (0..HOSTS).map(|node| bind(node, "meets").data(data.clone())).collect();
+    bed.cluster.commit(&binds).await;
+    let many = u32::try_from(HOSTS).expect("a small number");
+    // Nothing here is about leases, and twelve handshakes at once take a while on a busy machine.
+    let config = Config { capacity: many, max_running: many, lease: Duration::from_secs(60), ..bed.config() };
+    let worker = Running::start(config, bed.cluster.pool());
+    for node in 0..HOSTS {
+        bed.cluster.reaches_within(node, "meets", "active", Duration::from_secs(120)).await;
+        let name = bed.cluster.nodes[node].fqdn.to_string();
+        assert_eq!(bed.cluster.wall(node, "meets").await, Some(json!({"met": name})), "each answers for itself");
+        assert_eq!(bed.cluster.runs(node, "meets").await.len(), 1);
+    }
+    worker.stop().await;
+}
+
+/// Has a host write down each command that it is asked to run.
+fn overheard(bed: &mut Bed, node: usize) {
+    let folder = bed.testbed.nodes()[node].root.parent().expect("it lies in one").to_owned();
+    let listener = folder.join("listen");
+    let script = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$SSH_ORIGINAL_COMMAND\" >>'{}'\nexec sh -c \"$SSH_ORIGINAL_COMMAND\"\n",
+        folder.join("commands").display()
+    );
+    fs::write(&listener, script).expect("the folder is ours");
+    let config = folder.join("sshd_config");
+    let text = fs::read_to_string(&config).expect("it has one");
+    fs::write(&config, format!("{text}ForceCommand sh {}\n", listener.display())).expect("it is ours");
+    bed.testbed.node(node).stop();
+    bed.testbed.node(node).restart().expect("it comes back");
+}
+
+#[tokio::test]
+async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
+    let mut bed = Bed::of(2).await;
+    (0..2).for_each(|node| overheard(&mut bed, node));
+    let (one, other) = ("#!/bin/sh\necho one >>ran\n", "#!/bin/sh\necho other >>ran\n");
+    for (role, script) in [("first", one), ("second", one), ("third", other)] {
+        bed.cluster.add_script_role(role, script, |_| ()).await;
+    }
+    let sent = |bed: &Bed, node: usize, script: &str| {
+        let root = &bed.testbed.nodes()[node].root;
+        let commands = fs::read_to_string(root.with_file_name("commands")).expect("it was asked something");
+        let put = format!("'put' '{}'", Hash::of_bytes(script.as_bytes()));
+        commands.matches(&put).count()
+    };
+    let worker = bed.worker();
+    for node in 0..2 {
+        let first = bind(node, "first");
+        let second = bind(node, "second").after(node, "first");
+        bed.cluster.commit(&[first, second, bind(node, "third").after(node, "second")]).await;
+        bed.cluster.reaches(node, "third", "active").await;
+        assert_eq!((sent(&bed, node, one), sent(&bed, node, other)), (1, 1), "two roles have the same content");
+    }
+    worker.stop().await;
+    // Another worker knows nothing of what was sent; the host does.
+    let worker = bed.worker();
+    for role in ["first", "second", "third"] {
+        let step = bed.cluster.step(0, role);
+        store::running::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
+        bed.cluster.reaches(0, role, "active").await;
+    }
+    assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (1, 1));
+    // What is not what its name says is sent again.
+    let file = bed.cluster.nodes[0].root.join(".gantry/scripts").join(Hash::of_bytes(one.as_bytes()).to_string());
+    fs::write(file, "#!/bin/sh\necho wrong >>ran\n").expect("the file is there");
+    let step = bed.cluster.step(0, "first");
+    store::running::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
+    bed.cluster.reaches(0, "first", "active").await;
+    assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (2, 1));
+    worker.stop().await;
+    assert!(!fs::read_to_string(bed.cluster.nodes[0].root.join("ran")).expect("it ran").contains("wrong"));
+}
+
+/// A child, its child in a process group of its own, and one that a shell left behind; none of them hears a polite signal. And a service,
+/// which has left the run's session.
+const FAMILY: &str = r#"#!/bin/sh
+trap '' TERM HUP INT
+sh -c 'echo $$ >child; set -m; sh -c "echo \$\$ >grandchild; exec sleep 300" & wait' &
+(sh -c 'echo $$ >orphan; exec sleep 300' &)
+setsid sh -c 'echo $$ >service; exec sleep 300' >/dev/null 2>&1 </dev/null &
+for name in child grandchild orphan service; do
+    until [ -s "$name" ]; do sleep 0.02; done
+done
+echo $$ >leader
+while :; do sleep 1; done
+"#;
+
+async fn family_ends(root: &Path) {
+    for name in ["leader", "child", "grandchild", "orphan"] {
+        dies(&fs::read_to_string(root.join(name)).expect("it was there")).await;
+    }
+    let service = fs::read_to_string(root.join("service")).expect("it was there");
+    assert!(is_alive(&service), "whoever calls setsid is a service, and outlives its run");
+    let pid = nix::unistd::Pid::from_raw(service.trim().parse().expect("a number"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
+    assert_eq!(fs::read_dir(root.join(".gantry/run")).expect("a folder").count(), 0, "nothing of it stays on the node");
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_ends_on_its_host_with_all_its_descendants() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("family", FAMILY, |_| ()).await;
+    bed.cluster.commit(&[bind(0, "family")]).await;
+    let worker = bed.worker();
+    let root = bed.cluster.nodes[0].root.clone();
+    appears(&root.join("leader")).await;
+    let run = bed.cluster.running(0, "family").await;
+    store::running::cancel_run(bed.cluster.pool(), run, "ada").await.expect("to cancel");
+    bed.cluster.reaches_within(0, "family", "error", Duration::from_secs(60)).await;
+    assert_eq!(bed.cluster.error(0, "family").await.as_deref(), Some("cancelled by ada"));
+    family_ends(&root).await;
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_that_takes_too_long_ends_on_its_host_with_all_its_descendants() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("family", FAMILY, |role| role.run.timeout = 3).await;
+    bed.cluster.commit(&[bind(0, "family")]).await;
+    let worker = bed.worker();
+    bed.cluster.reaches_within(0, "family", "error", Duration::from_secs(60)).await;
+    let error = bed.cluster.error(0, "family").await.expect("a reason");
+    assert!(error.contains("longer than 3 seconds"), "{error}");
+    let root = bed.cluster.nodes[0].root.clone();
+    appears(&root.join("leader")).await;
+    family_ends(&root).await;
+    worker.stop().await;
+}
+
+/// The worker is gone, and with it everybody who counts the time but the host itself.
+#[tokio::test]
+async fn the_time_limit_holds_on_the_host_also_without_a_worker() {
+    let mut bed = Bed::of(1).await;
+    let script = "#!/bin/sh\necho $$ >leader\nsleep 300\n";
+    bed.cluster.add_script_role("long", script, |role| role.run.timeout = 4).await;
+    bed.cluster.commit(&[bind(0, "long")]).await;
+    let mut worker =
+        crate::process::spawn_with(bed.cluster.db.app_url(), &bed.cluster.folder(), &bed.testbed.secrets());
+    let leader = appears(&bed.cluster.nodes[0].root.join("leader")).await;
+    worker.kill();
+    dies(&leader).await;
+}
