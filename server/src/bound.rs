@@ -12,6 +12,7 @@ use api::console::{
     PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use app::console::Console;
 use async_trait::async_trait;
@@ -85,6 +86,14 @@ impl Console for Bound {
 
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem> {
         asked!(self.noderole(id))
+    }
+
+    async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem> {
+        asked!(self.noderole_values(id, &wanted))
+    }
+
+    async fn run_values(&self, id: RunId, wanted: ValuesWanted) -> Result<ValuesView, Problem> {
+        asked!(self.run_values(id, &wanted))
     }
 
     async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem> {

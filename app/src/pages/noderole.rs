@@ -197,13 +197,14 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let noderole = feed.value();
     let provenance = Memo::new(move |_| noderole.read().provenance.clone());
     let layers = Memo::new(move |_| noderole.read().layers.clone());
+    let id = noderole.read_untracked().id;
     let wall = Memo::new(move |_| noderole.read().wall.clone());
     let layer = |layer: DataLayer| view! { <h3>{layer.source}</h3> <DataView value=layer.value/> };
     view! {
         <section class="card" aria-label="Data">
             <details class="fold" open>
                 <summary>{icon(Icon::Right)} "Data" <span class="muted">"all sources merged"</span></summary>
-                {move || view! { <ProvenanceTable values=provenance.get()/> }}
+                {move || view! { <ProvenanceTable values=provenance.get() all=noderole.read().values place=places::noderole_values(id)/> }}
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "By source"</summary>

@@ -5,6 +5,7 @@ mod edits;
 mod fake;
 mod heeding;
 mod serve;
+mod values;
 mod waiting;
 
 use api::Problem;

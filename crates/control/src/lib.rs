@@ -39,6 +39,7 @@ mod reviewing;
 mod running;
 mod saying;
 mod showing;
+mod values;
 mod verifying;
 mod versions;
 mod waiting;

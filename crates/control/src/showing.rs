@@ -8,6 +8,7 @@ use api::console::{
     PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
 use api::reviews::Waiting;
+use api::values::VALUES_SHOWN;
 use engine::Hash;
 use engine::anneal::{Reason, why_not};
 use engine::catalog::Role;
@@ -152,7 +153,8 @@ impl Control {
             role_hash: role_hash.short(),
             layers: data.layers(role, row.step.wall.as_ref()),
             merged: mask(&layered.value),
-            provenance: sources.collect(),
+            provenance: sources.take(VALUES_SHOWN).collect(),
+            values: layered.sources.len(),
             wall: row.step.wall.clone().unwrap_or_else(|| json!({})),
             attribs: attribs(role),
             parents: parents.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
@@ -292,7 +294,7 @@ impl Control {
         let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id)).await.map_err(from_store)?;
         let mut connection = self.connection().await?;
         let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;
-        let (input, result, wall, submission) = documents.unwrap_or_default();
+        let (input, result, wall, submission, bytes) = documents.unwrap_or_default();
         let input = input.unwrap_or_else(|| json!({}));
         let summary = to_run(&present, &row)?;
         let open = matches!(summary.state, RunState::Queued | RunState::Running);
@@ -304,6 +306,8 @@ impl Control {
         Ok(RunView {
             input: input.get("data").cloned().unwrap_or_else(|| json!({})),
             provenance: self.provenance(&mut connection, &input).await?,
+            values: input.get("sources").and_then(Value::as_object).map_or(0, serde_json::Map::len),
+            result_gone: result.is_none() && bytes > 0,
             result,
             wall,
             attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
@@ -320,7 +324,7 @@ impl Control {
         let data = input.get("data").cloned().unwrap_or_default();
         let sources = input.get("sources").and_then(Value::as_object).cloned().unwrap_or_default();
         let step = |source: &Value| source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok());
-        let steps: Vec<StepId> = sources.values().filter_map(step).collect();
+        let steps: Vec<StepId> = sources.values().take(VALUES_SHOWN).filter_map(step).collect();
         let names: BTreeMap<StepId, String> =
             reading::step_names(on, &steps).await.map_err(from_store)?.into_iter().collect();
         let entry = |(path, source): (&String, &Value)| {
@@ -332,7 +336,7 @@ impl Control {
                 source: whose.map(|whose| format!("{layer} of {whose}")).unwrap_or(layer),
             }
         };
-        Ok(sources.iter().map(entry).collect())
+        Ok(sources.iter().take(VALUES_SHOWN).map(entry).collect())
     }
 
     /// A part of a run's log from an offset on; at most [`LOG_PART`] bytes. A negative offset counts from the end.

@@ -99,22 +99,22 @@ impl House {
         })
     }
 
-    async fn id_of(&self, deployment: &str, cookie: &str) -> Value {
+    pub(super) async fn id_of(&self, deployment: &str, cookie: &str) -> Value {
         self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json()["id"].clone()
     }
 
-    async fn n1(&self, cookie: &str) -> Value {
+    pub(super) async fn n1(&self, cookie: &str) -> Value {
         self.ask_get("/api/v1/nodes?filter=n1", cookie).await.json()["nodes"][0]["id"].clone()
     }
 
-    async fn person(&self, name: &str, permissions: impl IntoIterator<Item = Permission>) -> String {
+    pub(super) async fn person(&self, name: &str, permissions: impl IntoIterator<Item = Permission>) -> String {
         let new = NewPerson::human(name, permissions);
         let id = self.people.create_person(None, &new).await.expect("a person");
         self.cookie_of(id).await
     }
 
     /// From the edits to the target; everybody who is named approves it.
-    async fn passes(&self, ada: &str, deployment: &str, edits: Value, approve: &[&str]) {
+    pub(super) async fn passes(&self, ada: &str, deployment: &str, edits: Value, approve: &[&str]) {
         let draft = self.draft(ada, deployment, edits).await;
         let id = self.submit(ada, draft).await;
         for who in approve {

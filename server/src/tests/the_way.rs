@@ -197,7 +197,7 @@ pub(super) async fn working(house: &House, jigs: &[&str]) -> WorkerId {
 }
 
 /// A committed step, claimed and leased: a run under way, and its worker.
-async fn under_way(house: &House) -> (RunId, WorkerId) {
+pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
     let node = committed(house).await;
     let pool = house.db.app();
     let worker = working(house, &["noop"]).await;
