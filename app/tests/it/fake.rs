@@ -147,6 +147,7 @@ fn board_role(name: &str, traits: &[&str], chips: Vec<Chip>) -> BoardRole {
         bindable: true,
         proposed: false,
         data: json!({ name: {"port": 8080, "workers": 4} }),
+        below: json!({}),
         attribs: vec![AttribView {
             name: format!("{name}-port"),
             path: format!("/{name}/port"),
@@ -817,6 +818,7 @@ impl Default for World {
                     version: 3,
                     would_join: false,
                     data: json!({}),
+                    below: json!({"app": {"port": 8080}}),
                     rerun: false,
                 }),
             },

@@ -42,3 +42,36 @@ async fn a_run_shows_what_it_was_told_and_what_was_beside_it() {
     let gone = Fake::new(|world| (world.run.result, world.run.result_gone) = (None, true));
     get(&gone, "/runs/1004").await.says(&["not kept any more"]);
 }
+
+#[tokio::test]
+async fn a_form_is_made_of_the_roles_schema_and_shows_what_is_below() {
+    let schema = serde_json::json!({"type": "map", "mapping": {
+        "port": {"type": "int", "required": true},
+        "mode": {"type": "str", "enum": ["fast", "safe"]},
+        "peers": {"type": "seq", "sequence": [{"type": "str"}]},
+        "key": {"type": "str"},
+    }});
+    let fake = Fake::new(|world| {
+        world.noderole.attribs[0].path = "/app".into();
+        world.noderole.attribs[0].schema = Some(schema);
+        let draft = world.noderole.may_edit.as_mut().expect("it may be edited");
+        draft.data = serde_json::json!({"app": {"peers": ["a", 7], "key": {"$secret": "app/key", "version": 2}}});
+        draft.below = serde_json::json!({"app": {"port": 8080, "mode": "safe"}});
+    });
+    let page = get(&fake, "/noderoles/00000000-0000-0000-0000-000000000001").await;
+    page.says(&[
+        "id=\"own-data-0-port\"",
+        "placeholder=\"8080\"",
+        " required",
+        "not set here: safe",
+        "Entry 2",
+        "Take entry 2 out",
+        "is a number, and should be text",
+        "value=\"app/key\"",
+        "Write a value instead",
+        "Use a secret",
+        "As JSON",
+    ]);
+    // The one that is wrong is said at its field and beside the text; the port is below, so it is not missing.
+    page.says_not(&["is required, and missing"]);
+}

@@ -249,6 +249,9 @@ pub struct BoardRole {
     pub proposed: bool,
     /// The deployment's data for it, the draft's edits included.
     pub data: Value,
+    /// What holds where that says nothing: the role's template; secrets masked.
+    #[serde(default)]
+    pub below: Value,
     /// What the role's attributes expect of that data.
     pub attribs: Vec<AttribView>,
     /// Nodes that carry it; at most [`CHIPS_IN_CELL`].
@@ -666,6 +669,9 @@ pub struct NoderoleDraft {
     pub would_join: bool,
     /// The noderole's user data, the proposal's edits included.
     pub data: Value,
+    /// What holds where that says nothing; secrets masked.
+    #[serde(default)]
+    pub below: Value,
     /// Whether the proposal lets it run again.
     pub rerun: bool,
 }

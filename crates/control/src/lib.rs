@@ -18,6 +18,7 @@ mod commit;
 mod connection;
 mod deceiving;
 mod discussing;
+mod fitting;
 mod genesis;
 mod graphing;
 mod imports;

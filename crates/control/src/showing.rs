@@ -17,6 +17,7 @@ use engine::data::{OwnData, Wall, layers, mask};
 use engine::ids::{
     ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
 };
+use engine::plan::Effects;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent;
@@ -124,7 +125,7 @@ impl Control {
         let state = StepState::from_word(&row.step.state).unwrap_or(StepState::Blocked);
         let why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
         drop(connection);
-        let may_edit = self.draft_of(actor, &present, &row).await?;
+        let may_edit = self.draft_of(actor, &present, &row, role).await?;
         let layered = layers(
             step,
             data.own(role),
@@ -183,6 +184,7 @@ impl Control {
         actor: &Actor,
         present: &Present,
         row: &NoderoleRow,
+        role: &Role,
     ) -> Result<Result<NoderoleDraft, String>, Problem> {
         if !actor.may(Permission::Operator) {
             return Ok(Err("Your account may not edit: that takes the operator permission.".into()));
@@ -203,6 +205,7 @@ impl Control {
             version: open.version,
             would_join: would_join(actor, &edits),
             data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
+            below: below_user(&planned.effects, present, row, role, &key),
             rerun: planned.effects.reruns.iter().any(|r| r.node == node && r.noderole == key),
         }))
     }
@@ -364,6 +367,17 @@ impl Control {
     }
 }
 
+/// What holds for a noderole where its user data says nothing, the proposal's edits included; secrets masked.
+fn below_user(effects: &Effects, present: &Present, row: &NoderoleRow, role: &Role, key: &NoderoleKey) -> Value {
+    let deployment = DeploymentId(row.noderole.deployment_id);
+    let set = effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == key.role);
+    let known = present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&key.role));
+    let of_role = set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
+    let system = &row.noderole.system_data;
+    let below = OwnData { template: &role.template, deployment_role: of_role, system, ..OwnData::NONE };
+    layers(StepId(row.step.id), below, None).map(|layered| mask(&layered.value)).unwrap_or_default()
+}
+
 /// A noderole's own data, kept together.
 struct Own {
     template: Value,
@@ -398,11 +412,16 @@ impl Own {
     }
 }
 
+/// Keys from the top as a JSON pointer.
+pub(crate) fn pointer(keys: &[String]) -> String {
+    keys.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
 /// What a role's attributes expect.
 pub(crate) fn attribs(role: &Role) -> Vec<AttribView> {
     let view = |attrib: &engine::catalog::Attrib| AttribView {
         name: attrib.name.to_string(),
-        path: attrib.map.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect(),
+        path: pointer(&attrib.map),
         description: attrib.description.clone(),
         schema: attrib.schema.clone(),
     };

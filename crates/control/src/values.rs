@@ -80,7 +80,8 @@ impl Control {
             return layers(step, own, wall).map_err(corrupt);
         }
         let of = [(step, NodeId(row.node.id))];
-        let seen = running::seen_steps(self.store.pool(), &of).await.map_err(from_store)?.remove(&step).unwrap_or_default();
+        let seen =
+            running::seen_steps(self.store.pool(), &of).await.map_err(from_store)?.remove(&step).unwrap_or_default();
         let seen = seen.iter().map(|seen| Ok((seen.distance, contribution(present, seen)?)));
         let seen = seen.collect::<Result<Vec<_>, Problem>>()?;
         let sight = Sight {

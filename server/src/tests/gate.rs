@@ -59,7 +59,7 @@ impl House {
     }
 
     /// Opens a proposal and appends edits; gives its id and version.
-    async fn draft(&self, cookie: &str, deployment: &str, edits: Value) -> (i64, i64) {
+    pub(super) async fn draft(&self, cookie: &str, deployment: &str, edits: Value) -> (i64, i64) {
         let path = format!("/api/v1/deployments/{deployment}/proposals");
         let proposal = self.tell(&path, cookie, json!({})).await.json()["proposal"].as_i64().expect("an id");
         let board = self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
@@ -69,7 +69,7 @@ impl House {
         )
     }
 
-    async fn append(&self, cookie: &str, proposal: i64, version: i64, edits: Value) -> i64 {
+    pub(super) async fn append(&self, cookie: &str, proposal: i64, version: i64, edits: Value) -> i64 {
         let edits = json!({"version": version, "edits": edits});
         let raised = self.tell(&format!("/api/v1/proposals/{proposal}/edits"), cookie, edits).await.json();
         raised["version"].as_i64().expect("a version")
@@ -124,7 +124,7 @@ impl House {
         self.tell(&format!("/api/v1/submissions/{id}/commit"), ada, name).await.json();
     }
 
-    async fn count(&self, of: &'static str) -> i64 {
+    pub(super) async fn count(&self, of: &'static str) -> i64 {
         let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {of}"));
         sqlx::query_scalar(sql).fetch_one(self.db.owner()).await.expect("a count")
     }

@@ -95,7 +95,98 @@ async fn many_hundreds_of_values_come_page_by_page_without_gap_or_repeat() {
     assert!(panel["values"].as_u64() >= Some(750));
 }
 
+const SHAPED: &str = "barclamp: {name: shaped, version: '1'}
+roles:
+- name: shaped
+  jig: noop
+  attribs:
+  - {name: shape, schema: {type: map, mapping: {port: {type: int, required: true, range: {min: 1}}, tags: {type: seq, sequence: [{type: str}]}}}}
+";
+
+#[tokio::test]
+async fn data_that_does_not_fit_its_role_is_refused_with_pointers_into_what_was_sent() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    house.tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SHAPED}})).await.json();
+    let (web, node) = (house.id_of("web", &ada).await, house.n1(&ada).await);
+    let edits = json!([
+        {"edit": "use_barclamp", "deployment": web, "barclamp": "shaped", "version": house.version(&ada, "shaped").await},
+        {"edit": "add_role", "deployment": web, "role": "shaped"},
+        {"edit": "bind", "deployment": web, "node": node, "role": "shaped"},
+    ]);
+    let (proposal, version) = house.draft(&ada, "web", edits).await;
+    let path = format!("/api/v1/proposals/{proposal}/edits");
+    let of_role = |data: Value| json!({"edit": "set_role_data", "deployment": web, "role": "shaped", "data": data});
+    let own = |data: Value| json!({"edit": "set_noderole_data", "node": node, "noderole": "shaped", "data": data});
+    let told = async |edits: Value| {
+        let problem = house.tell(&path, &ada, json!({"version": version, "edits": edits})).await.problem();
+        assert_eq!((&problem["status"], &problem["code"]), (&json!(422), &json!("data_unfit")), "{problem}");
+        let errors = problem["errors"].as_array().expect("a list").clone();
+        errors
+            .iter()
+            .map(|e| format!("{} {}", e["at"].as_str().unwrap_or("?"), e["detail"].as_str().unwrap_or("?")))
+            .collect::<Vec<_>>()
+    };
+    let wrong = json!([of_role(json!({"other": 1})), of_role(json!({"shape": {"port": 0, "tags": ["a", 7]}}))]);
+    let expected =
+        ["/edits/1/data/shape/port should be at least 1", "/edits/1/data/shape/tags/1 is a number, and should be text"];
+    assert_eq!(told(wrong).await, expected);
+    assert_eq!(
+        told(json!([own(json!({"shape": {"tags": []}}))])).await,
+        ["/edits/0/data/shape/port is required, and missing"]
+    );
+    assert_eq!(
+        told(json!([own(json!({"shape": 5}))])).await,
+        ["/edits/0/data/shape is a number, and should be an object"]
+    );
+    assert_eq!(house.count("edit").await, 3, "and nothing of it was taken");
+    // The other half of it the deployment says, in the same breath.
+    let fine = json!([of_role(json!({"shape": {"port": 80}})), own(json!({"shape": {"tags": ["a"]}}))]);
+    house.append(&ada, proposal, version, fine).await;
+}
+
+#[tokio::test]
+async fn a_noderole_that_is_bound_above_has_the_data_of_where_it_is_bound() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
+    house.tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SHAPED}})).await.json();
+    let (system, web, node) = (house.id_of("system", &ada).await, house.id_of("web", &ada).await, house.n1(&ada).await);
+    let version = house.version(&ada, "shaped").await;
+    let of = |deployment: &Value, port: u16| {
+        vec![
+            json!({"edit": "use_barclamp", "deployment": deployment, "barclamp": "shaped", "version": version}),
+            json!({"edit": "add_role", "deployment": deployment, "role": "shaped"}),
+            json!({"edit": "set_role_data", "deployment": deployment, "role": "shaped", "data": {"shape": {"port": port}}}),
+        ]
+    };
+    let mut above = of(&system, 80);
+    above.push(json!({"edit": "bind", "deployment": system, "node": node, "role": "shaped"}));
+    house.passes(&ada, "system", json!(above), &[&bo]).await;
+    // The node moves below; what it carries stays where it is bound.
+    let mut below = of(&web, 81);
+    below.push(json!({"edit": "bind", "deployment": web, "node": node, "role": "app"}));
+    house.passes(&ada, "web", json!(below), &[&bo]).await;
+    let noderole: uuid::Uuid = sqlx::query_scalar("SELECT id FROM noderole WHERE role = 'shaped'")
+        .fetch_one(house.db.owner())
+        .await
+        .expect("it is bound");
+    let path = format!("/api/v1/noderoles/{noderole}");
+    assert_eq!(house.ask_get(&path, &ada).await.json()["deployment"], "system");
+    let values = house.ask_get(&format!("{path}/data"), &ada).await.json()["page"]["values"].clone();
+    assert_eq!((&values[0]["path"], &values[0]["value"]), (&json!("/shape/port"), &json!("80")), "{values}");
+    assert_eq!((&values[0]["layer"], &values[0]["edit"]["target"]), (&json!("deployment_role"), &json!(2)));
+}
+
 impl House {
+    async fn version(&self, cookie: &str, barclamp: &str) -> Value {
+        let catalog = self.ask_get("/api/v1/barclamps", cookie).await.json();
+        let versions = catalog["versions"].as_array().expect("a list").clone();
+        versions.into_iter().find(|version| version["barclamp"] == barclamp).expect("it was imported")["hash"].clone()
+    }
+
     async fn step(&self, noderole: &str) -> Value {
         let id: uuid::Uuid = sqlx::query_scalar("SELECT id FROM step WHERE noderole_id = $1::text::uuid")
             .bind(noderole)

@@ -137,7 +137,7 @@ pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, 
            r.generation, r.target_number, t.root AS target_root, g.root AS generation_root, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
            jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection,
-           d.name AS home, n.facts, coalesce(to_jsonb(n) -> 'hints', '{}') AS hints
+           d.name AS home, n.facts, n.hints
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
          JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN target t ON t.number = r.target_number
          JOIN target g ON g.number = r.generation CROSS JOIN head h
