@@ -115,10 +115,65 @@ test('what the server would refuse is refused while one types', { timeout: 60_00
     ['{"app": {"key": {"$secret": "db"}}}', /no reference to a secret/],
   ]) {
     await json.fill(typed);
-    await data.locator('.fault').filter({ hasText: said }).waitFor();
+    await data.locator('.fault').filter({ hasText: said }).first().waitFor();
     assert.ok(await put(data).isDisabled());
   }
   await page.keyboard.press('Escape');
+  assertQuiet(page);
+});
+
+test('data is written by a form that its role makes, beside the text, and each follows the other', { timeout: 90_000 }, async () => {
+  await page.getByRole('button', { name: 'Data of app-config', exact: true }).click();
+  const data = dialog('Data of app-config');
+  const json = data.getByLabel('As JSON');
+  const port = data.getByLabel(/^app-port/);
+  const before = JSON.parse(await json.inputValue());
+  await port.fill('many');
+  await data.locator('.wrong .fault').getByText('is a text, and should be a whole number').waitFor();
+  assert.equal(await port.getAttribute('aria-invalid'), 'true');
+  assert.ok(await put(data).isDisabled());
+  await port.fill('8123');
+  await data.locator('.wrong .fault').waitFor({ state: 'detached' });
+  assert.equal(JSON.parse(await json.inputValue()).app.port, 8123);
+  // The text leads the form, too; what is said nowhere here is shown as what is below.
+  await json.fill('{"app": {"port": 8124}}');
+  assert.equal(await port.inputValue(), '8124');
+  const greeting = data.locator('.field').filter({ has: page.getByLabel(/^app-greeting/) }).last();
+  await greeting.getByRole('button', { name: 'Use a secret' }).click();
+  await greeting.getByPlaceholder('Name of the secret').fill('app/greeting');
+  await greeting.getByLabel('version').fill('3');
+  assert.deepEqual(JSON.parse(await json.inputValue()), { app: { port: 8124, greeting: { $secret: 'app/greeting', version: 3 } } });
+  await assertAccessible(page);
+  await assertFits(page);
+  await screenshot(page, 'edits-form');
+  await greeting.getByRole('button', { name: 'Write a value instead' }).click();
+  await putAndUndo(data, /^Sets the data of role app-config/, 'set data of');
+  await page.getByRole('button', { name: 'Data of app-config', exact: true }).click();
+  assert.deepEqual(JSON.parse(await dialog('Data of app-config').getByLabel('As JSON').inputValue()), before);
+  await page.keyboard.press('Escape');
+  assertQuiet(page);
+});
+
+test('values are found, each with what brought it, also without scripts', { timeout: 90_000 }, async () => {
+  await visit(page, '/deployments/web');
+  const link = await chip(page, 'metrics', 'n6').getAttribute('href');
+  const context = await browser.newContext({ javaScriptEnabled: false, storageState: await page.context().storageState() });
+  const plain = await context.newPage();
+  const noderole = (link ?? '').match(/[0-9a-f-]{36}/)?.[0];
+  assert.ok(noderole, `the chip leads to its noderole: ${link}`);
+  await plain.goto(`${gantry.url}/noderoles/${noderole}`);
+  await plain.getByRole('link', { name: /^Find a value|^What it would be told/ }).click();
+  await plain.getByRole('heading', { name: /^Data of metrics on n6/ }).waitFor();
+  await plain.getByLabel('Path, value or source contains').fill('nothing has this');
+  await plain.getByRole('button', { name: 'Filter' }).click();
+  await plain.getByText(/No value has that in it|No data/).waitFor();
+  assert.match(plain.url(), /find=nothing/);
+  await context.close();
+  await visit(page, `/noderoles/${noderole}/data`);
+  await assertAccessible(page);
+  await assertFits(page);
+  await screenshot(page, 'values');
+  await visit(page, '/deployments/web');
   assertQuiet(page);
 });
 

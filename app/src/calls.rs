@@ -20,6 +20,7 @@ use api::nodes::{MintedToken, NodeView};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use engine::Hash;
 use engine::blueprint::Anchor;
@@ -111,6 +112,18 @@ pub async fn planner(deployment: DeploymentId, known: Option<String>) -> Answer<
 #[server(name = ReadNoderole, prefix = "/call", endpoint = "noderole", input = AsJson, output = AsJson)]
 pub async fn noderole(id: NoderoleId) -> Answer<NoderoleView> {
     answer(console()?.noderole(id).await)
+}
+
+/// What a run of a noderole would see now, or what it says itself.
+#[server(name = ReadNoderoleValues, prefix = "/call", endpoint = "noderole_values", input = AsJson, output = AsJson)]
+pub async fn noderole_values(id: NoderoleId, wanted: ValuesWanted) -> Answer<ValuesView> {
+    answer(console()?.noderole_values(id, wanted).await)
+}
+
+/// What a run was told.
+#[server(name = ReadRunValues, prefix = "/call", endpoint = "run_values", input = AsJson, output = AsJson)]
+pub async fn run_values(id: RunId, wanted: ValuesWanted) -> Answer<ValuesView> {
+    answer(console()?.run_values(id, wanted).await)
 }
 
 /// A page of nodes.

@@ -5,6 +5,7 @@
 
 use api::console::AttribView;
 use engine::data;
+use engine::data::fit::{Expected, unfit};
 use serde_json::{Map, Value};
 
 /// Something that is wrong with what was typed.
@@ -22,7 +23,7 @@ impl Fault {
     }
 }
 
-/// Reads a text as data: a JSON object within the engine's limits. Nothing at all is an empty object.
+/// Reads a text as data: a JSON object. Nothing at all is an empty object.
 ///
 /// # Errors
 /// What is wrong and where.
@@ -35,8 +36,18 @@ pub fn read(text: &str) -> Result<Value, Fault> {
     if !value.is_object() {
         return Err(Fault::new("", format!("Data is a JSON object, {{…}}, and this is {}.", kind(&value))));
     }
-    data::check_written(&value).map_err(|error| Fault::new("", error.to_string()))?;
     Ok(value)
+}
+
+/// What is wrong with a document whatever it is for: the engine's limits, and what nobody may write.
+fn misfit(value: &Value) -> Option<Fault> {
+    use data::DataError::{Deceptive, Inexact, NotAReference};
+    let error = data::check_written(value).err()?;
+    let at = match &error {
+        Inexact { path, .. } | NotAReference { path } | Deceptive { path, .. } => path.clone(),
+        _ => String::new(),
+    };
+    Some(Fault::new(at, error.to_string()))
 }
 
 fn misread(error: &serde_json::Error) -> Fault {
@@ -50,15 +61,31 @@ pub fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// What the role's attributes object to.
-pub fn faults(value: &Value, attribs: &[AttribView]) -> Vec<Fault> {
-    let mut found = Vec::new();
-    for attrib in attribs {
-        let (Some(schema), Some(part)) = (&attrib.schema, value.pointer(&attrib.path)) else { continue };
-        let misfits = data::schema::misfits(part, schema);
-        found.extend(misfits.into_iter().map(|m| Fault::new(format!("{}{}", attrib.path, m.path), m.what)));
+/// What a document is for.
+#[derive(Debug, Clone, Default)]
+pub struct Purpose {
+    /// What the role's attributes expect.
+    pub attribs: Vec<AttribView>,
+    /// What applies where the document says nothing.
+    pub below: Value,
+    /// Whether nothing that people write comes above it.
+    pub is_last: bool,
+}
+
+impl Purpose {
+    /// All that is wrong with a document that is for this, each with its place.
+    pub fn faults(&self, value: &Value) -> Vec<Fault> {
+        if let Some(fault) = misfit(value) {
+            return vec![fault];
+        }
+        let expected = self.attribs.iter().filter_map(|attrib| {
+            Some(Expected { name: &attrib.name, path: &attrib.path, schema: attrib.schema.as_ref()? })
+        });
+        match unfit(value, &self.below, expected, self.is_last) {
+            Ok(found) => found.into_iter().map(|misfit| Fault::new(misfit.path, misfit.what)).collect(),
+            Err(error) => vec![Fault::new("", error.to_string())],
+        }
     }
-    found
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -96,11 +123,6 @@ impl Simple {
         }
     }
 
-    /// The type of an attribute that fits one field.
-    pub fn of(attrib: &AttribView) -> Option<Self> {
-        attrib.schema.as_ref()?.get("type")?.as_str().and_then(Self::of_word)
-    }
-
     /// What was typed into the field, as data. What is no such value stays text, so that the check names it.
     pub fn value(self, typed: &str) -> Value {
         let text = || Value::String(typed.to_owned());
@@ -116,9 +138,85 @@ impl Simple {
     }
 }
 
-/// The values that an attribute allows, if they are few.
-pub fn allowed(attrib: &AttribView) -> Option<Vec<Value>> {
-    attrib.schema.as_ref()?.get("enum")?.as_array().cloned()
+/// How a value is entered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry {
+    /// In one field.
+    One(Simple),
+    /// By choosing one of these.
+    Choice(Vec<Value>),
+    /// Key by key.
+    Fields(Vec<Field>),
+    /// One after another, each as this schema says.
+    Items(Value),
+    /// As JSON: nothing is known of it that a form could be made of.
+    Json,
+}
+
+/// A key of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Field {
+    /// Which.
+    pub key: String,
+    /// What its value must look like.
+    pub schema: Value,
+    /// Whether it must be there.
+    pub required: bool,
+}
+
+/// Objects and lists further within others are entered as JSON: nobody finds a field at the fifth level.
+const NESTED: usize = 4;
+
+/// How a value of this schema is entered, so far within others.
+pub fn entry(schema: &Value, depth: usize) -> Entry {
+    if let Some(known) = schema.get("enum").and_then(Value::as_array).filter(|known| !known.is_empty()) {
+        return Entry::Choice(known.clone());
+    }
+    let word = schema.get("type").and_then(Value::as_str);
+    if let Some(simple) = word.and_then(Simple::of_word) {
+        return if simple == Simple::Flag {
+            Entry::Choice(vec![true.into(), false.into()])
+        } else {
+            Entry::One(simple)
+        };
+    }
+    if depth >= NESTED {
+        return Entry::Json;
+    }
+    if let Some(known) = schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object) {
+        let named = schema.get("required").and_then(Value::as_array);
+        let is_named = |key: &str| named.is_some_and(|named| named.iter().any(|one| one.as_str() == Some(key)));
+        let fields = known.iter().filter(|(key, _)| *key != "=").map(|(key, schema)| Field {
+            key: key.clone(),
+            schema: schema.clone(),
+            required: is_named(key) || is_required(schema),
+        });
+        return Entry::Fields(fields.collect());
+    }
+    let each = match schema.get("sequence").or_else(|| schema.get("items")) {
+        Some(Value::Array(one)) => one.first(),
+        other => other,
+    };
+    match each.filter(|each| entry(each, depth + 1) != Entry::Json) {
+        Some(each) => Entry::Items(each.clone()),
+        None => Entry::Json,
+    }
+}
+
+/// Whether a schema says of itself that its value must be there.
+pub fn is_required(schema: &Value) -> bool {
+    schema.get("required").and_then(Value::as_bool) == Some(true)
+}
+
+/// What a new item of a list begins as.
+pub fn blank(schema: &Value) -> Value {
+    match entry(schema, 0) {
+        Entry::One(Simple::Text) => Value::String(String::new()),
+        Entry::Choice(known) => known.first().cloned().unwrap_or_default(),
+        Entry::Fields(_) => Value::Object(Map::new()),
+        Entry::Items(_) => Value::Array(Vec::new()),
+        Entry::One(_) | Entry::Json => Value::Null,
+    }
 }
 
 /// A value in a field.
@@ -129,25 +227,42 @@ pub fn typed(value: &Value) -> String {
     }
 }
 
-/// Puts a value at a JSON pointer, with the objects that lead there; None takes it away. Something other than an object on the way is
-/// left alone.
+/// Puts a value at a JSON pointer, with the objects that lead there; None takes it away. Behind the last item of a list one is added.
+/// Something on the way that holds neither keys nor items is left alone.
 pub fn put(document: &mut Value, pointer: &str, value: Option<Value>) {
     let mut keys: Vec<String> =
         pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~")).collect();
     let Some(last) = keys.pop() else { return };
     let mut here = document;
     for key in keys {
-        let Value::Object(map) = here else { return };
-        if value.is_none() && !map.contains_key(&key) {
-            return;
-        }
-        here = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
+        here = match here {
+            Value::Object(map) => {
+                if value.is_none() && !map.contains_key(&key) {
+                    return;
+                }
+                map.entry(key).or_insert_with(|| Value::Object(Map::new()))
+            }
+            Value::Array(items) => match key.parse::<usize>().ok().and_then(|n| items.get_mut(n)) {
+                Some(item) => item,
+                None => return,
+            },
+            _ => return,
+        };
     }
-    let Value::Object(map) = here else { return };
-    match value {
-        Some(value) => map.insert(last, value),
-        None => map.remove(&last),
-    };
+    match (here, value) {
+        (Value::Object(map), Some(value)) => drop(map.insert(last, value)),
+        (Value::Object(map), None) => drop(map.remove(&last)),
+        (Value::Array(items), value) => {
+            let Ok(n) = last.parse::<usize>() else { return };
+            match value {
+                Some(value) if n < items.len() => items[n] = value,
+                Some(value) if n == items.len() => items.push(value),
+                None if n < items.len() => drop(items.remove(n)),
+                _ => {}
+            }
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -168,16 +283,20 @@ mod tests {
         assert_eq!(read(" \n").unwrap(), json!({}));
     }
 
+    fn purpose(attribs: Vec<AttribView>) -> Purpose {
+        Purpose { attribs, below: json!({}), is_last: true }
+    }
+
     #[test]
     fn what_the_server_refuses_is_refused_while_one_types() {
-        for (typed, part) in [
-            ("{\"n\": 9007199254740993}", "too large to be exact"),
-            ("{\"t\": \"\u{202e}x\"}", "U+202E"),
-            ("{\"\u{200b}\": 1}", "U+200B"),
-            ("{\"p\": {\"$secret\": \"db\"}}", "no reference to a secret"),
+        for (typed, at, part) in [
+            ("{\"n\": 9007199254740993}", "/n", "too large to be exact"),
+            ("{\"t\": \"\u{202e}x\"}", "/t", "U+202E"),
+            ("{\"\u{200b}\": 1}", "/", "U+200B"),
+            ("{\"p\": {\"$secret\": \"db\"}}", "/p", "no reference to a secret"),
         ] {
-            let fault = read(typed).unwrap_err();
-            assert!(fault.detail.contains(part), "{typed}: {fault:?}");
+            let fault = purpose(vec![]).faults(&read(typed).unwrap()).remove(0);
+            assert!(fault.at == at && fault.detail.contains(part), "{typed}: {fault:?}");
         }
         let twice = read("{\"a\": {\n  \"b\": 1,\n  \"b\": 2}}").unwrap_err();
         assert!(twice.at.starts_with("line 3") && twice.detail.contains("twice"), "{twice:?}");
@@ -185,13 +304,61 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told_with_its_place() {
-        let found = faults(
-            &json!({"x": {"y": [1, "z"]}}),
-            &[attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))],
-        );
+        let of = purpose(vec![attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))]);
+        let found = of.faults(&json!({"x": {"y": [1, "z"]}}));
         assert_eq!(found, [Fault::new("/x/y/1", "is a text, and should be a whole number")]);
         let secret = json!({"x": {"$secret": "db", "version": 1}});
-        assert_eq!(faults(&secret, &[attrib("/x", json!({"type": "str"}))]), []);
+        assert_eq!(purpose(vec![attrib("/x", json!({"type": "str"}))]).faults(&secret), []);
+        // What the other half is, a template says.
+        let half =
+            json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "name": {"type": "str"}}});
+        let of = Purpose { below: json!({"a": {"port": 1}}), ..purpose(vec![attrib("/a", half)]) };
+        assert_eq!(of.faults(&json!({"a": {"name": "x"}})), []);
+    }
+
+    #[test]
+    fn a_form_is_made_of_a_schema_as_far_as_it_is_known() {
+        let crowbar =
+            json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "=": {"type": "str"}}});
+        let other = json!({"type": "object", "required": ["port"], "properties": {"port": {"type": "integer"}}});
+        for schema in [crowbar, other] {
+            let Entry::Fields(fields) = entry(&schema, 0) else { panic!("{schema}") };
+            assert!(fields.len() == 1 && fields[0].key == "port" && fields[0].required, "{schema}");
+            assert_eq!(entry(&fields[0].schema, 1), Entry::One(Simple::Whole));
+        }
+        assert_eq!(entry(&json!({"type": "bool"}), 0), Entry::Choice(vec![json!(true), json!(false)]));
+        assert_eq!(entry(&json!({"type": "str", "enum": ["a"]}), 0), Entry::Choice(vec![json!("a")]));
+        let list = json!({"type": "seq", "sequence": [{"type": "str"}]});
+        assert_eq!(entry(&list, 0), Entry::Items(json!({"type": "str"})));
+        assert_eq!(
+            (blank(&json!({"type": "str"})), blank(&list), blank(&json!({"type": "int"}))),
+            (json!(""), json!([]), json!(null))
+        );
+        for unknown in
+            [json!({}), json!({"type": "any"}), json!({"type": "seq"}), json!({"type": "seq", "sequence": [{}]})]
+        {
+            assert_eq!(entry(&unknown, 0), Entry::Json, "{unknown}");
+        }
+        let deep = (0..9).fold(json!({"type": "str"}), |inner, _| json!({"properties": {"k": inner}}));
+        let mut at = deep;
+        let mut depth = 0;
+        while let Entry::Fields(fields) = entry(&at, depth) {
+            (at, depth) = (fields[0].schema.clone(), depth + 1);
+        }
+        assert_eq!(depth, NESTED, "and no schema makes a page without end");
+    }
+
+    #[test]
+    fn items_of_a_list_are_changed_added_and_taken_out() {
+        let mut document = json!({"l": ["a", {"k": 1}]});
+        put(&mut document, "/l/0", Some(json!("b")));
+        put(&mut document, "/l/1/k", Some(json!(2)));
+        put(&mut document, "/l/2", Some(json!("c")));
+        put(&mut document, "/l/9", Some(json!("never")));
+        put(&mut document, "/l/7/k", Some(json!("never")));
+        assert_eq!(document, json!({"l": ["b", {"k": 2}, "c"]}));
+        put(&mut document, "/l/0", None);
+        assert_eq!(document, json!({"l": [{"k": 2}, "c"]}));
     }
 
     #[test]

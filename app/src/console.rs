@@ -12,6 +12,7 @@ use api::console::{
 };
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use async_trait::async_trait;
 use engine::Hash;
@@ -42,6 +43,10 @@ pub trait Console: Send + Sync {
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem>;
     /// What planning in the browser on the deployment's open proposal takes; the ground is left out for who knows its stamp.
     async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<PlannerView, Problem>;
+    /// What a run of a noderole would see now, or what it says itself; each value with where it comes from.
+    async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem>;
+    /// What a run was told, each value with where it came from.
+    async fn run_values(&self, id: RunId, wanted: ValuesWanted) -> Result<ValuesView, Problem>;
     /// A noderole's panel.
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem>;
     /// Nodes in the order of their names, behind `after`, whose names contain `filter`.

@@ -92,6 +92,8 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/graph") view=pages::graph::Graphs ssr=SsrMode::Async/>
                     <Route path=path!("/graph/:name") view=pages::graph::GraphPage ssr=SsrMode::Async/>
                     <Route path=path!("/noderoles/:id") view=pages::noderole::NoderolePage ssr=SsrMode::Async/>
+                    <Route path=path!("/noderoles/:id/data") view=pages::values::NoderoleValues ssr=SsrMode::Async/>
+                    <Route path=path!("/runs/:id/data") view=pages::values::RunValues ssr=SsrMode::Async/>
                     <Route path=path!("/reviews") view=pages::reviews::Reviews ssr=SsrMode::Async/>
                     <Route path=path!("/reviews/:id") view=pages::review::ReviewPage ssr=SsrMode::Async/>
                     <Route path=path!("/runs") view=pages::runs::Runs ssr=SsrMode::Async/>

@@ -65,6 +65,16 @@ pub fn noderole(id: NoderoleId) -> String {
     format!("/noderoles/{id}")
 }
 
+/// What a run of a noderole would see, value by value.
+pub fn noderole_values(id: NoderoleId) -> String {
+    format!("{}/data", noderole(id))
+}
+
+/// What a run was told, value by value.
+pub fn run_values(id: RunId) -> String {
+    format!("{}/data", run(id))
+}
+
 /// A script as it is stored, as text; the server's own route.
 pub fn script(hash: engine::Hash) -> String {
     format!("/api/v1/scripts/{hash}")

@@ -14,3 +14,8 @@ CREATE INDEX run_results ON run (node_id, id DESC) INCLUDE (step_id, result_byte
 ALTER TABLE step ADD COLUMN wall_run bigint;
 UPDATE step s SET wall_run = (SELECT max(r.id) FROM run r WHERE r.step_id = s.id AND r.outcome = 'succeeded') WHERE wall IS NOT NULL;
 COMMENT ON COLUMN step.wall_run IS 'The run that left the wall.';
+
+-- Which edit set a value is asked of the edits that set data of a noderole, or of a role in a deployment.
+CREATE INDEX edit_sets ON edit (
+  (body ->> 'edit'), coalesce(body ->> 'node', body ->> 'deployment'), coalesce(body ->> 'noderole', body ->> 'role'), proposal_id DESC, seq DESC)
+  WHERE body ->> 'edit' IN ('set_noderole_data', 'set_role_data') AND NOT undone;

@@ -13,6 +13,7 @@ use api::console::{
 };
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use app::console::Console;
 use async_trait::async_trait;
@@ -87,6 +88,14 @@ impl Console for Bound {
 
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem> {
         asked!(self.noderole(id))
+    }
+
+    async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem> {
+        asked!(self.noderole_values(id, &wanted))
+    }
+
+    async fn run_values(&self, id: RunId, wanted: ValuesWanted) -> Result<ValuesView, Problem> {
+        asked!(self.run_values(id, &wanted))
     }
 
     async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem> {

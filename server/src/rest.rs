@@ -19,6 +19,7 @@ use api::console::{
     SinceLook, TargetPage,
 };
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::values::{ResultPage, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use control::{Imported, ToCommit};
 use engine::Hash;
@@ -45,6 +46,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/deployments/{name}/priority", post(prioritise))
         .route("/deployments/{name}/restore", post(restore))
         .route("/nodes/{id}/proposals", post(propose_on_node))
+        .route("/nodes/{id}/results", get(results))
         .route("/proposals", get(proposals))
         .route("/proposals/{id}", get(proposal))
         .route("/proposals/{id}/edits", post(edit))
@@ -69,9 +71,11 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/targets", get(targets))
         .route("/targets/compare", get(compare))
         .route("/noderoles/{id}", get(noderole))
+        .route("/noderoles/{id}/data", get(noderole_values))
         .route("/noderoles/{id}/retry", post(retry))
         .route("/runs", get(runs))
         .route("/runs/{id}", get(run))
+        .route("/runs/{id}/data", get(run_values))
         .route("/runs/{id}/log", get(log))
         .route("/runs/{id}/log/search", get(search_log))
         .route("/runs/{id}/cancel", post(cancel))
@@ -579,6 +583,39 @@ async fn noderole(
     Place(id): Place<NoderoleId>,
 ) -> Answer<NoderoleView> {
     Ok(Json(state.control.noderole(&actor, id).await?))
+}
+
+async fn noderole_values(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<NoderoleId>,
+    Asked(wanted): Asked<ValuesWanted>,
+) -> Answer<ValuesView> {
+    Ok(Json(state.control.noderole_values(&actor, id, &wanted).await?))
+}
+
+async fn run_values(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<RunId>,
+    Asked(wanted): Asked<ValuesWanted>,
+) -> Answer<ValuesView> {
+    Ok(Json(state.control.run_values(&actor, id, &wanted).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResultsWanted {
+    before: Option<RunId>,
+}
+
+async fn results(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<NodeId>,
+    Asked(wanted): Asked<ResultsWanted>,
+) -> Answer<ResultPage> {
+    Ok(Json(state.control.results(&actor, id, wanted.before).await?))
 }
 
 #[derive(Debug, Deserialize)]

@@ -8,6 +8,7 @@ mod refusing;
 mod scopes;
 mod streaming;
 mod the_way;
+mod values;
 mod waiting;
 
 use std::time::Duration;

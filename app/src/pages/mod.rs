@@ -16,4 +16,5 @@ pub mod reviews;
 pub mod run;
 pub mod runs;
 pub mod sign_in;
+pub mod values;
 pub mod waiting;

@@ -12,6 +12,7 @@ use leptos_router::hooks::use_params_map;
 use wasm_bindgen::JsCast;
 
 use crate::calls::{self, Retry};
+use crate::check::Purpose;
 use crate::clock::{Moment, Span};
 use crate::failure::{Answer, Failure};
 use crate::live::{Event, NOW, use_live};
@@ -210,13 +211,14 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let noderole = feed.value();
     let provenance = Memo::new(move |_| noderole.read().provenance.clone());
     let layers = Memo::new(move |_| noderole.read().layers.clone());
+    let id = noderole.read_untracked().id;
     let wall = Memo::new(move |_| noderole.read().wall.clone());
     let layer = |layer: DataLayer| view! { <h3>{layer.source}</h3> <DataView value=layer.value/> };
     view! {
         <section class="card" aria-label="Data">
             <details class="fold" open>
                 <summary>{icon(Icon::Right)} "Data" <span class="muted">"all sources merged"</span></summary>
-                {move || view! { <ProvenanceTable values=provenance.get()/> }}
+                {move || view! { <ProvenanceTable values=provenance.get() all=noderole.read().values place=places::noderole_values(id)/> }}
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "By source"</summary>
@@ -254,7 +256,8 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let noderole = feed.value();
     let now = noderole.get_untracked();
     let own = now.may_edit.as_ref().map(|draft| draft.data.clone()).unwrap_or_default();
-    let draft = Draft::new(&own, now.attribs.clone());
+    let below = now.may_edit.as_ref().map(|draft| draft.below.clone()).unwrap_or_default();
+    let draft = Draft::new(&own, Purpose { attribs: now.attribs.clone(), below, is_last: true });
     let before = move || noderole.read().may_edit.as_ref().ok().map(|draft| draft.data.clone());
     let (reason, along) = (RwSignal::new(String::new()), RwSignal::new(false));
     let is_again = Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
@@ -293,7 +296,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
             <div class="inside">
                 <form class="form" on:submit=put(data, |name| format!("Data of {name} changed in the proposal."), nothing)>
                     <p class="muted">"What is said here holds for this noderole alone and beats every other source."</p>
-                    <DataEditor draft name="own-data" below=now.merged.clone()/>
+                    <DataEditor draft name="own-data"/>
                     <Outcome of=data/>
                     <div class="buttons"><PutIn of=data/></div>
                 </form>

@@ -1,11 +1,11 @@
 //! Data as a form and as text, two views of one document, both checked while one types.
 
-use api::console::AttribView;
 use leptos::prelude::*;
 use serde_json::Value;
 
+use super::form::Fields;
 use super::icon::{Icon, icon};
-use crate::check::{self, Fault, Simple};
+use crate::check::{self, Fault, Purpose};
 
 /// A document that is being edited.
 #[derive(Clone, Copy)]
@@ -13,20 +13,20 @@ pub struct Draft {
     text: RwSignal<String>,
     read: Memo<Result<Value, Fault>>,
     faults: Memo<Vec<Fault>>,
-    attribs: StoredValue<Vec<AttribView>>,
+    purpose: StoredValue<Purpose>,
 }
 
 impl Draft {
     /// Begins with a document.
-    pub fn new(first: &Value, attribs: Vec<AttribView>) -> Self {
+    pub fn new(first: &Value, purpose: Purpose) -> Self {
         let text = RwSignal::new(check::pretty(first));
-        let attribs = StoredValue::new(attribs);
+        let purpose = StoredValue::new(purpose);
         let read = Memo::new(move |_| text.with(|text| check::read(text)));
         let faults = Memo::new(move |_| match read.get() {
-            Ok(value) => attribs.with_value(|attribs| check::faults(&value, attribs)),
+            Ok(value) => purpose.with_value(|purpose| purpose.faults(&value)),
             Err(fault) => vec![fault],
         });
-        Self { text, read, faults, attribs }
+        Self { text, read, faults, purpose }
     }
 
     /// The document, unless something is wrong with it.
@@ -39,7 +39,29 @@ impl Draft {
         self.faults.with(Vec::is_empty)
     }
 
-    fn put(self, path: &str, value: Option<Value>) {
+    /// Whether the text is a document at all, so that fields can change it.
+    pub fn is_readable(self) -> bool {
+        self.read.with(Result::is_ok)
+    }
+
+    /// What it has at a JSON pointer.
+    pub fn at(self, path: &str) -> Option<Value> {
+        self.read.with(|read| read.as_ref().ok()?.pointer(path).cloned())
+    }
+
+    /// What is wrong at a place of it.
+    pub fn wrong_at(self, path: &str) -> Vec<String> {
+        self.faults
+            .with(|faults| faults.iter().filter(|fault| fault.at == path).map(|fault| fault.detail.clone()).collect())
+    }
+
+    /// What it is for.
+    pub fn purpose(self) -> Purpose {
+        self.purpose.get_value()
+    }
+
+    /// Changes one place of it.
+    pub fn put(self, path: &str, value: Option<Value>) {
         if let Ok(mut document) = self.read.get_untracked() {
             check::put(&mut document, path, value);
             self.text.set(check::pretty(&document));
@@ -47,7 +69,7 @@ impl Draft {
     }
 }
 
-/// Edits a document. `below` is what applies where it says nothing.
+/// Edits a document: by fields, as far as its role says what it expects, and as text beside these.
 #[component]
 pub fn DataEditor(
     /// The document.
@@ -55,25 +77,12 @@ pub fn DataEditor(
     /// Tells the editors of one page apart.
     #[prop(into)]
     name: String,
-    /// What applies where the document says nothing.
-    #[prop(optional)]
-    below: Value,
 ) -> impl IntoView {
-    let simple: Vec<_> = draft
-        .attribs
-        .get_value()
-        .into_iter()
-        .filter_map(|attrib| Simple::of(&attrib).map(|kind| (attrib, kind)))
-        .collect();
-    let fields = simple
-        .into_iter()
-        .enumerate()
-        .map(|(n, (attrib, kind))| field(draft, format!("{name}-{n}"), attrib, kind, &below))
-        .collect_view();
+    let has_form = draft.purpose.with_value(|purpose| !purpose.attribs.is_empty());
     let (text_id, faults_id) = (format!("{name}-text"), format!("{name}-faults"));
     view! {
-        <div class="form">
-            {fields}
+        <div class="editor" class:beside=has_form>
+            {has_form.then(|| view! { <Fields draft name=name.clone()/> })}
             <div class="field">
                 <label for=text_id.clone()>"As JSON"</label>
                 <textarea
@@ -105,62 +114,6 @@ fn verdict(faults: &[Fault]) -> AnyView {
         view! { <p class="fault">{icon(Icon::Error)} <span>{at} {fault.detail.clone()}</span></p> }
     };
     faults.iter().map(said).collect_view().into_any()
-}
-
-fn field(draft: Draft, id: String, attrib: AttribView, kind: Simple, below: &Value) -> AnyView {
-    let path = StoredValue::new(attrib.path.clone());
-    let choices = check::allowed(&attrib).or_else(|| (kind == Simple::Flag).then(|| vec![true.into(), false.into()]));
-    let inherited = below.pointer(&attrib.path).map(check::typed).unwrap_or_default();
-    let current = Memo::new(move |_| {
-        let document = draft.read.get().ok()?;
-        path.with_value(|path| document.pointer(path).map(check::typed))
-    });
-    let change = move |typed: String| {
-        let value = (!typed.is_empty()).then(|| kind.value(&typed));
-        path.with_value(|path| draft.put(path, value));
-    };
-    let unreadable = move || draft.read.with(Result::is_err);
-    let control = match choices {
-        Some(choices) => {
-            let inherited =
-                if inherited.is_empty() { "not set".to_owned() } else { format!("not set here: {inherited}") };
-            let options = choices.iter().map(|choice| {
-                let typed = check::typed(choice);
-                let (chosen, value) = (typed.clone(), typed.clone());
-                view! { <option value=value selected=move || current.get().as_ref() == Some(&chosen)>{typed}</option> }
-            });
-            view! {
-                <select id=id.clone() class="select" disabled=unreadable on:change=move |event| change(event_target_value(&event))>
-                    <option value="" selected=move || current.get().is_none()>{inherited}</option>
-                    {options.collect_view()}
-                </select>
-            }
-            .into_any()
-        }
-        None => view! {
-            <input
-                id=id.clone()
-                class="input"
-                type="text"
-                inputmode=if kind == Simple::Text { "text" } else { "decimal" }
-                autocomplete="off"
-                placeholder=inherited
-                disabled=unreadable
-                prop:value=move || current.get().unwrap_or_default()
-                value=current.get_untracked()
-                on:input=move |event| change(event_target_value(&event))
-            />
-        }
-        .into_any(),
-    };
-    view! {
-        <div class="field">
-            <label for=id>{attrib.name}</label>
-            {control}
-            {(!attrib.description.is_empty()).then(|| view! { <span class="hint">{attrib.description}</span> })}
-        </div>
-    }
-    .into_any()
 }
 
 /// A document to read.

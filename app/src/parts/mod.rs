@@ -5,6 +5,7 @@ pub mod badge;
 pub mod dialog;
 pub mod feed;
 pub mod foresight;
+mod form;
 pub mod heed;
 pub mod icon;
 pub mod json;

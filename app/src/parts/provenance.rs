@@ -3,16 +3,27 @@
 use api::console::Provenance;
 use leptos::prelude::*;
 
-/// Each value, where it sits and where it comes from.
+use super::icon::{Icon, icon};
+
+/// How many rows a panel has: what is beyond these is looked for on a page of its own.
+const ROWS: usize = 100;
+
+/// Each value, where it sits and where it comes from; the first of them, and the way to all.
 #[component]
 pub fn ProvenanceTable(
     /// In the order of their paths.
     values: Vec<Provenance>,
+    /// How many there are.
+    all: usize,
+    /// Where all of them are, with a filter and with who set what.
+    #[prop(into)]
+    place: String,
 ) -> impl IntoView {
     if values.is_empty() {
-        return view! { <p class="muted inside">"No data."</p> }.into_any();
+        return view! { <p class="muted inside">"No data. " <a href=place>"What it would be told"</a></p> }.into_any();
     }
-    let rows = values.into_iter().map(|value| {
+    let shown = values.len().min(ROWS);
+    let rows = values.into_iter().take(ROWS).map(|value| {
         view! {
             <tr>
                 <td data-label="Path"><code>{value.path}</code></td>
@@ -21,6 +32,7 @@ pub fn ProvenanceTable(
             </tr>
         }
     });
+    let count = if shown < all { format!("{shown} of {all} values") } else { format!("{all} values") };
     view! {
         <div class="table-scroll">
             <table class="table folds">
@@ -28,6 +40,10 @@ pub fn ProvenanceTable(
                 <tbody>{rows.collect_view()}</tbody>
             </table>
         </div>
+        <nav class="pager" aria-label="All values">
+            <span class="grow">{count}</span>
+            <a class="button small" href=place>"Find a value, and who set it" {icon(Icon::Right)}</a>
+        </nav>
     }
     .into_any()
 }

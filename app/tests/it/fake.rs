@@ -10,6 +10,7 @@ use api::nodes::{
     Carried, FactsOf, Life, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, Way,
 };
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
+use api::values::{SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
 use api::waiting::{Behind, Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use api::{At, Problem};
 use app::console::Console;
@@ -150,6 +151,7 @@ fn board_role(name: &str, traits: &[&str], chips: Vec<Chip>) -> BoardRole {
         bindable: true,
         proposed: false,
         data: json!({ name: {"port": 8080, "workers": 4} }),
+        below: json!({}),
         attribs: vec![AttribView {
             name: format!("{name}-port"),
             path: format!("/{name}/port"),
@@ -436,6 +438,29 @@ fn run(id: i64, name: &str, n: u128, state: RunState) -> RunSummary {
         ended: (!open).then(|| ago(300 - id)),
         error: (state == RunState::Failed).then(|| "exit 1 in 20-realm.sh: realm not found".into()),
     }
+}
+
+fn values(id: NoderoleId, run: Option<RunId>) -> ValuesView {
+    let value = |path: &str, value: &str, layer: &str| ValueView {
+        path: path.into(),
+        value: value.into(),
+        layer: layer.into(),
+        source: format!("{layer} of gateway on {}", fqdn(4)),
+        noderole: Some(id),
+        run: (layer == "wall").then_some(RunId(1001)),
+        edit: (layer == "user").then(|| SetBy {
+            proposal: ProposalId(6),
+            seq: 2,
+            by: "ada".into(),
+            at: ago(5000),
+            target: TargetNo(120),
+        }),
+    };
+    let values = vec![value("/app/key", "(secret)", "user"), value("/app/pid", "4242", "wall")];
+    let page = ValuePage { values, all: 412, matching: 2, next: Some("/app/pid".into()) };
+    let surroundings = run.map(|_| json!({"results": [{"run": 1000, "outcome": "failed"}]}));
+    let name = format!("gateway on {}", fqdn(4));
+    ValuesView { name, noderole: id, deployment: deployment_id(1), run, page, surroundings }
 }
 
 fn provenance() -> Vec<Provenance> {
@@ -837,7 +862,9 @@ impl Default for World {
                 run: runs[0].clone(),
                 input: json!({"app": {"port": 8080, "workers": 4, "key": {"$secret": "app/key", "version": 4}}}),
                 provenance: provenance(),
+                values: 3,
                 result: None,
+                result_gone: false,
                 wall: Some(json!({"app": {"pid": 4242}})),
                 attempts: runs[..2].to_vec(),
                 submission: Some(SubmissionId(121)),
@@ -870,6 +897,7 @@ impl Default for World {
                 ],
                 merged: json!({"app": {"port": 8080, "workers": 4}}),
                 provenance: provenance(),
+                values: 3,
                 wall: json!({}),
                 attribs: vec![AttribView {
                     name: "app-port".into(),
@@ -888,6 +916,7 @@ impl Default for World {
                     version: 3,
                     would_join: false,
                     data: json!({}),
+                    below: json!({"app": {"port": 8080}}),
                     rerun: false,
                 }),
             },
@@ -1071,6 +1100,13 @@ impl Console for Fake {
     }
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem> {
         self.read(|world| NoderoleView { id, ..world.noderole.clone() })
+    }
+    async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem> {
+        self.told(format!("values {}", serde_json::to_string(&wanted).expect("JSON")));
+        Ok(values(id, None))
+    }
+    async fn run_values(&self, id: RunId, _: ValuesWanted) -> Result<ValuesView, Problem> {
+        Ok(values(noderole(4, "gateway"), Some(id)))
     }
     async fn nodes(&self, filter: String, _: Option<String>) -> Result<NodePage, Problem> {
         let fits = |node: &&NodeSummary| node.fqdn.contains(&filter);

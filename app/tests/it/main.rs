@@ -6,6 +6,7 @@ mod fake;
 mod heeding;
 mod machines;
 mod serve;
+mod values;
 mod waiting;
 
 use api::Problem;

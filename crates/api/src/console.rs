@@ -249,6 +249,9 @@ pub struct BoardRole {
     pub proposed: bool,
     /// The deployment's data for it, the draft's edits included.
     pub data: Value,
+    /// What holds where that says nothing: the role's template; secrets masked.
+    #[serde(default)]
+    pub below: Value,
     /// What the role's attributes expect of that data.
     pub attribs: Vec<AttribView>,
     /// Nodes that carry it; at most [`CHIPS_IN_CELL`].
@@ -632,8 +635,10 @@ pub struct NoderoleView {
     pub layers: Vec<DataLayer>,
     /// All layers merged.
     pub merged: Value,
-    /// Where each value of the merged data comes from.
+    /// Where each value of the merged data comes from; at most [`VALUES_SHOWN`](crate::values::VALUES_SHOWN).
     pub provenance: Vec<Provenance>,
+    /// How many values there are.
+    pub values: usize,
     /// What its last successful run added.
     pub wall: Value,
     /// What its role's attributes expect.
@@ -667,6 +672,9 @@ pub struct NoderoleDraft {
     pub would_join: bool,
     /// The noderole's user data, the proposal's edits included.
     pub data: Value,
+    /// What holds where that says nothing; secrets masked.
+    #[serde(default)]
+    pub below: Value,
     /// Whether the proposal lets it run again.
     pub rerun: bool,
 }
@@ -775,10 +783,14 @@ pub struct RunView {
     pub run: RunSummary,
     /// What it was told, secrets as references.
     pub input: Value,
-    /// Where each value of it came from.
+    /// Where each value of it came from; at most [`VALUES_SHOWN`](crate::values::VALUES_SHOWN).
     pub provenance: Vec<Provenance>,
-    /// What it handed back.
+    /// How many values there are.
+    pub values: usize,
+    /// What it handed back, however it ended; None: nothing, or it is not kept any more.
     pub result: Option<Value>,
+    /// Whether it handed something back that is not kept any more.
+    pub result_gone: bool,
     /// What that added to what it was told.
     pub wall: Option<Value>,
     /// All attempts at the same step, newest first; at most [`PAGE_SIZE`].

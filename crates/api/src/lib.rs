@@ -9,6 +9,7 @@
 //! * [`nodes`]: a machine, and what people change about it.
 //! * [`limits`]: how long texts may be.
 //! * [`reviews`]: lists of reviews and proposals, page by page.
+//! * [`values`]: values of data, each with where it comes from.
 //! * [`live`]: what the journal tells while it happens.
 
 pub mod console;
@@ -17,6 +18,7 @@ pub mod live;
 pub mod nodes;
 pub mod problem;
 pub mod reviews;
+pub mod values;
 pub mod waiting;
 
 pub use problem::Problem;

@@ -402,6 +402,7 @@ impl<'a> Scene<'a> {
             bindable: own && !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_)),
             proposed,
             data,
+            below: engine::data::mask(&role.template),
             attribs: attribs(role),
             chips,
             more,

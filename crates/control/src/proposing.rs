@@ -230,6 +230,7 @@ impl Control {
         let (present, row, rows) = self.at_version(proposal, version).await?;
         self.check_minted(&edits).await?;
         self.check_edits(&present, row.scope(), &rows, &edits).await?;
+        self.check_fit(&present, &rows, &edits).await?;
         let mut transaction = self.begin().await?;
         let version = intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
             .await

@@ -8,6 +8,7 @@ use api::console::{
     Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
 use api::reviews::Waiting;
+use api::values::VALUES_SHOWN;
 use engine::Hash;
 use engine::anneal::{Reason, why_not};
 use engine::catalog::Role;
@@ -16,6 +17,7 @@ use engine::data::{OwnData, Wall, layers, mask};
 use engine::ids::{
     ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
 };
+use engine::plan::Effects;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent;
@@ -117,7 +119,7 @@ impl Control {
         let state = StepState::from_word(&row.step.state).unwrap_or(StepState::Blocked);
         let why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
         drop(connection);
-        let may_edit = self.draft_of(actor, &present, &row).await?;
+        let may_edit = self.draft_of(actor, &present, &row, role).await?;
         let layered = layers(
             step,
             data.own(role),
@@ -146,7 +148,8 @@ impl Control {
             role_hash: role_hash.short(),
             layers: data.layers(role, row.step.wall.as_ref()),
             merged: mask(&layered.value),
-            provenance: sources.collect(),
+            provenance: sources.take(VALUES_SHOWN).collect(),
+            values: layered.sources.len(),
             wall: row.step.wall.clone().unwrap_or_else(|| json!({})),
             attribs: attribs(role),
             parents: parents.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
@@ -176,6 +179,7 @@ impl Control {
         actor: &Actor,
         present: &Present,
         row: &NoderoleRow,
+        role: &Role,
     ) -> Result<Result<NoderoleDraft, String>, Problem> {
         if !actor.may(Permission::Operator) {
             return Ok(Err("Your account may not edit: that takes the operator permission.".into()));
@@ -196,6 +200,7 @@ impl Control {
             version: open.version,
             would_join: would_join(actor, &edits),
             data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
+            below: below_user(&planned.effects, present, row, role, &key),
             rerun: planned.effects.reruns.iter().any(|r| r.node == node && r.noderole == key),
         }))
     }
@@ -288,7 +293,7 @@ impl Control {
         let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id)).await.map_err(from_store)?;
         let mut connection = self.connection().await?;
         let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;
-        let (input, result, wall, submission) = documents.unwrap_or_default();
+        let (input, result, wall, submission, bytes) = documents.unwrap_or_default();
         let input = input.unwrap_or_else(|| json!({}));
         let summary = to_run(&present, &row)?;
         let open = matches!(summary.state, RunState::Queued | RunState::Running);
@@ -300,6 +305,8 @@ impl Control {
         Ok(RunView {
             input: input.get("data").cloned().unwrap_or_else(|| json!({})),
             provenance: self.provenance(&mut connection, &input).await?,
+            values: input.get("sources").and_then(Value::as_object).map_or(0, serde_json::Map::len),
+            result_gone: result.is_none() && bytes > 0,
             result,
             wall,
             attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
@@ -317,7 +324,7 @@ impl Control {
         let data = input.get("data").cloned().unwrap_or_default();
         let sources = input.get("sources").and_then(Value::as_object).cloned().unwrap_or_default();
         let step = |source: &Value| source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok());
-        let steps: Vec<StepId> = sources.values().filter_map(step).collect();
+        let steps: Vec<StepId> = sources.values().take(VALUES_SHOWN).filter_map(step).collect();
         let names: BTreeMap<StepId, String> =
             reading::step_names(on, &steps).await.map_err(from_store)?.into_iter().collect();
         let entry = |(path, source): (&String, &Value)| {
@@ -329,8 +336,19 @@ impl Control {
                 source: whose.map(|whose| format!("{layer} of {whose}")).unwrap_or(layer),
             }
         };
-        Ok(sources.iter().map(entry).collect())
+        Ok(sources.iter().take(VALUES_SHOWN).map(entry).collect())
     }
+}
+
+/// What holds for a noderole where its user data says nothing, the proposal's edits included; secrets masked.
+fn below_user(effects: &Effects, present: &Present, row: &NoderoleRow, role: &Role, key: &NoderoleKey) -> Value {
+    let deployment = DeploymentId(row.noderole.deployment_id);
+    let set = effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == key.role);
+    let known = present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&key.role));
+    let of_role = set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
+    let system = &row.noderole.system_data;
+    let below = OwnData { template: &role.template, deployment_role: of_role, system, ..OwnData::NONE };
+    layers(StepId(row.step.id), below, None).map(|layered| mask(&layered.value)).unwrap_or_default()
 }
 
 /// A noderole's own data, kept together.
@@ -367,11 +385,16 @@ impl Own {
     }
 }
 
+/// Keys from the top as a JSON pointer.
+pub(crate) fn pointer(keys: &[String]) -> String {
+    keys.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
 /// What a role's attributes expect.
 pub(crate) fn attribs(role: &Role) -> Vec<AttribView> {
     let view = |attrib: &engine::catalog::Attrib| AttribView {
         name: attrib.name.to_string(),
-        path: attrib.map.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect(),
+        path: pointer(&attrib.map),
         description: attrib.description.clone(),
         schema: attrib.schema.clone(),
     };

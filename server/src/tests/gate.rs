@@ -59,7 +59,7 @@ impl House {
     }
 
     /// Opens a proposal and appends edits; gives its id and version.
-    async fn draft(&self, cookie: &str, deployment: &str, edits: Value) -> (i64, i64) {
+    pub(super) async fn draft(&self, cookie: &str, deployment: &str, edits: Value) -> (i64, i64) {
         let path = format!("/api/v1/deployments/{deployment}/proposals");
         let proposal = self.tell(&path, cookie, json!({})).await.json()["proposal"].as_i64().expect("an id");
         let board = self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
@@ -69,7 +69,7 @@ impl House {
         )
     }
 
-    async fn append(&self, cookie: &str, proposal: i64, version: i64, edits: Value) -> i64 {
+    pub(super) async fn append(&self, cookie: &str, proposal: i64, version: i64, edits: Value) -> i64 {
         let edits = json!({"version": version, "edits": edits});
         let raised = self.tell(&format!("/api/v1/proposals/{proposal}/edits"), cookie, edits).await.json();
         raised["version"].as_i64().expect("a version")
@@ -99,22 +99,22 @@ impl House {
         })
     }
 
-    async fn id_of(&self, deployment: &str, cookie: &str) -> Value {
+    pub(super) async fn id_of(&self, deployment: &str, cookie: &str) -> Value {
         self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json()["id"].clone()
     }
 
-    async fn n1(&self, cookie: &str) -> Value {
+    pub(super) async fn n1(&self, cookie: &str) -> Value {
         self.ask_get("/api/v1/nodes?filter=n1", cookie).await.json()["nodes"][0]["id"].clone()
     }
 
-    async fn person(&self, name: &str, permissions: impl IntoIterator<Item = Permission>) -> String {
+    pub(super) async fn person(&self, name: &str, permissions: impl IntoIterator<Item = Permission>) -> String {
         let new = NewPerson::human(name, permissions);
         let id = self.people.create_person(None, &new).await.expect("a person");
         self.cookie_of(id).await
     }
 
     /// From the edits to the target; everybody who is named approves it.
-    async fn passes(&self, ada: &str, deployment: &str, edits: Value, approve: &[&str]) {
+    pub(super) async fn passes(&self, ada: &str, deployment: &str, edits: Value, approve: &[&str]) {
         let draft = self.draft(ada, deployment, edits).await;
         let id = self.submit(ada, draft).await;
         for who in approve {
@@ -124,7 +124,7 @@ impl House {
         self.tell(&format!("/api/v1/submissions/{id}/commit"), ada, name).await.json();
     }
 
-    async fn count(&self, of: &'static str) -> i64 {
+    pub(super) async fn count(&self, of: &'static str) -> i64 {
         let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {of}"));
         sqlx::query_scalar(sql).fetch_one(self.db.owner()).await.expect("a count")
     }

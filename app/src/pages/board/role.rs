@@ -11,13 +11,15 @@ use leptos::task::spawn_local;
 
 use super::desk::{Desk, nodes};
 use crate::calls;
+use crate::check::Purpose;
 use crate::pages::edits::{Outcome, PutIn, Reason, Wish};
 use crate::parts::json::{DataEditor, Draft};
 
 /// Sets the deployment's data for it.
 #[component]
 pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
-    let draft = Draft::new(&role.data, role.attribs.clone());
+    let draft =
+        Draft::new(&role.data, Purpose { attribs: role.attribs.clone(), below: role.below.clone(), is_last: false });
     let (before, name) = (StoredValue::new(role.data), role.role);
     let done = format!("Data of {name} changed in the proposal.");
     let wish = Wish::new(desk.pen(), move || {

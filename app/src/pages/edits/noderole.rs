@@ -7,6 +7,7 @@ use leptos::task::spawn_local;
 
 use super::{Carried, Outcome, Pen, PutIn, Wish};
 use crate::calls;
+use crate::check::Purpose;
 use crate::parts::ProblemNotice;
 use crate::parts::json::{DataEditor, Draft};
 
@@ -129,7 +130,7 @@ pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVi
 
 #[component]
 fn Editor(pen: Pen, of: Carried, noderole: DraftedNoderole, taken: Callback<()>) -> impl IntoView {
-    let draft = Draft::new(&noderole.data, noderole.attribs);
+    let draft = Draft::new(&noderole.data, Purpose { attribs: noderole.attribs, below: noderole.below, is_last: true });
     let before = StoredValue::new(noderole.data);
     let done = format!("Data of {of} changed in the proposal.");
     let wish = Wish::new(pen, move || {
@@ -147,7 +148,7 @@ fn Editor(pen: Pen, of: Carried, noderole: DraftedNoderole, taken: Callback<()>)
         >
             <div class="body">
                 <p class="muted">"What is said here holds for this noderole alone and beats every other source."</p>
-                <DataEditor draft name="noderole-data" below=noderole.below/>
+                <DataEditor draft name="noderole-data"/>
                 <Outcome of=wish/>
             </div>
             <div class="foot"><PutIn of=wish/></div>

@@ -189,11 +189,15 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
     .into_any()
 }
 
+const GONE: &str =
+    "What it handed back is not kept any more: of each step the newest ten results are, until its node is gone.";
+
 /// What it was told, what it handed back, and the difference.
 #[component]
 fn Documents(run: RwSignal<RunView>) -> impl IntoView {
     let provenance = Memo::new(move |_| run.read().provenance.clone());
     let input = Memo::new(move |_| run.read().input.clone());
+    let id = run.read_untracked().run.id;
     let wall = Memo::new(move |_| run.read().wall.clone());
     let result = Memo::new(move |_| run.read().result.clone());
     let or_none = |value: Option<serde_json::Value>, none: &'static str| match value {
@@ -207,12 +211,12 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
                 <div class="inside">{move || or_none(wall.get(), "None: only a run that succeeded leaves one.")}</div>
             </details>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Result" <span class="muted">"what it handed back"</span></summary>
-                <div class="inside">{move || or_none(result.get(), "It handed nothing back.")}</div>
+                <summary>{icon(Icon::Right)} "Result" <span class="muted">"what it handed back, however it ended"</span></summary>
+                <div class="inside">{move || or_none(result.get(), if run.read().result_gone { GONE } else { "It handed nothing back." })}</div>
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Input" <span class="muted">"what it was told, with sources"</span></summary>
-                {move || view! { <ProvenanceTable values=provenance.get()/> }}
+                {move || view! { <ProvenanceTable values=provenance.get() all=run.read().values place=places::run_values(id)/> }}
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Input as JSON"</summary>

@@ -27,6 +27,7 @@ use serde_json::{Map, Value};
 use crate::{canonical, text};
 
 mod diff;
+pub mod fit;
 pub mod kept;
 mod layers;
 mod merge;

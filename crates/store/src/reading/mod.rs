@@ -6,6 +6,7 @@ mod noderoles;
 mod runs;
 mod steps;
 mod targets;
+mod values;
 mod waiting;
 
 pub use admission::{admission_view, admission_view_of};
@@ -20,6 +21,7 @@ pub use steps::{
     step_names, steps_by_noderole, steps_of, unreached,
 };
 pub use targets::{TargetRow, is_root, root_of, targets};
+pub use values::{ResultRow, SetRow, Setting, StepOf, results_of, run_given, sets, steps_of_values};
 pub use waiting::{AboveRow, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, step_places, waiting};
 
 pub use crate::entity::run::Model as RunModel;

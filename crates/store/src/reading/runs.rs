@@ -73,14 +73,14 @@ pub async fn run(store: &Store, id: RunId) -> Result<Option<RunRow>, StoreError>
     Ok(name_all(store, found).await?.pop())
 }
 
-/// What a run was told and handed back; its step's wall, if this is the run that left it; the submission that it rests on.
+/// What a run was told and handed back; its step's wall, if this is the run that left it; the submission that it rests on; and the size of
+/// what it handed back, also where that is not kept any more.
 pub async fn run_documents(
     on: &mut PgConnection,
     id: RunId,
-) -> Result<Option<(Option<Value>, Option<Value>, Option<Value>, Option<i64>)>, StoreError> {
+) -> Result<Option<(Option<Value>, Option<Value>, Option<Value>, Option<i64>, i32)>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT r.input, r.result, CASE WHEN r.outcome = 'succeeded' AND r.id = (SELECT max(o.id) FROM run o \
-         WHERE o.step_id = r.step_id AND o.outcome = 'succeeded') THEN s.wall END, t.submission_id FROM run r \
+        "SELECT r.input, r.result, CASE WHEN s.wall_run = r.id THEN s.wall END, t.submission_id, r.result_bytes FROM run r \
          JOIN step s ON s.id = r.step_id LEFT JOIN target t ON t.number = r.generation WHERE r.id = $1",
     )
     .bind(id.0)

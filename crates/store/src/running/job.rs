@@ -137,7 +137,7 @@ pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, 
            r.generation, r.target_number, t.root AS target_root, g.root AS generation_root, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
            jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection,
-           d.name AS home, n.facts, coalesce(to_jsonb(n) -> 'hints', '{}') AS hints
+           d.name AS home, n.facts, n.hints
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
          JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN target t ON t.number = r.target_number
          JOIN target g ON g.number = r.generation CROSS JOIN head h
@@ -225,7 +225,9 @@ pub struct SeenStep {
     pub instance: u32,
     /// Its role, by content.
     pub role_hash: Hash,
-    /// The document of the deployment that it is bound in.
+    /// The deployment that it is bound in.
+    pub deployment: DeploymentId,
+    /// That deployment's document.
     pub deployment_doc: Hash,
     /// System data.
     pub system_data: Value,
@@ -266,6 +268,7 @@ struct SeenRow {
     role: String,
     instance: i32,
     role_hash: Vec<u8>,
+    deployment_id: Uuid,
     doc: Vec<u8>,
     system_data: Value,
     data: Value,
@@ -290,6 +293,7 @@ impl SeenRow {
             active: self.active,
             noderole: NoderoleId(self.noderole_id),
             role_hash: hash(&self.role_hash)?,
+            deployment: DeploymentId(self.deployment_id),
             deployment_doc: hash(&self.doc)?,
             role: self.role,
             instance: self.instance.unsigned_abs(),
@@ -359,7 +363,7 @@ async fn seen_rows(pool: &PgPool, steps: Vec<Uuid>, nodes: Vec<Uuid>) -> Result<
            UNION
            SELECT s.id FROM unnest($2::uuid[]) AS o (id)
            CROSS JOIN LATERAL (SELECT id FROM step WHERE node_id = o.id AND state = 'active' OFFSET 0) s)
-         SELECT s.id, s.rank, s.state = 'active' AS active, s.noderole_id, n.role, n.instance, n.role_hash, d.doc,
+         SELECT s.id, s.rank, s.state = 'active' AS active, s.noderole_id, n.role, n.instance, n.role_hash, n.deployment_id, d.doc,
            n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall, s.wall_run,
            s.node_id, o.fqdn, o.phantom,
            CASE WHEN o.address <> '[]' THEN o.address ELSE coalesce(o.connection -> 'addresses', '[]') END AS addresses

@@ -1,0 +1,235 @@
+//! Values and where they come from: of a noderole as it is now, and of a run as it was told. The whole state is in the address, and it works
+//! without scripts.
+
+use api::live::Topic;
+use api::values::{SetBy, VALUE_SHOWN, ValuePage, ValueView, ValuesView, ValuesWanted};
+use engine::ids::{NoderoleId, RunId};
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::components::Form;
+use leptos_router::hooks::{use_params_map, use_query_map};
+use serde::{Deserialize, Serialize};
+
+use crate::calls;
+use crate::clock::Moment;
+use crate::failure::{Answer, Failure};
+use crate::live::{Event, NOW, use_live};
+use crate::parts::json::DataView;
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load};
+use crate::places;
+
+/// Whose values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Of {
+    Noderole(NoderoleId),
+    Run(RunId),
+}
+
+impl Of {
+    fn place(self) -> String {
+        match self {
+            Self::Noderole(id) => places::noderole_values(id),
+            Self::Run(id) => places::run_values(id),
+        }
+    }
+
+    async fn ask(self, wanted: ValuesWanted) -> Answer<ValuesView> {
+        match self {
+            Self::Noderole(id) => calls::noderole_values(id, wanted).await,
+            Self::Run(id) => calls::run_values(id, wanted).await,
+        }
+    }
+}
+
+fn address(of: Of, wanted: &ValuesWanted) -> String {
+    let own = wanted.own.then(|| "own=true".to_owned());
+    let find = (!wanted.find.is_empty()).then(|| format!("find={}", places::encoded(&wanted.find)));
+    let after = wanted.after.as_ref().map(|after| format!("after={}", places::encoded(after)));
+    let query: Vec<String> = own.into_iter().chain(find).chain(after).collect();
+    if query.is_empty() { of.place() } else { format!("{}?{}", of.place(), query.join("&")) }
+}
+
+/// What a run of a noderole would see now.
+#[component]
+pub fn NoderoleValues() -> impl IntoView {
+    page(|id| id.parse().ok().map(Of::Noderole))
+}
+
+/// What a run was told.
+#[component]
+pub fn RunValues() -> impl IntoView {
+    page(|id| id.parse().ok().map(Of::Run))
+}
+
+fn page(of: fn(&str) -> Option<Of>) -> impl IntoView {
+    let (params, query) = (use_params_map(), use_query_map());
+    let wanted = Memo::new(move |_| {
+        let (query, params) = (query.read(), params.read());
+        let wanted = ValuesWanted {
+            find: query.get("find").unwrap_or_default(),
+            after: query.get("after"),
+            own: query.get("own").as_deref() == Some("true"),
+        };
+        (params.get("id").unwrap_or_default(), wanted)
+    });
+    let asked = move |(id, wanted): (String, ValuesWanted)| async move {
+        let of = of(&id).ok_or_else(missing)?;
+        Ok((of, wanted.clone(), of.ask(wanted).await?))
+    };
+    let values = Resource::new(move || wanted.get(), asked);
+    load(values, |(of, wanted, first)| view! { <Loaded of wanted first/> })
+}
+
+fn missing() -> Failure {
+    #[cfg(feature = "ssr")]
+    crate::respond::status(404);
+    api::Problem::not_found("Nothing has this id. It may have been copied in part.").into()
+}
+
+#[component]
+fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
+    let title = format!("Data of {}", first.name);
+    let back = match of {
+        Of::Noderole(id) => view! { <a href=places::noderole(id)>{first.name.clone()}</a> }.into_any(),
+        Of::Run(id) => view! { <a href=places::run(id)>"Run " {id.0}</a> }.into_any(),
+    };
+    let (deployment, noderole) = (first.deployment, first.noderole);
+    let surroundings = first.surroundings.clone();
+    let ask = wanted.clone();
+    let feed = Feed::new(first, move || of.ask(ask.clone()));
+    if matches!(of, Of::Noderole(_)) {
+        let hear = move |events: &[Event]| {
+            let moves = |event: &Event| matches!(event, Event::Step { .. } | Event::Target { .. } | Event::Reset);
+            if events.iter().any(moves) {
+                feed.soon();
+            }
+        };
+        use_live().hear(vec![Topic::Deployment(deployment), Topic::Targets], NOW, hear);
+    }
+    let about = match of {
+        Of::Noderole(id) => tabs(id, &wanted).into_any(),
+        Of::Run(_) => view! {
+            <p class="muted">"What it was told when it began, secrets by name. " <a href=places::noderole_values(noderole)>"What a run would see now"</a></p>
+        }
+        .into_any(),
+    };
+    let page = Memo::new(move |_| feed.value().read().page.clone());
+    let (own, find) = (wanted.own, wanted.find.clone());
+    view! {
+        <Title text=title.clone()/>
+        <div class="head"><div><div class="muted">{back}</div><h1>{title}</h1></div></div>
+        {about}
+        <Form method="GET" action=of.place() attr:class="filters" attr:role="search">
+            {own.then(|| view! { <input type="hidden" name="own" value="true"/> })}
+            <div class="field">
+                <label for="find-values">"Path, value or source contains"</label>
+                <input class="input" id="find-values" name="find" type="search" autocomplete="off" maxlength=VALUE_SHOWN value=find/>
+            </div>
+            <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
+        </Form>
+        <ProblemNotice problem=feed.problem()/>
+        <div class="card">{move || table(of, &wanted, page.get())}</div>
+        {surroundings.map(beside)}
+    }
+    .into_any()
+}
+
+/// What others set is seen by a run; what is said here is seen by others. Two things that are easily taken for one.
+fn tabs(id: NoderoleId, wanted: &ValuesWanted) -> impl IntoView + use<> {
+    let link = |own: bool, word: &'static str| {
+        let address = address(Of::Noderole(id), &ValuesWanted { own, after: None, ..wanted.clone() });
+        let here = (wanted.own == own).then_some("page");
+        view! { <a class="button small" class:quiet=here.is_none() href=address aria-current=here>{word}</a> }
+    };
+    view! {
+        <nav class="filters" aria-label="Which values">
+            {link(false, "What a run would see now")}
+            {link(true, "What it says itself")}
+        </nav>
+    }
+}
+
+fn table(of: Of, wanted: &ValuesWanted, page: ValuePage) -> AnyView {
+    if page.values.is_empty() {
+        let title = if page.all == 0 { "No data" } else { "No value has that in it" };
+        return view! {
+            <Empty icon=Icon::Search title>
+                <p>"Values come from roles, from a deployment, from what people say of one noderole, and from what runs found out."</p>
+            </Empty>
+        }
+        .into_any();
+    }
+    let count = match page.matching == page.all {
+        true => format!("{} values", page.all),
+        false => format!("{} of {} values", page.matching, page.all),
+    };
+    let next = page.next.map(|next| address(of, &ValuesWanted { after: Some(next), ..wanted.clone() }));
+    let first = wanted.after.is_some().then(|| address(of, &ValuesWanted { after: None, ..wanted.clone() }));
+    view! {
+        <div class="table-scroll">
+            <table class="table folds values">
+                <thead><tr><th scope="col">"Path"</th><th scope="col">"Value"</th><th scope="col">"From"</th></tr></thead>
+                <tbody>{page.values.into_iter().map(row).collect_view()}</tbody>
+            </table>
+        </div>
+        <nav class="pager" aria-label="Pages of the list">
+            {first.map(|first| view! { <a class="button small" href=first>{icon(Icon::Up)} "First"</a> })}
+            <span class="grow">{count}</span>
+            {next.map(|next| view! { <a class="button small" href=next>"More" {icon(Icon::Right)}</a> })}
+        </nav>
+    }
+    .into_any()
+}
+
+fn row(value: ValueView) -> impl IntoView {
+    let source = match value.noderole {
+        Some(id) => view! { <a href=places::noderole(id)>{value.source}</a> }.into_any(),
+        None => view! { <span>{value.source}</span> }.into_any(),
+    };
+    view! {
+        <tr>
+            <td data-label="Path"><code>{value.path}</code></td>
+            <td data-label="Value"><code>{value.value}</code></td>
+            <td data-label="From">
+                <div>
+                    {source}
+                    {value.run.map(|run| view! { <div class="muted">"found out by " <a href=places::run(run)>"run " {run.0}</a></div> })}
+                    {value.edit.map(set_by)}
+                </div>
+            </td>
+        </tr>
+    }
+}
+
+fn set_by(edit: SetBy) -> impl IntoView {
+    view! {
+        <div class="muted">{format!("set by {}, ", edit.by)} <Moment at=edit.at/> {format!(", proposal {}, target {}", edit.proposal, edit.target)}</div>
+    }
+}
+
+fn beside(surroundings: serde_json::Value) -> impl IntoView {
+    view! {
+        <section class="card" aria-label="Beside its attributes">
+            <details class="fold">
+                <summary>{icon(Icon::Right)} "Surroundings" <span class="muted">"its node, kept results and the nodes that it waited for"</span></summary>
+                <div class="inside"><DataView value=surroundings/></div>
+            </details>
+        </section>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_in_the_address() {
+        let of = Of::Run(RunId(7));
+        let wanted = |find: &str, after: Option<&str>, own: bool| {
+            address(of, &ValuesWanted { find: find.into(), after: after.map(str::to_owned), own })
+        };
+        assert_eq!(wanted("", None, false), "/runs/7/data");
+        assert_eq!(wanted("a b", Some("/x~1y"), true), "/runs/7/data?own=true&find=a%20b&after=%2Fx~1y");
+    }
+}

@@ -1,0 +1,343 @@
+//! A form that is made of a role's schemas.
+//!
+//! Each field shows one place of the document that is being edited, and changes that place alone; what it does not know (keys of a schema
+//! that says less, five levels down) stays as it is in the text beside it. Empty means: nothing is said here, and what is below applies. That
+//! is shown in the field. A secret is a name and a version, never a value.
+
+use engine::data::secret;
+use leptos::prelude::*;
+use serde_json::{Value, json};
+
+use super::icon::{Icon, icon};
+use super::json::Draft;
+use crate::check::{self, Entry, Field, Simple};
+
+/// A place of the document.
+#[derive(Clone)]
+struct Place {
+    draft: Draft,
+    /// A JSON pointer.
+    path: String,
+    /// Of its control.
+    id: String,
+    label: String,
+    hint: String,
+    schema: Value,
+    required: bool,
+    /// How many objects and lists it is within.
+    depth: usize,
+    /// Whether it is an item of a list: then it can't say nothing.
+    item: bool,
+    /// What applies where the document says nothing.
+    below: Option<Value>,
+}
+
+impl Place {
+    /// A place within this one.
+    fn inside(&self, key: &str, schema: Value) -> Self {
+        let part = key.replace('~', "~0").replace('/', "~1");
+        Self {
+            draft: self.draft,
+            path: format!("{}/{part}", self.path),
+            id: format!("{}-{}", self.id, key.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
+            label: key.to_owned(),
+            hint: schema
+                .get("description")
+                .or_else(|| schema.get("desc"))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            required: check::is_required(&schema),
+            depth: self.depth + 1,
+            item: false,
+            below: self.below.as_ref().and_then(|below| below.get(key)).cloned(),
+            schema,
+        }
+    }
+
+    fn now(&self) -> Memo<Option<Value>> {
+        let (draft, path) = (self.draft, self.path.clone());
+        Memo::new(move |_| draft.at(&path))
+    }
+
+    fn put(&self, value: Option<Value>) {
+        self.draft.put(&self.path, value);
+    }
+
+    fn is_off(&self) -> impl Fn() -> bool + Copy + use<> {
+        let draft = self.draft;
+        move || !draft.is_readable()
+    }
+}
+
+/// A field for each attribute.
+#[component]
+pub(super) fn Fields(
+    /// The document.
+    draft: Draft,
+    /// Tells the forms of one page apart.
+    name: String,
+) -> impl IntoView {
+    let purpose = draft.purpose();
+    let place = |(n, attrib): (usize, api::console::AttribView)| {
+        let schema = attrib.schema.unwrap_or_default();
+        enter(Place {
+            draft,
+            below: purpose.below.pointer(&attrib.path).cloned(),
+            path: attrib.path,
+            id: format!("{name}-{n}"),
+            label: attrib.name,
+            hint: attrib.description,
+            required: check::is_required(&schema),
+            schema,
+            depth: 0,
+            item: false,
+        })
+    };
+    let fields = purpose.attribs.iter().cloned().enumerate().map(place).collect_view();
+    view! { <div class="fields">{fields}</div> }.into_any()
+}
+
+fn enter(place: Place) -> AnyView {
+    match check::entry(&place.schema, place.depth) {
+        Entry::One(simple) => single(place, Some(simple), Vec::new()),
+        Entry::Choice(known) => single(place, None, known),
+        Entry::Fields(fields) => group(&place, fields),
+        Entry::Items(each) => list(place, each),
+        Entry::Json => by_text(&place),
+    }
+}
+
+/// What is wrong at a place, where it is; a list of its own for who hears it.
+fn wrong(place: &Place) -> (String, AnyView) {
+    let (draft, path, id) = (place.draft, place.path.clone(), format!("{}-wrong", place.id));
+    let lines = move || {
+        let said = |what: String| view! { <p class="fault">{icon(Icon::Error)} <span>{what}</span></p> };
+        draft.wrong_at(&path).into_iter().map(said).collect_view()
+    };
+    (id.clone(), view! { <div class="wrong" id=id aria-live="polite">{lines}</div> }.into_any())
+}
+
+fn name_of(place: &Place) -> impl IntoView + use<> {
+    let required = place.required.then(|| view! { <small class="muted">" required"</small> });
+    view! { {place.label.clone()} {required} }
+}
+
+fn by_text(place: &Place) -> AnyView {
+    let (_, wrong) = wrong(place);
+    let below = place.below.as_ref().map(|below| view! { <code class="clip">{below.to_string()}</code> });
+    view! {
+        <div class="field">
+            <span class="label">{name_of(place)}</span>
+            <span class="hint">{place.hint.clone()} " As JSON, at " <code>{place.path.clone()}</code> {below}</span>
+            {wrong}
+        </div>
+    }
+    .into_any()
+}
+
+fn group(place: &Place, fields: Vec<Field>) -> AnyView {
+    let inside = fields.into_iter().map(|field| {
+        let within = place.inside(&field.key, field.schema);
+        enter(Place { required: field.required, ..within })
+    });
+    let (_, wrong) = wrong(place);
+    view! {
+        <fieldset class="field group">
+            <legend>{name_of(place)}</legend>
+            {(!place.hint.is_empty()).then(|| view! { <span class="hint">{place.hint.clone()}</span> })}
+            {inside.collect_view()}
+            {wrong}
+        </fieldset>
+    }
+    .into_any()
+}
+
+/// Lists are replaced whole: who wants to change one that is below takes it over first.
+fn list(place: Place, each: Value) -> AnyView {
+    let now = place.now();
+    let count = Memo::new(move |_| now.with(|now| now.as_ref().and_then(Value::as_array).map(Vec::len)));
+    let below = place.below.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+    let inherited = below.len();
+    let is_off = place.is_off();
+    let whole = StoredValue::new(place.clone());
+    let schema = StoredValue::new(each);
+    let items = move || {
+        let line = |n: usize| {
+            let item = whole.with_value(|whole| whole.inside(&n.to_string(), schema.get_value()));
+            let out = StoredValue::new(item.clone());
+            let label = format!("Take entry {} out", n + 1);
+            let entry = enter(Place { label: format!("Entry {}", n + 1), item: true, ..item });
+            view! {
+                <li>
+                    {entry}
+                    <button class="button quiet small only-icon" type="button" aria-label=label.clone() title=label disabled=is_off on:click=move |_| out.with_value(|out| out.put(None))>{icon(Icon::Bin)}</button>
+                </li>
+            }
+        };
+        (0..count.get().unwrap_or(0)).map(line).collect_view()
+    };
+    let add = move |_| {
+        let blank = check::blank(&schema.get_value());
+        whole.with_value(|whole| match count.get_untracked() {
+            Some(n) => whole.draft.put(&format!("{}/{n}", whole.path), Some(blank)),
+            None => whole.put(Some(Value::Array(below.iter().cloned().chain([blank]).collect()))),
+        });
+    };
+    let says = move || match (count.get(), inherited) {
+        (Some(_), _) | (None, 0) => String::new(),
+        (None, 1) => "Not set here: one entry from below. Adding one takes it over.".to_owned(),
+        (None, n) => format!("Not set here: {n} entries from below. Adding one takes them over."),
+    };
+    let (_, wrong) = wrong(&place);
+    let clear = move |_| whole.with_value(|whole| whole.put(None));
+    view! {
+        <fieldset class="field group">
+            <legend>{name_of(&place)}</legend>
+            {(!place.hint.is_empty()).then(|| view! { <span class="hint">{place.hint.clone()}</span> })}
+            <span class="hint">{says}</span>
+            <ol class="entries">{items}</ol>
+            {wrong}
+            <div class="buttons">
+                <button class="button small" type="button" disabled=is_off on:click=add>{icon(Icon::Plus)} "Add an entry"</button>
+                {move || count.get().map(|_| view! { <button class="button quiet small" type="button" disabled=is_off on:click=clear>"Say nothing here"</button> })}
+            </div>
+        </fieldset>
+    }
+    .into_any()
+}
+
+/// One value: typed, chosen, or the name of a secret.
+fn single(place: Place, simple: Option<Simple>, known: Vec<Value>) -> AnyView {
+    let now = place.now();
+    let is_secret = Memo::new(move |_| now.with(|now| now.as_ref().is_some_and(secret::is_reference)));
+    let (wrong_id, wrong) = wrong(&place);
+    let is_off = place.is_off();
+    let kept = StoredValue::new(place.clone());
+    let known = StoredValue::new(known);
+    let control = move || {
+        let place = kept.get_value();
+        match (is_secret.get(), simple) {
+            (true, _) => of_secret(place, now),
+            (false, Some(simple)) => typed(place, simple, now, &wrong_id),
+            (false, None) => chosen(place, known.get_value(), now, &wrong_id),
+        }
+    };
+    let turn = move |_| {
+        let secret = (!is_secret.get_untracked()).then(|| json!({"$secret": "", "version": 1}));
+        kept.with_value(|place| place.put(secret.or_else(|| place.item.then(|| check::blank(&place.schema)))));
+    };
+    let turns = simple == Some(Simple::Text);
+    view! {
+        <div class="field">
+            <label for=place.id.clone()>{name_of(&place)}</label>
+            {control}
+            {(!place.hint.is_empty()).then(|| view! { <span class="hint">{place.hint.clone()}</span> })}
+            {wrong}
+            {turns.then(|| view! {
+                <button class="button quiet small turn" type="button" disabled=is_off on:click=turn>
+                    {move || if is_secret.get() { "Write a value instead" } else { "Use a secret" }}
+                </button>
+            })}
+        </div>
+    }
+    .into_any()
+}
+
+fn inherited(place: &Place) -> String {
+    match &place.below {
+        Some(below) if secret::is_reference(below) => secret::MASK.to_owned(),
+        Some(below) => check::typed(below),
+        None => String::new(),
+    }
+}
+
+fn typed(place: Place, simple: Simple, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
+    let shown = move || now.with(|now| now.as_ref().filter(|now| !now.is_null()).map(check::typed)).unwrap_or_default();
+    let is_off = place.is_off();
+    let (draft, path) = (place.draft, place.path.clone());
+    let id = place.id.clone();
+    let below = inherited(&place);
+    let change = move |event: leptos::ev::Event| {
+        let typed = event_target_value(&event);
+        let value = match (typed.is_empty(), place.item) {
+            (true, true) => Some(check::blank(&place.schema)),
+            (true, false) => None,
+            (false, _) => Some(simple.value(&typed)),
+        };
+        place.put(value);
+    };
+    view! {
+        <input
+            id=id
+            class="input"
+            type="text"
+            inputmode=if simple == Simple::Text { "text" } else { "decimal" }
+            autocomplete="off"
+            placeholder=below
+            disabled=is_off
+            aria-describedby=wrong_id.to_owned()
+            aria-invalid=move || (!draft.wrong_at(&path).is_empty()).then_some("true")
+            prop:value=shown
+            value=untrack(shown)
+            on:input=change
+        />
+    }
+    .into_any()
+}
+
+fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
+    let below = inherited(&place);
+    let none = if below.is_empty() { "not set".to_owned() } else { format!("not set here: {below}") };
+    let options = known.iter().map(|choice| {
+        let (typed, this) = (check::typed(choice), choice.clone());
+        let value = typed.clone();
+        view! { <option value=value selected=move || now.with(|now| now.as_ref() == Some(&this))>{typed}</option> }
+    });
+    let options = options.collect_view();
+    let is_off = place.is_off();
+    let (id, is_item) = (place.id.clone(), place.item);
+    // A value that is none of these is one choice more: nobody changes it by looking at it.
+    let other = {
+        let known = known.clone();
+        move || {
+            now.get()
+                .filter(|now| !known.contains(now))
+                .map(|now| view! { <option value="" selected>{check::typed(&now)}</option> })
+        }
+    };
+    let change = move |event: leptos::ev::Event| {
+        let typed = event_target_value(&event);
+        place.put(known.iter().find(|choice| check::typed(choice) == typed).cloned());
+    };
+    view! {
+        <select id=id class="select" disabled=is_off aria-describedby=wrong_id.to_owned() on:change=change>
+            {(!is_item).then(|| view! { <option value="" selected=move || now.with(Option::is_none)>{none}</option> })}
+            {other}
+            {options}
+        </select>
+    }
+    .into_any()
+}
+
+/// A secret by its name and version; its value is nowhere in a document.
+fn of_secret(place: Place, now: Memo<Option<Value>>) -> AnyView {
+    let part = move |key: &'static str| {
+        now.with(|now| now.as_ref().and_then(|now| now.get(key)).map(check::typed)).unwrap_or_default()
+    };
+    let is_off = place.is_off();
+    let (id, version_id) = (place.id.clone(), format!("{}-version", place.id));
+    let place = StoredValue::new(place);
+    let set = move |name: String, version: String| {
+        let version = version.trim().parse::<u32>().map_or_else(|_| Value::String(version), Value::from);
+        place.with_value(|place| place.put(Some(json!({"$secret": name, "version": version}))));
+    };
+    view! {
+        <div class="secret">
+            <input class="input" id=id type="text" autocomplete="off" placeholder="Name of the secret" disabled=is_off prop:value=move || part(secret::KEY) value=untrack(|| part(secret::KEY)) on:input=move |event| set(event_target_value(&event), untrack(|| part("version")))/>
+            <label for=version_id.clone()>"version"</label>
+            <input class="input" id=version_id type="text" inputmode="numeric" autocomplete="off" disabled=is_off prop:value=move || part("version") value=untrack(|| part("version")) on:input=move |event| set(untrack(|| part(secret::KEY)), event_target_value(&event))/>
+        </div>
+    }
+    .into_any()
+}

@@ -1,0 +1,77 @@
+//! Values and where they come from, as a browser without scripts gets them.
+
+use api::values::ValuesWanted;
+
+use crate::fake::Fake;
+use crate::serve::get;
+
+const NODEROLE: &str = "/noderoles/00000000-0000-0000-0000-000000000001/data";
+
+#[tokio::test]
+async fn each_value_leads_to_what_brought_it() {
+    let fake = Fake::new(|_| {});
+    let page = get(&fake, &format!("{NODEROLE}?find=app")).await;
+    assert_eq!(page.status, 200);
+    page.says(&[
+        "What a run would see now",
+        "2 of 412 values",
+        "/app/key",
+        "(secret)",
+        "set by ada",
+        "target 120",
+        "href=\"/runs/1001\"",
+        "name=\"find\"",
+        "value=\"app\"",
+        "?find=app&amp;after=%2Fapp%2Fpid",
+        "?own=true&amp;find=app",
+    ]);
+    let own = get(&fake, &format!("{NODEROLE}?own=true&find=x&after=%2Fa")).await;
+    own.says(&["type=\"hidden\" name=\"own\" value=\"true\"", ">First"]);
+    let asked = ValuesWanted { find: "x".into(), after: Some("/a".into()), own: true };
+    let asked = format!("values {}", serde_json::to_string(&asked).expect("JSON"));
+    assert!(fake.0.lock().expect("no test died here").told.contains(&asked));
+    assert_eq!(get(&fake, "/noderoles/none/data").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_run_shows_what_it_was_told_and_what_was_beside_it() {
+    let fake = Fake::new(|_| {});
+    let page = get(&fake, "/runs/1004/data").await;
+    page.says(&["Data of gateway", "href=\"/runs/1004\"", "Surroundings", "\"outcome\": \"failed\""]);
+    get(&fake, "/runs/1004").await.says(&["href=\"/runs/1004/data\"", "3 values"]);
+    let gone = Fake::new(|world| (world.run.result, world.run.result_gone) = (None, true));
+    get(&gone, "/runs/1004").await.says(&["not kept any more"]);
+}
+
+#[tokio::test]
+async fn a_form_is_made_of_the_roles_schema_and_shows_what_is_below() {
+    let schema = serde_json::json!({"type": "map", "mapping": {
+        "port": {"type": "int", "required": true},
+        "mode": {"type": "str", "enum": ["fast", "safe"]},
+        "peers": {"type": "seq", "sequence": [{"type": "str"}]},
+        "key": {"type": "str"},
+    }});
+    let fake = Fake::new(|world| {
+        world.noderole.attribs[0].path = "/app".into();
+        world.noderole.attribs[0].schema = Some(schema);
+        let draft = world.noderole.may_edit.as_mut().expect("it may be edited");
+        draft.data = serde_json::json!({"app": {"peers": ["a", 7], "key": {"$secret": "app/key", "version": 2}}});
+        draft.below = serde_json::json!({"app": {"port": 8080, "mode": "safe"}});
+    });
+    let page = get(&fake, "/noderoles/00000000-0000-0000-0000-000000000001").await;
+    page.says(&[
+        "id=\"own-data-0-port\"",
+        "placeholder=\"8080\"",
+        " required",
+        "not set here: safe",
+        "Entry 2",
+        "Take entry 2 out",
+        "is a number, and should be text",
+        "value=\"app/key\"",
+        "Write a value instead",
+        "Use a secret",
+        "As JSON",
+    ]);
+    // The one that is wrong is said at its field and beside the text; the port is below, so it is not missing.
+    page.says_not(&["is required, and missing"]);
+}

@@ -1,0 +1,121 @@
+//! Values and where they come from: of a noderole as it is now, and of a run as it was told.
+
+use engine::ids::{DeploymentId, NoderoleId, ProposalId, RunId, TargetNo};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::At;
+
+/// Most values of one page.
+pub const VALUES_SHOWN: usize = 200;
+/// Most characters that are shown of one value, and that one may look for.
+pub const VALUE_SHOWN: usize = 500;
+
+/// Which values are asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ValuesWanted {
+    /// Part of a path, a value or a source, in any case; empty for all.
+    pub find: String,
+    /// Behind this path.
+    pub after: Option<String>,
+    /// Of a noderole: what it says itself and what others see of it, instead of all that a run of it would see.
+    pub own: bool,
+}
+
+/// A value and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValueView {
+    /// A JSON pointer.
+    pub path: String,
+    /// The value as text, secrets masked; cut at [`VALUE_SHOWN`] characters.
+    pub value: String,
+    /// `template`, `profile`, `deployment_role`, `system`, `wall`, `user`.
+    pub layer: String,
+    /// The same for people, and whose it is.
+    pub source: String,
+    /// Whose it is; None: of one that is not there any more.
+    pub noderole: Option<NoderoleId>,
+    /// The run that found it out, of a wall.
+    pub run: Option<RunId>,
+    /// The edit that set it, as far as it is known, of what people wrote.
+    pub edit: Option<SetBy>,
+}
+
+/// An edit that set a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetBy {
+    /// Of which proposal.
+    pub proposal: ProposalId,
+    /// Which of its edits.
+    pub seq: i32,
+    /// Who made it.
+    pub by: String,
+    /// When.
+    pub at: At,
+    /// The target that brought it.
+    pub target: TargetNo,
+}
+
+/// A page of values, in the order of their paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValuePage {
+    /// At most [`VALUES_SHOWN`].
+    pub values: Vec<ValueView>,
+    /// How many there are.
+    pub all: usize,
+    /// How many of them were looked for.
+    pub matching: usize,
+    /// What to ask for to go on; None: that was the end.
+    pub next: Option<String>,
+}
+
+/// Values of a noderole or of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ValuesView {
+    /// `app on n1.rack.example`.
+    pub name: String,
+    /// Whose they are.
+    pub noderole: NoderoleId,
+    /// Where that is bound, for whoever listens for changes.
+    pub deployment: DeploymentId,
+    /// The run that was told them; None: they are as of now.
+    pub run: Option<RunId>,
+    /// The values.
+    pub page: ValuePage,
+    /// What the run was given beside them; None: nothing, or it is of a noderole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surroundings: Option<Value>,
+}
+
+/// What an attempt returned, as long as it is kept for its node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultView {
+    /// The attempt.
+    pub run: RunId,
+    /// Whose.
+    pub noderole: NoderoleId,
+    /// The role, with the instance where that is not the first.
+    pub role: String,
+    /// What was done.
+    pub action: String,
+    /// `succeeded`, `failed`, `cancelled`, `late`.
+    pub outcome: String,
+    /// The target that it carried out.
+    pub target: TargetNo,
+    /// When it ended.
+    pub at: At,
+    /// What it returned; secrets are masked.
+    pub result: Value,
+}
+
+/// The results that are kept for a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultPage {
+    /// Newest first.
+    pub results: Vec<ResultView>,
+    /// How many are kept in all.
+    pub all: usize,
+    /// Results of runs before this one follow; None: that was the end.
+    pub next: Option<RunId>,
+}

@@ -1,0 +1,328 @@
+//! Values and where they come from. Nobody has to guess why an edit "does not take effect": each value names the layer that it was found
+//! in, the noderole whose that is, and the run or the edit that brought it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::values::{
+    ResultPage, ResultView, SetBy, VALUE_SHOWN, VALUES_SHOWN, ValuePage, ValueView, ValuesView, ValuesWanted,
+};
+use engine::Hash;
+use engine::catalog::Role;
+use engine::cluster::NoderoleKey;
+use engine::data::{Contribution, Layer, Layered, OwnData, Sight, Source, Wall, layers, mask, visible};
+use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, StepId, TargetNo};
+use serde_json::Value;
+use sqlx::PgConnection;
+use store::reading::{self, NoderoleRow, SetRow, Setting, StepOf};
+use store::running::{self, SeenStep};
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::words::at;
+
+/// Most results of one page.
+const RESULTS_SHOWN: usize = 50;
+/// Most things of one page whose edits are looked for.
+const SETTINGS: usize = 50;
+
+fn corrupt(error: impl std::fmt::Display) -> Problem {
+    tracing::error!(%error, "a row can't be read");
+    Problem::internal()
+}
+
+impl Control {
+    /// What a run of a noderole would see now, or what it says itself; each value with where it comes from.
+    ///
+    /// # Errors
+    /// Not found; or the database could not be asked.
+    pub async fn noderole_values(
+        &self,
+        actor: &Actor,
+        id: NoderoleId,
+        wanted: &ValuesWanted,
+    ) -> Result<ValuesView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let row = reading::noderole(&self.store, id).await.map_err(from_store)?;
+        let row = row.filter(|row| row.noderole.disposition == "in_service");
+        let row = row.ok_or_else(|| Problem::not_found("There is no such noderole, or not any more."))?;
+        let layered = self.layered(&present, &row, wanted.own).await?;
+        let sources = layered.sources.iter().map(|(path, source)| (path.as_str(), source.clone())).collect();
+        let mut connection = self.connection().await?;
+        let page = page(&mut connection, &present, &layered.value, sources, wanted, present.head.number).await?;
+        Ok(ValuesView {
+            name: format!("{} on {}", row.noderole.role, present.in_full(&row.node.fqdn)),
+            noderole: id,
+            deployment: DeploymentId(row.noderole.deployment_id),
+            run: None,
+            page,
+            surroundings: None,
+        })
+    }
+
+    async fn layered(&self, present: &Present, row: &NoderoleRow, own_only: bool) -> Result<Layered, Problem> {
+        let role = role_of(present, &row.noderole.role_hash)?;
+        let of_role = data_of_role(present, DeploymentId(row.noderole.deployment_id), &role.name);
+        let own = OwnData {
+            template: &role.template,
+            profiles: &[],
+            deployment_role: of_role,
+            system: &row.noderole.system_data,
+            user: &row.noderole.data,
+        };
+        let step = StepId(row.step.id);
+        if own_only {
+            let run = row.step.wall_run.map(RunId);
+            let wall = row.step.wall.as_ref().map(|value| Wall { value, run });
+            return layers(step, own, wall).map_err(corrupt);
+        }
+        let of = [(step, NodeId(row.node.id))];
+        let seen =
+            running::seen_steps(self.store.pool(), &of).await.map_err(from_store)?.remove(&step).unwrap_or_default();
+        let seen = seen.iter().map(|seen| Ok((seen.distance, contribution(present, seen)?)));
+        let seen = seen.collect::<Result<Vec<_>, Problem>>()?;
+        let sight = Sight {
+            on_node: seen.iter().filter(|(distance, _)| distance.is_none()).map(|(_, seen)| *seen).collect(),
+            ancestors: seen.iter().filter_map(|(distance, seen)| Some(((*distance)?, *seen))).collect(),
+            step,
+            own,
+        };
+        visible(&sight).map_err(corrupt)
+    }
+
+    /// What a run was told, each value with where it came from, and what it was given beside that.
+    ///
+    /// # Errors
+    /// Not found; or the database could not be asked.
+    pub async fn run_values(&self, actor: &Actor, id: RunId, wanted: &ValuesWanted) -> Result<ValuesView, Problem> {
+        actor.require(Permission::Viewer)?;
+        if wanted.own {
+            return Err(Problem::invalid("A run has no values of its own: leave own out, or ask its noderole."));
+        }
+        let present = self.present().await?;
+        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
+        let noderole = reading::noderole(&self.store, NoderoleId(row.noderole)).await.map_err(from_store)?;
+        let noderole = noderole.ok_or_else(|| Problem::not_found(format!("Nothing is known of run {id} any more.")))?;
+        let mut connection = self.connection().await?;
+        let given = reading::run_given(&mut connection, id).await.map_err(from_store)?;
+        let (input, surroundings, target) = given.unwrap_or_default();
+        let input = input.unwrap_or_default();
+        let empty = serde_json::Map::new();
+        let told = input.get("sources").and_then(Value::as_object).unwrap_or(&empty);
+        // In the order of their paths, whatever order the database keeps them in.
+        let sources = told
+            .iter()
+            .filter_map(|(path, source)| Some((path.as_str(), serde_json::from_value::<Source>(source.clone()).ok()?)));
+        let data = input.get("data").unwrap_or(&Value::Null);
+        let page = page(&mut connection, &present, data, sources.collect(), wanted, TargetNo(target)).await?;
+        Ok(ValuesView {
+            name: format!("{} on {}", row.role, present.in_full(&row.fqdn)),
+            noderole: NoderoleId(row.noderole),
+            deployment: DeploymentId(noderole.noderole.deployment_id),
+            run: Some(id),
+            page,
+            surroundings,
+        })
+    }
+
+    /// What attempts returned that is kept for a node, newest first.
+    ///
+    /// # Errors
+    /// Not found; or the database could not be asked.
+    pub async fn results(&self, actor: &Actor, node: NodeId, before: Option<RunId>) -> Result<ResultPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let most = i64::try_from(RESULTS_SHOWN + 1).unwrap_or(i64::MAX);
+        let found = reading::results_of(&mut connection, node, before, most).await.map_err(from_store)?;
+        let (rows, all) = found.ok_or_else(|| Problem::not_found("There is no such node."))?;
+        let more = rows.len() > RESULTS_SHOWN;
+        let results: Vec<ResultView> = rows
+            .into_iter()
+            .take(RESULTS_SHOWN)
+            .map(|row| ResultView {
+                run: RunId(row.id),
+                noderole: NoderoleId(row.noderole_id),
+                role: if row.instance == 0 { row.role } else { format!("{}/{}", row.role, row.instance) },
+                action: row.action,
+                outcome: row.outcome,
+                target: TargetNo(row.generation),
+                at: at(row.ended_at),
+                result: row.result,
+            })
+            .collect();
+        let next = results.last().filter(|_| more).map(|last| last.run);
+        Ok(ResultPage { results, all, next })
+    }
+}
+
+fn role_of<'p>(present: &'p Present, hash: &[u8]) -> Result<&'p Role, Problem> {
+    let hash = Hash::from_bytes(hash).ok_or_else(Problem::internal)?;
+    present.catalog.role(hash).map(AsRef::as_ref).map_err(corrupt)
+}
+
+fn data_of_role<'p>(present: &'p Present, deployment: DeploymentId, role: &RoleName) -> &'p Value {
+    let deployment = present.blueprint.deployments.get(&deployment);
+    deployment.and_then(|d| d.doc.roles.get(role)).map_or(&Value::Null, |role| &role.data)
+}
+
+fn contribution<'p>(present: &'p Present, seen: &'p SeenStep) -> Result<Contribution<'p>, Problem> {
+    let role = role_of(present, seen.role_hash.as_bytes())?;
+    Ok(Contribution {
+        step: seen.step,
+        rank: seen.rank,
+        own: OwnData {
+            template: &role.template,
+            profiles: &[],
+            deployment_role: data_of_role(present, seen.deployment, &role.name),
+            system: &seen.system_data,
+            user: &seen.data,
+        },
+        wall: Wall { value: &seen.wall, run: seen.wall_run },
+    })
+}
+
+/// The part of the values that is asked for.
+async fn page(
+    on: &mut PgConnection,
+    present: &Present,
+    data: &Value,
+    sources: BTreeMap<&str, Source>,
+    wanted: &ValuesWanted,
+    upto: TargetNo,
+) -> Result<ValuePage, Problem> {
+    if wanted.find.chars().count() > VALUE_SHOWN {
+        return Err(Problem::invalid(format!("Look for at most {VALUE_SHOWN} characters.")));
+    }
+    let steps: Vec<StepId> = sources.values().map(|source| source.step).collect::<BTreeSet<_>>().into_iter().collect();
+    let steps = reading::steps_of_values(on, &steps).await.map_err(from_store)?;
+    let steps: BTreeMap<StepId, StepOf> = steps.into_iter().map(|step| (StepId(step.id), step)).collect();
+    let needle = wanted.find.trim().to_lowercase();
+    let all = sources.len();
+    let found: Vec<(Source, ValueView)> = sources
+        .into_iter()
+        .map(|(path, source)| {
+            let view = value_view(present, data, path, &source, steps.get(&source.step));
+            (source, view)
+        })
+        .filter(|(_, view)| {
+            needle.is_empty()
+                || [&view.path, &view.value, &view.source].iter().any(|text| text.to_lowercase().contains(&needle))
+        })
+        .collect();
+    let matching = found.len();
+    let behind = |view: &ValueView| wanted.after.as_ref().is_none_or(|after| view.path > *after);
+    let mut rest = found.into_iter().filter(|(_, view)| behind(view));
+    let mut shown: Vec<(Source, ValueView)> = rest.by_ref().take(VALUES_SHOWN).collect();
+    let next = rest.next().and_then(|_| shown.last().map(|(_, view)| view.path.clone()));
+    name_edits(on, data, &steps, &mut shown, upto).await?;
+    Ok(ValuePage { values: shown.into_iter().map(|(_, view)| view).collect(), all, matching, next })
+}
+
+fn value_view(present: &Present, data: &Value, path: &str, source: &Source, of: Option<&StepOf>) -> ValueView {
+    let (layer, words) = match &source.layer {
+        Layer::Template => ("template", "role template".to_owned()),
+        Layer::Profile(name) => ("profile", format!("profile {name}")),
+        Layer::DeploymentRole => ("deployment_role", "deployment role".to_owned()),
+        Layer::System => ("system", "system".to_owned()),
+        Layer::Wall => ("wall", "wall".to_owned()),
+        Layer::User => ("user", "user".to_owned()),
+    };
+    let value = match data.pointer(path).map(mask) {
+        Some(Value::String(text)) => text,
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    ValueView {
+        path: path.to_owned(),
+        value: value.chars().take(VALUE_SHOWN).collect(),
+        layer: layer.to_owned(),
+        source: match of {
+            Some(of) => format!("{words} of {} on {}", of.role, present.in_full(&of.fqdn)),
+            None => words,
+        },
+        noderole: of.map(|of| NoderoleId(of.noderole_id)),
+        run: source.run,
+        edit: None,
+    }
+}
+
+/// Says which edit set each value that people wrote: the first of those, going back from now, that all set it as it is.
+async fn name_edits(
+    on: &mut PgConnection,
+    data: &Value,
+    steps: &BTreeMap<StepId, StepOf>,
+    shown: &mut [(Source, ValueView)],
+    upto: TargetNo,
+) -> Result<(), Problem> {
+    let settings: BTreeSet<Setting> =
+        shown.iter().filter_map(|(source, _)| setting(source, steps.get(&source.step)?)).take(SETTINGS * 4).collect();
+    let mut sets = BTreeMap::new();
+    for setting in settings.into_iter().take(SETTINGS) {
+        let rows = reading::sets(on, &setting, upto).await.map_err(from_store)?;
+        sets.insert(setting, rows);
+    }
+    for (source, view) in shown {
+        let setting = steps.get(&source.step).and_then(|of| setting(source, of));
+        let rows = setting.and_then(|setting| sets.get(&setting));
+        view.edit = rows.and_then(|rows| set_by(rows, &view.path, data.pointer(&view.path)?));
+    }
+    Ok(())
+}
+
+fn setting(source: &Source, of: &StepOf) -> Option<Setting> {
+    match source.layer {
+        Layer::User => {
+            let role = RoleName::parse(&of.role).ok()?;
+            let key = NoderoleKey { role, instance: of.instance.unsigned_abs() };
+            Some(Setting { edit: "set_noderole_data", on: of.node_id, of: key.to_string() })
+        }
+        Layer::DeploymentRole => Some(Setting { edit: "set_role_data", on: of.deployment_id, of: of.role.clone() }),
+        _ => None,
+    }
+}
+
+/// `rows`, newest first. None where the newest set something else: what stands there now came by another way.
+fn set_by(rows: &[SetRow], path: &str, value: &Value) -> Option<SetBy> {
+    let first = rows.iter().take_while(|row| row.data.pointer(path) == Some(value)).last()?;
+    Some(SetBy {
+        proposal: ProposalId(first.proposal_id),
+        seq: first.seq,
+        by: first.name.clone(),
+        at: at(first.at),
+        target: TargetNo(first.target),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use time::OffsetDateTime;
+
+    #[test]
+    fn a_value_is_set_by_the_edit_that_first_said_what_stands_there_now() {
+        let row = |target: i64, data: Value| SetRow {
+            proposal_id: target,
+            seq: 1,
+            name: "ada".into(),
+            at: OffsetDateTime::UNIX_EPOCH,
+            target,
+            data,
+        };
+        let rows = [
+            row(9, json!({"a": 1, "b": 3})),
+            row(7, json!({"a": 1, "b": 2})),
+            row(5, json!({"a": 0})),
+            row(3, json!({"a": 1})),
+        ];
+        let by = |path: &str, value: Value| set_by(&rows, path, &value).map(|set| set.target.0);
+        assert_eq!(by("/a", json!(1)), Some(7), "what came back later counts from then");
+        assert_eq!(by("/b", json!(3)), Some(9));
+        assert_eq!(by("/b", json!(2)), None, "the newest says otherwise, so nobody knows");
+        assert_eq!(set_by(&[], "/a", &json!(1)), None);
+    }
+}

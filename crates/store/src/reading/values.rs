@@ -1,0 +1,154 @@
+//! Where values come from: whose steps, and which edits.
+
+use engine::ids::{NodeId, RunId, StepId, TargetNo};
+use serde_json::Value;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// A step and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct StepOf {
+    /// The step.
+    pub id: Uuid,
+    /// Its noderole.
+    pub noderole_id: Uuid,
+    /// Its role.
+    pub role: String,
+    /// Which of the role's instances there.
+    pub instance: i32,
+    /// Where.
+    pub node_id: Uuid,
+    /// That node's name.
+    pub fqdn: String,
+    /// Where it is bound.
+    pub deployment_id: Uuid,
+}
+
+/// Whose these steps are.
+pub async fn steps_of_values(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<StepOf>, StoreError> {
+    let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
+    Ok(sqlx::query_as(
+        "SELECT s.id, s.noderole_id, r.role, r.instance, r.node_id, n.fqdn, r.deployment_id FROM step s \
+         JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = r.node_id WHERE s.id = ANY($1)",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?)
+}
+
+/// What an edit sets data of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Setting {
+    /// `set_noderole_data` or `set_role_data`.
+    pub edit: &'static str,
+    /// The node, or the deployment.
+    pub on: Uuid,
+    /// The noderole there, or the role.
+    pub of: String,
+}
+
+/// An edit that set data, and was committed.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct SetRow {
+    /// Of which proposal.
+    pub proposal_id: i64,
+    /// Which of its edits.
+    pub seq: i32,
+    /// Who made it.
+    pub name: String,
+    /// When.
+    pub at: OffsetDateTime,
+    /// The target that brought it.
+    pub target: i64,
+    /// All that it set.
+    pub data: Value,
+}
+
+/// Most edits of one thing that are looked back at.
+const LOOKED_BACK: i64 = 20;
+
+/// The committed edits that set this, up to a target, newest first; at most 20.
+pub async fn sets(on: &mut PgConnection, setting: &Setting, upto: TargetNo) -> Result<Vec<SetRow>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT e.proposal_id, e.seq, p.name, e.at, t.number AS target, e.body -> 'data' AS data \
+         FROM edit e JOIN person p ON p.id = e.actor JOIN submission s ON s.proposal_id = e.proposal_id \
+         JOIN target t ON t.submission_id = s.id \
+         WHERE e.body ->> 'edit' = $1 AND e.body ->> 'edit' IN ('set_noderole_data', 'set_role_data') AND NOT e.undone \
+           AND coalesce(e.body ->> 'node', e.body ->> 'deployment') = $2 \
+           AND coalesce(e.body ->> 'noderole', e.body ->> 'role') = $3 AND t.number <= $4 \
+         ORDER BY t.number DESC, e.seq DESC LIMIT $5",
+    )
+    .bind(setting.edit)
+    .bind(setting.on.to_string())
+    .bind(&setting.of)
+    .bind(upto.0)
+    .bind(LOOKED_BACK)
+    .fetch_all(on)
+    .await?)
+}
+
+/// What a run was told, and what it was given beside that.
+pub async fn run_given(
+    on: &mut PgConnection,
+    run: RunId,
+) -> Result<Option<(Option<Value>, Option<Value>, i64)>, StoreError> {
+    Ok(sqlx::query_as("SELECT input, surroundings, target_number FROM run WHERE id = $1")
+        .bind(run.0)
+        .fetch_optional(on)
+        .await?)
+}
+
+/// A result that is kept for a node.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct ResultRow {
+    /// The attempt.
+    pub id: i64,
+    /// Whose.
+    pub noderole_id: Uuid,
+    /// The role.
+    pub role: String,
+    /// Which of the role's instances on the node.
+    pub instance: i32,
+    /// What was done.
+    pub action: String,
+    /// How it ended.
+    pub outcome: String,
+    /// The target that it carried out.
+    pub generation: i64,
+    /// When it ended.
+    pub ended_at: OffsetDateTime,
+    /// What it returned.
+    pub result: Value,
+}
+
+/// The results that are kept for a node, newest first, before a run; and how many are kept in all. None: there is no such node.
+pub async fn results_of(
+    on: &mut PgConnection,
+    node: NodeId,
+    before: Option<RunId>,
+    limit: i64,
+) -> Result<Option<(Vec<ResultRow>, usize)>, StoreError> {
+    let all: Option<i64> = sqlx::query_scalar(
+        "SELECT (SELECT count(*) FROM run r WHERE r.node_id = n.id AND r.result IS NOT NULL AND r.result_bytes > 0) \
+         FROM node n WHERE n.id = $1",
+    )
+    .bind(node.0)
+    .fetch_optional(&mut *on)
+    .await?;
+    let Some(all) = all else { return Ok(None) };
+    let rows = sqlx::query_as(
+        "SELECT r.id, s.noderole_id, nr.role, nr.instance, s.action, r.outcome, r.generation, r.ended_at, r.result \
+         FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id \
+         WHERE r.node_id = $1 AND r.result IS NOT NULL AND r.result_bytes > 0 AND r.ended_at IS NOT NULL \
+           AND ($2::bigint IS NULL OR r.id < $2) ORDER BY r.id DESC LIMIT $3",
+    )
+    .bind(node.0)
+    .bind(before.map(|run| run.0))
+    .bind(limit)
+    .fetch_all(on)
+    .await?;
+    Ok(Some((rows, usize::try_from(all).unwrap_or(0))))
+}
