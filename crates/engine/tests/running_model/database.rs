@@ -147,6 +147,7 @@ impl Protocol {
             budgets: BTreeMap::new(),
             nodes: (0..self.nodes).map(|index| (node_id(index), node(index))).collect(),
             jigs: BTreeMap::from([(jig.clone(), true)]),
+            unserved: BTreeSet::new(),
             steps: (0..self.steps.len()).map(|index| (step_id(index), step(index))).collect(),
         }
     }
