@@ -38,9 +38,9 @@ async fn a_run_shows_what_it_was_told_and_what_was_beside_it() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/runs/1004/data").await;
     page.says(&["Data of gateway", "href=\"/runs/1004\"", "Surroundings", "\"outcome\": \"failed\""]);
-    get(&fake, "/runs/1004").await.says(&["href=\"/runs/1004/data\"", "3 values"]);
+    get(&fake, "/runs/1006").await.says(&["href=\"/runs/1006/data\"", "3 values"]);
     let gone = Fake::new(|world| (world.run.result, world.run.result_gone) = (None, true));
-    get(&gone, "/runs/1004").await.says(&["not kept any more"]);
+    get(&gone, "/runs/1006").await.says(&["not kept any more"]);
 }
 
 #[tokio::test]

@@ -924,10 +924,12 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
     before.take(&world.resolve(edits));
     after.take(&effects);
     let at = |world: &World, node: NodeId| world.blueprint.nodes.get(&node).map(|n| n.doc.deployment);
+    // The proposal may itself have created the deployment that a node is in.
+    let titled = |id: DeploymentId| &after.blueprint.deployments[&id].doc.name;
     let moved = nodes.iter().filter_map(|id| Some((*id, at(&before, *id)?, at(&after, *id)?)));
     told.moves = moved
         .filter(|(_, from, to)| from != to)
-        .map(|(id, from, to)| format!("{} moves from {} to {}", short(id), name(from).unwrap(), name(to).unwrap()))
+        .map(|(id, from, to)| format!("{} moves from {} to {}", short(id), titled(from), titled(to)))
         .collect();
     told
 }
