@@ -147,7 +147,7 @@ test('data is written by a form that its role makes, beside the text, and each f
   await assertFits(page);
   await screenshot(page, 'edits-form');
   await greeting.getByRole('button', { name: 'Write a value instead' }).click();
-  await putAndUndo(data, /^Sets the data of role app-config/, 'set data of');
+  await putAndUndo(data, /^Sets the data of app-config in web/, 'set data of');
   await page.getByRole('button', { name: 'Data of app-config', exact: true }).click();
   assert.deepEqual(JSON.parse(await dialog('Data of app-config').getByLabel('As JSON').inputValue()), before);
   await page.keyboard.press('Escape');
@@ -157,18 +157,18 @@ test('data is written by a form that its role makes, beside the text, and each f
 test('values are found, each with what brought it, also without scripts', { timeout: 90_000 }, async () => {
   await visit(page, '/deployments/web');
   const link = await chip(page, 'metrics', 'n6').getAttribute('href');
-  const context = await browser.newContext({ javaScriptEnabled: false, storageState: await page.context().storageState() });
-  const plain = await context.newPage();
+  const plain = await openPage(browser, { address: gantry.address, scripts: false });
+  await plain.context().addCookies(await page.context().cookies());
   const noderole = (link ?? '').match(/[0-9a-f-]{36}/)?.[0];
   assert.ok(noderole, `the chip leads to its noderole: ${link}`);
-  await plain.goto(`${gantry.url}/noderoles/${noderole}`);
+  await plain.goto(`/noderoles/${noderole}`);
   await plain.getByRole('link', { name: /^Find a value|^What it would be told/ }).click();
   await plain.getByRole('heading', { name: /^Data of metrics on n6/ }).waitFor();
   await plain.getByLabel('Path, value or source contains').fill('nothing has this');
   await plain.getByRole('button', { name: 'Filter' }).click();
   await plain.getByText(/No value has that in it|No data/).waitFor();
   assert.match(plain.url(), /find=nothing/);
-  await context.close();
+  await plain.context().close();
   await visit(page, `/noderoles/${noderole}/data`);
   await assertAccessible(page);
   await assertFits(page);

@@ -106,6 +106,30 @@ test('seven tabs of one browser', { timeout: 300_000 }, async (t) => {
   await first.context().close();
 });
 
+test('a page that is told to begin anew asks again for what it shows', { timeout: 120_000 }, async () => {
+  const page = await openPage(browser, gantry);
+  await signIn(page, gantry, 'reviewer');
+  // What the server says whose journal does not reach back to where a page was; the news themselves are lost.
+  const word = { id: '999999999-1', data: { kind: 'reset' } };
+  const body = `id: ${word.id}\ndata: ${JSON.stringify(word.data)}\n\n`;
+  for (const path of ['/deployments', '/deployments/web', '/runs', '/waiting', '/nodes']) {
+    let told = 0;
+    await page.goto('about:blank'); // its stream is not the next page's
+    await page.route('**/events?*', (route) => {
+      told += 1;
+      return told === 1 ? route.fulfill({ contentType: 'text/event-stream', body }) : route.abort();
+    });
+    const asked = [];
+    page.on('request', (request) => request.url().includes('/call/') && !request.url().endsWith('/frame') && asked.push(request.url()));
+    await visit(page, path);
+    for (let time = 0; time < 50 && asked.length === 0; time += 1) await page.waitForTimeout(200);
+    assert.ok(asked.length > 0, `${path} asked for nothing: ${told} streams`);
+    await page.unroute('**/events?*');
+    page.removeAllListeners('request');
+  }
+  await page.context().close();
+});
+
 /** Passes everything on to the server, until it is told to keep the live streams that are open silent. */
 async function proxy(target) {
   const open = new Set();

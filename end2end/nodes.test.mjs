@@ -9,7 +9,7 @@ import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { binary, start } from './lib/gantry.mjs';
-import { propose, row, signIn, submit, waitForState } from './lib/console.mjs';
+import { commit, propose, row, signIn, submit, waitForState } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -99,9 +99,7 @@ test('roles run on machines as they run on folders', { timeout: 180_000 }, async
   }
   const review = await submit(page, 'On machines');
   bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
-  await visit(bo, `/reviews/${review}`);
-  await bo.getByRole('button', { name: 'Approve' }).click();
-  await bo.getByRole('button', { name: 'Commit' }).click();
+  await commit(bo, review);
   await visit(page, '/deployments/web');
   for (const n of [1, 2]) await waitForState(page, 'app', `n${n}`, 'active');
   for (const [, , root] of testbed.known) {
@@ -158,7 +156,7 @@ test('how a machine is reached is changed on its page, unless somebody came befo
   const late = await page.context().newPage();
   await visit(late, '/nodes/gone.rack9.example.com');
   for (const one of [page, late]) await one.getByText('Change', { exact: true }).click();
-  await page.getByLabel('Addresses').fill('127.99.1.2 127.99.1.3');
+  await page.getByLabel('Addresses', { exact: true }).fill('127.99.1.2 127.99.1.3');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('Saved.').waitFor();
   await page.getByRole('region', { name: 'How it is reached' }).getByText('127.99.1.3', { exact: true }).waitFor();

@@ -42,7 +42,7 @@ test('what waits says why, until nothing does', { timeout: 600_000 }, async (t) 
     await visit(ada, '/waiting');
     const held = ada.getByRole('region', { name: 'Deployment held' });
     await held.getByText(`Deployment ${deployment} is held by`).first().waitFor();
-    await held.getByText('freed by').waitFor();
+    await held.getByText(/^freed by/).waitFor();
     await held.getByRole('link', { name: deployment, exact: true }).last().waitFor();
     const line = ada.getByRole('region', { name: 'In line behind other steps' });
     await line.getByText(/Waits for \d+ parents?: /).first().waitFor();

@@ -178,7 +178,7 @@ fn row(step: &WaitingStep) -> impl IntoView + use<> {
                 <div>
                     <a class="main" href=places::noderole(step.noderole)>{step.role.to_string()}</a>
                     " on " <a href=places::waiting_on(&step.fqdn)>{step.fqdn.clone()}</a>
-                    <div class="muted"><a href=places::deployment(&step.deployment)>{step.deployment.to_string()}</a></div>
+                    <div class="links"><a href=places::deployment(&step.deployment)>{step.deployment.to_string()}</a></div>
                 </div>
             </td>
             <td data-label="State"><StatePill state=state/></td>
