@@ -114,9 +114,9 @@ async fn fill(cluster: &Cluster, size: i64) {
              CASE WHEN k <= 10 THEN 0 ELSE 2 END, CASE WHEN k <= 10 THEN one.generation ELSE 0 END, true, true
            FROM one, generate_series(1, {nodes}) i, generate_series(1, 20) k;
          INSERT INTO edge (child, parent, kind)
-           SELECT md5('r' || i || '-' || k)::uuid, md5('r' || p.i || '-' || k - 1)::uuid, 'hard'
+           SELECT md5('r' || i || '-' || k)::uuid, md5('r' || p.above || '-' || k - 1)::uuid, 'hard'
            FROM generate_series(1, {nodes}) i, generate_series(2, 20) k,
-             LATERAL (VALUES (i), (1 + (i * 7919 + k) % {nodes})) p (i)
+             LATERAL (VALUES (i), (1 + (i * 7919 + k) % {nodes})) p (above)
            ON CONFLICT DO NOTHING;\n",
     ));
     for table in tables {
