@@ -118,36 +118,45 @@ pub enum Error {
     Unreachable(#[from] sqlx::Error),
 }
 
-struct Migrator;
+/// The migrations, and the text of all their tables: one list, so that neither has what the other lacks.
+macro_rules! migrations {
+    ($($name:ident,)*) => {
+        struct Migrator;
 
-impl MigratorTrait for Migrator {
-    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![
-            Box::new(m0001_foundation::Migration),
-            Box::new(m0002_discussion::Migration),
-            Box::new(m0003_removal::Migration),
-            Box::new(m0004_scopes_and_replans::Migration),
-            Box::new(m0005_line::Migration),
-            Box::new(m0006_opened::Migration),
-            Box::new(m0007_dropped::Migration),
-            Box::new(m0008_catalog_objects::Migration),
-            Box::new(m0009_own_reviews::Migration),
-            Box::new(m0010_node_records::Migration),
-            Box::new(m0011_dropped_before::Migration),
-            Box::new(m0012_opened_policy::Migration),
-            Box::new(m0013_policy_targets::Migration),
-            Box::new(m0014_left_out::Migration),
-            Box::new(m0015_removed_names::Migration),
-            Box::new(m0016_canonical_roots::Migration),
-            Box::new(m0017_policies_with_targets::Migration),
-            Box::new(m0018_bare_nodes::Migration),
-            Box::new(m0019_looks::Migration),
-            Box::new(m0020_forgotten::Migration),
-            Box::new(m0021_machines::Migration),
-            Box::new(m0022_results::Migration),
-            Box::new(m0023_waiting::Migration),
-        ]
-    }
+        impl MigratorTrait for Migrator {
+            fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+                vec![$(Box::new($name::Migration)),*]
+            }
+        }
+
+        const TABLES: &[&str] = &[$($name::SQL),*];
+    };
+}
+
+migrations! {
+    m0001_foundation,
+    m0002_discussion,
+    m0003_removal,
+    m0004_scopes_and_replans,
+    m0005_line,
+    m0006_opened,
+    m0007_dropped,
+    m0008_catalog_objects,
+    m0009_own_reviews,
+    m0010_node_records,
+    m0011_dropped_before,
+    m0012_opened_policy,
+    m0013_policy_targets,
+    m0014_left_out,
+    m0015_removed_names,
+    m0016_canonical_roots,
+    m0017_policies_with_targets,
+    m0018_bare_nodes,
+    m0019_looks,
+    m0020_forgotten,
+    m0021_machines,
+    m0022_results,
+    m0023_waiting,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].
@@ -223,29 +232,7 @@ fn connection(pool: &PgPool) -> DatabaseConnection {
 /// database by it.
 pub fn content() -> String {
     let mut hash = Sha256::new();
-    for tables in [
-        m0001_foundation::SQL,
-        m0002_discussion::SQL,
-        m0003_removal::SQL,
-        m0004_scopes_and_replans::SQL,
-        m0005_line::SQL,
-        m0006_opened::SQL,
-        m0007_dropped::SQL,
-        m0008_catalog_objects::SQL,
-        m0009_own_reviews::SQL,
-        m0010_node_records::SQL,
-        m0011_dropped_before::SQL,
-        m0012_opened_policy::SQL,
-        m0013_policy_targets::SQL,
-        m0014_left_out::SQL,
-        m0015_removed_names::SQL,
-        m0016_canonical_roots::SQL,
-        m0017_policies_with_targets::SQL,
-        m0018_bare_nodes::SQL,
-        m0019_looks::SQL,
-        m0020_forgotten::SQL,
-        m0023_waiting::SQL,
-    ] {
+    for tables in TABLES {
         hash.update(tables);
     }
     hash.update(GUARDS);

@@ -1,8 +1,8 @@
 //! From a leased run to a job: is it what was approved, and what does it see?
 //!
-//! A worker changes machines, so it does not take a row's word. It follows the run to its target, the target to its submission and
-//! the submission to its verdicts; and it reads the documents that the target's root names, by hash, down to the role's content and
-//! its scripts. Where one link does not hold, the run is refused: it fails with the link that broke, and nothing is touched.
+//! A worker changes machines, so it does not take a row's word. It follows the run to its two targets (the one that made its
+//! generation, and the one that was current when it was claimed, whose root it carries out), each of them to its submission and that to
+//! its verdicts; and it reads the documents that the root names, by hash, down to the role's content and its scripts. Where one link does not hold, the run is refused: it fails with the link that broke, and nothing is touched.
 //!
 //! What the run sees is [`engine::data::visible`]; it is kept with the run, each value with its source, secrets as references. The
 //! references are resolved at the last moment, into the copy that goes to the node. What it is given beside that is
@@ -21,13 +21,13 @@ use engine::catalog::Role;
 use engine::cluster::{DeploymentRoleDoc, NoderoleDoc, NoderoleKey};
 use engine::data::secret::{SecretRef, reference, references};
 use engine::data::surroundings::{self, Carried, OwnNode, Returned};
-use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, visible};
+use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
 use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId, TargetNo};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use store::StoreError;
-use store::running::{self, Approval, Given, KeptResult, RunFacts, SeenStep, WorkerId};
+use store::running::{self, Approval, Given, KeptResult, RunFacts, Seen, SeenStep, WorkerId};
 use time::format_description::well_known::Rfc3339;
 
 use crate::jig::Job;
@@ -74,11 +74,19 @@ fn broken(link: impl Into<String>) -> Refusal {
 /// What a run is about and what it sees, as the database has it.
 pub struct Gathered {
     facts: Arc<RunFacts>,
-    seen: Vec<SeenStep>,
-    /// Of the target that made its generation.
-    approval: Option<Approval>,
+    seen: Vec<Seen>,
+    approvals: Approvals,
     /// The newest results that are kept for its node, and how many there are in all.
     results: (Vec<KeptResult>, usize),
+}
+
+/// Who let pass what a run carries out.
+#[derive(Clone)]
+struct Approvals {
+    /// The target that made its generation.
+    generation: Option<Approval>,
+    /// The one whose root it carries out.
+    reviewed: Option<Approval>,
 }
 
 /// What a run is told, to be kept with it.
@@ -103,14 +111,18 @@ async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, 
     let mut facts = running::run_facts(pool, runs).await?;
     let of: Vec<(StepId, NodeId)> = facts.values().map(|facts| (facts.step, facts.node)).collect();
     let mut seen = running::seen_steps(pool, &of).await?;
-    let approvals = running::approvals(pool, &facts.values().map(|facts| facts.generation).collect()).await?;
+    let targets = facts.values().flat_map(|facts| [facts.generation, facts.reviewed]).collect();
+    let approvals = running::approvals(pool, &targets).await?;
     let most = i64::try_from(surroundings::RESULTS).unwrap_or(i64::MAX);
     let results = running::kept_results(pool, &of.iter().map(|(_, node)| *node).collect(), most).await?;
     let gathered = runs.iter().map(|run| {
         let facts = Arc::new(facts.remove(run)?);
         Some(Gathered {
             seen: seen.remove(&facts.step).unwrap_or_default(),
-            approval: approvals.get(&facts.generation).cloned(),
+            approvals: Approvals {
+                generation: approvals.get(&facts.generation).cloned(),
+                reviewed: approvals.get(&facts.reviewed).cloned(),
+            },
             results: results.get(&facts.node).cloned().unwrap_or_default(),
             facts,
         })
@@ -165,14 +177,15 @@ impl Preparing {
     /// # Errors
     /// See [`Refusal`].
     pub async fn prepare(&self, run: RunId) -> Result<Prepared, Refusal> {
-        let Gathered { facts, seen, approval, results } = self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
-        let meant = self.check_chain(&facts, approval).await?;
+        let Gathered { facts, seen, approvals, results } = self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
+        let meant = self.check_chain(&facts, approvals).await?;
         let role = self.objects.role(meant.now.noderole.role).await?;
         if role.name.as_str() != facts.role {
             return Err(broken(format!("role {} is stored as the content of {}", role.name, facts.role)));
         }
         let below = self.below(seen).await?;
         let layered = see(&facts, &meant.now, &role, &below)?;
+        check_seen(&layered.value)?;
         let surroundings = Arc::new(surrounding(&facts, results, &below)?);
         let input = Arc::new(json!({ "data": layered.value, "sources": layered.sources }));
         let told = Telling { facts: Arc::clone(&facts), input, surroundings: Arc::clone(&surroundings) };
@@ -198,7 +211,7 @@ impl Preparing {
         Ok(Prepared { job, secrets })
     }
 
-    async fn check_chain(&self, facts: &RunFacts, approval: Option<Approval>) -> Result<Checked, Refusal> {
+    async fn check_chain(&self, facts: &RunFacts, approvals: Approvals) -> Result<Checked, Refusal> {
         if facts.epoch != facts.epoch_now {
             return Err(broken(format!(
                 "it was claimed in epoch {}, and the database has been restored since (epoch {})",
@@ -211,7 +224,14 @@ impl Preparing {
                 facts.generation, facts.target
             )));
         }
-        check_approval(facts, approval)?;
+        check_approval(facts.generation, approvals.generation)?;
+        check_approval(facts.reviewed, approvals.reviewed)?;
+        if facts.target_root != facts.reviewed_root {
+            return Err(broken(format!(
+                "target {} is another one than {}, and only switched execution",
+                facts.target, facts.reviewed
+            )));
+        }
         let key = NoderoleKey {
             role: RoleName::parse(&facts.role).map_err(|e| broken(e.to_string()))?,
             instance: facts.instance,
@@ -254,10 +274,10 @@ impl Preparing {
     }
 
     /// The steps that it sees, with what their documents say.
-    async fn below(&self, seen: Vec<SeenStep>) -> Result<Vec<Below>, Refusal> {
+    async fn below(&self, seen: Vec<Seen>) -> Result<Vec<Below>, Refusal> {
         let mut below = Vec::with_capacity(seen.len());
         let mut documents = BTreeMap::new();
-        for step in seen {
+        for Seen { distance, step } in seen {
             let role = self.objects.role(step.role_hash).await?;
             let deployment = match documents.get(&step.deployment_doc) {
                 Some(known) => Arc::clone(known),
@@ -265,7 +285,7 @@ impl Preparing {
             };
             documents.insert(step.deployment_doc, Arc::clone(&deployment));
             let data = deployment.roles.get(&role.name).map_or(Value::Null, |role| role.data.clone());
-            below.push(Below { step, role, data });
+            below.push(Below { distance, step, role, data });
         }
         Ok(below)
     }
@@ -283,7 +303,8 @@ impl Preparing {
 
 /// A step that a run sees, with what its documents say.
 struct Below {
-    step: SeenStep,
+    distance: Option<u32>,
+    step: Arc<SeenStep>,
     role: Arc<Role>,
     data: Value,
 }
@@ -306,7 +327,7 @@ impl Below {
 
     /// None: it is no ancestor.
     fn carried(&self) -> Option<Result<Carried<'_>, Refusal>> {
-        let distance = self.step.distance?;
+        let distance = self.distance?;
         let name = named(Fqdn::parse(&self.step.fqdn));
         Some(name.map(|name| Carried {
             node: self.step.node,
@@ -322,21 +343,20 @@ impl Below {
     }
 }
 
-fn check_approval(facts: &RunFacts, approval: Option<Approval>) -> Result<(), Refusal> {
-    let approval = approval.ok_or_else(|| broken(format!("there is no target {}", facts.generation)))?;
+fn check_approval(target: TargetNo, approval: Option<Approval>) -> Result<(), Refusal> {
+    let approval = approval.ok_or_else(|| broken(format!("there is no target {target}")))?;
     match (approval.kind.as_str(), approval.needed) {
         ("genesis", _) => Ok(()),
         ("change", Some(needed)) if approval.objecting > 0 || approval.approving < i64::from(needed.max(1)) => {
             Err(broken(format!(
-                "submission {} of target {} has {} of {needed} approvals, and {} objections",
+                "submission {} of target {target} has {} of {needed} approvals, and {} objections",
                 approval.submission.unwrap_or_default(),
-                facts.generation,
                 approval.approving,
                 approval.objecting
             )))
         }
         ("change", Some(_)) => Ok(()),
-        (kind, _) => Err(broken(format!("target {} ({kind}) changes no step", facts.generation))),
+        (kind, _) => Err(broken(format!("target {target} ({kind}) changes no step"))),
     }
 }
 
@@ -360,8 +380,8 @@ fn surrounding(facts: &RunFacts, (results, all): (Vec<KeptResult>, usize), below
 
 fn see(facts: &RunFacts, meant: &Meant, role: &Role, below: &[Below]) -> Result<Layered, DataError> {
     visible(&Sight {
-        on_node: below.iter().filter(|seen| seen.step.distance.is_none()).map(Below::contribution).collect(),
-        ancestors: below.iter().filter_map(|seen| Some((seen.step.distance?, seen.contribution()))).collect(),
+        on_node: below.iter().filter(|seen| seen.distance.is_none()).map(Below::contribution).collect(),
+        ancestors: below.iter().filter_map(|seen| Some((seen.distance?, seen.contribution()))).collect(),
         step: facts.step,
         own: OwnData {
             template: &role.template,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apalis_core::error::BoxDynError;
 use apalis_core::task::data::Data;
-use engine::data::{DataError, check_returned, wall};
+use engine::data::{DataError, check_returned, secret, wall};
 use engine::ids::RunId;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -143,12 +143,18 @@ fn failed(reason: &str, found: Object, secrets: &Secrets) -> RunEnd {
 
 /// A reason that people may read. Masked before it is cut, for half a secret is one that no mask finds.
 fn shown(reason: &str, secrets: &Secrets) -> String {
-    shortened(secrets.mask(reason))
+    // What a node writes may have a character in it that the database has no place for.
+    shortened(secrets.mask(reason).replace('\0', "\u{fffd}"))
+}
+
+/// What a node returned, without secrets and without references to any: whoever sees it next would be given what they name.
+fn bare(returned: &Value, secrets: &Secrets) -> Value {
+    secret::mask(&secrets.mask_value(returned))
 }
 
 /// What is kept of what an attempt returned: all of it but secrets.
 fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
-    let masked = secrets.mask_value(&Value::Object(found));
+    let masked = bare(&Value::Object(found), secrets);
     check_returned(&masked)?;
     match masked {
         Value::Object(masked) => Ok(masked),
@@ -160,10 +166,10 @@ fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
 fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     let result = Value::Object(result);
     let wall = match wall(&job.input, &result) {
-        Ok(wall) => secrets.mask_value(&wall),
+        Ok(wall) => bare(&wall, secrets),
         Err(error) => return RunEnd::failed(shown(&format!("its result can't be kept: {error}"), secrets)),
     };
-    match secrets.mask_value(&result) {
+    match bare(&result, secrets) {
         Value::Object(result) => match not_kept(&result, job) {
             Some(reason) => RunEnd::failed(shown(&reason, secrets)),
             None => RunEnd::Succeeded { result, wall },

@@ -82,7 +82,7 @@ impl Control {
         let of = [(step, NodeId(row.node.id))];
         let seen =
             running::seen_steps(self.store.pool(), &of).await.map_err(from_store)?.remove(&step).unwrap_or_default();
-        let seen = seen.iter().map(|seen| Ok((seen.distance, contribution(present, seen)?)));
+        let seen = seen.iter().map(|seen| Ok((seen.distance, contribution(present, &seen.step)?)));
         let seen = seen.collect::<Result<Vec<_>, Problem>>()?;
         let sight = Sight {
             on_node: seen.iter().filter(|(distance, _)| distance.is_none()).map(|(_, seen)| *seen).collect(),

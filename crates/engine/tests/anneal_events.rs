@@ -222,6 +222,8 @@ fn a_destructive_step_is_not_repeated_unasked() {
     for generation in [NOW, TargetNo(6)] {
         assert_eq!(alone(make(Transition), Event::Lost { generation }).unwrap().progress.state, Error);
     }
+    let half_way = Event::Failed { generation: NOW, reason: "the line broke".into(), retry: true };
+    assert_eq!(alone(make(Transition), half_way).unwrap().progress.state, Error);
     assert_eq!(alone(make(Transition), Event::NeverStarted).unwrap().progress.state, Todo, "it was proven");
     let drift = Event::Rerun { generation: NOW, why: Why::Drift };
     assert!(matches!(alone(make(Active), drift.clone()), Err(Refused::DoneForGood { .. })));

@@ -152,6 +152,29 @@ async fn a_database_that_is_gone_for_a_while_only_delays() {
     assert_eq!(log, "before\nafter\n", "what was printed meanwhile is there too");
 }
 
+/// Its generation was approved; what it would carry out is the root of a later target, which nobody let pass.
+#[tokio::test]
+async fn a_root_that_nobody_approved_is_not_carried_out() {
+    let mut cluster = Cluster::of(2).await;
+    cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
+    cluster.commit(&[bind(0, "right")]).await;
+    cluster.commit(&[bind(1, "right")]).await;
+    for statement in [
+        "ALTER TABLE verdict DISABLE TRIGGER guard_append_only",
+        "UPDATE verdict SET kind = 'reject' WHERE submission_id = (SELECT max(submission_id) FROM target)",
+    ] {
+        sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
+    }
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    for node in [0, 1] {
+        cluster.reaches(node, "right", "error").await;
+        let error = cluster.error(node, "right").await.expect("a reason");
+        assert!(error.contains("0 of 1 approvals"), "{error}");
+        assert!(!cluster.nodes[node].root.join("ran").exists());
+    }
+    worker.stop().await;
+}
+
 #[tokio::test]
 async fn a_run_that_is_not_what_was_approved_is_refused() {
     let mut cluster = Cluster::of(3).await;

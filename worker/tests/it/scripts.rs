@@ -339,6 +339,71 @@ async fn scripts_are_staged_once_and_never_trusted() {
     assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran"), "right\nright\nright\n");
 }
 
+/// Whoever holds one node would else be given the secrets of all: by name, in what it returns.
+#[tokio::test]
+async fn what_a_node_returns_asks_for_no_secret() {
+    let mut cluster = Cluster::of(1).await;
+    let asks = "#!/bin/sh\nprintf '{\"x\": {\"$secret\": \"deploy/ssh\", \"version\": 1}}' >\"$GANTRY_OUTPUT\"\n";
+    cluster.add_script_role("asks", asks, |_| ()).await;
+    cluster.add_script_role("next", "#!/bin/sh\ncat \"$GANTRY_INPUT\" >seen\n", |_| ()).await;
+    let folder = cluster.folder().join("secrets/deploy/ssh");
+    std::fs::create_dir_all(&folder).expect("the folder is ours");
+    std::fs::write(folder.join("1"), "hunter22wxyz\n").expect("the folder is ours");
+    cluster.commit(&[bind(0, "asks"), bind(0, "next").after(0, "asks")]).await;
+    let config = worker::Config { secrets: Some(cluster.folder().join("secrets")), ..quick(&cluster.folder()) };
+    let worker = Running::start(config, cluster.pool());
+    cluster.reaches(0, "next", "active").await;
+    worker.stop().await;
+    assert_eq!(cluster.wall(0, "asks").await, Some(json!({"x": "(secret)"})));
+    assert_eq!(cluster.runs(0, "asks").await[0].result, Some(json!({"x": "(secret)"})));
+    let seen: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(cluster.nodes[0].root.join("seen")).expect("it ran")).expect("JSON");
+    assert_eq!(seen["x"], "(secret)");
+}
+
+/// Many documents of which each is small enough are not, together.
+#[tokio::test]
+async fn a_run_that_would_see_too_much_says_so() {
+    let mut cluster = Cluster::of(1).await;
+    let names: Vec<&'static str> = (0..17).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
+    for name in &names {
+        let script = format!(
+            "#!/bin/sh\n{{ printf '{{\"{name}\": \"'; head -c 260000 /dev/zero | tr '\\0' x; printf '\"}}'; }} >\"$GANTRY_OUTPUT\"\n"
+        );
+        cluster.add_script_role(name, &script, |_| ()).await;
+    }
+    cluster.add_script_role("all", "#!/bin/sh\ntouch ran\n", |_| ()).await;
+    let mut binds: Vec<_> = names.iter().map(|name| bind(0, name)).collect();
+    binds.push(names.iter().fold(bind(0, "all"), |bind, name| bind.after(0, name)));
+    cluster.commit(&binds).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "all", "error").await;
+    worker.stop().await;
+    let error = cluster.error(0, "all").await.expect("a reason");
+    assert!(error.contains("input can't be made") && error.contains("at most 4194304 are allowed"), "{error}");
+    assert!(!cluster.nodes[0].root.join("ran").exists());
+}
+
+/// The database has no place for the character, and a reason that can't be kept would hide that the run may be tried again.
+#[tokio::test]
+async fn a_last_word_with_an_unstorable_character_is_a_failure_like_others() {
+    let mut cluster = Cluster::of(1).await;
+    let script = "#!/bin/sh\n[ -e tried ] && exit 0\ntouch tried\nprintf 'half\\0way\\n' >&2\nexit 3\n";
+    cluster
+        .add_script_role("app", script, |role| {
+            role.run.retries = 1;
+            role.run.backoff = 0;
+        })
+        .await;
+    cluster.commit(&[bind(0, "app")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "app", "active").await;
+    worker.stop().await;
+    let runs = cluster.runs(0, "app").await;
+    assert_eq!(runs.len(), 2);
+    assert_eq!(runs[0].error.as_deref(), Some("half\u{fffd}way"));
+}
+
 #[tokio::test]
 async fn secrets_reach_the_script_and_nothing_else() {
     let mut cluster = Cluster::of(1).await;

@@ -58,8 +58,9 @@
 //! * A **dead node** takes back what was done *on* it: steps that need it alive go to TODO or BLOCKED and their open attempts are
 //!   outdated. Instants, and steps done *for* a node that need not be there (create, power, fence), are not on it and stay.
 //!
-//! **Doubt ends in ERROR.** A destructive step of which nobody knows whether it was done (lost, or its node died during the run) is
-//! ERROR, stays so when its node dies, and starts again only when a person retries it or a review re-runs it; drift and hooks can't.
+//! **Doubt ends in ERROR.** A destructive step of which nobody knows whether it was done (lost, failed half-way, or its node died during
+//! the run) is ERROR, stays so when its node dies, and starts again only when a person retries it or a review re-runs it; drift and
+//! hooks can't, and its retries don't count.
 //! A cancelled run ends in ERROR too: whoever stops a run wants it stopped, and TODO would start the next one at once. Other steps
 //! that lose their worker go round again at least [`LOSSES`] times, whatever their own retries: that says nothing about the step.
 //!

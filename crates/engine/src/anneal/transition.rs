@@ -621,7 +621,8 @@ impl<'c> Work<'c> {
             self.leave_run(id);
             return self.wait(id);
         }
-        let allowed = if retry { step.retries } else { 0 };
+        // What failed half-way may have lost data already, and often nobody can tell how far it came.
+        let allowed = if retry && !step.destructive { step.retries } else { 0 };
         self.retry_or_fail(id, reason, allowed)
     }
 

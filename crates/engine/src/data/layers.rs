@@ -15,6 +15,9 @@
 //! 2. data and walls of its ancestors, from far to near, so that who is closer has the last word;
 //! 3. its own data, *without* its own last wall (why: [`super::wall`]).
 //!
+//! A wall's references to secrets count as text that says so: what a node returned must not name the secrets that the next run is
+//! given in plain.
+//!
 //! Every value keeps its [`Source`]. OpenCrowbar shows no sources, and its lasting complaint is the edit that "does not take
 //! effect": a higher layer had the same key.
 
@@ -23,7 +26,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{DataError, check_depth, escaped, merge, ordered};
+use super::{DataError, check_depth, escaped, merge, ordered, secret};
 use crate::ids::{RunId, StepId};
 
 /// Which layer a value was found in.
@@ -206,6 +209,8 @@ impl Layered {
     }
 
     fn add(&mut self, step: StepId, own: OwnData<'_>, wall: Option<Wall<'_>>) -> Result<(), DataError> {
+        let masked = wall.filter(|wall| secret::holds_reference(wall.value)).map(|wall| secret::mask(wall.value));
+        let wall = wall.map(|wall| Wall { value: masked.as_ref().unwrap_or(wall.value), ..wall });
         let profiles = own.profiles.iter().map(|(name, value)| (Layer::Profile(name.clone()), value));
         let low_to_high = std::iter::once((Layer::Template, own.template))
             .chain(profiles)
@@ -268,7 +273,7 @@ fn forget(sources: &mut BTreeMap<String, Source>, at: &str) {
 
 fn note(value: &Value, sources: &mut BTreeMap<String, Source>, at: &str, source: &Source) {
     match value {
-        Value::Object(map) if !map.is_empty() && !super::secret::is_reference(value) => {
+        Value::Object(map) if !map.is_empty() && !secret::is_reference(value) => {
             for (key, value) in ordered(map) {
                 note(value, sources, &format!("{at}/{}", escaped(key)), source);
             }
@@ -313,6 +318,18 @@ mod tests {
         assert_eq!(layered.source("/w").unwrap().run, Some(RunId(9)), "and it is known which run found it out");
         assert_eq!(layered.source("/u").unwrap().run, None);
         assert_eq!(layers(step(1), own, None).unwrap().value["w"], json!("system"));
+    }
+
+    #[test]
+    fn what_a_node_returned_names_no_secret() {
+        let wall = json!({"a": {"$secret": "deploy/ssh", "version": 1}, "b": [{"$secret": "half"}], "c": 1});
+        let user = json!({"mine": {"$secret": "app/key", "version": 1}});
+        let own = OwnData { user: &user, ..OwnData::NONE };
+        let layered = layers(step(1), own, Some(Wall { value: &wall, run: None })).unwrap();
+        let only = secret::SecretRef { name: "app/key".into(), version: 1 };
+        assert_eq!(secret::references(&layered.value).into_iter().collect::<Vec<_>>(), [only]);
+        assert_eq!(layered.value["a"], json!(secret::MASK));
+        assert_eq!(layered.value["c"], json!(1));
     }
 
     #[test]

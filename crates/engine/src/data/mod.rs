@@ -17,7 +17,7 @@
 //! * A reference to a secret is a value too ([`secret`]): it is replaced whole, never mixed with the keys of what it replaces, and no
 //!   function here prints what stands in its place.
 //! * Depth is limited ([`MAX_DEPTH`]) before anything recurses, so no document can exhaust the stack; size is limited
-//!   ([`MAX_BYTES`]) where documents enter ([`check`]).
+//!   ([`MAX_BYTES`]) where documents enter ([`check`]), and where a run sees many of them merged ([`check_seen`]).
 //!
 //! Absent and `null` differ: `null` is a value that a person may set on purpose. Only where a whole layer is meant (a role without
 //! a template) is `null` taken for "nothing".
@@ -43,6 +43,8 @@ pub use secret::mask;
 
 /// Most bytes of one document, counted in its canonical form.
 pub const MAX_BYTES: usize = 256 * 1024;
+/// Most bytes of what one run sees, counted in its canonical form: it is kept with each run, and goes to its node.
+pub const MAX_SEEN: usize = 4 * 1024 * 1024;
 /// The largest whole number that every reader of JSON has exactly: 2^53 - 1.
 pub const MAX_INTEGER: u64 = (1 << 53) - 1;
 /// Most objects and lists around one value: `1` has none, `{"a": [1]}` has two.
@@ -59,7 +61,7 @@ pub enum DataError {
         /// The first keys on the way down.
         path: String,
     },
-    /// Over [`MAX_BYTES`].
+    /// Over [`MAX_BYTES`], or [`MAX_SEEN`].
     #[error(
         "the data has {size} bytes in canonical form; at most {limit} are allowed: keep bulk out of it and refer to a file"
     )]
@@ -126,11 +128,23 @@ pub enum DataError {
 /// [`DataError::TooDeep`], [`DataError::TooLarge`], [`DataError::NotCanonical`].
 pub fn check(value: &Value) -> Result<(), DataError> {
     check_depth(value)?;
+    at_most(value, MAX_BYTES)
+}
+
+fn at_most(value: &Value, limit: usize) -> Result<(), DataError> {
     let bytes = canonical::bytes(value).map_err(|e| DataError::NotCanonical { reason: e.to_string() })?;
-    if bytes.len() > MAX_BYTES {
-        return Err(DataError::TooLarge { size: bytes.len(), limit: MAX_BYTES });
+    match bytes.len() {
+        size if size > limit => Err(DataError::TooLarge { size, limit }),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Checks what a run is about to see: many documents of which each is small may be large together.
+///
+/// # Errors
+/// [`DataError::TooLarge`], [`DataError::NotCanonical`].
+pub fn check_seen(value: &Value) -> Result<(), DataError> {
+    at_most(value, MAX_SEEN)
 }
 
 /// Checks what a run handed back: [`check`], and that it can be stored.
@@ -297,6 +311,8 @@ mod tests {
         check(&json!({"k": "x".repeat(MAX_BYTES - overhead)})).unwrap();
         let error = check(&json!({"k": "x".repeat(MAX_BYTES - overhead + 1)})).unwrap_err();
         assert_eq!(error, DataError::TooLarge { size: MAX_BYTES + 1, limit: MAX_BYTES });
+        check_seen(&json!({"k": "x".repeat(MAX_SEEN - overhead)})).unwrap();
+        assert!(check_seen(&json!({"k": "x".repeat(MAX_SEEN - overhead + 1)})).is_err());
     }
 
     #[test]

@@ -174,7 +174,7 @@ checks! {
     SecretByName = "secret-by-name", Warning, data::secret_by_name;
     /// Two unrelated noderoles of a node that set one key.
     SharedKey = "shared-key", Warning, data::shared_key;
-    /// A destructive step that is tried again when it fails.
+    /// A destructive step with retries, which don't count.
     DestructiveRetries = "destructive-retries", Warning, runs::destructive_retries;
     /// All nodes of a role restart at once.
     AllAtOnce = "all-at-once", Warning, runs::all_at_once;

@@ -59,8 +59,14 @@ pub(super) fn destructive_unasked(look: &Look<'_>, found: &mut Found) {
 
 pub(super) fn destructive_retries(look: &Look<'_>, found: &mut Found) {
     for step in look.running().filter(|step| step.destructive && step.run.retries > 0) {
-        let what = format!("it loses data, and is tried up to {} times more when it fails", step.run.retries);
-        found.add_noderole(look, (step.node, &step.key), what, "Let a person decide: set the role's retries to 0");
+        let what =
+            format!("it loses data, so its {} retries don't count: a person decides after a failure", step.run.retries);
+        found.add_noderole(
+            look,
+            (step.node, &step.key),
+            what,
+            "Set the role's retries to 0, so that nobody relies on them",
+        );
     }
 }
 

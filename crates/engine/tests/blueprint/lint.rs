@@ -206,7 +206,7 @@ fn destruction_that_nobody_asked_for_or_that_repeats() {
         ..flagged(role("stubborn", &[]), |f| f.destructive = true)
     };
     let mut world = World::of(vec![wipe, stubborn]);
-    trips(&world, &world.change(&[bind(WEB, 2, "stubborn")]), Check::DestructiveRetries, "tried up to 3 times more");
+    trips(&world, &world.change(&[bind(WEB, 2, "stubborn")]), Check::DestructiveRetries, "its 3 retries don't count");
     passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveRetries);
     passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveUnasked);
     world.commit(&[bind(WEB, 1, "wipe")]);

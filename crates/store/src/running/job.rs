@@ -1,6 +1,7 @@
 //! What a run needs to start: what it is about, the documents that say so, what it sees, and who approved it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use engine::Hash;
 use engine::data::distances;
@@ -39,6 +40,10 @@ pub struct RunFacts {
     pub target: TargetNo,
     /// That target's root.
     pub target_root: Hash,
+    /// The last target up to that one that a review made: a switch turns execution off or on, and changes nothing else.
+    pub reviewed: TargetNo,
+    /// Its root.
+    pub reviewed_root: Hash,
     /// The generation's root.
     pub generation_root: Hash,
     /// The life of the database in which it was claimed.
@@ -78,6 +83,8 @@ struct FactsRow {
     generation: i64,
     target_number: i64,
     target_root: Vec<u8>,
+    reviewed: i64,
+    reviewed_root: Vec<u8>,
     generation_root: Vec<u8>,
     epoch: i64,
     epoch_now: i64,
@@ -107,6 +114,8 @@ impl FactsRow {
             generation: TargetNo(self.generation),
             target: TargetNo(self.target_number),
             target_root: hash(run, &self.target_root)?,
+            reviewed: TargetNo(self.reviewed),
+            reviewed_root: hash(run, &self.reviewed_root)?,
             generation_root: hash(run, &self.generation_root)?,
             epoch: self.epoch,
             epoch_now: self.epoch_now,
@@ -134,13 +143,16 @@ fn hash(run: RunId, bytes: &[u8]) -> Result<Hash, StoreError> {
 pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
     let rows: Vec<FactsRow> = sqlx::query_as(
         "SELECT r.id, r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
-           r.generation, r.target_number, t.root AS target_root, g.root AS generation_root, r.epoch,
+           r.generation, r.target_number, t.root AS target_root, m.number AS reviewed, m.root AS reviewed_root,
+           g.root AS generation_root, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
            jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection,
            d.name AS home, n.facts, n.hints
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
          JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN target t ON t.number = r.target_number
          JOIN target g ON g.number = r.generation CROSS JOIN head h
+         CROSS JOIN LATERAL (SELECT number, root FROM target WHERE number <= r.target_number AND kind <> 'switch'
+                             ORDER BY number DESC LIMIT 1) m
          WHERE r.id = ANY($1)",
     )
     .bind(runs.iter().map(|run| run.0).collect::<Vec<_>>())
@@ -206,15 +218,22 @@ pub async fn approvals(
     Ok(rows.into_iter().map(|approval| (TargetNo(approval.number), approval)).collect())
 }
 
-/// What one step lets a run see.
+/// A step that a run sees. Many runs see the same ones, so its data is there once.
 #[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// How many hard edges above the run's step, at least. None: it is on the same node, ACTIVE.
+    pub distance: Option<u32>,
+    /// The step.
+    pub step: Arc<SeenStep>,
+}
+
+/// What one step lets a run see.
+#[derive(Debug, PartialEq)]
 pub struct SeenStep {
     /// The step.
     pub step: StepId,
     /// Its place in the graph.
     pub rank: u32,
-    /// How many hard edges above the run's step, at least. None: it is on the same node, ACTIVE.
-    pub distance: Option<u32>,
     /// Whether it is ACTIVE: only then has it a wall for others.
     pub active: bool,
     /// Whose it is.
@@ -289,7 +308,6 @@ impl SeenRow {
         Ok(SeenStep {
             step: StepId(self.id),
             rank: self.rank.unsigned_abs(),
-            distance: None,
             active: self.active,
             noderole: NoderoleId(self.noderole_id),
             role_hash: hash(&self.role_hash)?,
@@ -332,25 +350,27 @@ async fn edges_above(pool: &PgPool, steps: &[Uuid]) -> Result<Vec<(StepId, StepI
 ///
 /// # Errors
 /// What the database refused.
-pub async fn seen_steps(pool: &PgPool, of: &[(StepId, NodeId)]) -> Result<BTreeMap<StepId, Vec<SeenStep>>, StoreError> {
+pub async fn seen_steps(pool: &PgPool, of: &[(StepId, NodeId)]) -> Result<BTreeMap<StepId, Vec<Seen>>, StoreError> {
     let steps: Vec<Uuid> = of.iter().map(|(step, _)| step.0).collect();
     let edges = edges_above(pool, &steps).await?;
     let parents: BTreeSet<Uuid> = edges.iter().map(|(_, parent)| parent.0).collect();
     let nodes: BTreeSet<Uuid> = of.iter().map(|(_, node)| node.0).collect();
     let rows = seen_rows(pool, parents.into_iter().collect(), nodes.into_iter().collect()).await?;
-    let rows =
-        rows.into_iter().map(|row| Ok((row.id, row.into_seen()?))).collect::<Result<BTreeMap<_, _>, StoreError>>()?;
-    let mut beside: BTreeMap<NodeId, Vec<&SeenStep>> = BTreeMap::new();
+    let rows = rows
+        .into_iter()
+        .map(|row| Ok((row.id, Arc::new(row.into_seen()?))))
+        .collect::<Result<BTreeMap<_, _>, StoreError>>()?;
+    let mut beside: BTreeMap<NodeId, Vec<&Arc<SeenStep>>> = BTreeMap::new();
     for step in rows.values().filter(|step| step.active) {
         beside.entry(step.node).or_default().push(step);
     }
     let seen = of.iter().map(|(step, node)| {
         let above = distances(*step, &edges).into_iter();
         let ancestors = above.filter_map(|(ancestor, distance)| {
-            Some(SeenStep { distance: Some(distance), ..rows.get(&ancestor.0)?.clone() })
+            Some(Seen { distance: Some(distance), step: Arc::clone(rows.get(&ancestor.0)?) })
         });
         let beside = beside.get(node).into_iter().flatten().filter(|other| other.step != *step);
-        (*step, ancestors.chain(beside.map(|other| SeenStep::clone(other))).collect())
+        (*step, ancestors.chain(beside.map(|other| Seen { distance: None, step: Arc::clone(other) })).collect())
     });
     Ok(seen.collect())
 }
