@@ -1,4 +1,4 @@
-//! `GET /events`: the live stream of a tab, as server-sent events.
+//! `GET /events`: the live stream of a browser's tabs, or of a program, as server-sent events.
 //!
 //! * `topics`: a comma-separated list of [`Topic`]s; only events of these come. Absent: all, but no growth of logs.
 //! * `after`: the cursor of the page's data, or an event's id. `Last-Event-ID`, which browsers send when they come back, goes before.

@@ -128,7 +128,16 @@ impl Stream {
             let tab = self.tab.clone();
             match topics.is_empty() {
                 true => self.tabs.leave(&tab),
-                false => self.tabs.join(tab, topics, after),
+                false => {
+                    let wanted: Vec<Topic> = topics.iter().copied().collect();
+                    // Its own page can't be listened to elsewhere; those of other tabs can.
+                    for other in self.tabs.make_room(&tab, &wanted, MAX_TOPICS) {
+                        self.seen.remove(&other);
+                        self.owed.remove(&other);
+                        self.say(&Word::Full { tab: other });
+                    }
+                    self.tabs.join(tab, topics, after);
+                }
             }
             return;
         }

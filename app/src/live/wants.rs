@@ -64,6 +64,20 @@ impl<K: Ord> Wants<K> {
         others.chain(topics.iter().copied()).collect::<BTreeSet<_>>().len() <= most
     }
 
+    /// Lets others go until there is room for what `who` wants; who they were.
+    pub(super) fn make_room(&mut self, who: &K, topics: &[Topic], most: usize) -> Vec<K>
+    where
+        K: Clone,
+    {
+        let mut gone = Vec::new();
+        while !self.has_room(who, topics, most) {
+            let Some(other) = self.of.keys().rev().find(|other| *other != who).cloned() else { break };
+            self.leave(&other);
+            gone.push(other);
+        }
+        gone
+    }
+
     /// What a new connection has to carry and where it has to begin; None when the one with the topics `open` carries all of it to
     /// everybody. It does not when something came before somebody joined who has older data.
     pub(super) fn lacking(&mut self, open: Option<&BTreeSet<Topic>>) -> Option<(BTreeSet<Topic>, Place)> {
@@ -152,6 +166,11 @@ mod tests {
         wants.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
         assert!(wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Targets], 2));
         assert!(wants.has_room(&1, &[Topic::Targets, Topic::Reviews], 2), "what one gives up makes room for it");
+        wants.join(2, [Topic::Runs], (1, 0));
+        wants.join(3, [Topic::Targets], (1, 0));
+        assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [3]);
+        assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [0; 0]);
+        assert_eq!(wants.topics(), topics(&[Topic::Nodes, Topic::Runs]));
     }
 
     #[test]

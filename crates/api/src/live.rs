@@ -1,4 +1,4 @@
-//! The live stream: what the event journal tells, one stream for each tab.
+//! The live stream: what the event journal tells, one stream for all tabs of a browser, or for a program.
 //!
 //! Events are hints with enough in them to move a chip; a page that is in doubt fetches again. They carry durable ids, so a stream
 //! that was cut resumes behind the last one seen, and a cursor that is too old is answered by `reset`: fetch everything again. Log
