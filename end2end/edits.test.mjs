@@ -170,6 +170,10 @@ test('values are found, each with what brought it, also without scripts', { time
   assert.match(plain.url(), /find=nothing/);
   await plain.context().close();
   await visit(page, `/noderoles/${noderole}/data`);
+  const told = (path) => page.getByRole('row').filter({ has: page.getByText(path, { exact: true }) });
+  await told('/app/port').getByRole('link', { name: /^role template of app-config on n6/ }).waitFor();
+  await told('/app/pid').getByRole('link', { name: /^wall of app on n6/ }).waitFor();
+  await told('/app/pid').getByRole('link', { name: /^run \d+$/ }).waitFor();
   await assertAccessible(page);
   await assertFits(page);
   await screenshot(page, 'values');

@@ -27,7 +27,7 @@ before(async () => {
     ['noderole', `/noderoles/${noderole}`, null],
     ['noderole-data', `/noderoles/${noderole}/data`, null],
     ['nodes', '/nodes', 'Nodes'],
-    ['node', '/nodes/n1.edge.example.com', null],
+    ['node', '/nodes/n1.demo.gantry.internal', null],
     ['waiting', '/waiting', 'Why not yet'],
     ['waiting-empty', '/waiting?deployment=edge', 'Why not yet'],
     ['reviews', '/reviews?state=any', 'Reviews'],

@@ -24,10 +24,12 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     let closed = Memo::new(move |_| is_closed(review.read().state));
     // What somebody is writing outlives the form, which goes when another commit closes the review under them.
     let begun = RwSignal::new(String::new());
+    // What was to be done when the page came stands first. It stays so when the gate opens: nothing moves under a pointer that is
+    // about to press a button.
+    let commit_first = gate_open.get_untracked();
     let acts = move || match closed.get() {
         true => view! { <Outcome review begun/> }.into_any(),
-        // What is to be done now stands first.
-        false if gate_open.get() => view! {
+        false if commit_first => view! {
             <CommitForm feed/>
             <VerdictForm feed begun/>
         }
@@ -156,12 +158,10 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
                         }
                     })
             }}
-            {move || why_not.read().is_none().then(|| view! {
-                <label class="choice">
-                    <input type="checkbox" name="cancel" value="true"/>
-                    <span><b>"End runs that it overtakes"</b> " " <small>"Of steps that it changes. Else they go on to their end; either way nothing of them is applied."</small></span>
-                </label>
-            })}
+            <label class="choice">
+                <input type="checkbox" name="cancel" value="true" disabled=off/>
+                <span><b>"End runs that it overtakes"</b> " " <small>"Of steps that it changes. Else they go on to their end; either way nothing of them is applied."</small></span>
+            </label>
             <button class="button primary wide" type="submit" disabled=off aria-describedby="why-not-commit">"Commit"</button>
             <small class="muted" id="why-not-commit">{move || why_not.get()}</small>
             <ProblemNotice problem=problem_of(commit)/>
