@@ -20,7 +20,8 @@ use worker::secrets::{SecretFolder, Secrets};
 use crate::cluster::role;
 use crate::scripts::{appears, dies};
 
-struct OneScript(&'static str);
+/// The only script there is.
+pub struct OneScript(pub &'static str);
 
 impl Scripts for OneScript {
     fn script(&self, hash: Hash) -> BoxFuture<'_, Result<Vec<u8>, String>> {
