@@ -217,7 +217,8 @@ impl ScriptJig {
 /// An attempt that runs, out of what the wrapper says of it.
 fn running(line: &str) -> Option<(RunId, StepId)> {
     let mut words = line.split(' ');
-    let (run, step) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    // Epoch and number; wrappers before this one said the number alone.
+    let (run, step) = (words.next()?.rsplit('.').next()?.parse().ok()?, words.next()?.parse().ok()?);
     (words.next() == Some("runs")).then_some((RunId(run), step))
 }
 
@@ -502,7 +503,7 @@ impl Node<'_> {
 
     /// Finds the run again, from where it was heard last.
     async fn way_back(&self, heard: &Heard, patience: &mut Patience<'_>) -> Result<Process, GivenUp> {
-        let mut command = vec!["follow".to_owned(), self.job.run.to_string()];
+        let mut command = vec!["follow".to_owned(), self.token()];
         command.extend([&heard.out, &heard.err].map(|lines| lines.taken().to_string()));
         let words = self.errands.wrapper_words(&command);
         let mut pauses = AGAIN.into_iter();
@@ -581,8 +582,13 @@ impl Node<'_> {
     }
 
     async fn take(&self) -> Result<Vec<u8>, Trouble> {
-        let words = self.errands.wrapper_words(&["take".to_owned(), self.job.run.to_string(), MAX_RESULT.to_string()]);
+        let words = self.errands.wrapper_words(&["take".to_owned(), self.token(), MAX_RESULT.to_string()]);
         self.errands.long_errand("fetching the result", CALL_WRAPPER, &words, b"", MAX_RESULT + ANSWER).await
+    }
+
+    /// What the wrapper calls this attempt.
+    fn token(&self) -> String {
+        format!("{}.{}", self.job.epoch, self.job.run)
     }
 
     fn judged(&self, how: &str, output: &[u8], last_error: &str, log: &Log) -> Ended {
@@ -784,5 +790,14 @@ mod tests {
         assert_eq!(read(b"four.").await, Err(TooMuch { stream: "standard output", most: 4 }));
         let endless = whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", ANSWER).await;
         assert_eq!(endless, Err(TooMuch { stream: "standard error", most: ANSWER }));
+    }
+
+    #[test]
+    fn attempts_are_told_by_their_number_and_those_that_run_count() {
+        let step = StepId(uuid::Uuid::from_u128(7));
+        assert_eq!(running(&format!("2.15 {step} runs")), Some((RunId(15), step)));
+        assert_eq!(running(&format!("15 {step} runs")), Some((RunId(15), step)), "from a wrapper before this one");
+        assert_eq!(running(&format!("2.15 {step} gone")), None);
+        assert_eq!(running("2.x y runs"), None);
     }
 }
