@@ -157,10 +157,21 @@ impl StreamMask {
     /// Ends the stream; gives what was kept back.
     pub fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
-        match std::str::from_utf8(&held) {
-            Ok(text) => self.secrets.mask(text).into_bytes(),
-            Err(_) => held,
+        let mut shown = Vec::with_capacity(held.len());
+        let mut hidden_to = 0;
+        for at in 0..held.len() {
+            // Nothing more comes, so only what is whole is a secret. Those that overlap are hidden as one.
+            if let Some(length) = self.longest(&held[at..]) {
+                if at >= hidden_to {
+                    shown.extend_from_slice(MASK.as_bytes());
+                }
+                hidden_to = hidden_to.max(at + length);
+            }
+            if at >= hidden_to {
+                shown.push(held[at]);
+            }
         }
+        shown
     }
 
     fn look(&self, rest: &[u8]) -> Here {
@@ -169,11 +180,12 @@ impl StreamMask {
         if self.secrets.0.iter().any(|secret| may_come(secret)) {
             return Here::Maybe;
         }
-        self.secrets
-            .0
-            .iter()
-            .find(|secret| rest.starts_with(secret.as_bytes()))
-            .map_or(Here::Plain, |secret| Here::Secret(secret.len()))
+        self.longest(rest).map_or(Here::Plain, Here::Secret)
+    }
+
+    /// The length of the longest secret that this begins with.
+    fn longest(&self, rest: &[u8]) -> Option<usize> {
+        self.secrets.0.iter().find(|secret| rest.starts_with(secret.as_bytes())).map(|secret| secret.len())
     }
 }
 
@@ -224,6 +236,24 @@ mod tests {
         let secrets = Secrets::new(["abcd".to_owned(), "abcdefg".to_owned()]);
         assert_eq!(through(&secrets, &["abcd", "efg."]), format!("{MASK}."));
         assert_eq!(through(&secrets, &["abcdx"]), format!("{MASK}x"));
+    }
+
+    #[test]
+    fn what_is_cut_within_a_letter_is_masked_all_the_same() {
+        let secrets = Secrets::new(["abcd".to_owned(), "abcdé".to_owned(), "bcdxyzuvwé".to_owned(), "xyz!".to_owned()]);
+        let ends = |text: &[u8]| {
+            let mut mask = secrets.stream();
+            let mut out = mask.push(text);
+            out.extend(mask.finish());
+            out
+        };
+        assert_eq!(ends(b"abcd\xc3"), [MASK.as_bytes(), b"\xc3"].concat());
+        assert_eq!(ends(b"abcd"), MASK.as_bytes());
+        assert_eq!(ends(b"bcdxyzuvw\xc3"), b"bcdxyzuvw\xc3", "what only begins like one");
+        let overlapping = Secrets::new(["abcdef".to_owned(), "defghi".to_owned(), "abcdefghijk".to_owned()]);
+        let mut mask = overlapping.stream();
+        assert!(mask.push(b"abcdefghij").is_empty());
+        assert_eq!(mask.finish(), [MASK.as_bytes(), b"j"].concat());
     }
 
     #[test]

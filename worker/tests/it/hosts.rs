@@ -2,17 +2,24 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Hash;
 use engine::anneal::Why;
+use engine::ids::{RunId, StepId};
 use serde_json::json;
+use testbed::Testbed;
+use uuid::Uuid;
 use worker::Config;
+use worker::jig::script::ScriptJig;
+use worker::secrets::SecretFolder;
 
 use crate::cluster::bind;
 use crate::process::Running;
 use crate::scripts::{appears, dies, is_alive};
 use crate::ssh::Bed;
+use crate::wrapper::OneScript;
 
 /// Ends only when it runs on all hosts at once.
 const MEETS: &str = "#!/bin/sh
@@ -45,18 +52,56 @@ async fn twelve_hosts_run_at_the_same_time() {
 
 /// Has a host write down each command that it is asked to run.
 fn overheard(bed: &mut Bed, node: usize) {
-    let folder = bed.testbed.nodes()[node].root.parent().expect("it lies in one").to_owned();
-    let listener = folder.join("listen");
+    let commands = bed.testbed.nodes()[node].root.with_file_name("commands");
     let script = format!(
         "#!/bin/sh\nprintf '%s\\n' \"$SSH_ORIGINAL_COMMAND\" >>'{}'\nexec sh -c \"$SSH_ORIGINAL_COMMAND\"\n",
-        folder.join("commands").display()
+        commands.display()
     );
+    forced(&mut bed.testbed, node, &script);
+}
+
+/// Has a host run this whatever it is asked to run.
+fn forced(testbed: &mut Testbed, node: usize, script: &str) {
+    let folder = testbed.nodes()[node].root.parent().expect("it lies in one").to_owned();
+    let listener = folder.join("listen");
     fs::write(&listener, script).expect("the folder is ours");
     let config = folder.join("sshd_config");
     let text = fs::read_to_string(&config).expect("it has one");
     fs::write(&config, format!("{text}ForceCommand sh {}\n", listener.display())).expect("it is ours");
-    bed.testbed.node(node).stop();
-    bed.testbed.node(node).restart().expect("it comes back");
+    testbed.node(node).stop();
+    testbed.node(node).restart().expect("it comes back");
+}
+
+/// A host that prints for ever where it is asked for a few words, as a login shell may that has come into a loop.
+#[tokio::test]
+async fn a_host_that_prints_for_ever_is_not_listened_to_for_ever() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secrets = folder.path().join("secrets");
+    let mut testbed = Testbed::start(folder.path(), &secrets, 1).expect("a testbed");
+    let floods = folder.path().join("floods");
+    let script = format!(
+        "#!/bin/sh\ncase $SSH_ORIGINAL_COMMAND in\n*boot_id*) to=1 ;;\n*\\'attempts\\'*) to=1 ;;\n*\\'end\\'*) to=2 ;;\n\
+         *) exec sh -c \"$SSH_ORIGINAL_COMMAND\" ;;\nesac\necho $$ >'{}'\nwhile echo for ever >&$to; do :; done\n",
+        floods.display()
+    );
+    forced(&mut testbed, 0, &script);
+    let connection = testbed.nodes()[0].connection();
+    let jig = ScriptJig::new(
+        Arc::new(OneScript("")),
+        Arc::new(SecretFolder(Some(testbed.secrets()))),
+        folder.path().join("on-behalf"),
+    );
+    let ends = async |doing: &str, reason: String| {
+        assert!(reason.contains("the node printed more than ") && reason.contains(doing), "{reason}");
+        dies(&fs::read_to_string(&floods).expect("it was asked")).await;
+        fs::remove_file(&floods).expect("it is there");
+    };
+    let (_, looked) = jig.look(&connection).await;
+    ends("65536 bytes to its standard output while looking", looked.expect_err("no answer")).await;
+    let surveyed = jig.survey(&connection).await;
+    ends("bytes to its standard output while asking what runs there", surveyed.expect_err("no answer")).await;
+    let ended = jig.end_lost(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
+    ends("65536 bytes to its standard error while ending a run", ended.expect_err("no answer")).await;
 }
 
 #[tokio::test]

@@ -13,3 +13,4 @@ mod scripts;
 mod ssh;
 mod waiting;
 mod wrapper;
+mod wrapper_node;

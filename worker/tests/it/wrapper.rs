@@ -1,7 +1,7 @@
 //! The node-side wrapper: what a node refuses, and what it does where tools are missing.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use worker::secrets::{SecretFolder, Secrets};
 use crate::cluster::role;
 use crate::scripts::{appears, dies};
 
-struct OneScript(&'static str);
+/// The only script there is.
+pub struct OneScript(pub &'static str);
 
 impl Scripts for OneScript {
     fn script(&self, hash: Hash) -> BoxFuture<'_, Result<Vec<u8>, String>> {
@@ -148,7 +149,7 @@ async fn a_newer_attempt_ends_the_older_before_it_starts() {
     let alone =
         "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n";
     let bench = Bench::with(alone);
-    let slow = Bench::with("#!/bin/sh\necho $$ >ran\ntrap '' TERM\nwhile :; do sleep 1; done\n");
+    let slow = Bench::with(STAYS);
     let first = slow.job(1, 1, "a");
     let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
     let (_stopper, stop) = Stopper::new();
@@ -162,6 +163,53 @@ async fn a_newer_attempt_ends_the_older_before_it_starts() {
     let (older, (_, newer)) = tokio::join!(running, second);
     went_well(&newer);
     refused(older, "ended by a newer one");
+}
+
+/// Nothing polite ends it.
+const STAYS: &str = "#!/bin/sh\necho $$ >ran\ntrap '' TERM\nwhile :; do sleep 1; done\n";
+
+/// After a restore of the database the same numbers are given again, in a higher epoch.
+#[tokio::test]
+async fn an_attempt_of_an_epoch_that_is_over_does_not_meddle_with_the_one_that_has_its_number() {
+    let slow = Bench::with(STAYS);
+    let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n\
+                 sleep 1\n[ -s \"$GANTRY_INPUT\" ] || exit 8\necho '{\"by\": \"the later\"}' >\"$GANTRY_OUTPUT\"\n";
+    let bench = Bench::with(alone);
+    let before = slow.job(5, 1, "a");
+    let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
+    let (_stopper, stop) = Stopper::new();
+    let running = slow.jig.run(&before, &log, stop);
+    let after = async {
+        appears(&slow.root().join("ran")).await;
+        let job = bench.job(5, 1, "b");
+        bench.run(&Job { step: before.step, epoch: 2, connection: before.connection.clone(), ..job }).await
+    };
+    let (older, newer) = tokio::join!(running, after);
+    match newer {
+        Ended::Returned(object) => assert_eq!(object.get("by"), Some(&json!("the later"))),
+        other => panic!("{other:?}"),
+    }
+    refused(older, "ended by a newer one");
+    let left = std::fs::read_dir(slow.root().join(".gantry/run")).expect("a folder").count();
+    assert_eq!(left, 0, "nothing of both stays");
+}
+
+#[tokio::test]
+async fn what_an_epoch_that_is_over_left_is_found_and_ended() {
+    let bench = Bench::with(STAYS);
+    let job = bench.job(5, 1, "a");
+    let ending = async {
+        let pid = appears(&bench.root().join("ran")).await;
+        assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![(RunId(5), bench.step)]));
+        // Nobody knows any more by which epoch it was started.
+        bench.jig.end_lost(&job.connection, bench.step, 2, RunId(5)).await.expect("an answer");
+        dies(&pid).await;
+        assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![]));
+        let left = std::fs::read_dir(bench.root().join(".gantry/run")).expect("a folder").count();
+        assert_eq!(left, 0, "nothing of it stays");
+    };
+    let (ended, ()) = tokio::join!(bench.run(&job), ending);
+    refused(ended, "ended by a newer one");
 }
 
 #[tokio::test]
@@ -268,73 +316,4 @@ async fn an_unknown_way_to_a_node_is_named() {
         Ended::Failed { reason, .. } => assert!(reason.contains("pigeon"), "{reason}"),
         other => panic!("{other:?}"),
     }
-}
-
-/// Where there is no flock, the wrapper still locks.
-#[test]
-fn a_node_without_flock_will_do() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let tools = folder.path().join("bin");
-    std::fs::create_dir(&tools).expect("the folder is ours");
-    for tool in [
-        "sh",
-        "mkdir",
-        "cat",
-        "sed",
-        "cut",
-        "tr",
-        "ps",
-        "grep",
-        "rm",
-        "mv",
-        "sync",
-        "sleep",
-        "head",
-        "tail",
-        "sha256sum",
-        "chmod",
-        "setsid",
-        "wc",
-    ] {
-        let found = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(tool));
-        let found = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{tool} is not installed"));
-        std::os::unix::fs::symlink(found, tools.join(tool)).expect("the folder is ours");
-    }
-    let wrapper = folder.path().join("wrapper");
-    std::fs::write(&wrapper, worker::jig::script::transport::WRAPPER).expect("the folder is ours");
-    let root = folder.path().join("node");
-    std::fs::create_dir(&root).expect("the folder is ours");
-    let call = |words: &[&str], input: &str| -> Output {
-        use std::io::Write;
-        let mut child = Command::new("/bin/sh")
-            .arg(&wrapper)
-            .arg(&root)
-            .args(words)
-            .env_clear()
-            .env("PATH", &tools)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("a shell");
-        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
-        child.wait_with_output().expect("it ends")
-    };
-    let script = "#!/bin/sh\nsleep 300 &\necho $! >child\necho out\nsleep 300\n";
-    let hash = Hash::of_bytes(script.as_bytes()).to_string();
-    assert!(call(&["put", &hash], script).status.success());
-    let named = format!("{hash}:long.sh");
-    let broken = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\nexport A=");
-    assert!(!broken.status.success() && !root.join("child").exists(), "half an input starts nothing: {broken:?}");
-    let ran = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n# whole\n");
-    assert!(ran.status.success(), "{ran:?}");
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "out\n");
-    let how = String::from_utf8_lossy(&call(&["take", "1", "100"], "").stdout).into_owned();
-    assert!(how.contains("why=timeout"), "{how}");
-    let child = std::fs::read_to_string(root.join("child")).expect("it ran");
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-    assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
-    let again = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n# whole\n");
-    assert_eq!(again.status.code(), Some(71));
-    assert!(!root.join(".gantry/lock.d").exists(), "the lock is free");
 }

@@ -45,6 +45,10 @@ use transport::{CALL_WRAPPER, NO_WRAPPER, STAGE_WRAPPER, Transport, WRAPPER, wra
 const GRACE: u64 = 5;
 /// How long one errand on a node (staging, asking) may take.
 const ERRAND: Duration = Duration::from_secs(90);
+/// Most bytes of an answer, and of what is said beside it.
+const ANSWER: usize = 64 << 10;
+/// Most bytes of what is said of attempts: 10,000 of them fit in.
+const SURVEYED: usize = 1 << 20;
 /// How long a look may take.
 const LOOK: Duration = Duration::from_secs(25);
 /// What tells one start of a machine from the next, where there is such a thing.
@@ -91,6 +95,11 @@ enum Trouble {
     NeverStarted,
     #[error("the node did not answer within {} seconds while {doing}", ERRAND.as_secs())]
     Silent { doing: &'static str },
+    #[error(
+        "the node printed more than {} bytes to its {} while {doing}, which no answer has; it was not listened to any further: see what \
+         its login shell, or a command that its SSH server forces, prints", .much.most, .much.stream
+    )]
+    Flooded { doing: &'static str, much: TooMuch },
     #[error("{doing} failed on the node ({how}): {said}")]
     Errand { doing: &'static str, how: Ending, said: String },
     #[error("{0}")]
@@ -182,7 +191,8 @@ impl ScriptJig {
         let asked = async {
             // Whatever was there before may be on a disk that is there no more.
             errands.stage_wrapper_again().await?;
-            errands.ask("asking what runs there", &["attempts".to_owned()], b"").await
+            let words = errands.wrapper_words(&["attempts".to_owned()]);
+            errands.long_errand("asking what runs there", CALL_WRAPPER, &words, b"", SURVEYED).await
         };
         let said = asked.await.map_err(|error: Trouble| error.to_string())?;
         Ok(String::from_utf8_lossy(&said).lines().filter_map(running).collect())
@@ -207,7 +217,8 @@ impl ScriptJig {
 /// An attempt that runs, out of what the wrapper says of it.
 fn running(line: &str) -> Option<(RunId, StepId)> {
     let mut words = line.split(' ');
-    let (run, step) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    // Epoch and number; wrappers before this one said the number alone.
+    let (run, step) = (words.next()?.rsplit('.').next()?.parse().ok()?, words.next()?.parse().ok()?);
     (words.next() == Some("runs")).then_some((RunId(run), step))
 }
 
@@ -325,12 +336,33 @@ impl Errands {
         words: &[String],
         input: &[u8],
     ) -> Result<Vec<u8>, Trouble> {
+        self.long_errand(doing, line, words, input, ANSWER).await
+    }
+
+    /// The same with an answer of at most so many bytes.
+    async fn long_errand(
+        &self,
+        doing: &'static str,
+        line: &str,
+        words: &[String],
+        input: &[u8],
+        most: usize,
+    ) -> Result<Vec<u8>, Trouble> {
         let all = async {
             let mut process = self.start(line, words).await?;
             let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
-            let read = futures::future::join3(feed(stdin, input), whole(stdout), whole(stderr));
-            let ((), stdout, stderr) = read.await;
-            Ok::<_, Trouble>((process.wait().await, stdout, stderr))
+            let feeding = async {
+                feed(stdin, input).await;
+                Ok(())
+            };
+            let reading = (whole(stdout, "standard output", most), whole(stderr, "standard error", ANSWER));
+            match futures::try_join!(feeding, reading.0, reading.1) {
+                Ok(((), stdout, stderr)) => Ok((process.wait().await, stdout, stderr)),
+                Err(much) => {
+                    process.kill().await;
+                    Err(Trouble::Flooded { doing, much })
+                }
+            }
         };
         let (how, stdout, stderr) = timeout(ERRAND, all).await.map_err(|_| Trouble::Silent { doing })??;
         match how {
@@ -471,7 +503,7 @@ impl Node<'_> {
 
     /// Finds the run again, from where it was heard last.
     async fn way_back(&self, heard: &Heard, patience: &mut Patience<'_>) -> Result<Process, GivenUp> {
-        let mut command = vec!["follow".to_owned(), self.job.run.to_string()];
+        let mut command = vec!["follow".to_owned(), self.token()];
         command.extend([&heard.out, &heard.err].map(|lines| lines.taken().to_string()));
         let words = self.errands.wrapper_words(&command);
         let mut pauses = AGAIN.into_iter();
@@ -550,8 +582,13 @@ impl Node<'_> {
     }
 
     async fn take(&self) -> Result<Vec<u8>, Trouble> {
-        let command = ["take".to_owned(), self.job.run.to_string(), MAX_RESULT.to_string()];
-        self.errands.ask("fetching the result", &command, b"").await
+        let words = self.errands.wrapper_words(&["take".to_owned(), self.token(), MAX_RESULT.to_string()]);
+        self.errands.long_errand("fetching the result", CALL_WRAPPER, &words, b"", MAX_RESULT + ANSWER).await
+    }
+
+    /// What the wrapper calls this attempt.
+    fn token(&self) -> String {
+        format!("{}.{}", self.job.epoch, self.job.run)
     }
 
     fn judged(&self, how: &str, output: &[u8], last_error: &str, log: &Log) -> Ended {
@@ -649,13 +686,21 @@ async fn feed(stdin: Option<Writer>, text: &[u8]) {
     }
 }
 
-async fn whole(stream: Option<Reader>) -> Vec<u8> {
+/// A stream had more than its errand asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct TooMuch {
+    stream: &'static str,
+    most: usize,
+}
+
+/// All of a stream, unless it is longer than that: whoever is at the other end may print for ever.
+async fn whole(from: Option<Reader>, stream: &'static str, most: usize) -> Result<Vec<u8>, TooMuch> {
     let mut read = Vec::new();
-    if let Some(mut stream) = stream {
+    if let Some(from) = from {
         // What was read before an error is what there is.
-        let _ = stream.read_to_end(&mut read).await;
+        let _ = from.take(most as u64 + 1).read_to_end(&mut read).await;
     }
-    read
+    if read.len() > most { Err(TooMuch { stream, most }) } else { Ok(read) }
 }
 
 async fn is_over(mut over: watch::Receiver<bool>) {
@@ -732,4 +777,27 @@ fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
     last.unwrap_or("it said nothing").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_is_kept_of_a_stream_than_its_errand_asks_for() {
+        let read = async |text: &'static [u8]| whole(Some(Box::new(text)), "standard output", 4).await;
+        assert_eq!(read(b"four").await.as_deref(), Ok(&b"four"[..]));
+        assert_eq!(read(b"four.").await, Err(TooMuch { stream: "standard output", most: 4 }));
+        let endless = whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", ANSWER).await;
+        assert_eq!(endless, Err(TooMuch { stream: "standard error", most: ANSWER }));
+    }
+
+    #[test]
+    fn attempts_are_told_by_their_number_and_those_that_run_count() {
+        let step = StepId(uuid::Uuid::from_u128(7));
+        assert_eq!(running(&format!("2.15 {step} runs")), Some((RunId(15), step)));
+        assert_eq!(running(&format!("15 {step} runs")), Some((RunId(15), step)), "from a wrapper before this one");
+        assert_eq!(running(&format!("2.15 {step} gone")), None);
+        assert_eq!(running("2.x y runs"), None);
+    }
 }

@@ -172,5 +172,7 @@ exec sh "$wrapper" "$@"
 /// Puts the wrapper, from standard input, to `$1`.
 pub const STAGE_WRAPPER: &str = r#"
 umask 077
-mkdir -p "${1%/*}" && cat >"$1.$$" && mv -f "$1.$$" "$1"
+mkdir -p "${1%/*}" && cat >"$1.$$" && mv -f "$1.$$" "$1" && exit 0
+rm -f "$1.$$"
+exit 1
 "#;

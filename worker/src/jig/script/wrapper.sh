@@ -10,8 +10,13 @@
 #   * ends what older attempts left running,
 #   * writes into the ledger that the attempt has started, and only then starts it, in a session of its own.
 #
-# The lock covers the decision, never the run: the next attempt must be able to take it while this one hangs. The started process
-# keeps the lock's descriptor until its own number is on disk, so nobody can find the lock free and the number missing.
+# The lock covers the decision, never the run, nor the way of its input to here: the next attempt must be able to take it while this
+# one hangs. The started process keeps the lock until its own number is on disk, so nobody can find the lock free and the number
+# missing.
+#
+# An attempt is named EPOCH.ATTEMPT: numbers of attempts are given again after the database was restored, epochs are not. Its folder
+# has that name; wrappers before this one named it ATTEMPT alone. The input holds secrets: it goes when the run ends, and also when no
+# run came of it.
 #
 # Whoever asked for a run may lose the way to it: a connection breaks, a network is gone for a while. The run does not notice. It has a
 # supervisor of its own here, and writes to files; `run` only follows these, and so does `follow`, from any byte on.
@@ -21,13 +26,14 @@
 #   run    STEP EPOCH ATTEMPT GENERATION CONTENT EXCLUSIVE TIMEOUT GRACE NODE ROLE HASH:NAME...
 #          standard input: the input and what surrounds it (JSON, one line each), then lines of the form  export NAME='value'
 #          starts it and follows it to its end
-#   follow ATTEMPT OUT ERR    the streams from these bytes on, to the run's end
-#   take   ATTEMPT LIMIT      how it ended: one line of words, then what it wrote to GANTRY_OUTPUT (LIMIT bytes and one)
-#   end    STEP EPOCH ATTEMPT GRACE    ends it if it runs, bars it if it does not; says whether it ever started
+#   follow EPOCH.ATTEMPT OUT ERR    the streams from these bytes on, to the run's end
+#   take   EPOCH.ATTEMPT LIMIT      how it ended: one line of words, then what it wrote to GANTRY_OUTPUT (LIMIT bytes and one)
+#   end    STEP EPOCH ATTEMPT GRACE    ends it and what is older of its step if it runs, bars it if it does not; says whether it ever
+#          started
 #   lacks  HASH...            prints those of the scripts that are not here
 #   put    HASH               standard input: a script; kept under its content's hash
 #   ledger STEP               prints the ledger
-#   attempts                  prints what is left of attempts: a line each, ATTEMPT STEP and one of runs, ended, gone
+#   attempts                  prints what is left of attempts: a line each, EPOCH.ATTEMPT STEP and one of runs, ended, gone
 #
 # Exit codes: 0 done (a run that has ended is done, however it ended: see take); 71 refused; 72 scripts are
 # missing; 73 the lock was not to be had; 74 the node's folder can't be used; 76 nothing of this attempt is here; 77 its supervisor is
@@ -58,7 +64,7 @@ SELF=$0
 say() { printf '%s\n' "$*" >&2; }
 fail() { code=$1; shift; say "$*"; exit "$code"; }
 
-mkdir -p "$HOME_DIR/ledger" "$HOME_DIR/run" "$HOME_DIR/scripts" || fail $UNUSABLE "gantry: can't create $HOME_DIR"
+mkdir -p "$HOME_DIR/ledger" "$HOME_DIR/run" "$HOME_DIR/incoming" "$HOME_DIR/scripts" || fail $UNUSABLE "gantry: can't create $HOME_DIR"
 
 # ---- who is who -----------------------------------------------------------------------------------------------------------
 
@@ -74,9 +80,22 @@ started_at() {
     fi
 }
 
+# Who a process is, and whether it still is: nothing else ever has the same name.
+identity() { echo "$(boot_id).$1.$(started_at "$1")"; }
+
+lives() { # IDENTITY
+    boot=${1%%.*}
+    pid=${1#*.}
+    start=${pid#*.}
+    pid=${pid%%.*}
+    [ "$boot" = "$(boot_id)" ] && kill -0 "$pid" 2>/dev/null && [ "$(started_at "$pid")" = "$start" ] || return 1
+    # One that nobody has collected yet does nothing any more.
+    case $(sed 's/^.*) //' "/proc/$pid/stat" 2>/dev/null) in Z* | X*) return 1 ;; esac
+}
+
 # Everything in the session that this process leads or led. A service that called setsid has left it, and is meant to stay.
 session_of() {
-    ps -eo pid=,sess=,stat= 2>/dev/null | while read -r pid session state; do
+    ps -eo pid=,sid=,stat= 2>/dev/null | while read -r pid session state; do
         case $state in Z*) continue ;; esac
         [ "$session" = "$1" ] && echo "$pid"
     done
@@ -101,12 +120,12 @@ signal_group() {
 }
 
 # Whether a group is still the one that an attempt started: its leader's start time fits, or one of its members was born with the
-# attempt's own token (a number can't be given away while its group has members, so one witness is enough).
+# attempt's own folder (a number can't be given away while its group has members, so one witness is enough).
 group_is_of() {
-    pgid=$1 start=$2 attempt=$3
+    pgid=$1 start=$2 name=$3
     [ -n "$start" ] && [ "$(started_at "$pgid")" = "$start" ] && return 0
     for pid in $(session_of "$pgid"); do
-        if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "GANTRY_RUN=$attempt"; then
+        if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -q "^GANTRY_INPUT=.*/run/$name/input\.json\$"; then
             return 0
         fi
     done
@@ -130,32 +149,88 @@ end_group() {
 
 # ---- the node's lock ------------------------------------------------------------------------------------------------------
 
+# What goes when this process does, whatever it dies of: an input, a folder of a run that did not start, and the lock.
+incoming= making= held=
+
+leave() {
+    [ -z "$incoming" ] || rm -f "$incoming"
+    [ -z "$making" ] || rm -rf "$making"
+    unlock
+}
+
+clear_away_at_exit() {
+    trap leave EXIT
+    # A shell that is ended by a signal it does not handle leaves everything as it is.
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+not_locked() { fail $LOCKED "gantry: the node's lock was held for a minute: another start hangs on this node"; }
+
+# The lock goes on with a process that was started by its holder: that one calls `inherit` with the name that `holder` has there, and
+# the holder `let_go`.
 if command -v flock >/dev/null 2>&1; then
+    holder=-
     lock() {
         exec 9>"$HOME_DIR/lock" || fail $UNUSABLE "gantry: can't open $HOME_DIR/lock"
-        flock -w 60 9 || fail $LOCKED "gantry: the node's lock was held for a minute: another start hangs on this node"
+        flock -w 60 9 || not_locked
     }
     unlock() { exec 9>&-; }
+    inherit() { :; }
+    let_go() { exec 9>&-; }
 else
+    # A folder with one file in it, whose name says who holds the lock: `free`, or an identity. It is taken by giving that file another
+    # name, and of many who want to do so, one succeeds: the old name is gone for the others. So nobody can free or take over a lock
+    # that has changed hands since they looked.
+    LOCK=$HOME_DIR/holder
+    holder=$(identity $$)
     lock() {
+        trap leave EXIT
         tenths=600
-        until mkdir "$HOME_DIR/lock.d" 2>/dev/null; do
-            holder=$(cat "$HOME_DIR/lock.d/pid" 2>/dev/null || echo)
-            if [ -n "$holder" ] && ! kill -0 "$holder" 2>/dev/null; then
-                rm -rf "$HOME_DIR/lock.d"
-                continue
-            fi
-            [ "$tenths" -le 0 ] && fail $LOCKED "gantry: the node's lock was held for a minute: another start hangs on this node"
+        until take_lock; do
+            [ "$tenths" -gt 0 ] || not_locked
             tenths=$((tenths - 1))
             sleep 0.1
         done
-        echo $$ >"$HOME_DIR/lock.d/pid"
-        trap 'rm -rf "$HOME_DIR/lock.d"' EXIT
+        held=$holder
+    }
+    take_lock() {
+        for now in "$LOCK"/*; do
+            now=${now##*/}
+            case $now in
+            free | "$holder") ;;
+            '*')
+                make_lock
+                return 1
+                ;;
+            "${LOCK##*/}".*)
+                rm -rf "${LOCK:?}/$now"
+                continue
+                ;;
+            *) if lives "$now"; then continue; fi ;;
+            esac
+            [ "$now" = "$holder" ] || mv -f "$LOCK/$now" "$LOCK/$holder" 2>/dev/null || continue
+            return 0
+        done
+        return 1
+    }
+    # Made whole elsewhere. Where another was quicker, this one is moved into that one's, and counts for nothing there.
+    make_lock() {
+        rmdir "$LOCK" 2>/dev/null
+        mkdir -p "$LOCK.$$" && true >"$LOCK.$$/free" && mv "$LOCK.$$" "$LOCK" 2>/dev/null
+        rm -rf "$LOCK.$$" "$LOCK/${LOCK##*/}.$$"
     }
     unlock() {
-        trap - EXIT
-        rm -rf "$HOME_DIR/lock.d"
+        [ -z "$held" ] || mv -f "$LOCK/$held" "$LOCK/free" 2>/dev/null
+        held=
     }
+    # Who finds it taken over must not go on.
+    inherit() {
+        mv -f "$LOCK/$1" "$LOCK/$holder" 2>/dev/null || return 1
+        held=$holder
+    }
+    let_go() { held=; }
 fi
 
 # ---- the ledger -----------------------------------------------------------------------------------------------------------
@@ -182,7 +257,9 @@ read_ledger() {
 }
 
 write_whole() {
-    printf '%s\n' "$2" >"$1.new" && { sync "$1.new" 2>/dev/null || :; } && mv -f "$1.new" "$1"
+    printf '%s\n' "$2" >"$1.new" && { sync "$1.new" 2>/dev/null || :; } && mv -f "$1.new" "$1" && return 0
+    rm -f "$1.new"
+    return 1
 }
 
 write_ledger() {
@@ -195,10 +272,10 @@ state=$l_state" || fail $UNUSABLE "gantry: can't write the ledger of step $1: is
 }
 
 # Only the attempt that started last may say how the step ended.
-close_ledger() {
+close_ledger() { # STEP EPOCH.ATTEMPT STATE
     lock
     read_ledger "$1"
-    if [ "$l_started" = "$2" ] && [ "$l_state" = started ]; then
+    if [ "$l_epoch.$l_started" = "$2" ] && [ "$l_state" = started ]; then
         l_state=$3
         write_ledger "$1"
     fi
@@ -207,25 +284,51 @@ close_ledger() {
 
 # ---- runs -----------------------------------------------------------------------------------------------------------------
 
-# What an attempt left running ends; its folder, with the input in it, goes.
-end_attempt() {
-    if [ -f "$HOME_DIR/run/$1/process" ]; then
-        read -r boot pgid start <"$HOME_DIR/run/$1/process"
-        if [ "$boot" = "$(boot_id)" ] && group_is_of "$pgid" "$start" "$1"; then
-            end_group "$pgid" "$2"
-        fi
+# What an attempt left running ends.
+end_processes() { # FOLDER GRACE
+    [ -f "$1/process" ] || return 0
+    read -r boot pgid start <"$1/process"
+    if [ "$boot" = "$(boot_id)" ] && group_is_of "$pgid" "$start" "${1##*/}"; then
+        end_group "$pgid" "$2"
     fi
+}
+
+# What an attempt left running ends; its folder, with the input in it, goes.
+end_attempt() { # FOLDER GRACE
+    end_processes "$1" "$2"
+    rm -rf "$1"
+}
+
+forget_input() { # FOLDER
+    rm -f "$1/stdin" "$1/input.json" "$1/surroundings.json" "$1/environment"
+}
+
+# Whether a token is this attempt's, or comes before it.
+no_later() { # EPOCH.ATTEMPT
+    [ "${1%.*}" -lt "$EPOCH" ] || { [ "${1%.*}" -eq "$EPOCH" ] && [ "${1#*.}" -le "$ATTEMPT" ]; }
+}
+
+# An input that will start nothing goes: whoever read it was killed, or its attempt may not start any more. To be called under the lock
+# when this attempt's token is known to be the highest.
+clear_incoming() {
+    for left in "$HOME_DIR"/incoming/*; do
+        [ -f "$left" ] && [ "$left" != "$incoming" ] || continue
+        theirs=${left##*/}
+        by=${theirs##*@}
+        theirs=${theirs%@*}
+        if ! lives "$by" || { [ "${theirs%%@*}" = "$STEP" ] && no_later "${theirs#*@}"; }; then
+            rm -f "$left"
+        fi
+    done
 }
 
 end_older() {
     for left in "$HOME_DIR"/run/*; do
-        [ -f "$left/of" ] || continue
-        other=${left##*/}
-        [ "$other" = "$ATTEMPT" ] && continue
-        read -r step exclusive <"$left/of"
+        [ -d "$left" ] || continue
+        # Whoever began to make it is gone: it did so under the lock.
+        [ -f "$left/of" ] && read -r step exclusive <"$left/of" || { rm -rf "$left"; continue; }
         if [ "$step" = "$STEP" ] || { [ "$exclusive" = 1 ] && [ "$EXCLUSIVE" = 1 ]; }; then
-            end_attempt "$other" 2
-            rm -rf "$left"
+            end_attempt "$left" 2
         fi
     done
 }
@@ -274,48 +377,55 @@ command_run() {
     shift 2
     [ -z "$(missing_scripts "$@")" ] || exit $MISSING
     command -v setsid >/dev/null 2>&1 || fail $UNUSABLE "gantry: this node has no setsid (package util-linux)"
-    folder=$HOME_DIR/run/$ATTEMPT
+    token=$EPOCH.$ATTEMPT
+    folder=$HOME_DIR/run/$token
 
+    # Read before the lock is taken: the way from whoever sends it may break, and nobody else is to wait for that.
+    clear_away_at_exit
+    incoming=$HOME_DIR/incoming/$STEP@$token@$(identity $$)
+    cat >"$incoming" || fail $UNUSABLE "gantry: can't write $incoming: is the disk full?"
     lock
     check_token
+    [ "$(tail -n 1 "$incoming" 2>/dev/null)" = "# whole" ] || fail $UNUSABLE "gantry: the input broke off, so nothing was started"
     end_older
-    rm -rf "$folder"
-    mkdir -p "$folder" || fail $UNUSABLE "gantry: can't create $folder"
-    cat >"$folder/stdin" || fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
-    [ "$(tail -n 1 "$folder/stdin")" = "# whole" ] || fail $UNUSABLE "gantry: the input broke off, so nothing was started"
-    head -n 1 "$folder/stdin" >"$folder/input.json" && sed -n '2{p;q;}' "$folder/stdin" >"$folder/surroundings.json" &&
-        tail -n +3 "$folder/stdin" >"$folder/environment" && rm "$folder/stdin" && : >"$folder/out" && : >"$folder/err" &&
-        head -c "$RESERVE" /dev/zero >"$folder/reserve" && echo "$STEP $EXCLUSIVE" >"$folder/of" ||
-        fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
+    clear_incoming
+    end_attempt "$folder" 2
+    making=$folder
+    make_folder || fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
     [ "$EXCLUSIVE" != 1 ] || write_whole "$HOME_DIR/exclusive" "$EPOCH $ATTEMPT" ||
         fail $UNUSABLE "gantry: can't write $HOME_DIR/exclusive: is the disk full?"
     l_epoch=$EPOCH l_attempt=$ATTEMPT l_started=$ATTEMPT l_generation=$GENERATION l_content=$CONTENT l_state=started
     write_ledger "$STEP"
 
-    setsid sh "$SELF" "$ROOT" supervise "$STEP" "$ATTEMPT" "$TIMEOUT" "$GRACE" "$NODE" "$ROLE" "$@" </dev/null >/dev/null 2>&1 &
-    supervisor=$!
-    # The started process gives the lock back. Where a folder is the lock, it is held for that process from now on.
-    if command -v flock >/dev/null 2>&1; then
-        exec 9>&-
-    else
-        trap - EXIT
-        echo "$supervisor" >"$HOME_DIR/lock.d/pid"
-    fi
-    follow "$ATTEMPT" 0 0
+    making=
+    setsid sh "$SELF" "$ROOT" supervise "$STEP" "$token" "$holder" "$TIMEOUT" "$GRACE" "$NODE" "$ROLE" "$@" \
+        </dev/null >/dev/null 2>&1 &
+    # The started process gives the lock back.
+    let_go
+    follow "$token" 0 0
+}
+
+# Whose it is comes first: who has the lock next finds it by that, whatever happens here.
+make_folder() {
+    mkdir -p "$folder" && echo "$STEP $EXCLUSIVE" >"$folder/of" && boot_id >"$folder/boot" &&
+        head -n 1 "$incoming" >"$folder/input.json" && sed -n '2{p;q;}' "$incoming" >"$folder/surroundings.json" &&
+        tail -n +3 "$incoming" >"$folder/environment" && rm "$incoming" && true >"$folder/out" && true >"$folder/err" &&
+        head -c "$RESERVE" /dev/zero >"$folder/reserve" && incoming=
 }
 
 # Stays with a run to its end, whoever listens. In a session of its own.
 command_supervise() {
-    STEP=$1 ATTEMPT=$2 TIMEOUT=$3 GRACE=$4
-    shift 4
-    folder=$HOME_DIR/run/$ATTEMPT
+    STEP=$1 token=$2 TIMEOUT=$4 GRACE=$5
+    inherit "$3" || exit 0
+    shift 5
+    folder=$HOME_DIR/run/$token
     why= child=
     trap 'why=cancelled; end_aside' TERM INT HUP
     trap 'why=timeout; end_aside' USR1
     echo "$(boot_id) $$ $(started_at $$)" >"$folder/supervisor.new" && mv "$folder/supervisor.new" "$folder/supervisor"
-    setsid sh "$SELF" "$ROOT" launch "$ATTEMPT" "$@" </dev/null >>"$folder/out" 2>>"$folder/err" &
+    setsid sh "$SELF" "$ROOT" launch "$token" "$holder" "$@" </dev/null >>"$folder/out" 2>>"$folder/err" &
     child=$!
-    if command -v flock >/dev/null 2>&1; then exec 9>&-; fi
+    let_go
     start_clock
     code=
     if [ -z "$why" ]; then
@@ -335,12 +445,13 @@ command_supervise() {
     [ -f "$folder/cancelled" ] && why=cancelled
     full=
     is_full && full=1
-    rm -f "$folder/input.json" "$folder/surroundings.json" "$folder/environment" "$folder/process" "$folder/reserve"
+    forget_input "$folder"
+    rm -f "$folder/process" "$folder/reserve"
     # What the script itself had to say of it did not fit.
     [ -z "$full" ] || [ "$code" = 0 ] || echo "gantry: the disk of this node is full" >>"$folder/err"
     name=$(cat "$folder/at" 2>/dev/null || echo)
     if [ -z "$why" ] && [ "$code" = 0 ]; then state=succeeded; else state=failed; fi
-    close_ledger "$STEP" "$ATTEMPT" "$state"
+    close_ledger "$STEP" "$token" "$state"
     # Closing took the lock, so whoever ended this attempt has also cleared it away by now.
     [ -d "$folder" ] || exit 0
     # Last: who sees this looks no further.
@@ -411,21 +522,29 @@ pass_on() { # FILE FROM; sets passed
     passed=$((size))
 }
 
-supervised() {
-    [ -f "$folder/supervisor" ] || return 0
-    read -r boot pid start <"$folder/supervisor"
-    [ "$boot" = "$(boot_id)" ] && [ "$(started_at "$pid")" = "$start" ]
+# Who has only just been started has not said yet who looks after it, and who was being started when the machine went down never will.
+supervised() { # FOLDER
+    if read -r boot pid start 2>/dev/null <"$1/supervisor"; then
+        lives "$boot.$pid.$start"
+    else
+        [ ! -f "$1/boot" ] || [ "$(cat "$1/boot" 2>/dev/null)" = "$(boot_id)" ]
+    fi
 }
 
-follow() { # ATTEMPT OUT ERR
-    folder=$HOME_DIR/run/$1 out=$2 err=$3 looks=0 over=
-    [ -d "$folder" ] || fail $NOTHING "gantry: nothing of attempt $1 is here"
+# Looked for its supervisor first: the last thing that one does is to say how it ended.
+orphaned() { # FOLDER
+    ! supervised "$1" && [ ! -f "$1/ended" ]
+}
+
+follow() { # EPOCH.ATTEMPT OUT ERR
+    folder=$HOME_DIR/run/$1 attempt=${1#*.} out=$2 err=$3 looks=0 over=
+    [ -d "$folder" ] || fail $NOTHING "gantry: nothing of attempt $attempt is here"
     while :; do
         # Looked at before the streams: what has ended has said everything by then.
         [ -f "$folder/ended" ] && over=ended
-        if [ -z "$over" ] && [ "$((looks % 50))" = 49 ] && ! supervised; then over=orphaned; fi
+        if [ -z "$over" ] && [ "$((looks % 50))" = 49 ] && orphaned "$folder"; then over=orphaned; fi
         # Whoever ended it has its folder away, too.
-        [ -d "$folder" ] || fail $REFUSED "gantry: attempt $1 was ended by a newer one"
+        [ -d "$folder" ] || fail $REFUSED "gantry: attempt $attempt was ended by a newer one"
         pass_on "$folder/out" "$out"
         out=$passed
         pass_on "$folder/err" "$err" >&2
@@ -440,17 +559,17 @@ follow() { # ATTEMPT OUT ERR
     for stream in out err; do
         [ ! -f "$folder/$stream.cut" ] || say "[gantry: more output than this node keeps; what came after $MOST bytes may be missing]"
     done
-    [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $1 has lost its supervisor on the node: the machine was restarted, its disk is full, or something killed it"
+    [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $attempt has lost its supervisor on the node: the machine was restarted, its disk is full, or something killed it"
     exit 0
 }
 
 # The leader of the run's own session.
 command_launch() {
-    attempt=$1 node=$2 role=$3
-    shift 3
-    folder=$HOME_DIR/run/$attempt
+    folder=$HOME_DIR/run/$1 attempt=${1#*.} node=$3 role=$4
+    inherit "$2" || exit 126
+    shift 4
     echo "$(boot_id) $$ $(started_at $$)" >"$folder/process.new" && mv "$folder/process.new" "$folder/process" || exit 126
-    if command -v flock >/dev/null 2>&1; then exec 9>&-; else rm -rf "$HOME_DIR/lock.d"; fi
+    unlock
     GANTRY_ROOT=$ROOT GANTRY_NODE=$node GANTRY_ROLE=$role GANTRY_RUN=$attempt
     GANTRY_INPUT=$folder/input.json GANTRY_SURROUNDINGS=$folder/surroundings.json GANTRY_OUTPUT=$folder/output.json
     export GANTRY_ROOT GANTRY_NODE GANTRY_ROLE GANTRY_RUN GANTRY_INPUT GANTRY_SURROUNDINGS GANTRY_OUTPUT
@@ -478,9 +597,10 @@ command_take() {
 }
 
 command_end() {
-    lock
-    read_ledger "$1"
     STEP=$1 EPOCH=$2 ATTEMPT=$3
+    lock
+    read_ledger "$STEP"
+    before=$l_epoch.$l_started
     if [ "$EPOCH" -gt "$l_epoch" ]; then
         l_epoch=$EPOCH l_attempt=$ATTEMPT l_started=0 l_generation=0 l_content= l_state=none
         write_ledger "$STEP"
@@ -488,11 +608,9 @@ command_end() {
         l_attempt=$ATTEMPT
         write_ledger "$STEP"
     fi
+    end_up_to "$before" "$4"
+    clear_incoming
     if [ "$EPOCH" -eq "$l_epoch" ] && [ "$l_started" -eq "$ATTEMPT" ]; then
-        if [ -d "$HOME_DIR/run/$ATTEMPT" ]; then
-            : >"$HOME_DIR/run/$ATTEMPT/cancelled"
-            end_attempt "$ATTEMPT" "$4"
-        fi
         echo "started=yes state=$l_state"
     elif [ "$EPOCH" -lt "$l_epoch" ] || [ "$l_started" -gt "$ATTEMPT" ]; then
         # A later attempt has overwritten what could have told.
@@ -500,37 +618,73 @@ command_end() {
     else
         echo "started=no state=$l_state"
     fi
+    unlock
     exit 0
 }
 
-# What is taken meanwhile is not there any more, which is as true.
-command_attempts() {
+# Ends this attempt, and what is left of earlier ones of its step.
+end_up_to() { # STARTED GRACE; STARTED: the token that the ledger had for the last one that was started
     for left in "$HOME_DIR"/run/*; do
-        [ -f "$left/of" ] || continue
-        folder=$left state=gone
-        read -r step _ 2>/dev/null <"$left/of" || continue
+        read -r step _ 2>/dev/null <"$left/of" && [ "$step" = "$STEP" ] || continue
+        token=${left##*/}
+        case $token in
+        *.*) ;;
+        # A wrapper before this one made it. Of these, only the last one may still be the attempt that its number says.
+        "${1#*.}") token=$1 ;;
+        *) token=0.$token ;;
+        esac
+        no_later "$token" || continue
+        if [ "$token" = "$EPOCH.$ATTEMPT" ]; then
+            end_this "$left" "$2"
+        else
+            end_attempt "$left" "$2"
+        fi
+    done
+}
+
+# Whoever asked may want to know how it ended, and its supervisor will say so. Without one nobody clears away after it.
+end_this() { # FOLDER GRACE
+    true 2>/dev/null >"$1/cancelled"
+    end_processes "$1" "$2"
+    # Under the lock, who has no supervisor yet never gets one.
+    if [ ! -f "$1/supervisor" ] && [ ! -f "$1/ended" ] || orphaned "$1"; then
+        rm -rf "$1"
+    fi
+}
+
+# What is taken meanwhile is not there any more, which is as true. An attempt that is gone is kept for whoever still follows it, without
+# its input.
+command_attempts() {
+    STEP='' EPOCH=0 ATTEMPT=0
+    clear_incoming
+    for left in "$HOME_DIR"/run/*; do
+        read -r of _ 2>/dev/null <"$left/of" || continue
+        state=runs
         if [ -f "$left/ended" ]; then
             state=ended
-        elif supervised; then
-            state=runs
-        elif read -r boot pgid start 2>/dev/null <"$left/process" && [ "$boot" = "$(boot_id)" ] &&
-            group_is_of "$pgid" "$start" "${left##*/}"; then
-            # Its supervisor was killed, and it was not.
-            state=runs
+        elif orphaned "$left"; then
+            # Its supervisor may have been killed, and it not.
+            if ! { read -r boot pgid start 2>/dev/null <"$left/process" && [ "$boot" = "$(boot_id)" ] &&
+                group_is_of "$pgid" "$start" "${left##*/}" && group_alive "$pgid"; }; then
+                state=gone
+                forget_input "$left"
+            fi
         fi
-        echo "${left##*/} $step $state"
+        echo "${left##*/} $of $state"
     done
     exit 0
 }
 
 command_put() {
     file=$HOME_DIR/scripts/$1
-    cat >"$file.$$" || fail $UNUSABLE "gantry: can't write $file: is the disk full?"
-    if [ "$(sum_of "$file.$$")" != "$1" ]; then
-        rm -f "$file.$$"
-        fail $UNUSABLE "gantry: script $1 arrived damaged"
-    fi
-    chmod 0700 "$file.$$" && mv -f "$file.$$" "$file" || fail $UNUSABLE "gantry: can't write $file"
+    for left in "$file".*; do
+        kill -0 "${left##*.}" 2>/dev/null || rm -f "$left"
+    done
+    clear_away_at_exit
+    incoming=$file.$$
+    cat >"$incoming" || fail $UNUSABLE "gantry: can't write $file: is the disk full?"
+    [ "$(sum_of "$incoming")" = "$1" ] || fail $UNUSABLE "gantry: script $1 arrived damaged"
+    chmod 0700 "$incoming" && mv -f "$incoming" "$file" || fail $UNUSABLE "gantry: can't write $file"
     exit 0
 }
 

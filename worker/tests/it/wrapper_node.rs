@@ -1,0 +1,425 @@
+//! The wrapper by itself, as a node has it: what stays on the disk, who waits for whom, and who holds the lock.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use engine::Hash;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use worker::jig::script::transport::{STAGE_WRAPPER, WRAPPER};
+
+use crate::scripts::{appears, dies, is_alive};
+
+/// What a node has at the least.
+const TOOLS: [&str; 20] = [
+    "sh",
+    "mkdir",
+    "rmdir",
+    "cat",
+    "sed",
+    "cut",
+    "tr",
+    "ps",
+    "grep",
+    "rm",
+    "mv",
+    "sync",
+    "sleep",
+    "head",
+    "tail",
+    "sha256sum",
+    "chmod",
+    "setsid",
+    "wc",
+    "date",
+];
+
+/// A word of the input that nobody may find on the disk later.
+const SECRET: &str = "hunter22";
+const INPUT: &str = "{\"password\": \"hunter22\"}\n{}\nexport GANTRY_DATA_PASSWORD='hunter22'\n# whole\n";
+
+const SLEEPS: &str = "#!/bin/sh\necho $$ >leader\nexec sleep 300\n";
+
+/// A folder that is a node, and the wrapper beside it.
+struct Node {
+    folder: TempDir,
+    tools: Option<PathBuf>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("wrapper"), WRAPPER).expect("the folder is ours");
+        fs::create_dir(folder.path().join("node")).expect("the folder is ours");
+        Self { folder, tools: None }
+    }
+
+    fn without_flock() -> Self {
+        let node = Self::new();
+        let tools = node.folder.path().join("bin");
+        fs::create_dir(&tools).expect("the folder is ours");
+        for tool in TOOLS {
+            let found = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(tool));
+            let found = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{tool} is not installed"));
+            std::os::unix::fs::symlink(found, tools.join(tool)).expect("the folder is ours");
+        }
+        Self { tools: Some(tools), ..node }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("node")
+    }
+
+    fn kept(&self, name: &str) -> PathBuf {
+        self.root().join(".gantry").join(name)
+    }
+
+    /// A call of the wrapper that can't write more than so many blocks of 512 bytes to a file: all the others find the disk full.
+    fn command<W: AsRef<OsStr>>(&self, words: &[W], blocks: Option<u32>) -> Command {
+        let limit = blocks.map_or(String::new(), |blocks| format!("trap '' XFSZ; ulimit -f {blocks}; "));
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(format!("{limit}exec sh \"$@\"")).arg("sh");
+        command.arg(self.folder.path().join("wrapper")).arg(self.root()).args(words);
+        if let Some(tools) = &self.tools {
+            command.env_clear().env("PATH", tools);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn start<W: AsRef<OsStr>>(&self, words: &[W], input: &str) -> Child {
+        let mut child = self.command(words, None).spawn().expect("a shell");
+        // What does not read its input ends before it is written.
+        let _ = child.stdin.as_mut().expect("a pipe").write_all(input.as_bytes());
+        child
+    }
+
+    fn call<W: AsRef<OsStr>>(&self, words: &[W], input: &str) -> Output {
+        ended(self.start(words, input))
+    }
+
+    fn call_on_a_full_disk<W: AsRef<OsStr>>(&self, blocks: u32, words: &[W], input: &str) -> Output {
+        let mut child = self.command(words, Some(blocks)).spawn().expect("a shell");
+        let _ = child.stdin.as_mut().expect("a pipe").write_all(input.as_bytes());
+        ended(child)
+    }
+
+    /// Puts a script there, and gives the words that run it.
+    fn words(&self, script: &str, step: &str, epoch: i64, attempt: i64) -> Vec<String> {
+        let hash = Hash::of_bytes(script.as_bytes()).to_string();
+        assert!(self.call(&["put", &hash], script).status.success());
+        let numbers = [epoch, attempt].map(|number| number.to_string());
+        let words = ["run", step, &numbers[0], &numbers[1], "1", "c", "1", "60", "1", "n.a.b", "role"];
+        words.map(str::to_owned).into_iter().chain([format!("{hash}:it.sh")]).collect()
+    }
+
+    /// The files in which the secret is.
+    fn betraying(&self) -> Vec<PathBuf> {
+        files(&self.root().join(".gantry"))
+            .into_iter()
+            .filter(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(SECRET)))
+            .collect()
+    }
+
+    fn runs(&self) -> Vec<String> {
+        names(&self.kept("run"))
+    }
+}
+
+fn ended(mut child: Child) -> Output {
+    drop(child.stdin.take());
+    child.wait_with_output().expect("it ends")
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn number(text: &str) -> Pid {
+    Pid::from_raw(text.trim().parse().expect("a number"))
+}
+
+/// Waits until it is so.
+async fn comes(what: &str, so: impl Fn() -> bool) {
+    for _ in 0..1_500 {
+        if so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it never came to it: {what}");
+}
+
+#[test]
+fn an_input_that_starts_nothing_does_not_stay() {
+    let node = Node::new();
+    let words = node.words("#!/bin/sh\necho x >>ran\n", "s", 1, 1);
+    let nothing_stays = |ran: &Output, why: &str| {
+        assert_eq!(ran.status.code(), Some(74), "{ran:?}");
+        let error = String::from_utf8_lossy(&ran.stderr);
+        assert!(error.contains(why), "{error}");
+        assert_eq!((node.betraying(), node.runs()), (vec![], vec![]), "{why}");
+        assert_eq!(names(&node.kept("incoming")), Vec::<String>::new(), "{why}");
+    };
+    let half = INPUT.strip_suffix("# whole\n").expect("its end");
+    nothing_stays(&node.call(&words, half), "the input broke off");
+    let long = format!("{}{}{INPUT}", "x".repeat(40_000), SECRET);
+    nothing_stays(&node.call_on_a_full_disk(8, &words, &long), "is the disk full?");
+    // The input fits, and what a run keeps for its end does not.
+    nothing_stays(&node.call_on_a_full_disk(12, &words, INPUT), "is the disk full?");
+    assert!(!node.root().join("ran").exists());
+    assert!(node.call(&words, INPUT).status.success(), "none of it counts as an attempt");
+}
+
+#[test]
+fn half_a_file_that_is_sent_does_not_stay() {
+    let node = Node::new();
+    let script = format!("#!/bin/sh\n# {}\n", "x".repeat(40_000));
+    let put = ["put".to_owned(), Hash::of_bytes(script.as_bytes()).to_string()];
+    assert_eq!(node.call_on_a_full_disk(8, &put, &script).status.code(), Some(74));
+    assert_eq!(node.call(&put, &script[..100]).status.code(), Some(74));
+    assert_eq!(names(&node.kept("scripts")), Vec::<String>::new());
+
+    let there = node.folder.path().join("staged/wrapper");
+    let mut stage = Command::new("/bin/sh");
+    stage
+        .arg("-c")
+        .arg("trap '' XFSZ; ulimit -f 4; exec sh -c \"$@\"")
+        .args(["sh", STAGE_WRAPPER, "gantry"])
+        .arg(&there);
+    let mut stage = stage.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a shell");
+    let _ = stage.stdin.as_mut().expect("a pipe").write_all(WRAPPER.as_bytes());
+    assert!(!ended(stage).status.success());
+    assert_eq!(names(there.parent().expect("a folder")), Vec::<String>::new());
+}
+
+/// As when a machine goes down: nobody is left who could clear away.
+async fn dies_at_once(node: &Node, words: &[String]) {
+    let mut following = node.start(words, INPUT);
+    drop(following.stdin.take());
+    let leader = appears(&node.root().join("leader")).await;
+    let of = |name: &str| {
+        let folder = node.kept("run").join(node.runs().remove(0));
+        let text = fs::read_to_string(folder.join(name)).expect("it is written");
+        text.split(' ').nth(1).expect("a number").to_owned()
+    };
+    let (supervisor, group) = (of("supervisor"), of("process"));
+    kill(number(&supervisor), Signal::SIGKILL).expect("it is ours");
+    killpg(number(&group), Signal::SIGKILL).expect("it is ours");
+    following.kill().expect("it is ours");
+    following.wait().expect("it is ours");
+    for pid in [leader, supervisor] {
+        dies(&pid).await;
+    }
+    fs::remove_file(node.root().join("leader")).expect("it is there");
+}
+
+#[tokio::test]
+async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
+    let node = Node::new();
+    dies_at_once(&node, &node.words(SLEEPS, "s", 1, 1)).await;
+    assert!(!node.betraying().is_empty(), "it could not clear away itself");
+    assert_eq!(said(&node.call(&["end", "s", "1", "1", "1"], "")), "started=yes state=started\n");
+    assert_eq!((node.betraying(), node.runs()), (vec![], vec![]), "who ends it clears away");
+
+    dies_at_once(&node, &node.words(SLEEPS, "s", 1, 2)).await;
+    assert_eq!(said(&node.call(&["attempts"], "")), "1.2 s gone\n");
+    assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "who finds it clears away");
+    assert_eq!(node.call(&["follow", "1.2", "0", "0"], "").status.code(), Some(77), "and it is told apart from none");
+
+    // The machine went down before anybody had said who looks after the run.
+    let folder = node.kept("run").join("1.3");
+    fs::create_dir(&folder).expect("the folder is ours");
+    for (name, text) in [("of", "other 0\n"), ("boot", "before\n"), ("input.json", INPUT)] {
+        fs::write(folder.join(name), text).expect("the folder is ours");
+    }
+    let left = said(&node.call(&["attempts"], ""));
+    assert!(left.contains("1.3 other gone\n"), "{left}");
+    assert_eq!(node.betraying(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
+async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
+    for node in [Node::new(), Node::without_flock()] {
+        let half = INPUT.strip_suffix("# whole\n").expect("its end");
+        let mut silent = node.start(&node.words(SLEEPS, "s", 1, 1), half);
+        comes("half an input is there", || !node.betraying().is_empty()).await;
+        let other = node.call(&["end", "other", "1", "1", "1"], "");
+        assert!(other.status.success(), "{other:?}");
+        assert!(!node.betraying().is_empty(), "it may still start");
+
+        let newer = node.call(&node.words("#!/bin/sh\necho x >>ran\n", "s", 1, 2), INPUT);
+        assert!(newer.status.success(), "{newer:?}");
+        assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "of the outdated nothing stays, whether it ends or not");
+        silent.stdin.as_mut().expect("a pipe").write_all(b"# whole\n").expect("it reads");
+        let late = ended(silent);
+        assert_eq!(late.status.code(), Some(71), "{late:?}");
+        assert!(!node.root().join("leader").exists());
+
+        let mut killed = node.start(&node.words(SLEEPS, "s", 1, 3), half);
+        comes("half an input is there", || !node.betraying().is_empty()).await;
+        killed.kill().expect("it is ours");
+        killed.wait().expect("it is ours");
+        assert_eq!(said(&node.call(&["attempts"], "")), "1.2 s ended\n");
+        assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "who finds it clears away");
+
+        let ended_meanwhile = node.start(&node.words(SLEEPS, "s", 1, 4), half);
+        comes("half an input is there", || !node.betraying().is_empty()).await;
+        assert_eq!(said(&node.call(&["end", "s", "1", "4", "1"], "")), "started=no state=succeeded\n");
+        assert_eq!(node.betraying(), Vec::<PathBuf>::new());
+        assert_eq!(ended(ended_meanwhile).status.code(), Some(71));
+    }
+}
+
+/// A process in a session of its own, and what a wrapper before this one wrote down of it: its folder has the attempt's number alone.
+struct Earlier {
+    child: Child,
+}
+
+impl Earlier {
+    fn of(node: &Node, attempt: i64, step: &str) -> Self {
+        let child = Command::new("setsid").args(["sleep", "300"]).spawn().expect("a process");
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
+        let start = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19)).expect("a start").to_owned();
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
+        let folder = node.kept("run").join(attempt.to_string());
+        fs::create_dir_all(&folder).expect("the folder is ours");
+        let process = format!("{} {} {start}\n", boot.trim(), child.id());
+        for (name, text) in [("of", format!("{step} 1\n")), ("process", process), ("input.json", INPUT.to_owned())] {
+            fs::write(folder.join(name), text).expect("the folder is ours");
+        }
+        Self { child }
+    }
+
+    fn started(self, node: &Node, attempt: i64, step: &str) -> Self {
+        let ledger = node.kept("ledger");
+        fs::create_dir_all(&ledger).expect("the folder is ours");
+        let text = format!("epoch=1\nattempt={attempt}\nstarted={attempt}\ngeneration=1\ncontent=c\nstate=started\n");
+        fs::write(ledger.join(step), text).expect("the folder is ours");
+        self
+    }
+
+    fn runs(&self) -> bool {
+        is_alive(&self.child.id().to_string())
+    }
+}
+
+impl Drop for Earlier {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_a_wrapper_before_this_one_started_can_still_be_ended() {
+    let node = Node::new();
+    let earlier = Earlier::of(&node, 5, "s").started(&node, 5, "s");
+    assert_eq!(said(&node.call(&["attempts"], "")), "5 s runs\n");
+    assert_eq!(said(&node.call(&["end", "s", "1", "4", "1"], "")), "started=unknown state=started\n");
+    assert!(earlier.runs(), "an older attempt was to be ended");
+    assert_eq!(said(&node.call(&["end", "s", "1", "5", "1"], "")), "started=yes state=started\n");
+    assert!(!earlier.runs());
+    assert_eq!((node.betraying(), node.runs()), (vec![], vec![]));
+
+    let earlier = Earlier::of(&node, 6, "s").started(&node, 6, "s");
+    let half = node.kept("run").join("7");
+    fs::create_dir(&half).expect("the folder is ours");
+    fs::write(half.join("stdin"), INPUT).expect("the folder is ours");
+    let newer = node.call(&node.words("#!/bin/sh\necho x >>ran\n", "s", 2, 6), INPUT);
+    assert!(newer.status.success(), "{newer:?}");
+    assert!(!earlier.runs());
+    assert_eq!(node.betraying(), Vec::<PathBuf>::new());
+    assert_eq!(node.runs(), ["2.6"]);
+}
+
+/// A tool that everybody calls who holds the lock: it notices when two do, and some die of it.
+fn watches_the_lock(node: &Node) {
+    let tool = node.tools.as_ref().expect("tools of its own").join("sync");
+    fs::remove_file(&tool).expect("a link");
+    let script = "#!/bin/sh\nmkdir \"${0%/*}/inside\" 2>/dev/null || echo \"$1\" >>\"${0%/*}/twice\"\nsleep 0.02\n\
+                  rmdir \"${0%/*}/inside\"\ncase $1 in *dies*) kill -9 $PPID ;; esac\n";
+    fs::write(&tool, script).expect("the folder is ours");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&tool, mode).expect("the folder is ours");
+}
+
+#[test]
+fn without_flock_one_of_many_has_the_lock_also_when_its_holder_dies() {
+    let node = Node::without_flock();
+    watches_the_lock(&node);
+    let step = |number: usize| format!("{}{number}", if number.is_multiple_of(3) { "dies" } else { "lives" });
+    let all: Vec<_> = (0..24).map(|number| node.start(&["end", &step(number), "1", "1", "1"], "")).collect();
+    for (number, child) in all.into_iter().enumerate() {
+        let output = ended(child);
+        let fine = said(&output) == "started=no state=none\n";
+        assert_eq!(fine, !number.is_multiple_of(3), "{number}: {output:?}");
+    }
+    let twice = fs::read_to_string(node.folder.path().join("bin/twice")).unwrap_or_default();
+    assert_eq!(twice, "", "two had it at once");
+}
+
+#[test]
+fn a_lock_that_nobody_holds_is_to_be_had() {
+    let node = Node::without_flock();
+    let is_had = |name: &str| {
+        let output = node.call(&["end", name, "1", "1", "1"], "");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(names(&node.kept("holder")), ["free"], "and is given back");
+    };
+    // Whoever died while it took the lock, as wrappers before this one did.
+    fs::create_dir_all(node.kept("lock.d")).expect("the folder is ours");
+    is_had("a");
+    // Its maker died before it was whole.
+    fs::remove_file(node.kept("holder/free")).expect("it is there");
+    is_had("b");
+    fs::remove_file(node.kept("holder/free")).expect("it is there");
+    fs::create_dir(node.kept("holder/holder.1")).expect("the folder is ours");
+    is_had("c");
+    // Somebody has the number of who held it.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
+    let other = format!("holder/{}.{}.1", boot.trim(), std::process::id());
+    fs::rename(node.kept("holder/free"), node.kept(&other)).expect("it is there");
+    is_had("d");
+}
+
+/// Where there is no flock, the wrapper still locks.
+#[test]
+fn a_node_without_flock_will_do() {
+    let node = Node::without_flock();
+    let root = node.root();
+    let call = |words: &[&str], input: &str| node.call(words, input);
+    let script = "#!/bin/sh\nsleep 300 &\necho $! >child\necho out\nsleep 300\n";
+    let hash = Hash::of_bytes(script.as_bytes()).to_string();
+    assert!(call(&["put", &hash], script).status.success());
+    let named = format!("{hash}:long.sh");
+    let broken = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\nexport A=");
+    assert!(!broken.status.success() && !root.join("child").exists(), "half an input starts nothing: {broken:?}");
+    let ran = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n# whole\n");
+    assert!(ran.status.success(), "{ran:?}");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "out\n");
+    let how = String::from_utf8_lossy(&call(&["take", "1.1", "100"], "").stdout).into_owned();
+    assert!(how.contains("why=timeout"), "{how}");
+    let child = fs::read_to_string(root.join("child")).expect("it ran");
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
+    let again = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n# whole\n");
+    assert_eq!(again.status.code(), Some(71));
+    assert_eq!(names(&node.kept("holder")), ["free"]);
+}
