@@ -464,7 +464,7 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
         <section class="card" aria-label="Facts">
             <header><h2>"Facts"</h2></header>
             {move || facts.read().is_empty().then(|| view! {
-                <p class="inside muted">"Nothing is known of it yet: bind it to the role " <b>"facts"</b> ", or let it report by a token of its own."</p>
+                <p class="inside muted"><span>"Nothing is known of it yet: bind it to the role " <b>"facts"</b> ", or let it report by a token of its own."</span></p>
             })}
             {move || facts.get().into_iter().map(of).collect_view()}
         </section>
