@@ -400,6 +400,28 @@ async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
     tx.commit().await.unwrap();
 }
 
+/// A large database joins otherwise than a small one, and most of its objects are no roles: scripts are not even JSON.
+#[tokio::test]
+async fn the_risks_of_documents_are_found_however_the_database_joins() {
+    let world = World::new().await;
+    let n1 = (world.n1, "n1.x.example", world.web);
+    world.put_bytes("script", b"#!/bin/sh\n".to_vec()).await;
+    let app = json!({"app": {"deployment": world.web, "data": {"port": 1}}});
+    let (_, submission) = changed(&world, n1, app, &[], &["removal", "move"]).await;
+    for kept in ["enable_nestloop", "enable_hashjoin", "enable_mergejoin"] {
+        let mut tx = world.db.app().begin().await.unwrap();
+        let others = "SELECT set_config(name, (name = $1)::text, true)
+                      FROM unnest(ARRAY['enable_nestloop', 'enable_hashjoin', 'enable_mergejoin']) AS name";
+        sqlx::query(others).bind(kept).execute(&mut *tx).await.unwrap();
+        let risks: Vec<String> = sqlx::query_scalar("SELECT risk FROM risks_of_documents($1) ORDER BY risk")
+            .bind(submission)
+            .fetch_all(&mut *tx)
+            .await
+            .unwrap();
+        assert!(risks.contains(&"rerun".to_owned()), "{kept}: {risks:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
     let world = World::new().await;

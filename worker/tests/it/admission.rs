@@ -1,7 +1,7 @@
 //! The claim's statement against the engine's admission, over random states of a cluster.
 //!
-//! What they must share: every step that a claim takes is admissible beside those it took before, and when a claim has taken all it
-//! can, the engine would take none.
+//! What they must share: every step that a claim takes in a round is admissible beside those that it took before in that round, in the
+//! state that the rounds before left; and when a claim has taken all it can, the engine would take none.
 //!
 //! And why not yet: what the statement says that each step waits for first is what the engine says.
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
     AdmissionView, Attempt, BudgetId, BudgetView, Child, DeploymentView, LaneKey, LaneView, Limits, Link, Moment,
-    NodeView, OpenRun, StepView, Taken, Wait, admit, struck, wait_of,
+    NodeView, OpenRun, StepState, StepView, Taken, Wait, admit, struck, wait_of,
 };
 use engine::catalog::{JigClass, JoinAfter, Lane, LaneMode, Needs, OnError, Role};
 use engine::cluster::EdgeKind;
@@ -284,14 +284,28 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     }
 }
 
-async fn steps_of(cluster: &Cluster, runs: &[RunId]) -> Vec<StepId> {
+/// What a claim took, round by round: each round is a transaction, and has its time.
+async fn rounds_of(cluster: &Cluster, runs: &[RunId]) -> Vec<Vec<StepId>> {
     let ids: Vec<i64> = runs.iter().map(|run| run.0).collect();
-    let steps: Vec<Uuid> = sqlx::query_scalar("SELECT step_id FROM run WHERE id = ANY($1) ORDER BY id")
-        .bind(ids)
-        .fetch_all(cluster.pool())
-        .await
-        .expect("the runs");
-    steps.into_iter().map(StepId).collect()
+    let rounds: Vec<Vec<Uuid>> = sqlx::query_scalar(
+        "SELECT array_agg(step_id ORDER BY id) FROM run WHERE id = ANY($1) GROUP BY queued_at ORDER BY min(id)",
+    )
+    .bind(ids)
+    .fetch_all(cluster.pool())
+    .await
+    .expect("the runs");
+    rounds.into_iter().map(|round| round.into_iter().map(StepId).collect()).collect()
+}
+
+/// The same state with these steps running.
+fn running(mut view: AdmissionView, round: &[StepId]) -> AdmissionView {
+    for id in round {
+        let step = view.steps.get_mut(id).expect("a step of the view");
+        step.state = StepState::Transition;
+        let StepView { node, lane, exclusive, .. } = step.clone();
+        view.open.push(OpenRun { step: *id, node, lane, exclusive });
+    }
+    view
 }
 
 /// What the engine says that every step waits for first.
@@ -349,7 +363,7 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
     own(&cluster, "ALTER TABLE head DISABLE TRIGGER guard_head".to_owned()).await;
     confirmed(&cluster, 0).await;
     let mut seen = BTreeSet::new();
-    let mut claimed_at_all = 0;
+    let (mut claimed_at_all, mut claims_of_several_rounds) = (0, 0);
     for seed in 0..CASES {
         let mut dice = Dice(seed);
         shake(&cluster, &mut dice).await;
@@ -369,22 +383,27 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
         seen.extend(waiting.values().copied());
         let expected = admit(&before, limits);
         let claimed = store::running::claim_runs(cluster.pool(), limits).await.expect("a claim");
-        let picks = steps_of(&cluster, &claimed.runs).await;
-        claimed_at_all += picks.len();
-        assert_eq!(picks.is_empty(), expected.is_empty(), "seed {seed}: {picks:?} against {expected:?}");
+        let rounds = rounds_of(&cluster, &claimed.runs).await;
+        claimed_at_all += claimed.runs.len();
+        claims_of_several_rounds += usize::from(rounds.len() > 1);
+        assert_eq!(rounds.is_empty(), expected.is_empty(), "seed {seed}: {rounds:?} against {expected:?}");
 
-        // A claim goes on in rounds; within one, a chunk's first step does not keep out its others.
-        for round in picks.chunk_by(|_, _| true) {
-            let mut taken = Taken::new(&before, limits);
-            for step in round {
+        // Within a round a chunk's first step does not keep out its others; for the next round the chunk is under way.
+        let mut now = before;
+        for round in rounds {
+            assert!(round.len() <= limits.batch as usize, "seed {seed}: a round of {}", round.len());
+            let mut taken = Taken::new(&now, limits);
+            for step in &round {
                 let reasons = taken.take(*step);
                 assert!(reasons.is_ok(), "seed {seed}: {step} was taken, but {:?}", reasons.err());
             }
+            now = running(now, &round);
         }
         let left = admit(&view(&cluster, capacity).await, limits);
         assert_eq!(left, [], "seed {seed}: these could have been taken too");
     }
     assert!(claimed_at_all > 200, "the cases are too tame: {claimed_at_all}");
+    assert!(claims_of_several_rounds >= 10, "the cases are too tame: {claims_of_several_rounds} of several rounds");
     let unseen: Vec<_> = Wait::ALL.iter().filter(|wait| !seen.contains(wait)).collect();
     // What the schema keeps out, but for damage.
     assert_eq!(unseen, [&Wait::Unknown], "the cases are too tame");

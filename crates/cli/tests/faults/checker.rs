@@ -1,8 +1,9 @@
 //! The checker: what must never have happened, counted out of what was seen.
 //!
 //! What runs on a node is judged by what the node wrote down itself, never by what the database believes of it; what the database
-//! applied is judged by its own rows and by a trigger that saw each of their changes. Nothing here asks anything: whoever feeds it
-//! fabricated evidence sees fabricated violations counted.
+//! applied is judged by its own rows and by a trigger that saw each of their changes. Times are hundredths of a second of one clock, that
+//! of the machine which all of them are on, and which nobody sets. Nothing here asks anything: whoever feeds it fabricated evidence
+//! sees fabricated violations counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,13 +15,14 @@ pub enum Line {
     Start {
         run: i64,
         role: String,
+        at: u64,
         /// It has the node for itself.
         exclusive: bool,
         /// Earlier runs of which a process was still there, and whether they had the node for themselves.
         there: Vec<(i64, bool)>,
     },
     /// It came to its end by itself, and well.
-    End { run: i64, role: String },
+    End { run: i64, role: String, at: u64 },
 }
 
 /// A run as the database has it.
@@ -30,6 +32,8 @@ pub struct Run {
     pub step: String,
     pub generation: i64,
     pub outcome: Option<String>,
+    /// What it does can't be done again.
+    pub destructive: bool,
     /// Its target's chain holds: a submission with enough approvals of others than its authors.
     pub approved: bool,
 }
@@ -57,6 +61,15 @@ pub struct Seen {
     pub what: String,
 }
 
+/// One step waits for another.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Edge {
+    pub node: String,
+    pub child: String,
+    pub parent_node: String,
+    pub parent: String,
+}
+
 /// Everything that was seen.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
@@ -64,8 +77,11 @@ pub struct Evidence {
     pub journals: BTreeMap<String, Vec<Line>>,
     pub runs: Vec<Run>,
     pub steps: Vec<Step>,
-    /// Node, child's role, parent's role.
-    pub edges: Vec<(String, String, String)>,
+    pub edges: Vec<Edge>,
+    /// When each run was claimed.
+    pub claimed: BTreeMap<i64, u64>,
+    /// A person asked for one more try: of which step, and after which run of it.
+    pub asked: Vec<(String, i64)>,
     pub seen: Vec<Seen>,
 }
 
@@ -74,14 +90,22 @@ pub enum Kind {
     Unapproved,
     TwoAtOnce,
     Order,
+    DestroyedTwice,
     Late,
     Stuck,
     Backwards,
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] =
-        [Self::Unapproved, Self::TwoAtOnce, Self::Order, Self::Late, Self::Stuck, Self::Backwards];
+    pub const ALL: [Self; 7] = [
+        Self::Unapproved,
+        Self::TwoAtOnce,
+        Self::Order,
+        Self::DestroyedTwice,
+        Self::Late,
+        Self::Stuck,
+        Self::Backwards,
+    ];
 }
 
 impl fmt::Display for Kind {
@@ -90,6 +114,7 @@ impl fmt::Display for Kind {
             Self::Unapproved => "run without approved target",
             Self::TwoAtOnce => "two exclusive runs on a node",
             Self::Order => "order of edges",
+            Self::DestroyedTwice => "destructive step started twice",
             Self::Late => "late result applied",
             Self::Stuck => "stuck without reason",
             Self::Backwards => "moving backwards",
@@ -138,6 +163,8 @@ pub fn judge(evidence: &Evidence) -> Violations {
         unknown(&mut found, node, lines, &runs);
         at_once(&mut found, node, lines);
         order(&mut found, node, lines, &evidence.edges);
+        order_between(&mut found, node, lines, evidence);
+        destroyed_once(&mut found, node, lines, &runs, &evidence.asked);
         backwards(&mut found, node, lines, &runs);
     }
     for step in &evidence.steps {
@@ -169,7 +196,7 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
     let mut begun: Vec<(i64, bool)> = Vec::new();
     for line in lines {
         match line {
-            Line::Start { run, role, exclusive, there } => {
+            Line::Start { run, role, exclusive, there, .. } => {
                 for (other, _) in there.iter().filter(|(other, its)| *exclusive && *its && other != run) {
                     found.add(
                         Kind::TwoAtOnce,
@@ -178,7 +205,7 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
                 }
                 begun.push((*run, *exclusive));
             }
-            Line::End { run, role } => {
+            Line::End { run, role, .. } => {
                 let Some(at) = begun.iter().position(|(other, _)| other == run) else {
                     found.add(Kind::TwoAtOnce, format!("{role} ended on {node} as run {run}, which never began"));
                     continue;
@@ -201,13 +228,13 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
 }
 
 /// When a child begins, the last that was heard of each parent on its node is a good end.
-fn order(found: &mut Violations, node: &str, lines: &[Line], edges: &[(String, String, String)]) {
+fn order(found: &mut Violations, node: &str, lines: &[Line], edges: &[Edge]) {
     let mut ended: BTreeMap<&str, bool> = BTreeMap::new();
     for line in lines {
         match line {
             Line::Start { run, role, .. } => {
-                let parents = edges.iter().filter(|(at, child, _)| at == node && child == role);
-                for (_, _, parent) in parents.filter(|(_, _, parent)| ended.get(parent.as_str()) != Some(&true)) {
+                let parents = edges.iter().filter(|e| e.node == node && e.parent_node == node && e.child == *role);
+                for Edge { parent, .. } in parents.filter(|edge| ended.get(edge.parent.as_str()) != Some(&true)) {
                     found.add(Kind::Order, format!("{role} began on {node} as run {run} before {parent} was done"));
                 }
                 ended.insert(role, false);
@@ -215,6 +242,53 @@ fn order(found: &mut Violations, node: &str, lines: &[Line], edges: &[(String, S
             Line::End { role, .. } => {
                 ended.insert(role, true);
             }
+        }
+    }
+}
+
+/// When a child was claimed that ran, the last that was heard of each parent on another node is a good end. Not when it began: between the
+/// two a parent may be made to run again, and nothing on the child's node keeps that from beginning first.
+fn order_between(found: &mut Violations, node: &str, lines: &[Line], evidence: &Evidence) {
+    for line in lines {
+        let Line::Start { run, role, at, .. } = line else { continue };
+        let at = evidence.claimed.get(run).copied().unwrap_or(*at);
+        let edges = evidence.edges.iter().filter(|e| e.node == node && e.parent_node != node && e.child == *role);
+        for Edge { parent_node, parent, .. } in edges {
+            let its = evidence.journals.get(parent_node).map(Vec::as_slice).unwrap_or_default();
+            if !was_done(its, parent, at) {
+                let what = format!("{role} ran on {node} as run {run} before {parent} was done on {parent_node}");
+                found.add(Kind::Order, what);
+            }
+        }
+    }
+}
+
+/// Whether the last that was heard of a role up to that moment is a good end. What began in the same hundredth may have begun after it.
+fn was_done(lines: &[Line], wanted: &str, by: u64) -> bool {
+    let mut heard = lines.iter().filter_map(|line| match line {
+        Line::Start { role, at, .. } if role == wanted && *at < by => Some(false),
+        Line::End { role, at, .. } if role == wanted && *at <= by => Some(true),
+        _ => None,
+    });
+    heard.next_back() == Some(true)
+}
+
+/// What a destructive step does is begun once for each generation, and once more each time that a person asks.
+fn destroyed_once(
+    found: &mut Violations,
+    node: &str,
+    lines: &[Line],
+    runs: &BTreeMap<i64, &Run>,
+    asked: &[(String, i64)],
+) {
+    let mut last: BTreeMap<(&str, i64), i64> = BTreeMap::new();
+    for line in lines {
+        let Line::Start { run, role, .. } = line else { continue };
+        let Some(run) = runs.get(run).filter(|run| run.destructive) else { continue };
+        let Some(before) = last.insert((&run.step, run.generation), run.id) else { continue };
+        if !asked.iter().any(|(step, after)| *step == run.step && before <= *after && *after < run.id) {
+            let what = format!("{role} began on {node} as run {} after run {before}, and nobody asked for it", run.id);
+            found.add(Kind::DestroyedTwice, what);
         }
     }
 }
@@ -260,12 +334,20 @@ fn settled(found: &mut Violations, step: &Step, runs: &BTreeMap<i64, &Run>) {
 mod tests {
     use super::*;
 
+    /// Runs begin and end when their numbers say.
     fn start(run: i64, role: &str, there: &[(i64, bool)]) -> Line {
-        Line::Start { run, role: role.to_owned(), exclusive: role != "aside", there: there.to_vec() }
+        let at = run.unsigned_abs() * 10;
+        Line::Start { run, role: role.to_owned(), at, exclusive: role != "aside", there: there.to_vec() }
     }
 
     fn end(run: i64, role: &str) -> Line {
-        Line::End { run, role: role.to_owned() }
+        Line::End { run, role: role.to_owned(), at: run.unsigned_abs() * 10 + 5 }
+    }
+
+    /// `top` on that node waits for `base` on the first.
+    fn edge(node: &str) -> Edge {
+        let [node, child, parent_node, parent] = [node, "top", "n1", "base"].map(str::to_owned);
+        Edge { node, child, parent_node, parent }
     }
 
     /// Two steps on a node, the second after the first, and all went well.
@@ -275,6 +357,7 @@ mod tests {
             step: step.to_owned(),
             generation: id / 10,
             outcome: Some(outcome.to_owned()),
+            destructive: false,
             approved: true,
         };
         let step = |role: &str, run| Step {
@@ -298,7 +381,9 @@ mod tests {
             journals: BTreeMap::from([("n1".to_owned(), lines)]),
             runs: vec![run(10, "base", "lost"), run(20, "base", "succeeded"), run(21, "top", "succeeded")],
             steps: vec![step("base", 20), step("top", 21)],
-            edges: vec![("n1".to_owned(), "top".to_owned(), "base".to_owned())],
+            edges: vec![edge("n1")],
+            claimed: BTreeMap::from([(10, 99), (20, 199), (21, 209)]),
+            asked: Vec::new(),
             seen: vec![Seen { kind: "applied".to_owned(), what: "base 20".to_owned() }],
         }
     }
@@ -361,6 +446,69 @@ mod tests {
         assert_eq!(counted(first), only(Kind::Order), "its parent has begun, and did not end well");
         let alone = |evidence: &mut Evidence| *lines(evidence) = vec![start(21, "top", &[]), end(21, "top")];
         assert_eq!(counted(alone), only(Kind::Order));
+    }
+
+    /// The second step is on another node.
+    fn apart(evidence: &mut Evidence) {
+        let there = lines(evidence).split_off(3);
+        evidence.journals.insert("n2".to_owned(), there);
+        evidence.edges = vec![edge("n2")];
+    }
+
+    #[test]
+    fn a_child_before_its_parent_on_another_node_is_counted() {
+        assert_eq!(counted(apart), BTreeMap::new());
+        let claimed = |at| {
+            counted(|evidence| {
+                apart(evidence);
+                evidence.claimed.insert(21, at);
+            })
+        };
+        assert_eq!(claimed(205), BTreeMap::new(), "in the hundredth in which its parent ended");
+        assert_eq!(claimed(204), only(Kind::Order));
+        assert_eq!(claimed(99), only(Kind::Order), "its parent had not even begun");
+        let again = |at| {
+            counted(|evidence| {
+                apart(evidence);
+                let run = Run { id: 22, ..evidence.runs[1].clone() };
+                evidence.runs.push(Run { outcome: Some("lost".to_owned()), ..run });
+                lines(evidence).push(start(22, "base", &[]));
+                evidence.claimed.insert(21, at);
+            })
+        };
+        assert_eq!(again(209), BTreeMap::new(), "its parent began again when it was claimed already");
+        assert_eq!(again(221), only(Kind::Order));
+        let never = |evidence: &mut Evidence| {
+            apart(evidence);
+            evidence.journals.remove("n1");
+        };
+        assert_eq!(counted(never), only(Kind::Order));
+    }
+
+    #[test]
+    fn a_destructive_step_that_starts_twice_unasked_is_counted() {
+        // Of one generation: 20 after 19, which was lost.
+        let twice = |evidence: &mut Evidence| {
+            evidence.runs[0] = Run { id: 19, generation: 2, ..evidence.runs[0].clone() };
+            lines(evidence)[0] = start(19, "base", &[]);
+            evidence.runs.iter_mut().for_each(|run| run.destructive = run.step == "base");
+        };
+        assert_eq!(counted(twice), only(Kind::DestroyedTwice));
+        let asked = |step: &str, after| {
+            counted(|evidence| {
+                twice(evidence);
+                evidence.asked.push((step.to_owned(), after));
+            })
+        };
+        assert_eq!(asked("base", 19), BTreeMap::new());
+        assert_eq!(asked("base", 18), only(Kind::DestroyedTwice), "asked before");
+        assert_eq!(asked("base", 20), only(Kind::DestroyedTwice), "asked after");
+        assert_eq!(asked("top", 19), only(Kind::DestroyedTwice), "asked for another");
+        let of_another_generation = |evidence: &mut Evidence| {
+            twice(evidence);
+            evidence.runs[0].generation = 1;
+        };
+        assert_eq!(counted(of_another_generation), BTreeMap::new());
     }
 
     #[test]

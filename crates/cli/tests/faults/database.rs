@@ -23,7 +23,7 @@ async fn a_restart_of_postgresql_loses_nothing() {
     all_is_well(&world).await;
 }
 
-/// A minute is a lease; here a lease is three seconds. A run goes on for as long as its worker may believe that it is its own, and is
+/// A minute is a lease; here a lease is shorter ([`crate::world::LEASE`]), and so is the time that PostgreSQL is gone. A run goes on for as long as its worker may believe that it is its own, and is
 /// ended on the node before anybody else could have it.
 #[tokio::test]
 async fn postgresql_may_be_gone_for_longer_than_a_lease() {

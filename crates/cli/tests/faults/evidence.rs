@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sqlx::PgPool;
 
-use crate::checker::{Evidence, Line, Run, Seen, Step};
+use crate::checker::{Edge, Evidence, Line, Run, Seen, Step};
 use crate::world::World;
 
 /// What a node wrote down.
@@ -17,7 +17,7 @@ pub fn journal(root: &Path) -> Vec<Line> {
 fn read(line: &str) -> Option<Line> {
     let words: Vec<&str> = line.strip_suffix(" .")?.split(' ').collect();
     match words.as_slice() {
-        ["start", run, role, exclusive, there] => {
+        ["start", run, role, exclusive, at, there] => {
             let there = there.strip_prefix("there=")?.split(',').filter(|word| !word.is_empty()).map(|word| {
                 let (run, exclusive) = word.split_once('/')?;
                 Some((run.parse().ok()?, exclusive == "1"))
@@ -25,17 +25,21 @@ fn read(line: &str) -> Option<Line> {
             Some(Line::Start {
                 run: run.parse().ok()?,
                 role: (*role).to_owned(),
+                at: at.parse().ok()?,
                 exclusive: *exclusive == "1",
                 there: there.collect::<Option<_>>()?,
             })
         }
-        ["end", run, role] => Some(Line::End { run: run.parse().ok()?, role: (*role).to_owned() }),
+        ["end", run, role, at] => {
+            Some(Line::End { run: run.parse().ok()?, role: (*role).to_owned(), at: at.parse().ok()? })
+        }
         _ => None,
     }
 }
 
-/// Has the database write down what moves backwards, and by what each result was applied, while it happens: a row that was wrong for a
-/// moment is right again at the end.
+/// Has the database write down what moves backwards, by what each result was applied, when runs were claimed and after which of them a
+/// person asked for one more, while it happens: a row that was wrong for a moment is right again at the end. The clock is the one by
+/// which the nodes write down when their runs begin and end: the machine's, since it was started.
 pub async fn watch(admin: &PgPool) {
     sqlx::raw_sql(
         "CREATE TABLE seen (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, what text NOT NULL);
@@ -69,7 +73,24 @@ pub async fn watch(admin: &PgPool) {
            RETURN NULL;
          END $$;
          CREATE TRIGGER see AFTER UPDATE ON deployment FOR EACH ROW
-           WHEN (NEW.head_no < OLD.head_no) EXECUTE FUNCTION see_deployment();",
+           WHEN (NEW.head_no < OLD.head_no) EXECUTE FUNCTION see_deployment();
+         CREATE TABLE claimed (run bigint PRIMARY KEY, at bigint NOT NULL);
+         CREATE FUNCTION see_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+         BEGIN
+           INSERT INTO claimed (run, at)
+           VALUES (NEW.id, replace(split_part(pg_read_file('/proc/uptime', 0, 100), ' ', 1), '.', '')::bigint);
+           RETURN NULL;
+         END $$;
+         CREATE TRIGGER see AFTER INSERT ON run FOR EACH ROW EXECUTE FUNCTION see_run();
+         CREATE TABLE asked (step text NOT NULL, after_run bigint NOT NULL);
+         CREATE FUNCTION see_asked() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+         BEGIN
+           INSERT INTO asked (step, after_run)
+           SELECT s.id::text, max(r.id) FROM step s JOIN run r ON r.step_id = s.id
+           WHERE s.noderole_id::text = NEW.subject AND s.state = 'error' AND NEW.actor IS NOT NULL GROUP BY s.id;
+           RETURN NULL;
+         END $$;
+         CREATE TRIGGER see AFTER INSERT ON audit FOR EACH ROW WHEN (NEW.action = 'step.retry') EXECUTE FUNCTION see_asked();",
     )
     .execute(admin)
     .await
@@ -80,7 +101,7 @@ pub async fn watch(admin: &PgPool) {
 pub async fn gather(world: &World) -> Evidence {
     let admin = &world.admin;
     let runs: Vec<Run> = sqlx::query_as(
-        "SELECT r.id, r.step_id::text AS step, r.generation, r.outcome, coalesce((
+        "SELECT r.id, r.step_id::text AS step, r.generation, r.outcome, step.destructive, coalesce((
            SELECT t.kind = 'change' AND r.target_number >= t.number AND count(*) >= s.approvals_needed
            FROM target t JOIN submission s ON s.id = t.submission_id
            JOIN LATERAL (SELECT DISTINCT ON (v.person_id) v.person_id, v.kind FROM verdict v
@@ -88,23 +109,26 @@ pub async fn gather(world: &World) -> Evidence {
            WHERE t.number = r.generation
              AND v.person_id NOT IN (SELECT a.person_id FROM submission_author a WHERE a.submission_id = s.id)
            GROUP BY t.number, s.id), false) AS approved
-         FROM run r",
+         FROM run r JOIN step ON step.id = r.step_id",
     )
     .fetch_all(admin)
     .await
     .unwrap();
-    let edges: Vec<(String, String, String)> = sqlx::query_as(
-        "SELECT c.node_id::text, cn.role, pn.role FROM edge e
+    let edges: Vec<Edge> = sqlx::query_as(
+        "SELECT c.node_id::text AS node, cn.role AS child, p.node_id::text AS parent_node, pn.role AS parent FROM edge e
          JOIN step c ON c.id = e.child JOIN noderole cn ON cn.id = c.noderole_id
          JOIN step p ON p.id = e.parent JOIN noderole pn ON pn.id = p.noderole_id
-         WHERE e.kind = 'hard' AND c.node_id = p.node_id",
+         WHERE e.kind = 'hard'",
     )
     .fetch_all(admin)
     .await
     .unwrap();
+    let claimed: Vec<(i64, i64)> = sqlx::query_as("SELECT run, at FROM claimed").fetch_all(admin).await.unwrap();
+    let claimed = claimed.into_iter().map(|(run, at)| (run, at.unsigned_abs())).collect();
+    let asked = sqlx::query_as("SELECT step, after_run FROM asked").fetch_all(admin).await.unwrap();
     let seen: Vec<Seen> = sqlx::query_as("SELECT kind, what FROM seen ORDER BY id").fetch_all(admin).await.unwrap();
     let journals = world.nodes.iter().map(|node| (node.id.clone(), journal(&node.root))).collect();
-    Evidence { journals, runs, steps: steps(admin).await.unwrap(), edges, seen }
+    Evidence { journals, runs, steps: steps(admin).await.unwrap(), edges, claimed, asked, seen }
 }
 
 /// The steps, and of those that are not ACTIVE why they are not.

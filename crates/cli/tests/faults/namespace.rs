@@ -1,33 +1,78 @@
-//! A view of the file systems of a test's own, in which it may mount a small disk, without being root and without leaving anything
-//! behind: it ends with the processes in it.
+//! How a node comes to have no room on its disk, without being root and without leaving anything behind.
+//!
+//! Best is a disk of its own: a small one, mounted in a view of the file systems that only the test's processes have (`unshare`). Where
+//! the system allows none, a limit on the size of files says no in its place: to every process of the node, as long as the disk is to be
+//! full, whatever would write a file beyond [`LIMIT`]. Either way the test is run once more as a process that has been prepared for it.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-const INSIDE: &str = "GANTRY_TEST_NAMESPACE";
+use crate::world::{processes, read_of};
 
-/// Whether the caller is in such a namespace. If not, the test of that name was run there, and there is nothing left to do; where that
-/// is not possible, it says so.
-pub fn entered(test: &str) -> bool {
+const INSIDE: &str = "GANTRY_TEST_ROOM";
+/// Bytes: a run's end and a ledger fit, what is kept for a run's end does not, nor what the wrapper tries a disk with.
+const LIMIT: u64 = 2_048;
+
+/// What room on a node's disk is bounded by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// A small disk.
+    Disk,
+    /// A limit on the size of files.
+    Files,
+}
+
+impl Room {
+    /// The nearest to the real thing that is to be had here.
+    pub fn best() -> Self {
+        if possible().is_ok() { Self::Disk } else { Self::Files }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Files => "files",
+        }
+    }
+
+    /// What a process is started by that can bound it so.
+    fn command(self) -> Command {
+        let (program, words) = match self {
+            Self::Disk => ("unshare", unshare()),
+            // A write beyond the limit is to be refused, and not to end whoever writes.
+            Self::Files => ("sh", vec!["-c", "trap '' XFSZ; exec \"$@\"", "sh"]),
+        };
+        let mut command = Command::new(program);
+        command.args(words);
+        command
+    }
+}
+
+/// Whether the caller is in such a process. If not, the test of that name was run in one, and there is nothing left to do; where that is
+/// not possible, it says so.
+pub fn entered(test: &str, room: Room) -> bool {
     if is_inside() {
         return true;
     }
-    if let Err(why) = possible(&words()) {
+    if let (Room::Disk, Err(why)) = (room, possible()) {
+        // `cargo xtask test` says it again at its end.
         eprintln!("skipped: {test} needs a mount namespace of its own, and unshare says: {why}");
         return false;
     }
-    assert!(enter(test, &[]), "{test} failed within its namespace: see above");
+    assert!(enter(test, room, &[]), "{test} failed: see above");
     false
 }
 
 /// Runs a test of this program there, with these variables; whether it went well.
-pub fn enter(test: &str, variables: &[(&str, String)]) -> bool {
-    let inside = Command::new("unshare")
-        .args(words())
+pub fn enter(test: &str, room: Room, variables: &[(&str, String)]) -> bool {
+    let inside = room
+        .command()
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .envs(variables.iter().map(|(name, value)| (name, value)))
-        .env(INSIDE, "1")
+        .env(INSIDE, room.word())
         .status();
     inside.unwrap().success()
 }
@@ -37,21 +82,20 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Whether a namespace of one's own is to be had at all.
-pub fn is_possible() -> bool {
-    possible(&words()).is_ok()
+fn bounded_by(room: Room) -> bool {
+    std::env::var_os(INSIDE).is_some_and(|word| word == room.word())
 }
 
 /// As who we are: PostgreSQL and sshd ask for that.
-fn words() -> Vec<&'static str> {
+fn unshare() -> Vec<&'static str> {
     if nix::unistd::geteuid().is_root() {
         return vec!["--mount"];
     }
     vec!["--user", "--map-current-user", "--keep-caps", "--mount"]
 }
 
-fn possible(words: &[&str]) -> Result<(), String> {
-    let tried = Command::new("unshare").args(words).args(["mount", "-t", "tmpfs", "none", "/mnt"]).output();
+fn possible() -> Result<(), String> {
+    let tried = Room::Disk.command().args(["mount", "-t", "tmpfs", "none", "/mnt"]).output();
     match tried {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
@@ -59,8 +103,81 @@ fn possible(words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Two megabytes.
+/// Two megabytes, where a disk is what bounds.
 pub fn small_disk(folder: &Path) {
+    if !bounded_by(Room::Disk) {
+        return;
+    }
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m,mode=0755", "none"]).arg(folder).status();
     assert!(mounted.unwrap().success());
+}
+
+/// Fills the disk of a node with this root to its last byte, or takes away what fills it.
+pub fn fill(root: &Path, full: bool) {
+    match bounded_by(Room::Disk) {
+        true => fill_disk(&root.join("fill"), full),
+        false => limit_files(root, full),
+    }
+}
+
+fn fill_disk(file: &Path, full: bool) {
+    if !full {
+        let _ = std::fs::remove_file(file);
+        return;
+    }
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+    for size in [64 << 10, 4 << 10, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+}
+
+fn limit_files(root: &Path, full: bool) {
+    assert!(bounded_by(Room::Files), "a test that fills a disk has to be entered");
+    if full {
+        // So that it has no room for one line more; empty lines are none.
+        let mut journal = std::fs::OpenOptions::new().create(true).append(true).open(root.join("journal")).unwrap();
+        journal.write_all(&vec![b'\n'; usize::try_from(LIMIT).unwrap()]).unwrap();
+    }
+    let limit = if full { format!("--fsize={LIMIT}:") } else { "--fsize=unlimited:".to_owned() };
+    let mut told = BTreeSet::new();
+    loop {
+        // Who was born of one that had not been told has not been told either.
+        let untold: Vec<i32> = processes_of(root).difference(&told).copied().collect();
+        if untold.is_empty() {
+            return;
+        }
+        for pid in untold {
+            // It may be gone by now.
+            let _ = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).output().unwrap();
+            told.insert(pid);
+        }
+    }
+}
+
+/// A node's SSH server, all that comes from it, and what of its runs has a session of its own.
+fn processes_of(root: &Path) -> BTreeSet<i32> {
+    let config = root.with_file_name("sshd_config").to_string_lossy().into_owned();
+    let of_run = format!("GANTRY_ROOT={}", root.to_string_lossy());
+    let has = |bytes: &[u8], wanted: &str| bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes());
+    let belongs = |pid: i32| {
+        let words = read_of(pid, "cmdline");
+        has(&words, &config) || has(&words, &root.to_string_lossy()) || has(&read_of(pid, "environ"), &of_run)
+    };
+    let parents: BTreeMap<i32, i32> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut found: BTreeSet<i32> = parents.keys().copied().filter(|pid| belongs(*pid)).collect();
+    loop {
+        let before = found.len();
+        found.extend(
+            parents.iter().filter(|(_, parent)| found.contains(parent)).map(|(pid, _)| *pid).collect::<Vec<_>>(),
+        );
+        if found.len() == before {
+            return found;
+        }
+    }
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = String::from_utf8_lossy(&read_of(pid, "stat")).into_owned();
+    // The name, in parentheses, may hold spaces and parentheses of its own.
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }

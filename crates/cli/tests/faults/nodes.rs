@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::checker::Line;
-use crate::evidence::watch;
-use crate::namespace;
+use crate::checker::{Kind, Line, judge};
+use crate::evidence::{gather, watch};
+use crate::namespace::{self, Room};
 use crate::workers::all_is_well;
 use crate::world::World;
 
@@ -33,6 +33,32 @@ async fn a_node_that_is_gone_amid_a_run_and_comes_back_ends_what_it_still_had() 
         .iter()
         .any(|line| matches!(line, Line::Start { run, role, .. } if role == "base" && *run < again && *run > 1));
     assert!(base_again, "what was applied on a node that died is done anew");
+}
+
+/// What waits for a step of another node does so also while that node is gone.
+#[tokio::test]
+async fn what_waits_for_a_step_of_another_node_waits_until_that_node_is_back_and_done() {
+    let mut world = World::running(3, 2).await;
+    watch(&world.admin).await;
+    world.keep(0, "hub", true);
+    world.change("east", vec![world.bind(0, "hub")]).await;
+    world.change("east", vec![world.bind(2, "spoke")]).await;
+    let run = world.started(0, "hub", 0).await;
+    world.crash(0);
+    world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
+    world
+        .until(1, "step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = 'spoke' AND s.state = 'blocked'")
+        .await;
+    world.testbed.node(0).restart().unwrap();
+    world.started(0, "hub", run).await;
+    world.keep(0, "hub", false);
+    world.converged(3).await;
+    all_is_well(&world).await;
+    let evidence = gather(&world).await;
+    assert_eq!(evidence.edges.iter().filter(|edge| edge.node != edge.parent_node).count(), 1);
+    let mut early = evidence.clone();
+    early.claimed.values_mut().for_each(|at| *at = 0);
+    assert_eq!(judge(&early).count(Kind::Order), 1, "had it not waited");
 }
 
 /// The power is gone, and everything with it that ran.
@@ -74,28 +100,37 @@ async fn a_node_with_another_host_key_is_told_and_nothing_runs_there_until_it_is
 /// The disk is a small one of the test's own: it needs a namespace, and no root.
 #[test]
 fn a_full_disk_is_told_and_once_there_is_room_again_it_goes_on() {
-    if !namespace::entered("nodes::a_full_disk_is_told_and_once_there_is_room_again_it_goes_on") {
-        return;
+    let test = "nodes::a_full_disk_is_told_and_once_there_is_room_again_it_goes_on";
+    if namespace::entered(test, Room::Disk) {
+        tokio::runtime::Runtime::new().unwrap().block_on(no_room_and_room_again());
     }
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let mut world = World::of(1).await;
-        namespace::small_disk(&world.nodes[0].root);
-        watch(&world.admin).await;
-        world.start_server();
-        world.start_worker();
-        world.keep(0, "base", true);
-        world.change("east", vec![world.bind(0, "top")]).await;
-        let run = world.started(0, "base", 0).await;
-        // Amid the run: it can't say how it ended, but for what was kept for that.
-        world.fill_disk(0, true);
-        world.keep(0, "base", false);
-        let full = "the disk of this node is full";
-        world.until(1, &format!("run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%{full}%'")).await;
-        // And none begins.
-        world.full_until(0, "run WHERE outcome = 'failed' AND error LIKE '%is the disk full?%'").await;
-        world.fill_disk(0, false);
-        world.converged(4).await;
-        all_is_well(&world).await;
-    });
+}
+
+/// The same everywhere: the disk is as large as it is, and files may not grow.
+#[test]
+fn where_no_file_may_grow_it_is_as_on_a_full_disk() {
+    if namespace::entered("nodes::where_no_file_may_grow_it_is_as_on_a_full_disk", Room::Files) {
+        tokio::runtime::Runtime::new().unwrap().block_on(no_room_and_room_again());
+    }
+}
+
+async fn no_room_and_room_again() {
+    let mut world = World::of(1).await;
+    namespace::small_disk(&world.nodes[0].root);
+    watch(&world.admin).await;
+    world.start_server();
+    world.start_worker();
+    world.keep(0, "base", true);
+    world.change("east", vec![world.bind(0, "top")]).await;
+    let run = world.started(0, "base", 0).await;
+    // Amid the run: it can't say how it ended, but for what was kept for that.
+    world.fill_disk(0, true);
+    world.keep(0, "base", false);
+    let full = "the disk of this node is full";
+    world.until(1, &format!("run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%{full}%'")).await;
+    // And none begins.
+    world.full_until(0, "run WHERE outcome = 'failed' AND error LIKE '%is the disk full?%'").await;
+    world.fill_disk(0, false);
+    world.converged(4).await;
+    all_is_well(&world).await;
 }

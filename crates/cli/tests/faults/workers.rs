@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::checker::{Line, judge};
+use crate::checker::{Evidence, Kind, Line, judge};
 use crate::evidence::{gather, watch};
 use crate::world::{LEASE, World};
 
@@ -20,6 +20,75 @@ async fn under_way(workers: usize) -> (World, i64) {
     world.change("east", vec![world.bind(0, "top")]).await;
     let run = world.started(0, "base", 0).await;
     (world, run)
+}
+
+/// The same with a run that can't be done again.
+async fn destroying(workers: usize) -> (World, i64) {
+    let world = World::running(1, workers).await;
+    watch(&world.admin).await;
+    world.keep(0, "wipe", true);
+    world.change("east", vec![world.bind(0, "wipe")]).await;
+    let run = world.started(0, "wipe", 0).await;
+    (world, run)
+}
+
+/// Nobody knows whether it was done, so it waits for a person; its role would have it tried again if it had failed. Then it starts once
+/// more.
+async fn waits_for_a_person(world: &World, run: i64) {
+    world.until(1, "step WHERE destructive AND state = 'error'").await;
+    let outcomes: Vec<String> =
+        sqlx::query_scalar("SELECT outcome FROM run JOIN step s ON s.id = step_id WHERE destructive")
+            .fetch_all(&world.admin)
+            .await
+            .unwrap();
+    let [outcome] = outcomes.as_slice() else { panic!("{outcomes:?}\n{}", world.picture().await) };
+    assert!(["lost", "failed"].contains(&outcome.as_str()), "{outcome}");
+    world.keep(0, "wipe", false);
+    world.retry(0, "wipe").await;
+    let again = world.started(0, "wipe", run).await;
+    world.converged(2).await;
+    all_is_well(world).await;
+    let wiped = |line: &Line| matches!(line, Line::Start { role, .. } if role == "wipe");
+    assert_eq!(world.journal(0).iter().filter(|line| wiped(line)).count(), 2, "runs {run} and {again}");
+    let unasked = Evidence { asked: Vec::new(), ..gather(world).await };
+    assert_eq!(judge(&unasked).count(Kind::DestroyedTwice), 1, "had nobody asked");
+}
+
+#[tokio::test]
+async fn a_destructive_run_whose_worker_is_killed_waits_for_a_person() {
+    let (mut world, run) = destroying(1).await;
+    world.workers.clear();
+    world.start_worker();
+    waits_for_a_person(&world, run).await;
+}
+
+/// The node's memory is full, say: the run and what watches over it are gone, its way is not.
+#[tokio::test]
+async fn a_destructive_run_that_is_killed_on_its_node_waits_for_a_person() {
+    let (world, run) = destroying(1).await;
+    world.kill_on(0);
+    waits_for_a_person(&world, run).await;
+}
+
+#[tokio::test]
+async fn a_destructive_run_whose_node_loses_its_power_waits_for_a_person() {
+    let (mut world, run) = destroying(1).await;
+    world.crash(0);
+    world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
+    world.testbed.node(0).restart().unwrap();
+    world.until(1, "node WHERE transport = 'ssh' AND alive").await;
+    waits_for_a_person(&world, run).await;
+}
+
+#[tokio::test]
+async fn a_destructive_run_that_two_workers_have_starts_once() {
+    let (mut world, run) = destroying(1).await;
+    world.workers[0].signal(Signal::SIGSTOP);
+    queue_again(&world, run).await;
+    world.start_worker();
+    world.until(1, &format!("run WHERE id = {run} AND ended_at IS NOT NULL")).await;
+    world.workers[0].signal(Signal::SIGCONT);
+    waits_for_a_person(&world, run).await;
 }
 
 #[tokio::test]
@@ -61,20 +130,22 @@ async fn a_worker_that_sleeps_past_its_lease_finds_that_others_have_its_run() {
     assert!(["lost", "late"].contains(&outcomes[0].1.as_str()) && outcomes.iter().any(|(id, _)| *id == again));
 }
 
+/// A run that a worker has is in the queue once more; gives that worker.
+async fn queue_again(world: &World, run: i64) -> String {
+    let queued = sqlx::query_scalar(
+        "WITH was AS (SELECT id, worker_id FROM run WHERE id = $1)
+         UPDATE run r SET state = 'queued', worker_id = NULL, started_at = NULL, lease_until = now() + interval '1 min'
+         FROM was WHERE r.id = was.id RETURNING was.worker_id::text",
+    );
+    queued.bind(run).fetch_one(&world.admin).await.unwrap()
+}
+
 /// Somebody believes that a run waits in the queue which has begun long ago: two workers have one and the same attempt.
 #[tokio::test]
 async fn of_two_workers_with_the_same_run_the_node_lets_one_begin() {
     let (mut world, run) = under_way(1).await;
     world.workers[0].signal(Signal::SIGSTOP);
-    let first: String = sqlx::query_scalar(
-        "WITH was AS (SELECT id, worker_id FROM run WHERE id = $1)
-         UPDATE run r SET state = 'queued', worker_id = NULL, started_at = NULL, lease_until = now() + interval '1 min'
-         FROM was WHERE r.id = was.id RETURNING was.worker_id::text",
-    )
-    .bind(run)
-    .fetch_one(&world.admin)
-    .await
-    .unwrap();
+    let first = queue_again(&world, run).await;
     world.start_worker();
     world.until(1, &format!("run WHERE id = {run} AND worker_id <> '{first}'")).await;
     world.workers[0].signal(Signal::SIGCONT);

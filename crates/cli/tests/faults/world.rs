@@ -24,6 +24,7 @@ use tempfile::TempDir;
 use testbed::Testbed;
 
 use crate::clock;
+use crate::namespace;
 use crate::rest::{Client, NotDone};
 
 /// A worker's lease.
@@ -33,7 +34,7 @@ pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The deployments; nodes belong to them in turn.
 pub const DEPLOYMENTS: [&str; 2] = ["east", "west"];
-const ROLES: [&str; 6] = ["base", "left", "right", "top", "flaky", "aside"];
+const ROLES: [&str; 9] = ["base", "left", "right", "top", "flaky", "aside", "hub", "spoke", "wipe"];
 
 pub struct World {
     // In this order they end.
@@ -198,9 +199,22 @@ impl World {
     pub async fn change(&self, deployment: &str, edits: Vec<Value>) -> i64 {
         let changed = async {
             let submission = self.approved(deployment, edits).await?;
-            self.commit(submission).await
+            commit_named(&self.client(0), submission, deployment).await
         };
         changed.await.unwrap_or_else(|refused: NotDone| panic!("{refused}\n{}", self.logs()))
+    }
+
+    /// A person lets a step in ERROR try again.
+    pub async fn retry(&self, node: usize, role: &str) {
+        let noderole: String =
+            sqlx::query_scalar("SELECT id::text FROM noderole WHERE node_id = $1::uuid AND role = $2")
+                .bind(&self.nodes[node].id)
+                .bind(role)
+                .fetch_one(&self.admin)
+                .await
+                .unwrap();
+        let retried = self.ada().post(&format!("/noderoles/{noderole}/retry"), json!({"reason": "looked at it"})).await;
+        retried.unwrap_or_else(|refused| panic!("{refused}\n{}", self.logs()));
     }
 
     /// One number out of the database.
@@ -312,15 +326,7 @@ impl World {
 
     /// Fills a node's disk to its last byte, or takes away what fills it.
     pub fn fill_disk(&self, node: usize, full: bool) {
-        let file = self.nodes[node].root.join("fill");
-        if !full {
-            let _ = std::fs::remove_file(file);
-            return;
-        }
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
-        for size in [64 << 10, 4 << 10, 1] {
-            while std::io::Write::write_all(&mut file, &vec![0; size]).is_ok() {}
-        }
+        namespace::fill(&self.nodes[node].root, full);
     }
 
     /// Gives a node's server another host key, or its own again.
@@ -381,6 +387,11 @@ impl World {
         Deaf { stop, cutting }
     }
 
+    /// Ends whatever runs on a node; the way to it stays.
+    pub fn kill_on(&self, node: usize) {
+        kill_all_of(&self.nodes[node].root);
+    }
+
     /// Ends whatever runs on a node, as a machine does that loses its power.
     pub fn crash(&mut self, node: usize) {
         self.testbed.node(node).stop();
@@ -416,13 +427,14 @@ impl Deaf {
     }
 }
 
-fn processes() -> impl Iterator<Item = i32> {
+/// All but this one.
+pub fn processes() -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir("/proc").unwrap();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| *pid != std::process::id().cast_signed())
 }
 
-fn read_of(pid: i32, file: &str) -> Vec<u8> {
+pub fn read_of(pid: i32, file: &str) -> Vec<u8> {
     std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()
 }
 
@@ -490,7 +502,16 @@ pub async fn approved(author: &Client, reviewer: &Client, deployment: &str, edit
 }
 
 pub async fn commit(author: &Client, submission: i64) -> Result<i64, NotDone> {
-    let committed = author.post(&format!("/submissions/{submission}/commit"), json!({})).await?;
+    commit_with(author, submission, json!({})).await
+}
+
+/// With the name that somebody types for what can't be undone: that of the deployment that the change was proposed on.
+pub async fn commit_named(author: &Client, submission: i64, name: &str) -> Result<i64, NotDone> {
+    commit_with(author, submission, json!({"name": name})).await
+}
+
+async fn commit_with(author: &Client, submission: i64, body: Value) -> Result<i64, NotDone> {
+    let committed = author.post(&format!("/submissions/{submission}/commit"), body).await?;
     Ok(committed["target"].as_i64().unwrap_or_default())
 }
 

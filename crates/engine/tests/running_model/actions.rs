@@ -22,9 +22,12 @@ pub enum Action {
     Lease(usize),
     /// Checks the chain and calls the wrapper.
     Send(usize),
-    /// Hears how the run ended, or that nothing of it is there.
+    /// Hears that the run has ended, or that nothing of it is there.
     Hear(usize),
-    LookAgain(usize),
+    /// Fetches how it ended, and its result.
+    Fetch(usize),
+    /// Finds the way to the node again, or asks it to end what is not found there; which that may reach or not.
+    LookAgain(usize, bool),
     Renew(usize),
     /// Finds that the run is not its own any more, and ends it on the node if it reaches that.
     LetGo(usize, bool),
@@ -75,6 +78,7 @@ impl Action {
                 | Reboot(_)
                 | Unapproved(_)
                 | Backwards(_)
+                | LookAgain(_, false)
                 | LetGo(_, false)
                 | StopCancelled(_, false)
                 | JanitorAsks(false)
@@ -139,7 +143,18 @@ impl Protocol {
                     actions.push(Action::CutLine(worker));
                 }
             }
-            Phase::Cut => actions.push(Action::LookAgain(worker)),
+            Phase::Cut => {
+                actions.push(Action::LookAgain(worker, true));
+                if state.left.cuts > 0 && !self.is_found(state, run) {
+                    actions.push(Action::LookAgain(worker, false));
+                }
+            }
+            Phase::Heard => {
+                actions.push(Action::Fetch(worker));
+                if state.left.cuts > 0 {
+                    actions.push(Action::CutLine(worker));
+                }
+            }
             Phase::Over(_) => actions.push(Action::Finish(worker)),
         }
         if matches!(phase, Phase::Sent | Phase::Cut) {
@@ -264,19 +279,30 @@ impl Protocol {
         match action {
             Action::Send(_) => self.send(state, worker, run),
             Action::Hear(_) => {
+                let node = &state.nodes[self.node_of(state, run)];
+                // What has no result there was refused, was ended by somebody, or has lost its supervisor.
+                let has_result = node.results.contains_key(&run);
+                let phase = if has_result { Phase::Heard } else { Phase::Over(End::Failed) };
+                state.workers[worker] = Some(Held { run, phase });
+            }
+            Action::Fetch(_) => {
                 let node = self.node_of(state, run);
                 let end = match state.nodes[node].results.remove(&run) {
                     Some(true) => End::Succeeded,
-                    // It failed, was refused, was ended by a newer one, or has lost its supervisor.
+                    // It failed, or a newer one has cleared away how it ended.
                     Some(false) | None => End::Failed,
                 };
                 state.workers[worker] = Some(Held { run, phase: Phase::Over(end) });
             }
             Action::CutLine(_) => {
-                now(Phase::Cut);
+                now(match phase {
+                    // An errand is not tried again: whether the script did its work nobody will know.
+                    Phase::Heard => Phase::Over(End::Failed),
+                    _ => Phase::Cut,
+                });
                 state.left.cuts -= 1;
             }
-            Action::LookAgain(_) => self.look_again(state, worker, run),
+            Action::LookAgain(_, reached) => self.look_again(state, worker, run, reached),
             Action::LetGo(_, reached) => {
                 state.workers[worker] = None;
                 self.try_end(state, row.step, run, reached);
@@ -318,17 +344,19 @@ impl Protocol {
         state.workers[worker] = Some(Held { run, phase: Phase::Sent });
     }
 
-    fn look_again(&self, state: &mut State, worker: usize, run: RunNo) {
+    /// Whether the node has something of a run to follow or to fetch.
+    fn is_found(&self, state: &State, run: RunNo) -> bool {
         let node = &state.nodes[self.node_of(state, run)];
-        let found = node.processes.iter().any(|attempt| attempt.run == run) || node.results.contains_key(&run);
-        let phase = match found {
-            true => Phase::Sent,
-            // What was sent may still be on its way: it must not start later.
-            false => {
-                let step = state.runs[&run].step;
-                self.end_on_node(state, step, run);
-                Phase::Over(End::Failed)
-            }
+        node.processes.iter().any(|attempt| attempt.run == run) || node.results.contains_key(&run)
+    }
+
+    fn look_again(&self, state: &mut State, worker: usize, run: RunNo, reached: bool) {
+        let phase = if self.is_found(state, run) {
+            Phase::Sent
+        } else {
+            // What was sent may still be on its way: it must not start later. Where that does not reach the node, it may.
+            self.try_end(state, state.runs[&run].step, run, reached);
+            Phase::Over(End::Failed)
         };
         state.workers[worker] = Some(Held { run, phase });
     }
@@ -539,7 +567,8 @@ impl Model for Protocol {
             | Renew(_) => self.database_acts(&mut state, action),
             Send(worker)
             | Hear(worker)
-            | LookAgain(worker)
+            | Fetch(worker)
+            | LookAgain(worker, _)
             | LetGo(worker, _)
             | StopCancelled(worker, _)
             | Finish(worker)

@@ -53,7 +53,7 @@ impl Protocol {
                 node: node_id(spec.node),
                 rank: self.rank(index),
                 join: Join::default(),
-                destructive: spec.destructive,
+                destructive: spec.destructive && self.has(Guard::Unrepeated),
                 instant: false,
                 skipped: false,
                 needs: Needs::Alive,

@@ -26,6 +26,8 @@ const DOCUMENT: &str = include_str!("../../../../docs/model-check.md");
 
 const PLAIN: StepSpec = StepSpec { node: 0, parent: None, destructive: false, exclusive: true, retries: 1 };
 const DESTRUCTIVE: StepSpec = StepSpec { destructive: true, retries: 0, ..PLAIN };
+/// Its role would have it tried again, which does not count.
+const DESTRUCTIVE_AGAIN: StepSpec = StepSpec { retries: 1, ..DESTRUCTIVE };
 
 fn protocol(name: &'static str, steps: Vec<StepSpec>, faults: Faults) -> Protocol {
     let nodes = steps.iter().map(|step| step.node + 1).max().unwrap_or(0);
@@ -59,6 +61,11 @@ fn destructive() -> Protocol {
 fn destructive_on_a_bad_node() -> Protocol {
     let faults = Faults { stalls: 1, failures: 1, deaths: 1, reboots: 1, ..Faults::default() };
     protocol("a destructive step on a node that dies", vec![DESTRUCTIVE], faults)
+}
+
+fn destructive_again() -> Protocol {
+    let faults = Faults { stalls: 1, cuts: 2, failures: 1, reboots: 1, retries: 1, ..Faults::default() };
+    protocol("a destructive step with a retry", vec![DESTRUCTIVE_AGAIN], faults)
 }
 
 fn commits() -> Protocol {
@@ -132,6 +139,11 @@ fn a_destructive_step() {
 #[test]
 fn a_destructive_step_on_a_bad_node() {
     check(destructive_on_a_bad_node());
+}
+
+#[test]
+fn a_destructive_step_with_a_retry() {
+    check(destructive_again());
 }
 
 #[test]

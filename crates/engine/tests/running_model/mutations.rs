@@ -50,6 +50,11 @@ fn without_the_ledgers_proof_a_destructive_step_runs_twice() {
 }
 
 #[test]
+fn a_destructive_step_whose_retries_count_runs_twice() {
+    falls(super::destructive_again(), &[Guard::Unrepeated], DESTROYED_ONCE);
+}
+
+#[test]
 fn a_janitor_that_trusts_an_old_look_repeats_a_destructive_step() {
     falls(super::destructive(), &[Guard::StillQueued], DESTROYED_ONCE);
 }

@@ -27,6 +27,10 @@ impl Protocol {
             let stays =
                 |other: &Attempt| other.step != attempt.step && !(spec.exclusive && specs[other.step].exclusive);
             node.processes.retain(stays);
+            // With their folders goes what they had to say.
+            let runs = &state.runs;
+            let of = |run: RunNo| runs.get(&run).map(|row| Attempt { run, step: row.step, generation: row.generation });
+            node.results.retain(|run, _| of(*run).is_some_and(|other| stays(&other)));
         }
         if spec.exclusive {
             node.exclusive = attempt.run;

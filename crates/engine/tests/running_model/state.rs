@@ -29,6 +29,8 @@ pub enum Guard {
     Proof,
     /// What the janitor found queued it takes for unstarted only while it is still queued.
     StillQueued,
+    /// What can't be done again is not tried again by itself, however it ended.
+    Unrepeated,
     /// The worker follows the run to its approval.
     Approval,
     /// A lease looks again whether the run may start.
@@ -180,6 +182,8 @@ pub enum Phase {
     Sent,
     /// The way to the node broke; it is looked for.
     Cut,
+    /// It has ended on the node; how, and with what result, has to be fetched.
+    Heard,
     /// It is over, and its finish has to be written.
     Over(End),
 }

@@ -1,11 +1,13 @@
 #!/bin/sh
 # The evidence of tests: what happened on this node, in the order in which it happened, whatever anybody else believes.
 #
-# journal     start RUN ROLE EXCLUSIVE there=RUN/EXCLUSIVE,... .    who of the earlier ones still had a process, when this one began
-#             end RUN ROLE .                                      a line without a full stop broke off: the disk was full
+# journal     start RUN ROLE EXCLUSIVE AT there=RUN/EXCLUSIVE,... .    who of the earlier ones still had a process, when this one began
+#             end RUN ROLE AT .                                      a line without a full stop broke off: the disk was full
+#             AT: hundredths of a second since the machine was started, a clock that nobody sets; the nodes of a test are one machine
 # sessions/   which session each run had
 #
-# A file wait-ROLE in the node's folder keeps a run of that role from ending.
+# A file wait-ROLE in the node's folder keeps a run of that role from ending. The role wipe is destructive and never fails by itself:
+# where it has no room it waits for some, so whatever starts it twice is no failure that it told of.
 run=$GANTRY_RUN role=$GANTRY_ROLE exclusive=1
 [ "$role" != aside ] || exclusive=0
 
@@ -17,7 +19,18 @@ there() {
     return 1
 }
 
-mkdir -p sessions || exit 9
+now() {
+    read -r up _ </proc/uptime
+    echo "${up%.*}${up#*.}"
+}
+
+# For one that may not fail: again, until there is room.
+no_room() {
+    [ "$role" = wipe ] || exit 9
+    sleep 0.2
+}
+
+until mkdir -p sessions; do no_room; done
 session=$(ps -o sess= -p $$) || exit 9
 exec 8>>journal.lock || exit 9
 flock 8 || exit 9
@@ -28,8 +41,8 @@ for file in sessions/*; do
     read -r its exclusively <"$file" || continue
     if there "$other" "$its"; then others="$others,$other/$exclusively"; else rm -f "$file"; fi
 done
-echo $session "$exclusive" >"sessions/$run" || exit 9
-printf '\n%s .' "start $run $role $exclusive there=${others#,}" >>journal || exit 9
+until echo $session "$exclusive" >"sessions/$run"; do no_room; done
+until printf '\n%s .' "start $run $role $exclusive $(now) there=${others#,}" >>journal; do no_room; done
 exec 8>&-
 echo "run $run of $role"
 
@@ -42,7 +55,7 @@ if [ "$role" = flaky ] && [ $((run % 3)) = 0 ]; then
     echo "it is flaky" >&2
     exit 1
 fi
-echo "{\"journal\": {\"$role\": $run}}" >"$GANTRY_OUTPUT" || exit 9
+until echo "{\"journal\": {\"$role\": $run}}" >"$GANTRY_OUTPUT"; do no_room; done
 exec 8>>journal.lock || exit 9
 flock 8 || exit 9
-printf '\n%s .' "end $run $role" >>journal || exit 9
+until printf '\n%s .' "end $run $role $(now)" >>journal; do no_room; done
