@@ -71,9 +71,11 @@ pub(super) async fn keep_facts(
     // Most runs return none, and are asked no more.
     let Some(facts) = result.get("facts").and_then(Value::as_object) else { return Ok(Vec::new()) };
     let whose: Option<(Uuid, String, String)> = sqlx::query_as(
-        "SELECT n.id, n.fqdn, r.role FROM step s JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id
-         JOIN object o ON o.hash = r.role_hash
-         WHERE s.id = $1 AND convert_from(o.body, 'UTF8')::jsonb @> '{\"flags\": {\"facts\": true}}'",
+        // The role's body alone is read as JSON, however the database joins: scripts are objects, too.
+        "WITH whose AS MATERIALIZED (
+           SELECT n.id, n.fqdn, r.role, o.body FROM step s JOIN noderole r ON r.id = s.noderole_id
+           JOIN node n ON n.id = s.node_id JOIN object o ON o.hash = r.role_hash WHERE s.id = $1)
+         SELECT id, fqdn, role FROM whose WHERE convert_from(body, 'UTF8')::jsonb @> '{\"flags\": {\"facts\": true}}'",
     )
     .bind(step.0)
     .fetch_optional(&mut *transaction)
