@@ -77,6 +77,7 @@ mod m0020_forgotten;
 mod m0021_machines;
 mod m0022_results;
 mod m0023_waiting;
+mod m0026_each_address;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -146,6 +147,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0021_machines::Migration),
             Box::new(m0022_results::Migration),
             Box::new(m0023_waiting::Migration),
+            Box::new(m0026_each_address::Migration),
         ]
     }
 }
@@ -245,6 +247,7 @@ pub fn content() -> String {
         m0019_looks::SQL,
         m0020_forgotten::SQL,
         m0023_waiting::SQL,
+        m0026_each_address::SQL,
     ] {
         hash.update(tables);
     }
