@@ -1181,7 +1181,7 @@ BEGIN
     'UPDATE (number, enabled, policy_number) ON head',
     'INSERT, UPDATE, DELETE ON deployment',
     'INSERT, UPDATE, DELETE ON node',
-    'INSERT (node_id, reached, address, said, took_ms, by), DELETE ON node_look',
+    'INSERT (node_id, reached, address, said, tried, took_ms, by), DELETE ON node_look',
     'INSERT, UPDATE, DELETE ON node_fact',
     'INSERT (node_id, kind, said, token_id, address), DELETE ON node_report',
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',

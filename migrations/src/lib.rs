@@ -77,6 +77,7 @@ mod m0020_forgotten;
 mod m0021_machines;
 mod m0022_results;
 mod m0023_waiting;
+mod m0024_each_address;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -157,6 +158,7 @@ migrations! {
     m0021_machines,
     m0022_results,
     m0023_waiting,
+    m0024_each_address,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

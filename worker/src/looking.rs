@@ -17,7 +17,7 @@ use store::running::{self, DueNode, Looked};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 
-use crate::jig::script::ScriptJig;
+use crate::jig::script::{Look, ScriptJig};
 
 /// Most looks at once.
 const AT_ONCE: usize = 64;
@@ -73,12 +73,16 @@ impl Looking {
 
     async fn look_at(self: Arc<Self>, node: DueNode) {
         let begun = Instant::now();
-        let (address, came) = self.script.look(&node.connection).await;
+        let Look { tried, came } = self.script.look(&node.connection).await;
         let survey = match &came {
             Ok(boot_id) if node.wants_survey(boot_id) => Some(self.survey(&node).await),
             _ => None,
         };
-        let looked = Looked { address, came, survey, took: begun.elapsed(), by: self.by.clone() };
+        // Where it answered, if a look succeeded at all.
+        let entered = tried.iter().find(|tried| tried.reached && came.is_ok());
+        let address = entered.map(|tried| tried.address.clone()).unwrap_or_default();
+        let (took, by) = (begun.elapsed(), self.by.clone());
+        let looked = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
         match running::record_look(&self.pool, node.id, &looked).await {
             Ok(true) => tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "a node turned"),
             Ok(false) => {}

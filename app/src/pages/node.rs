@@ -395,6 +395,25 @@ fn way_fields(now: &NodeView) -> impl IntoView + use<> {
     .into_any()
 }
 
+/// Each address that a look tried, with what came of it; and what was said beyond that.
+fn where_and_what(look: &LookView) -> impl IntoView + use<> {
+    let line = |address: String, said: String| {
+        view! { <div><code>{address}</code> " " <small class="why">{said}</small></div> }
+    };
+    // Looks from before every address was kept have only one.
+    if look.tried.is_empty() {
+        return line(look.address.clone(), look.said.clone()).into_any();
+    }
+    let several = look.tried.len() > 1;
+    let tried = look.tried.iter().map(|tried| {
+        let said = if tried.reached && several { "let in".to_owned() } else { tried.said.clone() };
+        line(tried.address.clone(), said)
+    });
+    let entered = look.tried.iter().any(|tried| tried.reached);
+    let beyond = (entered && !look.said.is_empty()).then(|| view! { <small class="why">{look.said.clone()}</small> });
+    view! { {tried.collect_view()} {beyond} }.into_any()
+}
+
 #[component]
 fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
@@ -408,7 +427,7 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
             <tr>
                 <td><Moment at=look.at/></td>
                 <td data-label="Result"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
-                <td data-label="Where"><code>{look.address}</code> " " <small class="why">{look.said}</small></td>
+                <td data-label="Where">{where_and_what(&look)}</td>
                 <td data-label="Took" class="num">{look.took_ms} " ms"</td>
                 <td data-label="By" class="muted">{look.by}</td>
             </tr>

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use api::console::*;
 use api::nodes::{
-    Carried, FactsOf, Life, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, Way,
+    Carried, FactsOf, Life, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress,
+    Way,
 };
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
 use api::values::{SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
@@ -312,11 +313,21 @@ pub fn machine() -> NodeView {
         since: ago(60),
         error: None,
     };
+    let of = |address: &str, said: &str| TriedAddress {
+        address: address.into(),
+        reached: said.is_empty(),
+        said: said.into(),
+    };
+    let tried = |reached| match reached {
+        true => vec![of("10.0.3.7", "")],
+        false => vec![of("10.0.3.7", "connection refused"), of("web-1.mgmt.example.com", "no answer within 5 seconds")],
+    };
     let look = |seconds, reached: bool, said: &str| LookView {
         at: ago(seconds),
         reached,
         address: if reached { "10.0.3.7".into() } else { String::new() },
         said: said.into(),
+        tried: tried(reached),
         took_ms: 12,
         by: "worker@here".into(),
     };

@@ -16,7 +16,7 @@ async fn all_that_is_known_of_a_node_is_on_its_page() {
     page.says(&["<title>web-1.rack1.example.com · Gantry</title>", "By the door", "href=\"/deployments/web\""]);
     page.says(&["alive", "8f14e45f", "what runs here is known", "by its own word"]);
     page.says(&["web-1.mgmt.example.com", "deploy/ssh", "SHA256:+DiY3wvvV6TuJJhbpZisF", "00:25:90:aa:00:01", "CN-1"]);
-    page.says(&["let in", "not reached", "connection refused", "worker@here"]);
+    page.says(&["let in", "not reached", "connection refused", "no answer within 5 seconds", "worker@here"]);
     page.says(&[&format!("href=\"/noderoles/{}\"", fake::noderole(1, "app")), "href=\"/runs/41\"", "TRANSITION"]);
     page.says(&["found by", "facts", "\"cores\": 4", "href=\"/runs/40\"", "came up", "its unit"]);
     let by_id = get(&Fake::new(|_| {}), &format!("/nodes/{}", fake::node(1))).await;

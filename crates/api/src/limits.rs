@@ -13,6 +13,8 @@ pub const DESCRIPTION: usize = 1_000;
 /// What a machine's token is called.
 pub const TOKEN_NAME: usize = 100;
 
+/// Addresses of a machine: a look tries all of them.
+pub const ADDRESSES: usize = 8;
 /// Bytes of a machine's hints, as JSON.
 pub const HINTS: usize = 64 * 1024;
 /// Bytes of what one source says of a machine, as JSON.

@@ -129,6 +129,17 @@ pub struct SshView {
     pub fingerprint: String,
 }
 
+/// What came of trying one address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriedAddress {
+    /// Which.
+    pub address: String,
+    /// Whether it let somebody in.
+    pub reached: bool,
+    /// Why not.
+    pub said: String,
+}
+
 /// What came of a look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LookView {
@@ -140,6 +151,8 @@ pub struct LookView {
     pub address: String,
     /// Why it was not reached, or what was wrong there.
     pub said: String,
+    /// Each address that was tried, in this order; of a connection that was there already the one that it is made to.
+    pub tried: Vec<TriedAddress>,
     /// How long it took, in milliseconds.
     pub took_ms: u32,
     /// Which worker looked.

@@ -46,9 +46,11 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let testbed = tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes)).await??;
     for node in testbed.nodes() {
         let made = control.ensure_node(wish(node)).await;
-        made.map_err(|problem| anyhow!("{}: {}", node.name, problem.detail))
+        let changed = made
+            .map_err(|problem| anyhow!("{}: {}", node.name, problem.detail))
             .context("the nodes can't be made known: is Gantry running (gantry up), with this data folder?")?;
-        println!("{}  {}:{PORT}  {}", fqdn(node), node.address, node.root.display());
+        let said = if changed { "  (its record said otherwise, and was changed)" } else { "" };
+        println!("{}  {}:{PORT}  {}{said}", fqdn(node), node.address, node.root.display());
     }
     // Their services start with them and end with them, as those of a machine do that is switched on and off.
     let machines = machines(&testbed)?;

@@ -5,21 +5,20 @@
 
 use api::Problem;
 use api::console::SshWish;
+use api::limits::ADDRESSES;
 use engine::data::secret::SecretRef;
 use serde_json::{Value, json};
 
 use crate::words;
 
-/// Most addresses of one node: each is tried in turn, for seconds.
-const MAX_ADDRESSES: usize = 8;
 /// Kinds of host keys that are understood. RSA is none of them: see the worker's SSH.
 const KEYS: [&str; 4] = ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"];
 
 /// What a worker needs to reach a machine by SSH, but for its addresses.
 pub(crate) fn by_ssh(wish: &SshWish, root: &str) -> Result<Value, Problem> {
-    if wish.addresses.is_empty() || wish.addresses.len() > MAX_ADDRESSES {
+    if wish.addresses.is_empty() || wish.addresses.len() > ADDRESSES {
         return Err(Problem::invalid(format!(
-            "addresses: give 1 to {MAX_ADDRESSES} names or numbers, tried in that order."
+            "addresses: give 1 to {ADDRESSES} names or numbers, tried in that order."
         )));
     }
     if let Some(other) = wish.addresses.iter().find(|address| !is_address(address)) {

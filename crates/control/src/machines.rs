@@ -21,7 +21,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use engine::alive::Belief;
 use engine::data::secret;
 use engine::data::{check_written, mask};
-use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
+use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, RoleName};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
@@ -133,26 +133,13 @@ impl Control {
             return Err(changed_meanwhile(&before.fqdn));
         }
         let after = self.changed(&before, &change)?;
-        let other_way = (&after.address, &after.connection) != (&before.address, &before.connection);
-        let mut detail = difference(&before, &after);
-        if detail.is_empty() {
+        if after == before {
             return Ok(before.version);
         }
-        if other_way {
+        let mut reason = None;
+        if is_other_way(&before, &after) {
             may_reach(&actor, !before.meant, &before.fqdn)?;
-            if before.meant {
-                detail.insert("reason".into(), checked(&change.reason)?.into());
-            }
-            if before.busy {
-                return Err(Problem::conflict(
-                    "busy",
-                    format!(
-                        "A run is open on {}, and it would be looked for elsewhere: take the node out of service, wait for the run's end or \
-                         cancel it, then change how the node is reached.",
-                        before.fqdn
-                    ),
-                ));
-            }
+            reason = before.meant.then(|| checked(&change.reason)).transpose()?;
         }
         if before.meant && after.hints != before.hints {
             return Err(Problem::conflict(
@@ -164,12 +151,8 @@ impl Control {
                 ),
             ));
         }
-        let version = intent::write_machine(&mut transaction, node, &after, other_way).await.map_err(from_store)?;
-        detail.insert("fqdn".into(), before.fqdn.clone().into());
-        intent::append_audit(&mut transaction, Some(actor.person), "node.change", &node.to_string(), &detail.into())
-            .await
-            .map_err(from_store)?;
-        tell(&mut transaction, before.fqdn).await?;
+        let by = (Some(actor.person), reason);
+        let version = write_changed(&mut transaction, node, &before, &after, by).await?;
         done(transaction).await?;
         Ok(version)
     }
@@ -259,6 +242,41 @@ impl Control {
         tell(&mut transaction, row.fqdn).await?;
         done(transaction).await
     }
+}
+
+/// Writes a record that somebody may change so, for a reason where it takes one; gives its new version. Refused is only what nobody
+/// may: to reach a machine otherwise on which a run is open. The caller holds the record's lock.
+pub(crate) async fn write_changed(
+    on: &mut PgConnection,
+    node: NodeId,
+    before: &MachineRow,
+    after: &MachineRow,
+    (by, reason): (Option<PersonId>, Option<&str>),
+) -> Result<i32, Problem> {
+    let other_way = is_other_way(before, after);
+    if other_way && before.busy {
+        return Err(Problem::conflict(
+            "busy",
+            format!(
+                "A run is open on {}, and it would be looked for elsewhere: take the node out of service, wait for the run's end or \
+                 cancel it, then change how the node is reached.",
+                before.fqdn
+            ),
+        ));
+    }
+    let mut detail = difference(before, after);
+    if let Some(reason) = reason {
+        detail.insert("reason".into(), reason.into());
+    }
+    detail.insert("fqdn".into(), before.fqdn.clone().into());
+    let version = intent::write_machine(on, node, after, other_way).await.map_err(from_store)?;
+    intent::append_audit(on, by, "node.change", &node.to_string(), &detail.into()).await.map_err(from_store)?;
+    tell(on, before.fqdn.clone()).await?;
+    Ok(version)
+}
+
+fn is_other_way(before: &MachineRow, after: &MachineRow) -> bool {
+    (&after.address, &after.connection) != (&before.address, &before.connection)
 }
 
 /// Tells whoever looks at a machine, or at the list of them.
@@ -376,6 +394,7 @@ fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
 
 fn look(row: LookRow) -> LookView {
     LookView {
+        tried: row.tried.0,
         at: at(row.at),
         reached: row.reached,
         address: row.address,

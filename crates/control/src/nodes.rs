@@ -6,14 +6,15 @@ use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::live::{Live, Topic};
 use engine::cluster::{Hardware, derived_name, is_address, phantom};
-use engine::ids::{DeploymentName, Fqdn, NodeId, PersonId};
+use engine::ids::{DeploymentName, Fqdn, NodeId};
 use engine::text::deceiving;
 use serde_json::{Value, json};
-use store::intent::{self, NewNode};
+use store::intent::{self, MachineRow, NewNode};
 use store::reading;
 use uuid::Uuid;
 
 use crate::connection;
+use crate::machines::write_changed;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done, words};
@@ -62,29 +63,65 @@ impl Control {
     /// from its MAC addresses or its serial number, so the same machine is never added twice.
     pub async fn add_node(&self, actor: &Actor, wish: NodeWish) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
-        self.make_node(Some(actor.person), wish).await
+        self.make_node(Some(actor), &wish).await
     }
 
-    /// The same for whoever has the machine itself and the database: a testbed makes its own nodes known, again and again.
+    /// The same for whoever has the machine itself and the database: a testbed makes its own nodes known, again and again. The record of
+    /// one that is known, and reached otherwise than it says, is changed by the rules for all; says whether that was so.
     ///
     /// # Errors
-    /// As [`Self::add_node`], but not when a node of that name is there.
-    pub async fn ensure_node(&self, wish: NodeWish) -> Result<(), Problem> {
-        match self.make_node(None, wish).await {
-            Err(problem) if problem.code != "node_exists" => Err(problem),
-            _ => Ok(()),
+    /// As [`Self::add_node`], but not when a node of that name is there; and when a run is open on one that is reached otherwise.
+    pub async fn ensure_node(&self, wish: NodeWish) -> Result<bool, Problem> {
+        match self.make_node(None, &wish).await {
+            Err(problem) if problem.code == "node_exists" => self.ensure_way(&wish).await,
+            made => made.map(|_| false),
         }
     }
 
-    async fn make_node(&self, by: Option<PersonId>, wish: NodeWish) -> Result<NodeId, Problem> {
-        let (fqdn, derived) = name_of(&wish)?;
+    async fn ensure_way(&self, wish: &NodeWish) -> Result<bool, Problem> {
+        let (fqdn, _) = name_of(wish)?;
+        let (transport, connection, addresses) = self.way_of(wish)?;
+        let mut transaction = self.begin().await?;
+        intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        let gone = || Problem::conflict("state", format!("The node {fqdn} was taken out this moment: try again."));
+        let known = reading::machine_named(&mut transaction, fqdn.as_str()).await.map_err(from_store)?;
+        let node = NodeId(known.ok_or_else(gone)?.id);
+        let before = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        if before.transport != transport {
+            return Err(Problem::conflict(
+                "node_exists",
+                format!(
+                    "A node {fqdn} is there already, and it is reached by {}, not by {transport}: take its record out, or give this one \
+                     another name.",
+                    before.transport
+                ),
+            ));
+        }
+        let after = MachineRow { address: json!(addresses), connection, ..before.clone() };
+        if after == before {
+            return Ok(false);
+        }
+        let reason = "whoever has the machine itself says so";
+        write_changed(&mut transaction, node, &before, &after, (None, Some(reason))).await?;
+        done(transaction).await?;
+        Ok(true)
+    }
+
+    /// Transport, connection and addresses.
+    fn way_of(&self, wish: &NodeWish) -> Result<(&'static str, Value, Vec<String>), Problem> {
+        Ok(match &wish.ssh {
+            Some(ssh) => ("ssh", connection::by_ssh(ssh, &wish.root)?, ssh.addresses.clone()),
+            None => ("local", self.in_folder(&wish.root)?, Vec::new()),
+        })
+    }
+
+    async fn make_node(&self, actor: Option<&Actor>, wish: &NodeWish) -> Result<NodeId, Problem> {
+        let (fqdn, derived) = name_of(wish)?;
         if phantom::is_reserved(&fqdn) {
             return Err(Problem::invalid("Names below phantom.gantry.internal stand for deployments: choose another."));
         }
-        let (transport, connection, addresses) = match &wish.ssh {
-            Some(ssh) => ("ssh", connection::by_ssh(ssh, &wish.root)?, ssh.addresses.clone()),
-            None => ("local", self.in_folder(&wish.root)?, Vec::new()),
-        };
+        let (transport, connection, addresses) = self.way_of(wish)?;
+        let by = actor.map(|actor| actor.person);
         let present = self.present().await?;
         let new = NewNode {
             id: NodeId(Uuid::new_v4()),
@@ -98,6 +135,9 @@ impl Control {
             by,
         };
         let mut transaction = self.begin().await?;
+        if let Some(actor) = actor {
+            actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        }
         if !intent::insert_node(&mut transaction, &new).await.map_err(from_store)? {
             let what = match derived {
                 true => {
@@ -133,6 +173,7 @@ impl Control {
     pub async fn take_out_node(&self, actor: &Actor, node: NodeId, version: Option<i32>) -> Result<(), Problem> {
         actor.require(Permission::Operator)?;
         let mut transaction = self.begin().await?;
+        actor.still(&mut transaction).await?.require(Permission::Operator)?;
         let Some(fqdn) = intent::take_out_record(&mut transaction, node, version).await.map_err(from_store)? else {
             drop(transaction);
             return Err(self.not_taken_out(node).await?);

@@ -5,15 +5,16 @@
 //! the folders are real. Only the operating system below is shared.
 //!
 //! The folder of a testbed says everything about it, so that one that was killed is found again by whoever starts it the next time:
-//! `n1` and so on are the nodes, with `root` in each. The private key is `testbed/1` in the workers' folder of secrets.
+//! `n1` and so on are the nodes, with `root` in each. The private key is `testbed/1` in the workers' folder of secrets. A server outlives
+//! whoever started it and was killed; so its process id is kept in `sshd.pid`, and the next start ends it before it starts its own.
 //!
 //! Each testbed takes a network of its own in 127.0.0.0/8, out of its folder's name: several can stand side by side.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File, Permissions};
 use std::hash::{Hash, Hasher};
-use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -131,13 +132,43 @@ impl Node {
     /// Stops its server and cuts every connection to it, as a broken network does; what runs there goes on.
     pub fn stop(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // Each connection has a process of its own, in a session of its own.
-            let connections = children(server.id());
-            for pid in std::iter::once(server.id()).chain(connections) {
-                let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
-            }
+            kill_with_children(server.id());
             let _ = server.wait();
+            let _ = fs::remove_file(self.pid_file());
         }
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.folder.join("sshd.pid")
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.join("sshd_config")
+    }
+
+    /// Ends a server that an earlier start left behind, if it is one: by now another process may have its id.
+    fn end_left(&self) -> Result<()> {
+        let Ok(text) = fs::read_to_string(self.pid_file()) else { return Ok(()) };
+        let left = text.trim().parse().ok().filter(|pid| self.is_server(*pid));
+        if let Some(pid) = left {
+            kill_with_children(pid);
+            let begun = Instant::now();
+            while self.is_server(pid) {
+                ensure!(begun.elapsed() < READY, "the SSH server {pid} of {} is left over and does not end", self.name);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(fs::remove_file(self.pid_file())?)
+    }
+
+    /// Whether a process is this node's server. Nobody else calls one with its file.
+    fn is_server(&self, pid: u32) -> bool {
+        let called = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        // A server writes its state over how it was called, and then there are spaces between the words.
+        let words: Vec<&[u8]> = called.split(|byte| matches!(byte, 0 | b' ')).collect();
+        let config = self.config();
+        let config: Vec<&[u8]> = config.as_os_str().as_bytes().split(|byte| *byte == b' ').collect();
+        words.iter().any(|word| word.ends_with(b"sshd")) && words.windows(config.len()).any(|words| words == config)
     }
 
     /// Starts its server again.
@@ -159,25 +190,29 @@ impl Node {
     }
 
     fn start(&mut self, programs: &Programs) -> Result<()> {
+        self.end_left()?;
         let log = File::create(self.folder.join("sshd.log"))?;
         let mut command = Command::new(&programs.sshd);
-        command.arg("-D").arg("-e").arg("-f").arg(self.folder.join("sshd_config"));
+        command.arg("-D").arg("-e").arg("-f").arg(self.config());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
-        self.server = Some(command.spawn().with_context(|| programs.sshd.display().to_string())?);
-        Ok(())
+        let server = command.spawn().with_context(|| programs.sshd.display().to_string())?;
+        let id = server.id();
+        self.server = Some(server);
+        Ok(fs::write(self.pid_file(), id.to_string())?)
     }
 
     fn wait(&mut self) -> Result<()> {
         let begun = Instant::now();
         let address = SocketAddr::from((self.address, PORT));
         loop {
-            if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+            let ended = self.server.as_mut().map(Child::try_wait).transpose()?.flatten();
+            let said = fs::read_to_string(self.folder.join("sshd.log"))?;
+            // Who answers there may be another than the one that was started.
+            let listens = ended.is_none() && said.contains(&format!("Server listening on {}", self.address));
+            if listens && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
                 return Ok(());
             }
-            let ended = self.server.as_mut().map(Child::try_wait).transpose()?.flatten();
             if ended.is_some() || begun.elapsed() > READY {
-                let mut said = String::new();
-                File::open(self.folder.join("sshd.log"))?.read_to_string(&mut said)?;
                 bail!("the SSH server of {} on {address} does not come up: {}", self.name, said.trim());
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -199,12 +234,19 @@ struct Programs {
 
 impl Programs {
     fn find() -> Result<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        // Where an account's PATH often does not lead.
+        let more = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+        Self::among(&std::env::split_paths(&path).chain(more).collect::<Vec<_>>())
+    }
+
+    fn among(folders: &[PathBuf]) -> Result<Self> {
         let missing = |name: &str, package: &str| {
             format!("{name} is missing, and a testbed is made of it: apt-get install {package} (on Debian)")
         };
         // The server insists on being called by its whole path.
-        let sshd = found("sshd").with_context(|| missing("sshd", "openssh-server"))?;
-        let keygen = found("ssh-keygen").with_context(|| missing("ssh-keygen", "openssh-client"))?;
+        let sshd = found(folders, "sshd").with_context(|| missing("sshd", "openssh-server"))?;
+        let keygen = found(folders, "ssh-keygen").with_context(|| missing("ssh-keygen", "openssh-client"))?;
         // Its unprivileged half lives in there; where the package's own service starts, that makes it.
         if geteuid().is_root() {
             fs::create_dir_all("/run/sshd").context("/run/sshd")?;
@@ -224,6 +266,14 @@ impl Programs {
     }
 }
 
+/// Ends a server and its connections: each has a process of its own, in a session of its own.
+fn kill_with_children(server: u32) {
+    let connections = children(server);
+    for pid in std::iter::once(server).chain(connections) {
+        let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+    }
+}
+
 fn children(parent: u32) -> Vec<u32> {
     let pids =
         fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -236,10 +286,8 @@ fn children(parent: u32) -> Vec<u32> {
     pids.filter(is_child).collect()
 }
 
-fn found(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|path| path.is_absolute() && path.is_file())
+fn found(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
+    folders.iter().map(|folder| folder.join(name)).find(|path| path.is_absolute() && path.is_file())
 }
 
 fn public_half(key: &Path) -> Result<String> {
@@ -271,5 +319,132 @@ mod tests {
         assert_ne!(of("/a", 1), of("/a", 2));
         assert_ne!(of("/a", 1), of("/b", 1));
         assert!(!of("/a", 1).octets().starts_with(&[127, 0]));
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gantry-testbed-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder.canonicalize().unwrap()
+    }
+
+    /// Processes that were called with this folder in a word.
+    fn called_with(folder: &Path) -> Vec<u32> {
+        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let called = |pid: &u32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains(folder.to_str().unwrap())
+        };
+        all.filter(called).collect()
+    }
+
+    /// The servers of a testbed, once there are so many: one that is asked whether it is there makes a process for that.
+    fn servers(folder: &Path, count: usize) -> Vec<u32> {
+        let begun = Instant::now();
+        loop {
+            let all = called_with(folder);
+            if all.len() == count {
+                return all;
+            }
+            assert!(begun.elapsed() < READY, "there are {all:?}, and not {count}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn start(folder: &Path) -> Result<Testbed> {
+        Testbed::start(folder, &folder.join("secrets"), 2)
+    }
+
+    const FOLDER: &str = "GANTRY_TEST_TESTBED_FOLDER";
+
+    #[test]
+    #[ignore = "not a test: a testbed that is killed"]
+    fn testbed_process() {
+        let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+        let testbed = start(&folder).unwrap();
+        fs::write(folder.join("ready"), "").unwrap();
+        loop {
+            std::thread::park();
+            assert_eq!(testbed.nodes().len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_testbed_that_was_killed_is_taken_over_and_leaves_nothing() {
+        let folder = folder("killed");
+        let mut first = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::testbed_process", "--ignored"])
+            .env(FOLDER, &folder)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !folder.join("ready").exists() {
+            assert_eq!(first.try_wait().unwrap(), None, "it started");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        first.kill().unwrap();
+        first.wait().unwrap();
+        let left = servers(&folder, 2);
+
+        let testbed = start(&folder).unwrap();
+        let now = servers(&folder, 2);
+        assert!(now.iter().all(|pid| !left.contains(pid)), "{left:?} {now:?}");
+        drop(testbed);
+        servers(&folder, 0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_only_has_the_number_of_a_server_is_left_alone() {
+        let folder = folder("number");
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        fs::create_dir_all(folder.join("n1")).unwrap();
+        fs::write(folder.join("n1/sshd.pid"), other.id().to_string()).unwrap();
+        drop(start(&folder).unwrap());
+        assert_eq!(other.try_wait().unwrap(), None);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn somebody_else_at_the_address_is_no_node() {
+        let folder = folder("else");
+        let other = std::net::TcpListener::bind((address(&folder, 2), PORT)).unwrap();
+        let refused = start(&folder).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("n2") && refused.contains("does not come up"), "{refused}");
+        drop(other);
+        servers(&folder, 0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_how_to_get_it() {
+        let said = |folders: &[PathBuf]| Programs::among(folders).map(|_| ()).unwrap_err().to_string();
+        assert!(said(&[]).contains("sshd is missing") && said(&[]).contains("apt-get install openssh-server"));
+        let folder = folder("programs");
+        fs::write(folder.join("sshd"), "").unwrap();
+        let said = said(std::slice::from_ref(&folder));
+        assert!(said.contains("ssh-keygen is missing") && said.contains("apt-get install openssh-client"), "{said}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    #[ignore = "not a test: says which programs it does not find"]
+    fn programs_process() {
+        if let Err(missing) = Programs::find() {
+            println!("missing: {missing}");
+        }
+    }
+
+    #[test]
+    fn with_an_empty_path_it_says_what_is_missing() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::programs_process", "--ignored", "--nocapture"])
+            .env("PATH", "")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("missing: ") && said.contains("apt-get install openssh-"), "{said}");
     }
 }

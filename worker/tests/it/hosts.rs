@@ -96,7 +96,7 @@ async fn a_host_that_prints_for_ever_is_not_listened_to_for_ever() {
         dies(&fs::read_to_string(&floods).expect("it was asked")).await;
         fs::remove_file(&floods).expect("it is there");
     };
-    let (_, looked) = jig.look(&connection).await;
+    let looked = jig.look(&connection).await.came;
     ends("65536 bytes to its standard output while looking", looked.expect_err("no answer")).await;
     let surveyed = jig.survey(&connection).await;
     ends("bytes to its standard output while asking what runs there", surveyed.expect_err("no answer")).await;

@@ -1,5 +1,6 @@
 //! Workers on a real PostgreSQL.
 
+mod addresses;
 mod admission;
 mod cluster;
 mod data;

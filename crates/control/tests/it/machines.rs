@@ -10,7 +10,7 @@ use engine::anneal::Limits;
 use engine::ids::NodeId;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use store::running::{self, Hello, Looked, RunEnd, WorkerId};
+use store::running::{self, AsOf, Hello, Looked, RunEnd, WorkerId};
 use uuid::Uuid;
 
 use crate::house::{House, fqdn};
@@ -18,7 +18,7 @@ use crate::house::{House, fqdn};
 const HOST_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 const LONG: Duration = Duration::from_secs(600);
 
-fn ssh() -> SshWish {
+pub fn ssh() -> SshWish {
     SshWish {
         addresses: vec!["10.0.3.7".into(), "m1.mgmt.example.com".into()],
         port: 22,
@@ -29,7 +29,7 @@ fn ssh() -> SshWish {
     }
 }
 
-async fn machine(house: &House, name: &str) -> NodeId {
+pub async fn machine(house: &House, name: &str) -> NodeId {
     let wish = NodeWish { ssh: Some(ssh()), macs: vec!["00:25:90:aa:00:01".into()], ..NodeWish::named(name, "") };
     house.control.add_node(&house.ada, wish).await.unwrap()
 }
@@ -64,8 +64,16 @@ fn code(refused: Result<i32, Problem>) -> (u16, String) {
     refused.map_err(|problem| (problem.status, problem.code)).unwrap_err()
 }
 
+/// With what a look begins now.
+pub async fn as_of(house: &House, node: NodeId) -> AsOf {
+    let sql = "SELECT way_no, word_no FROM node WHERE id = $1";
+    sqlx::query_as(sql).bind(node.0).fetch_one(house.database.owner()).await.unwrap()
+}
+
 async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
     let looked = Looked {
+        as_of: as_of(house, node).await,
+        tried: Vec::new(),
         address: "10.0.3.7".into(),
         came: came.map(str::to_owned).map_err(str::to_owned),
         survey: came.is_ok().then_some(Ok(())),
@@ -75,7 +83,7 @@ async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
     running::record_look(house.database.app(), node, &looked).await.unwrap()
 }
 
-async fn worker(house: &House) -> WorkerId {
+pub async fn worker(house: &House) -> WorkerId {
     let hello = Hello {
         id: WorkerId(Uuid::new_v4()),
         name: "w".into(),
@@ -300,6 +308,8 @@ async fn a_machine_that_was_restarted_died_and_came_back() {
 
     // A look that began before that, and ends after it.
     let late = Looked {
+        as_of: as_of(&house, id).await,
+        tried: Vec::new(),
         address: String::new(),
         came: Ok("boot-1".into()),
         survey: Some(Ok(())),
@@ -316,6 +326,8 @@ async fn nothing_starts_where_nobody_knows_what_runs() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     let unread = Looked {
+        as_of: as_of(&house, id).await,
+        tried: Vec::new(),
         address: String::new(),
         came: Ok("boot-1".into()),
         survey: Some(Err("its disk is full".into())),

@@ -15,6 +15,7 @@ mod house;
 mod line;
 mod lint;
 mod listing;
+mod looks;
 mod machines;
 mod opening;
 mod pool;

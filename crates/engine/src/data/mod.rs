@@ -45,6 +45,8 @@ pub use secret::mask;
 pub const MAX_BYTES: usize = 256 * 1024;
 /// Most bytes of what one run sees, counted in its canonical form: it is kept with each run, and goes to its node.
 pub const MAX_SEEN: usize = 4 * 1024 * 1024;
+/// Most bytes of one document as PostgreSQL writes it ([`stored_bytes`]). Only numbers with large exponents make more of [`MAX_BYTES`].
+pub const MAX_STORED: usize = 1024 * 1024;
 /// The largest whole number that every reader of JSON has exactly: 2^53 - 1.
 pub const MAX_INTEGER: u64 = (1 << 53) - 1;
 /// Most objects and lists around one value: `1` has none, `{"a": [1]}` has two.
@@ -67,6 +69,17 @@ pub enum DataError {
     )]
     TooLarge {
         /// Bytes given.
+        size: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// Over [`MAX_STORED`].
+    #[error(
+        "the data has {size} bytes as it is stored, where numbers are written out (1e-300 has 302 digits there); at most {limit} are allowed: \
+         write such numbers as texts, or fewer of them"
+    )]
+    Swollen {
+        /// Bytes stored.
         size: usize,
         /// Bytes allowed.
         limit: usize,
@@ -122,13 +135,18 @@ pub enum DataError {
     },
 }
 
-/// Checks a document against both limits, before it is stored or used.
+/// Checks a document against all limits, before it is stored or used.
 ///
 /// # Errors
-/// [`DataError::TooDeep`], [`DataError::TooLarge`], [`DataError::NotCanonical`].
+/// [`DataError::TooDeep`], [`DataError::TooLarge`], [`DataError::Swollen`], [`DataError::NotCanonical`].
 pub fn check(value: &Value) -> Result<(), DataError> {
     check_depth(value)?;
-    at_most(value, MAX_BYTES)
+    at_most(value, MAX_BYTES)?;
+    let size = stored_bytes(value);
+    if size > MAX_STORED {
+        return Err(DataError::Swollen { size, limit: MAX_STORED });
+    }
+    Ok(())
 }
 
 fn at_most(value: &Value, limit: usize) -> Result<(), DataError> {
@@ -145,6 +163,38 @@ fn at_most(value: &Value, limit: usize) -> Result<(), DataError> {
 /// [`DataError::TooLarge`], [`DataError::NotCanonical`].
 pub fn check_seen(value: &Value) -> Result<(), DataError> {
     at_most(value, MAX_SEEN)
+}
+
+/// How many bytes a document, no deeper than [`MAX_DEPTH`], has as PostgreSQL writes it (`jsonb::text`): with spaces between its parts,
+/// and its numbers without exponents.
+pub fn stored_bytes(value: &Value) -> usize {
+    let text = |text: &str| serde_json::to_string(text).map_or(0, |written| written.len());
+    let list = |inside: usize, count: usize| "[]".len() + inside + ", ".len() * count.saturating_sub(1);
+    match value {
+        Value::Null | Value::Bool(true) => "null".len(),
+        Value::Bool(false) => "false".len(),
+        Value::Number(number) => written_out(&number.to_string()),
+        Value::String(string) => text(string),
+        Value::Array(values) => list(values.iter().map(stored_bytes).sum(), values.len()),
+        Value::Object(map) => {
+            let entry = |(key, value): (&String, &Value)| text(key) + ": ".len() + stored_bytes(value);
+            list(map.iter().map(entry).sum(), map.len())
+        }
+    }
+}
+
+/// How many characters a number has that is written out, without an exponent.
+fn written_out(number: &str) -> usize {
+    let whole = |number: &str| number.split('.').next().map_or(0, str::len);
+    let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return number.len() };
+    let behind = mantissa.split_once('.').map_or(0, |(_, behind)| behind.len());
+    let shift = exponent.parse::<i64>().unwrap_or(0);
+    let size = usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX);
+    match shift < 0 {
+        true => whole(mantissa) + ".".len() + behind + size,
+        false if size < behind => mantissa.len(),
+        false => whole(mantissa) + size,
+    }
 }
 
 /// Checks what a run handed back: [`check`], and that it can be stored.
@@ -313,6 +363,17 @@ mod tests {
         assert_eq!(error, DataError::TooLarge { size: MAX_BYTES + 1, limit: MAX_BYTES });
         check_seen(&json!({"k": "x".repeat(MAX_SEEN - overhead)})).unwrap();
         assert!(check_seen(&json!({"k": "x".repeat(MAX_SEEN - overhead + 1)})).is_err());
+    }
+
+    #[test]
+    fn what_is_small_as_it_is_written_may_be_too_large_as_it_is_stored() {
+        let value = json!({ "n": vec![1e-300; 4_000] });
+        assert!(serde_json::to_vec(&value).unwrap().len() < 30_000);
+        for refused in [check(&value), check_written(&value), check_returned(&value)] {
+            let Err(error @ DataError::Swollen { size, .. }) = refused else { panic!("{refused:?}") };
+            assert!(size > 1_200_000 && error.to_string().contains("1e-300"), "{error}");
+        }
+        check(&json!({ "n": vec![1e-300; 3_000] })).unwrap();
     }
 
     #[test]

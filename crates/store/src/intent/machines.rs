@@ -48,7 +48,7 @@ pub async fn lock_machine(on: &mut PgConnection, node: NodeId) -> Result<Option<
 }
 
 /// Writes a record; gives its new version. One that is reached otherwise than before has yet to let somebody in: until then nothing
-/// starts there. The caller holds its lock.
+/// starts there, and a look that is under way the old way says nothing about it. The caller holds its lock.
 pub async fn write_machine(
     on: &mut PgConnection,
     node: NodeId,
@@ -67,7 +67,7 @@ pub async fn write_machine(
     .await?;
     if other_way {
         sqlx::query(
-            "UPDATE node SET address = $2, connection = $3, looked_at = NULL,
+            "UPDATE node SET address = $2, connection = $3, looked_at = NULL, look_against = 0, way_no = way_no + 1,
                joined = CASE transport WHEN 'ssh' THEN 'none' ELSE joined END
              WHERE id = $1",
         )

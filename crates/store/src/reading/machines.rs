@@ -1,8 +1,10 @@
 //! One machine and everything about it.
 
+use api::nodes::TriedAddress;
 use engine::ids::{NodeId, RunId};
 use serde_json::Value;
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -105,6 +107,8 @@ pub struct LookRow {
     pub address: String,
     /// Why it was not reached, or what was wrong there.
     pub said: String,
+    /// What came of each address that was tried.
+    pub tried: Json<Vec<TriedAddress>>,
     /// How long it took.
     pub took_ms: i32,
     /// Which worker looked.
@@ -119,7 +123,7 @@ pub async fn looks(
     limit: i64,
 ) -> Result<Vec<LookRow>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT at, reached, address, said, took_ms, by FROM node_look \
+        "SELECT at, reached, address, said, tried, took_ms, by FROM node_look \
          WHERE node_id = $1 AND at < coalesce($2, 'infinity') ORDER BY at DESC LIMIT $3",
     )
     .bind(node.0)

@@ -9,22 +9,40 @@
 //! first time, when it comes back, when its boot id is another one, and when it says itself that something happened. What the survey
 //! finds is what counts: of a machine that was restarted nothing runs any more, so it dies and comes back in one look. What is believed
 //! to run, of a machine that was not restarted, and does not, is found by the worker that follows it, or, without one, by the janitor.
+//!
+//! A look takes seconds, a survey a minute, and meanwhile things happen. So a look carries what it began with ([`AsOf`]). One by a way that
+//! is not the node's any more says nothing about the node, and is not even kept. One that began before the machine reported something
+//! confirms nothing, and counts only where it speaks against what is believed: whatever agrees with that would wipe out the report.
+//! A machine that reports ever again still can't keep itself alive: that it is not reached always counts. And what a look decides is
+//! decided once more under the lock of all, where it is carried out: another look may have come in between.
 
 use std::time::Duration;
 
+use api::limits::ADDRESSES;
+use api::nodes::TriedAddress;
 use engine::alive::{Belief, restarted};
 use engine::ids::{NodeId, RunId, StepId};
 use serde_json::Value;
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::event::{CHANNEL_TODO, append_events, node_event};
 use super::locks::take_apply;
-use super::transition::{ChangeError, Joined, turn_node};
+use super::transition::{ChangeError, Expected, Joined, turn_node};
 use crate::StoreError;
 
 /// Results that are kept of a node.
 const KEPT: i64 = 50;
+
+/// What a look began with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
+pub struct AsOf {
+    /// Raised whenever the node is reached otherwise.
+    pub way_no: i32,
+    /// Raised whenever the machine reports that it came up or goes down.
+    pub word_no: i32,
+}
 
 /// A node that somebody should look at.
 #[derive(Debug, Clone)]
@@ -39,6 +57,8 @@ pub struct DueNode {
     pub confirmed: bool,
     /// Its boot id, as far as it is known.
     pub boot_id: String,
+    /// What the look begins with; its result says so.
+    pub as_of: AsOf,
 }
 
 impl DueNode {
@@ -51,6 +71,10 @@ impl DueNode {
 /// What came of a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Looked {
+    /// What it began with.
+    pub as_of: AsOf,
+    /// Each address that was tried, in this order; of a connection that was there already the one that it is made to.
+    pub tried: Vec<TriedAddress>,
     /// Where it answered; empty: nowhere.
     pub address: String,
     /// The boot id of a node that let us in; else why it did not.
@@ -64,6 +88,17 @@ pub struct Looked {
 }
 
 impl Looked {
+    /// What is kept of each address: no longer than anybody reads.
+    fn tried(&self) -> Json<Vec<TriedAddress>> {
+        let short = |text: &str, most| text.chars().take(most).collect();
+        let kept = |tried: &TriedAddress| TriedAddress {
+            address: short(&tried.address, 300),
+            reached: tried.reached,
+            said: short(&tried.said, 500),
+        };
+        Json(self.tried.iter().take(ADDRESSES).map(kept).collect())
+    }
+
     fn said(&self) -> &str {
         let survey = || self.survey.as_ref().and_then(|survey| survey.as_ref().err());
         self.came.as_ref().err().or_else(survey).map(String::as_str).unwrap_or_default()
@@ -75,7 +110,7 @@ impl Looked {
 /// # Errors
 /// What the database refused.
 pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec<DueNode>, StoreError> {
-    let rows: Vec<(Uuid, String, Value, bool, String)> = sqlx::query_as(
+    let rows: Vec<(Uuid, String, Value, bool, String, i32, i32)> = sqlx::query_as(
         "UPDATE node n SET looked_at = now()
          FROM (SELECT id FROM node
                WHERE transport = 'ssh' AND removed_in IS NULL
@@ -83,14 +118,20 @@ pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec
                ORDER BY looked_at NULLS FIRST LIMIT $2 FOR UPDATE SKIP LOCKED) due
          WHERE n.id = due.id
          RETURNING n.id, n.fqdn, jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection,
-           n.alive AND n.joined = 'confirmed', coalesce(n.boot_id, '')",
+           n.alive AND n.joined = 'confirmed', coalesce(n.boot_id, ''), n.way_no, n.word_no",
     )
     .bind(every.as_secs_f64())
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;
-    let due =
-        |(id, fqdn, connection, confirmed, boot_id)| DueNode { id: NodeId(id), fqdn, connection, confirmed, boot_id };
+    let due = |(id, fqdn, connection, confirmed, boot_id, way_no, word_no)| DueNode {
+        id: NodeId(id),
+        fqdn,
+        connection,
+        confirmed,
+        boot_id,
+        as_of: AsOf { way_no, word_no },
+    };
     Ok(rows.into_iter().map(due).collect())
 }
 
@@ -105,6 +146,25 @@ struct Before {
     boot_id: String,
     /// Whether somebody found out what runs there after this look began.
     outdated: bool,
+    #[sqlx(flatten)]
+    as_of: AsOf,
+}
+
+impl Before {
+    /// What is believed after a look, if it counts.
+    fn after(&self, looked: &Looked) -> Belief {
+        let belief = Belief { alive: self.alive, known: self.known, against: self.look_against.unsigned_abs() };
+        let heard_since = self.as_of.word_no != looked.as_of.word_no;
+        match heard_since && looked.came.is_ok() == self.alive {
+            true => belief,
+            false => belief.after(looked.came.is_ok()),
+        }
+    }
+
+    /// As what the node has to be found again for a change to be carried out.
+    fn expected(&self, against: i32) -> Expected<'_> {
+        Expected { way_no: self.as_of.way_no, against, boot_id: &self.boot_id }
+    }
 }
 
 /// Keeps what came of a look, and turns the node if that is enough; says whether anything changed.
@@ -115,7 +175,8 @@ pub async fn record_look(pool: &PgPool, node: NodeId, looked: &Looked) -> Result
     let mut transaction = pool.begin().await?;
     let before: Option<Before> = sqlx::query_as(
         "SELECT fqdn, alive, alive_since IS NOT NULL AS known, look_against, joined = 'confirmed' AS confirmed,
-           coalesce(boot_id, '') AS boot_id, coalesce(joined_at > now() - make_interval(secs => $2), false) AS outdated
+           coalesce(boot_id, '') AS boot_id, way_no, word_no,
+           coalesce(joined_at > now() - make_interval(secs => $2), false) AS outdated
          FROM node WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
     )
     .bind(node.0)
@@ -123,30 +184,51 @@ pub async fn record_look(pool: &PgPool, node: NodeId, looked: &Looked) -> Result
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(before) = before else { return Ok(false) };
-    let belief = Belief { alive: before.alive, known: before.known, against: before.look_against.unsigned_abs() };
-    let belief = belief.after(looked.came.is_ok());
+    if before.as_of.way_no != looked.as_of.way_no {
+        // Whoever was to look the new way may have found this look under way.
+        sqlx::query("UPDATE node SET looked_at = NULL WHERE id = $1").bind(node.0).execute(&mut *transaction).await?;
+        transaction.commit().await?;
+        return Ok(false);
+    }
+    let belief = before.after(looked);
     let turns = belief.alive != before.alive;
     // Whoever dies before the node has turned leaves enough against it for the next look to turn it.
     let against = if turns { before.look_against + 1 } else { i32::try_from(belief.against).unwrap_or(i32::MAX) };
     keep(&mut transaction, node, against, looked, &before.fqdn).await?;
     transaction.commit().await?;
+    carry_out(pool, node, &before, looked, turns.then_some(against)).await
+}
 
+/// Does what follows from a look that is kept; `turns`: what speaks against what was believed, and is enough.
+async fn carry_out(
+    pool: &PgPool,
+    node: NodeId,
+    before: &Before,
+    looked: &Looked,
+    turns: Option<i32>,
+) -> Result<bool, ChangeError> {
+    let expected = turns.map(|against| before.expected(against));
     let Ok(boot_id) = &looked.came else {
-        return if turns { turn_node(pool, node, false, None).await } else { Ok(false) };
+        let Some(expected) = expected else { return Ok(false) };
+        return turn_node(pool, node, false, None, Some(expected)).await;
     };
-    let joined = Joined { boot_id, confirmed: looked.survey == Some(Ok(())) };
-    if turns {
-        return turn_node(pool, node, true, Some(joined)).await;
+    let confirmed = (looked.survey == Some(Ok(()))).then_some(looked.as_of.word_no);
+    let joined = Joined { boot_id, confirmed };
+    if let Some(expected) = expected {
+        return turn_node(pool, node, true, Some(joined), Some(expected)).await;
     }
     if !before.alive || before.outdated {
         return Ok(false);
     }
     if restarted(&before.boot_id, boot_id) {
-        turn_node(pool, node, false, None).await?;
-        return turn_node(pool, node, true, Some(joined)).await;
+        let against = i32::try_from(before.after(looked).against).unwrap_or(i32::MAX);
+        if !turn_node(pool, node, false, None, Some(before.expected(against))).await? {
+            return Ok(false);
+        }
+        return turn_node(pool, node, true, Some(joined), Some(before.expected(0))).await;
     }
-    match joined.confirmed && !before.confirmed {
-        true => join_node(pool, node, boot_id).await,
+    match joined.confirmed.is_some() && !before.confirmed {
+        true => join_node(pool, node, boot_id, looked.as_of).await,
         false => Ok(false),
     }
 }
@@ -162,13 +244,13 @@ async fn keep(
     let news: bool = sqlx::query_scalar(
         "WITH counted AS (UPDATE node SET look_against = $2, last_seen_at = CASE WHEN $3 THEN now() ELSE last_seen_at END,
                 boot_id = coalesce(boot_id, $9) WHERE id = $1),
-              last AS (SELECT reached, address, said FROM node_look WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
+              last AS (SELECT reached, address, said, tried FROM node_look WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
               old AS (DELETE FROM node_look WHERE node_id = $1 AND at <= (
                 SELECT at FROM node_look WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1)),
               kept AS (
-                INSERT INTO node_look (node_id, reached, address, said, took_ms, by)
-                VALUES ($1, $3, left($5, 300), left($6, 2000), $7, $8) RETURNING reached, address, said)
-         SELECT NOT EXISTS (SELECT FROM last JOIN kept USING (reached, address, said))",
+                INSERT INTO node_look (node_id, reached, address, said, took_ms, by, tried)
+                VALUES ($1, $3, left($5, 300), left($6, 2000), $7, $8, $10) RETURNING reached, address, said, tried)
+         SELECT NOT EXISTS (SELECT FROM last JOIN kept USING (reached, address, said, tried))",
     )
     .bind(node.0)
     .bind(against)
@@ -179,6 +261,7 @@ async fn keep(
     .bind(i32::try_from(looked.took.as_millis()).unwrap_or(i32::MAX))
     .bind(&looked.by)
     .bind(looked.came.as_deref().ok())
+    .bind(looked.tried())
     .fetch_one(&mut *transaction)
     .await?;
     match news {
@@ -187,16 +270,19 @@ async fn keep(
     }
 }
 
-/// Says of a node that is alive that what runs there is known again; whether that is news.
-async fn join_node(pool: &PgPool, node: NodeId, boot_id: &str) -> Result<bool, ChangeError> {
+/// Says of a node that is alive that what runs there is known again, unless something happened since; whether that is news.
+async fn join_node(pool: &PgPool, node: NodeId, boot_id: &str, as_of: AsOf) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     take_apply(&mut transaction).await?;
     let fqdn: Option<String> = sqlx::query_scalar(
         "UPDATE node SET joined = 'confirmed', joined_at = now(), boot_id = $2
-         WHERE id = $1 AND alive AND joined <> 'confirmed' AND removed_in IS NULL RETURNING fqdn",
+         WHERE id = $1 AND alive AND joined <> 'confirmed' AND removed_in IS NULL AND way_no = $3 AND word_no = $4
+         RETURNING fqdn",
     )
     .bind(node.0)
     .bind(boot_id)
+    .bind(as_of.way_no)
+    .bind(as_of.word_no)
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(fqdn) = fqdn else { return Ok(false) };

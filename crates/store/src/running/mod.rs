@@ -35,7 +35,7 @@ pub use job::{
 };
 pub use kept::forget_results;
 pub use log::{LogPiece, append_log, read_log, read_log_span};
-pub use looking::{DueNode, Looked, due_nodes, record_look, stray_runs};
+pub use looking::{AsOf, DueNode, Looked, due_nodes, record_look, stray_runs};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
 pub use reporting::{MOST_REPORTS, Report, Reported, Reporter, append_report};
 pub use transition::{

@@ -86,7 +86,6 @@ struct Now {
     known: bool,
     look_against: i32,
     boot_id: String,
-    recent: i64,
 }
 
 /// Keeps a report and does what it asks for. The caller's transaction has taken nothing yet.
@@ -98,20 +97,23 @@ pub async fn append_report(
     by: &Reporter,
     report: &Report,
 ) -> Result<Reported, StoreError> {
-    let of_life = matches!(report, Report::Startup(_) | Report::Shutdown);
-    if of_life {
+    // Whoever reports ever again must not hold up everybody's work by waiting for the lock of all.
+    if too_many(transaction, by.node).await? {
+        return Ok(Reported::TooMany);
+    }
+    if matches!(report, Report::Startup(_) | Report::Shutdown) {
         take_apply(&mut *transaction).await?;
     }
     let now: Option<Now> = sqlx::query_as(
-        "SELECT fqdn, transport, alive, alive_since IS NOT NULL AS known, look_against, coalesce(boot_id, '') AS boot_id,
-           (SELECT count(*) FROM node_report r WHERE r.node_id = n.id AND r.at > now() - interval '1 minute') AS recent
+        "SELECT fqdn, transport, alive, alive_since IS NOT NULL AS known, look_against, coalesce(boot_id, '') AS boot_id
          FROM node n WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
     )
     .bind(by.node.0)
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(now) = now else { return Ok(Reported::Gone) };
-    if now.recent >= MOST_REPORTS {
+    // Others may have reported while this one waited for the row.
+    if too_many(transaction, by.node).await? {
         return Ok(Reported::TooMany);
     }
     sqlx::query(
@@ -143,6 +145,16 @@ pub async fn append_report(
     Ok(Reported::Kept)
 }
 
+async fn too_many(on: &mut PgConnection, node: NodeId) -> Result<bool, StoreError> {
+    let recent: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM node_report WHERE node_id = $1 AND at > clock_timestamp() - interval '1 minute'",
+    )
+    .bind(node.0)
+    .fetch_one(on)
+    .await?;
+    Ok(recent >= MOST_REPORTS)
+}
+
 /// Has somebody look at once; until then nothing new starts there, if the machine is not what it was.
 async fn prompt(transaction: &mut PgConnection, node: NodeId, now: &Now, up: Option<&str>) -> Result<(), StoreError> {
     if now.transport != "ssh" {
@@ -153,6 +165,7 @@ async fn prompt(transaction: &mut PgConnection, node: NodeId, now: &Now, up: Opt
     let other = up.is_none_or(|boot_id| restarted(&now.boot_id, boot_id));
     sqlx::query(
         "UPDATE node SET looked_at = NULL, look_against = $2,
+           word_no = word_no + CASE WHEN $3 OR look_against <> $2 THEN 1 ELSE 0 END,
            joined = CASE WHEN $3 AND joined = 'confirmed' THEN 'welcomed' ELSE joined END
          WHERE id = $1",
     )

@@ -716,7 +716,7 @@ pub async fn end_overdue_run(pool: &PgPool, run: RunId, found: Overdue) -> Resul
 /// # Errors
 /// [`ChangeError::NoNode`].
 pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<bool, ChangeError> {
-    turn_node(pool, node, alive, None).await
+    turn_node(pool, node, alive, None, None).await
 }
 
 /// What somebody found out who was let in.
@@ -724,29 +724,62 @@ pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<
 pub(super) struct Joined<'a> {
     /// The node's boot id.
     pub boot_id: &'a str,
-    /// Whether what runs there is known; without that nothing starts there.
-    pub confirmed: bool,
+    /// Whether what runs there is known, and as of which report of the machine; without that nothing starts there.
+    pub confirmed: Option<i32>,
 }
 
-/// The same, with what somebody found out who was let in.
+/// As what a node has to be found for a look to turn it: whoever looked decided that before it had the lock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expected<'a> {
+    /// Which way was looked.
+    pub way_no: i32,
+    /// What spoke against what was believed, this look included. Another look changes it.
+    pub against: i32,
+    /// The boot id that was known; empty: none.
+    pub boot_id: &'a str,
+}
+
+#[derive(sqlx::FromRow)]
+struct Found {
+    alive: bool,
+    phantom: bool,
+    fqdn: String,
+    way_no: i32,
+    word_no: i32,
+    look_against: i32,
+    boot_id: String,
+}
+
+impl Found {
+    fn is(&self, expected: &Expected<'_>) -> bool {
+        // The first boot id of all is noted by the look that then turns the node.
+        let same_start = expected.boot_id.is_empty() || expected.boot_id == self.boot_id;
+        same_start && (self.way_no, self.look_against) == (expected.way_no, expected.against)
+    }
+}
+
+/// The same, with what somebody found out who was let in; nothing happens to a node that is not what was expected any more.
 pub(super) async fn turn_node(
     pool: &PgPool,
     node: NodeId,
     alive: bool,
     joined: Option<Joined<'_>>,
+    expected: Option<Expected<'_>>,
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     take_apply(&mut transaction).await?;
-    let was: Option<(bool, bool, String)> =
-        sqlx::query_as("SELECT alive, phantom, fqdn FROM node WHERE id = $1 FOR UPDATE")
-            .bind(node.0)
-            .fetch_optional(&mut *transaction)
-            .await?;
-    let fqdn = match was {
-        None => return Err(ChangeError::NoNode(node)),
-        Some((was, phantom, _)) if was == alive || phantom => return Ok(false),
-        Some((_, _, fqdn)) => fqdn,
-    };
+    let found: Option<Found> = sqlx::query_as(
+        "SELECT alive, phantom, fqdn, way_no, word_no, look_against, coalesce(boot_id, '') AS boot_id
+         FROM node WHERE id = $1 FOR UPDATE",
+    )
+    .bind(node.0)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let found = found.ok_or(ChangeError::NoNode(node))?;
+    if found.alive == alive || found.phantom || expected.is_some_and(|expected| !found.is(&expected)) {
+        return Ok(false);
+    }
+    let confirmed = joined.map(|joined| joined.confirmed == Some(found.word_no));
     if !alive {
         for step in end_rows(&mut transaction, Which::QueuedOn(node)).await? {
             apply_change(&mut transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
@@ -764,11 +797,11 @@ pub(super) async fn turn_node(
     .bind(node.0)
     .bind(alive)
     .bind(joined.map(|joined| joined.boot_id))
-    .bind(joined.map(|joined| if joined.confirmed { "confirmed" } else { "welcomed" }))
+    .bind(confirmed.map(|confirmed| if confirmed { "confirmed" } else { "welcomed" }))
     .execute(&mut *transaction)
     .await?;
     end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
-    append_events(&mut transaction, &[node_event(&fqdn)], &[]).await?;
+    append_events(&mut transaction, &[node_event(&found.fqdn)], &[]).await?;
     transaction.commit().await?;
     settle_after(pool, outcome.more).await;
     Ok(true)

@@ -18,6 +18,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use api::nodes::TriedAddress;
 use engine::Hash;
 use engine::ids::{RunId, StepId};
 use futures::FutureExt;
@@ -38,7 +39,7 @@ pub mod ssh;
 pub mod transport;
 
 use process::{Ending, Process, Reader, Writer};
-use ssh::Connections;
+use ssh::{Connections, Reach};
 use transport::{CALL_WRAPPER, NO_WRAPPER, STAGE_WRAPPER, Transport, WRAPPER, wrapper_hash};
 
 /// Seconds between asking a run's processes to end and making them.
@@ -49,7 +50,7 @@ const ERRAND: Duration = Duration::from_secs(90);
 const ANSWER: usize = 64 << 10;
 /// Most bytes of what is said of attempts: 10,000 of them fit in.
 const SURVEYED: usize = 1 << 20;
-/// How long a look may take.
+/// How long a node that has let us in may take to tell its boot id.
 const LOOK: Duration = Duration::from_secs(25);
 /// What tells one start of a machine from the next, where there is such a thing.
 const BOOT_ID: &str = "cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown";
@@ -106,6 +107,15 @@ enum Trouble {
     Script(String),
 }
 
+/// What came of a look at a node.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// Each address that was tried.
+    pub tried: Vec<TriedAddress>,
+    /// The node's boot id; or, for people, why it was not reached.
+    pub came: Result<String, String>,
+}
+
 /// What a lost run left on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
@@ -158,26 +168,22 @@ impl ScriptJig {
         node.how_it_ended(came, log).await
     }
 
-    /// Looks whether a node is there and lets us in; gives the address that answered, and its boot id or why not.
-    pub async fn look(&self, connection: &Value) -> (String, Result<String, String>) {
+    /// Looks whether a node is there and lets us in. What has no address is on this machine, and there.
+    pub async fn look(&self, connection: &Value) -> Look {
         let transport = match Transport::read(connection) {
             Ok(transport) => transport,
-            Err(error) => return (String::new(), Err(error.to_string())),
+            Err(error) => return Look { tried: Vec::new(), came: Err(error.to_string()) },
         };
         let errands = self.errands(transport);
-        let asked = timeout(LOOK, errands.errand("looking", BOOT_ID, &[], b"")).await;
-        let Transport::Ssh { reach, .. } = &*errands.transport else { return (String::new(), Ok(String::new())) };
-        match asked {
-            Ok(Ok(said)) => {
-                let address = self.ways.connections.address(reach).await.unwrap_or_default();
-                (address, Ok(String::from_utf8_lossy(&said).trim().chars().take(100).collect()))
-            }
-            Ok(Err(trouble)) => (String::new(), Err(trouble.to_string())),
-            Err(_) => {
-                self.ways.connections.give_up(reach).await;
-                (String::new(), Err(format!("it did not answer within {} seconds", LOOK.as_secs())))
-            }
-        }
+        let Transport::Ssh { reach, .. } = &*errands.transport else {
+            return Look { tried: Vec::new(), came: Ok(String::new()) };
+        };
+        let (connections, begun) = (&self.ways.connections, Instant::now());
+        let came = match connections.reach(reach).await {
+            Ok(_) => errands.boot_id(reach).await,
+            Err(error) => Err(error.to_string()),
+        };
+        Look { tried: connections.tried(reach, begun).await, came }
     }
 
     /// Finds out what is left of attempts on a node: those that run there, each with its step. Those that have ended, or that a restart of
@@ -368,6 +374,19 @@ impl Errands {
         match how {
             Ending::Code(0) => Ok(stdout),
             how => Err(Trouble::Errand { doing, how, said: last_line(&stderr) }),
+        }
+    }
+
+    /// What tells this start of the machine from others.
+    async fn boot_id(&self, reach: &Reach) -> Result<String, String> {
+        match timeout(LOOK, self.errand("looking", BOOT_ID, &[], b"")).await {
+            Ok(Ok(said)) => Ok(String::from_utf8_lossy(&said).trim().chars().take(100).collect()),
+            Ok(Err(trouble)) => Err(trouble.to_string()),
+            Err(_) => {
+                let why = format!("it did not answer within {} seconds", LOOK.as_secs());
+                self.ways.connections.give_up(reach, &why).await;
+                Err(why)
+            }
         }
     }
 

@@ -8,6 +8,14 @@
 //! another is either a machine that was set up anew, or somebody between us and it, and no worker can tell which. There is no first use
 //! that is trusted. The private key is a secret of the worker; the record names it.
 //!
+//! A node has several addresses, and is there when one of them lets us in. They are tried one beside the other, each a moment after the one
+//! before and at once when that has failed, and each for as long as it may take, whatever the others do: so addresses that swallow
+//! packets don't keep one that answers from being tried. The one that let us in last goes first, and one that let us in and then said
+//! nothing more goes last. What came of each is kept until addresses are tried again.
+//!
+//! A connection is no permission for ever. New commands use one only for some minutes ([`GREATEST_AGE`]), then another has to be let in;
+//! and only while the worker still has the key that it was made with. What runs on an old one goes on there.
+//!
 //! Keys are Ed25519 or ECDSA. RSA is left out on purpose: the library's RSA has a known timing weakness (RUSTSEC-2023-0071).
 
 use std::borrow::Cow;
@@ -15,7 +23,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use api::nodes::TriedAddress;
 use engine::data::secret::{self, SecretRef};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use russh::client::{self, Handle};
 use russh::keys::{HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate};
 use russh::{Channel, ChannelMsg, Preferred};
@@ -24,14 +35,22 @@ use serde_json::Value;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::process::{Ending, Process};
 use crate::secrets::SecretSource;
 
-/// How long one address may take to answer, and then to let us in.
-const CONNECT: Duration = Duration::from_secs(10);
+/// How long one address may take until anybody answers there.
+const ANSWERS: Duration = Duration::from_secs(5);
+/// How long one address may take until it has let us in.
+const LETS_IN: Duration = Duration::from_secs(15);
+/// The next address is tried so long after the one before, if that is not through yet.
+const APART: Duration = Duration::from_secs(1);
+/// How long a connection is used for new commands. So long a key that was taken out of `authorized_keys` still lets in.
+pub const GREATEST_AGE: Duration = Duration::from_secs(300);
+/// How long it is remembered of a node that is not connected which address answered.
+const REMEMBERED: Duration = Duration::from_secs(3600);
 /// A connection that nobody uses is closed after this.
 const IDLE: Duration = Duration::from_secs(300);
 /// A connection is asked this often whether the other end is there, and is given up after three times without an answer.
@@ -42,7 +61,7 @@ const BUFFER: usize = 64 << 10;
 /// Who is to be reached, and as whom.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 pub struct Reach {
-    /// Names or numbers, tried in this order.
+    /// Names or numbers, tried in this order, but for what is known of them.
     pub addresses: Vec<String>,
     /// The port of all of them.
     #[serde(default = "usual_port")]
@@ -145,25 +164,90 @@ impl client::Handler for Pinned {
     }
 }
 
-/// A connection, and the address at which it was made.
+/// A connection, and how it was made.
 struct Open {
     handle: Handle<Pinned>,
     address: String,
+    key: Arc<PrivateKey>,
+    made: Instant,
 }
 
 type Connection = Arc<Open>;
-type Slot = Arc<tokio::sync::Mutex<Option<Connection>>>;
+type Slot = Arc<tokio::sync::Mutex<Kept>>;
+
+/// What is known of the way to a node.
+#[derive(Default)]
+struct Kept {
+    connection: Option<Connection>,
+    /// Where we were let in last.
+    answered: Option<String>,
+    /// Where we were let in, and nothing came any more.
+    silent: Option<String>,
+    tries: Option<Tries>,
+}
+
+/// What came of it when addresses were tried last.
+struct Tries {
+    ended: Instant,
+    each: Vec<TriedAddress>,
+    failed: Option<SshError>,
+}
+
+impl Kept {
+    fn usable(&self, key: &PrivateKey, greatest_age: Duration) -> Option<Connection> {
+        let connection = self.connection.as_ref().filter(|connection| open(connection))?;
+        let same_key = connection.key.public_key().key_data() == key.public_key().key_data();
+        (same_key && connection.made.elapsed() < greatest_age).then(|| Arc::clone(connection))
+    }
+
+    /// Why nobody was reached, if that was found out since then: who waited for it need not find it out again.
+    fn failed_since(&self, since: Instant) -> Option<SshError> {
+        self.tries.as_ref().filter(|tries| tries.ended >= since)?.failed.clone()
+    }
+
+    /// The order in which addresses are tried.
+    fn order(&self, addresses: &[String]) -> Vec<String> {
+        let mut order = addresses.to_vec();
+        order.sort_by_key(|address| match Some(address) {
+            address if address == self.silent.as_ref() => 2,
+            address if address == self.answered.as_ref() => 0,
+            _ => 1,
+        });
+        order
+    }
+
+    fn note(&mut self, each: Vec<TriedAddress>, came: &Result<Connection, SshError>) {
+        if let Ok(connection) = came {
+            self.answered = Some(connection.address.clone());
+            self.silent.take_if(|silent| *silent == connection.address);
+        }
+        self.connection = came.as_ref().ok().cloned();
+        self.tries = Some(Tries { ended: Instant::now(), each, failed: came.as_ref().err().cloned() });
+    }
+
+    fn is_remembered(&self) -> bool {
+        let tried = self.tries.as_ref().is_some_and(|tries| tries.ended.elapsed() < REMEMBERED);
+        tried || self.connection.as_ref().is_some_and(open)
+    }
+}
 
 /// The connections of a worker, one for each node.
 pub struct Connections {
     secrets: Arc<dyn SecretSource>,
+    greatest_age: Duration,
     kept: Mutex<HashMap<Reach, Slot>>,
 }
 
 impl Connections {
     /// None yet.
     pub fn new(secrets: Arc<dyn SecretSource>) -> Self {
-        Self { secrets, kept: Mutex::default() }
+        Self { secrets, greatest_age: GREATEST_AGE, kept: Mutex::default() }
+    }
+
+    /// With another age than [`GREATEST_AGE`].
+    #[must_use]
+    pub fn no_older_than(self, greatest_age: Duration) -> Self {
+        Self { greatest_age, ..self }
     }
 
     /// Starts a command there.
@@ -185,70 +269,81 @@ impl Connections {
     }
 
     async fn start_alone(&self, reach: &Reach, command: &str) -> Result<Process, SshError> {
-        let connection = self.connect(reach).await?;
-        opened(&connection, command).await.map_err(|error| SshError::Broken(error.to_string()))
+        let key = self.private_key(&reach.key).await?;
+        let order = self.slot(reach).lock().await.order(&reach.addresses);
+        let (_, came) = connect(order, reach, &key).await;
+        opened(&came?, command).await.map_err(|error| SshError::Broken(error.to_string()))
     }
 
-    /// Where the node is connected now; None: it is not.
-    pub async fn address(&self, reach: &Reach) -> Option<String> {
+    /// Sees to it that there is a connection; gives the address that it is made to. However many addresses there are, it takes no longer
+    /// than half a minute once nobody else is at it.
+    ///
+    /// # Errors
+    /// When nobody is reached; see [`SshError`].
+    pub async fn reach(&self, reach: &Reach) -> Result<String, SshError> {
+        Ok(self.connection(reach).await?.address.clone())
+    }
+
+    /// What came of each address that was tried since then; where none had to be tried, of the one that we are connected to.
+    pub async fn tried(&self, reach: &Reach, since: Instant) -> Vec<TriedAddress> {
         let slot = self.slot(reach);
         let kept = slot.lock().await;
-        kept.as_ref().filter(|connection| open(connection)).map(|connection| connection.address.clone())
+        if let Some(tries) = kept.tries.as_ref().filter(|tries| tries.ended >= since) {
+            return tries.each.clone();
+        }
+        let connected = kept.connection.iter().filter(|connection| open(connection));
+        connected.map(|connection| let_in(&connection.address)).collect()
     }
 
-    /// Gives a node's connection up: it does not serve, whatever it says of itself. The next command makes another.
-    pub async fn give_up(&self, reach: &Reach) {
-        *self.slot(reach).lock().await = None;
+    /// Gives a node's connection up: it does not serve, whatever it says of itself. The next command makes another, and elsewhere if
+    /// there is another address.
+    pub async fn give_up(&self, reach: &Reach, why: &str) {
+        let slot = self.slot(reach);
+        let mut kept = slot.lock().await;
+        let Some(connection) = kept.connection.take() else { return };
+        let address = &connection.address;
+        kept.answered.take_if(|answered| answered == address);
+        kept.silent = Some(address.clone());
+        let said = format!("it let us in, and then nothing came: {why}");
+        let each = vec![TriedAddress { address: address.clone(), reached: false, said }];
+        kept.tries = Some(Tries { ended: Instant::now(), each, failed: None });
     }
 
     fn slot(&self, reach: &Reach) -> Slot {
         let Ok(mut kept) = self.kept.lock() else { return Slot::default() };
         // Nodes come and go, and so do their keys.
-        kept.retain(|other, slot| {
-            other == reach || slot.try_lock().map_or(true, |slot| slot.as_ref().is_some_and(open))
-        });
+        kept.retain(|other, slot| other == reach || slot.try_lock().map_or(true, |slot| slot.is_remembered()));
         Arc::clone(kept.entry(reach.clone()).or_default())
     }
 
     async fn connection(&self, reach: &Reach) -> Result<Connection, SshError> {
         let slot = self.slot(reach);
+        let asked = Instant::now();
         // Held while it is made: whoever comes meanwhile has the same one.
         let mut kept = slot.lock().await;
-        if let Some(connection) = kept.as_ref().filter(|connection| open(connection)) {
-            return Ok(Arc::clone(connection));
+        // Read anew for each command: who takes the file away wants us out.
+        let key = match self.private_key(&reach.key).await {
+            Ok(key) => key,
+            Err(error) => {
+                kept.connection = None;
+                return Err(error);
+            }
+        };
+        if let Some(connection) = kept.usable(&key, self.greatest_age) {
+            return Ok(connection);
         }
-        let connection = self.connect(reach).await?;
-        *kept = Some(Arc::clone(&connection));
-        Ok(connection)
+        if let Some(error) = kept.failed_since(asked) {
+            return Err(error);
+        }
+        let (each, came) = connect(kept.order(&reach.addresses), reach, &key).await;
+        kept.note(each, &came);
+        came
     }
 
     async fn forget(&self, reach: &Reach, broken: &Connection) {
         let slot = self.slot(reach);
         let mut kept = slot.lock().await;
-        if kept.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, broken)) {
-            *kept = None;
-        }
-    }
-
-    /// Tries each address. Who shows another key, or does not let us in, is the node's answer only when no other address does better.
-    async fn connect(&self, reach: &Reach) -> Result<Connection, SshError> {
-        let pinned = PublicKey::from_openssh(&reach.host_key).map_err(|error| SshError::HostKey(error.to_string()))?;
-        let key = self.private_key(&reach.key).await?;
-        let mut graver = None;
-        let mut tried = Vec::new();
-        for address in &reach.addresses {
-            match timeout(2 * CONNECT, connect(address, reach, &pinned, &key)).await {
-                Ok(Ok(handle)) => return Ok(Arc::new(Open { handle, address: address.clone() })),
-                Ok(Err(SshError::Unreached(why))) => tried.extend(why),
-                Ok(Err(other)) => graver = graver.or(Some(other)),
-                Err(_) => tried.push(format!("{address}: no answer within {} seconds", 2 * CONNECT.as_secs())),
-            }
-        }
-        Err(match (graver, tried.is_empty()) {
-            (Some(graver), _) => graver,
-            (None, true) => SshError::NoAddress,
-            (None, false) => SshError::Unreached(tried),
-        })
+        kept.connection.take_if(|connection| Arc::ptr_eq(connection, broken));
     }
 
     async fn private_key(&self, (name, version): &(String, i64)) -> Result<Arc<PrivateKey>, SshError> {
@@ -265,20 +360,131 @@ impl Connections {
     }
 }
 
+fn let_in(address: &str) -> TriedAddress {
+    TriedAddress { address: address.to_owned(), reached: true, said: String::new() }
+}
+
+/// Tries addresses until one lets us in; gives what came of each, and what that amounts to.
+async fn connect(
+    addresses: Vec<String>,
+    reach: &Reach,
+    key: &Arc<PrivateKey>,
+) -> (Vec<TriedAddress>, Result<Connection, SshError>) {
+    let pinned = match PublicKey::from_openssh(&reach.host_key) {
+        Ok(pinned) => pinned,
+        Err(error) => return (Vec::new(), Err(SshError::HostKey(error.to_string()))),
+    };
+    let pinned = &pinned;
+    let (each, entered) = first_in(addresses, APART, move |address| async move {
+        match timeout(LETS_IN, enter(&address, reach, pinned, key)).await {
+            Ok(came) => came,
+            Err(_) => {
+                let why = format!("{address}: it did not let us in within {} seconds", LETS_IN.as_secs());
+                Err(SshError::Unreached(vec![why]))
+            }
+        }
+    })
+    .await;
+    let tried = each.iter().map(|(address, came)| came.tried(address)).collect();
+    let came = match entered {
+        Some((address, handle)) => Ok(Arc::new(Open { handle, address, key: Arc::clone(key), made: Instant::now() })),
+        None => Err(all_of(each)),
+    };
+    (tried, came)
+}
+
+/// What came of one address.
+enum Came {
+    LetIn,
+    /// Another let us in meanwhile.
+    NotYet,
+    Failed(SshError),
+}
+
+impl Came {
+    fn tried(&self, address: &str) -> TriedAddress {
+        let said = match self {
+            Self::LetIn => return let_in(address),
+            Self::NotYet => "nothing had come from there yet when another address let us in".to_owned(),
+            Self::Failed(SshError::Unreached(whys)) => whys.join("; "),
+            Self::Failed(error) => error.to_string(),
+        };
+        // The address stands beside it.
+        let said = said.strip_prefix(&format!("{address}: ")).unwrap_or(&said).to_owned();
+        TriedAddress { address: address.to_owned(), reached: false, said }
+    }
+}
+
+/// What it amounts to that no address let us in.
+fn all_of(each: Vec<(String, Came)>) -> SshError {
+    let failed = |came| if let Came::Failed(error) = came { Some(error) } else { None };
+    let mut errors: Vec<SshError> = each.into_iter().filter_map(|(_, came)| failed(came)).collect();
+    if errors.len() < 2 {
+        return errors.pop().unwrap_or(SshError::NoAddress);
+    }
+    // Who answers, and is not who we want or does not want us, says more than silence does.
+    errors.sort_by_key(|error| matches!(error, SshError::Unreached(_)));
+    let whys = errors.into_iter().flat_map(|error| match error {
+        SshError::Unreached(whys) => whys,
+        other => vec![other.to_string()],
+    });
+    SshError::Unreached(whys.collect())
+}
+
+/// Tries addresses beside each other until one of them has us; gives what came of each that was tried, in this order.
+async fn first_in<T, F>(
+    addresses: Vec<String>,
+    apart: Duration,
+    enter: impl Fn(String) -> F,
+) -> (Vec<(String, Came)>, Option<(String, T)>)
+where
+    F: Future<Output = Result<T, SshError>>,
+{
+    let mut each: Vec<(String, Came)> = Vec::with_capacity(addresses.len());
+    let mut waiting = addresses.into_iter();
+    let mut under_way = FuturesUnordered::new();
+    let mut next = Instant::now();
+    loop {
+        let all_begun = waiting.len() == 0;
+        tokio::select! {
+            Some(ended) = under_way.next() => {
+                let (place, came): (usize, Result<T, SshError>) = ended;
+                match came {
+                    Ok(entered) => {
+                        each[place].1 = Came::LetIn;
+                        let address = each[place].0.clone();
+                        return (each, Some((address, entered)));
+                    }
+                    Err(error) => each[place].1 = Came::Failed(error),
+                }
+                next = Instant::now();
+            }
+            () = sleep_until(next), if !all_begun => {
+                let Some(address) = waiting.next() else { continue };
+                let (place, entering) = (each.len(), enter(address.clone()));
+                each.push((address, Came::NotYet));
+                under_way.push(async move { (place, entering.await) });
+                next = Instant::now() + apart;
+            }
+            else => return (each, None),
+        }
+    }
+}
+
 fn open(connection: &Connection) -> bool {
     !connection.handle.is_closed()
 }
 
-async fn connect(
+async fn enter(
     address: &str,
     reach: &Reach,
     pinned: &PublicKey,
     key: &Arc<PrivateKey>,
 ) -> Result<Handle<Pinned>, SshError> {
     let unreached = |why: &dyn std::fmt::Display| SshError::Unreached(vec![format!("{address}: {why}")]);
-    let stream = match timeout(CONNECT, TcpStream::connect((address, reach.port))).await {
+    let stream = match timeout(ANSWERS, TcpStream::connect((address, reach.port))).await {
         Ok(stream) => stream.map_err(|error| unreached(&error))?,
-        Err(_) => return Err(unreached(&format!("no answer within {} seconds", CONNECT.as_secs()))),
+        Err(_) => return Err(unreached(&format!("no answer within {} seconds", ANSWERS.as_secs()))),
     };
     let config = client::Config {
         inactivity_timeout: Some(IDLE),
@@ -392,8 +598,10 @@ pub fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use api::limits::ADDRESSES;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_shell_takes_the_words_apart_again() {
@@ -401,6 +609,33 @@ mod tests {
         let script = format!("for word in {}; do printf '%s|' \"$word\"; done", quoted(words));
         let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("a shell");
         assert_eq!(String::from_utf8_lossy(&output.stdout), words.join("|") + "|");
+    }
+
+    /// Seven addresses swallow what is sent to them; the eighth answers.
+    #[tokio::test]
+    async fn addresses_that_say_nothing_keep_none_from_being_tried() {
+        let addresses: Vec<String> = (1..=ADDRESSES).map(|number| number.to_string()).collect();
+        let last = addresses.last().cloned().unwrap_or_default();
+        let (each, entered) = first_in(addresses, Duration::from_millis(1), |address| {
+            let last = last.clone();
+            async move { if address == last { Ok(address) } else { std::future::pending().await } }
+        })
+        .await;
+        assert_eq!(entered.map(|(address, _)| address), Some(last));
+        assert_eq!(each.len(), ADDRESSES);
+        assert!(each[..ADDRESSES - 1].iter().all(|(_, came)| matches!(came, Came::NotYet)));
+        let longest = APART * u32::try_from(ADDRESSES).expect("few") + LETS_IN;
+        assert!(longest < Duration::from_secs(30), "what reach() promises");
+    }
+
+    #[tokio::test]
+    async fn one_that_fails_is_no_reason_to_wait() {
+        let fails = |address| async move { Err::<(), _>(SshError::Unreached(vec![format!("{address}: no")])) };
+        let never = Duration::from_secs(1 << 20);
+        let (each, entered) = first_in(vec!["a".into(), "b".into(), "c".into()], never, fails).await;
+        assert!(entered.is_none());
+        assert_eq!(all_of(each).to_string(), "the node is not reached: a: no; b: no; c: no");
+        assert_eq!(all_of(Vec::new()), SshError::NoAddress);
     }
 
     #[test]

@@ -1,0 +1,205 @@
+//! Machines with several addresses, of which one is enough; and how long a way that was found serves. On real SSH servers.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::nodes::TriedAddress;
+use serde_json::json;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout};
+use worker::Config;
+use worker::jig::script::process::Ending;
+use worker::jig::script::ssh::{Connections, Reach, SshError};
+use worker::secrets::SecretFolder;
+
+use crate::cluster::bind;
+use crate::process::Running;
+use crate::ssh::Bed;
+
+/// An address that swallows whatever is sent to it.
+struct Swallows {
+    address: Ipv4Addr,
+    _full: Vec<TcpStream>,
+    _socket: tokio::net::TcpListener,
+}
+
+impl Swallows {
+    /// Nobody takes what waits there, and no more than that may wait.
+    async fn at(address: Ipv4Addr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        let place = SocketAddr::from((address, testbed::PORT));
+        socket.bind(place).expect("nobody else is there");
+        let socket = socket.listen(1).expect("it listens");
+        let mut full = Vec::new();
+        while let Ok(waits) = timeout(Duration::from_millis(500), TcpStream::connect(place)).await {
+            full.push(waits.expect("it waits"));
+            assert!(full.len() < 100, "this system keeps everybody waiting");
+        }
+        Self { address, _full: full, _socket: socket }
+    }
+}
+
+impl Bed {
+    /// An address in the testbed's network.
+    fn beside(&self, last: u8) -> Ipv4Addr {
+        let [a, b, c, _] = self.testbed.nodes()[0].address.octets();
+        Ipv4Addr::new(a, b, c, last)
+    }
+
+    fn real(&self, node: usize) -> Ipv4Addr {
+        self.testbed.nodes()[node].address
+    }
+
+    fn reach(&self, node: usize, addresses: &[Ipv4Addr]) -> Reach {
+        let mut connection = self.testbed.nodes()[node].connection();
+        connection["addresses"] = json!(addresses);
+        serde_json::from_value(connection).expect("a record")
+    }
+
+    fn ways(&self) -> Connections {
+        Connections::new(Arc::new(SecretFolder(Some(self.testbed.secrets()))))
+    }
+
+    async fn has_addresses(&self, node: usize, addresses: &[Ipv4Addr]) {
+        sqlx::query("UPDATE node SET connection = jsonb_set(connection, '{addresses}', $2) WHERE id = $1")
+            .bind(self.cluster.nodes[node].id.0)
+            .bind(json!(addresses))
+            .execute(self.cluster.pool())
+            .await
+            .expect("a change");
+    }
+
+    /// Of the first look that got in, what came of each address.
+    async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
+        let mut on = self.cluster.pool().acquire().await.expect("a connection");
+        let looks = store::reading::looks(&mut on, self.cluster.nodes[node].id, None, 50).await.expect("looks");
+        let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
+        assert_eq!(look.address, self.real(node).to_string());
+        look.tried.0
+    }
+}
+
+fn summary(tried: &[TriedAddress]) -> Vec<(String, bool)> {
+    tried.iter().map(|tried| (tried.address.clone(), tried.reached)).collect()
+}
+
+async fn ends(connections: &Connections, reach: &Reach) -> Result<Ending, SshError> {
+    Ok(connections.start(reach, "exit 0").await?.wait().await)
+}
+
+#[tokio::test]
+async fn one_address_that_lets_us_in_is_enough_whatever_the_others_do() {
+    let mut bed = Bed::of(4).await;
+    let mut swallow = Vec::new();
+    for last in [201, 202, 203] {
+        swallow.push(Swallows::at(bed.beside(last)).await);
+    }
+    let (closed, other) = (bed.beside(210), bed.real(3));
+    let swallowing: Vec<Ipv4Addr> = swallow.iter().map(|swallows| swallows.address).collect();
+    bed.has_addresses(0, &[closed, bed.real(0)]).await;
+    bed.has_addresses(1, &[other, bed.real(1)]).await;
+    bed.has_addresses(2, &[swallowing[0], swallowing[1], swallowing[2], bed.real(2)]).await;
+    bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
+    bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
+    bed.cluster.commit(&[bind(0, "writes"), bind(1, "writes"), bind(2, "writes")]).await;
+    let worker = Running::start(Config { looks: Duration::from_millis(200), ..bed.config() }, bed.cluster.pool());
+    for node in 0..3 {
+        bed.cluster.reaches_within(node, "writes", "active", Duration::from_secs(60)).await;
+        assert!(bed.cluster.nodes[node].root.join("ran").exists(), "it ran there");
+    }
+    worker.stop().await;
+
+    let tried = bed.first_look(0).await;
+    let expected = [(closed.to_string(), false), (bed.real(0).to_string(), true)];
+    assert_eq!(summary(&tried), expected);
+    assert!(tried[0].said.contains("refused"), "{tried:?}");
+    let tried = bed.first_look(1).await;
+    assert_eq!(summary(&tried), [(other.to_string(), false), (bed.real(1).to_string(), true)]);
+    assert!(tried[0].said.contains("has the host key SHA256:"), "{tried:?}");
+    let tried = bed.first_look(2).await;
+    let mut expected: Vec<_> = swallowing.iter().map(|address| (address.to_string(), false)).collect();
+    expected.push((bed.real(2).to_string(), true));
+    assert_eq!(summary(&tried), expected);
+    assert!(tried[..3].iter().all(|tried| !tried.said.is_empty()), "{tried:?}");
+}
+
+#[tokio::test]
+async fn where_no_address_lets_us_in_each_says_why() {
+    let bed = Bed::of(2).await;
+    let (closed, other) = (bed.beside(210), bed.real(1));
+    let silent = Swallows::at(bed.beside(201)).await;
+    let reach = bed.reach(0, &[closed, silent.address, other]);
+    let (connections, begun) = (bed.ways(), Instant::now());
+    let said = connections.reach(&reach).await.expect_err("nobody is there").to_string();
+    for part in ["refused", "no answer within", "has the host key", &closed.to_string(), &silent.address.to_string()] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let tried = connections.tried(&reach, begun).await;
+    assert_eq!(tried.iter().filter(|tried| !tried.reached && !tried.said.is_empty()).count(), 3, "{tried:?}");
+    // One that is alone says it in its own words.
+    let only = connections.reach(&bed.reach(0, &[other])).await.expect_err("it is another");
+    assert!(matches!(only, SshError::OtherHost { .. }), "{only}");
+}
+
+#[tokio::test]
+async fn the_address_that_answered_goes_first_and_one_that_fell_silent_last() {
+    let mut bed = Bed::of(1).await;
+    let closed = bed.beside(210);
+    let (reach, real) = (bed.reach(0, &[closed, bed.real(0)]), bed.real(0).to_string());
+    let (connections, begun) = (bed.ways(), Instant::now());
+    connections.reach(&reach).await.expect("it lets us in");
+    let tried = connections.tried(&reach, begun).await;
+    assert_eq!(summary(&tried), [(closed.to_string(), false), (real.clone(), true)]);
+    // Who is connected already has only one address to tell of.
+    let tried = connections.tried(&reach, Instant::now()).await;
+    assert_eq!(summary(&tried), [(real.clone(), true)]);
+
+    bed.testbed.node(0).stop();
+    bed.testbed.node(0).restart().expect("it comes back");
+    let begun = Instant::now();
+    ends(&connections, &reach).await.expect("it lets us in again");
+    assert_eq!(summary(&connections.tried(&reach, begun).await), [(real.clone(), true)]);
+
+    let begun = Instant::now();
+    connections.give_up(&reach, "it did not answer").await;
+    let gave_up = connections.tried(&reach, begun).await;
+    assert!(!gave_up[0].reached && gave_up[0].said.contains("did not answer"), "{gave_up:?}");
+    let (reach, begun) = (reach, Instant::now());
+    connections.reach(&reach).await.expect("it lets us in");
+    let tried = connections.tried(&reach, begun).await;
+    assert_eq!(summary(&tried), [(closed.to_string(), false), (real, true)], "others come first now");
+}
+
+#[tokio::test]
+async fn who_takes_the_key_away_shuts_us_out() {
+    let bed = Bed::of(1).await;
+    let reach = bed.reach(0, &[bed.real(0)]);
+    let connections = bed.ways();
+    ends(&connections, &reach).await.expect("it lets us in");
+    let (key, aside) = (bed.testbed.secrets().join("testbed/1"), bed.testbed.secrets().join("aside"));
+    fs::rename(&key, &aside).expect("it is ours");
+    let refused = ends(&connections, &reach).await.expect_err("the worker has no key");
+    assert!(matches!(refused, SshError::Key(_)), "{refused}");
+    fs::rename(&aside, &key).expect("it is ours");
+    ends(&connections, &reach).await.expect("it has it again");
+}
+
+#[tokio::test]
+async fn a_connection_serves_no_longer_than_it_may() {
+    let bed = Bed::of(1).await;
+    let reach = bed.reach(0, &[bed.real(0)]);
+    let (kept, short) = (bed.ways(), bed.ways().no_older_than(Duration::ZERO));
+    for connections in [&kept, &short] {
+        ends(connections, &reach).await.expect("it lets us in");
+    }
+    let mut under_way = short.start(&reach, "read word; exit 7").await.expect("it lets us in");
+    fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("it is ours");
+    let refused = ends(&short, &reach).await.expect_err("the machine knows the key no more");
+    assert!(matches!(refused, SshError::NotLetIn { .. }), "{refused}");
+    ends(&kept, &reach).await.expect("its time is not over");
+    // What began before goes on.
+    drop(under_way.stdin.take());
+    assert_eq!(under_way.wait().await, Ending::Code(7));
+}
