@@ -19,10 +19,12 @@
 
 mod address;
 mod bound;
+mod contract;
 mod drawings;
 mod feed;
 mod guard;
 mod health;
+mod idempotency;
 pub mod limits;
 mod live;
 mod logs;
@@ -168,7 +170,8 @@ async fn to_its_end(request: Request, next: Next) -> Response {
 
 /// Everything that answers.
 fn router(state: AppState) -> Router {
-    let for_people = rest::routes()
+    let for_people = rest::operations(Some(&state))
+        .into_router()
         .route("/sign-out", post(sign_in::sign_out))
         .route("/sign-out/everywhere", post(sign_in::sign_out_everywhere))
         .route("/events", get(live::events))
@@ -201,6 +204,7 @@ fn router(state: AppState) -> Router {
                 .on_failure(DefaultOnFailure::new().level(Level::WARN)),
         )
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
+        .layer(from_fn(contract::coded))
         .layer(CompressionLayer::new())
         .layer(from_fn_with_state(state.clone(), guard::carry))
         .layer(from_fn(refusal::shape))

@@ -1,46 +1,63 @@
 //! `/api/v1/nodes/ID` and `/api/v1/self`: a machine, and what it says of itself.
 //!
-//! The entity tag of a machine is the version of what people say of it; how it is at the moment is no part of that, so nobody is refused
-//! a change because a worker looked meanwhile. A change names its version (`If-Match`).
+//! The entity tag of a machine begins with the version of what people say of it, and a change names that version (`If-Match`); how the
+//! machine is at the moment is no part of it, so nobody is refused a change because a worker looked meanwhile.
 //!
 //! `/self` is for machines: who asks is known by `Authorization: Bearer TOKEN` alone, and that header means nothing anywhere else.
 
 use axum::Json;
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
+use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post, put};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use api::nodes::{LookPage, MintedToken, NodeChange};
+use api::nodes::{LookPage, MintedToken, NodeChange, NodeView};
 use api::{At, Problem};
-use control::Itself;
+use control::{Itself, Seen};
 use engine::ids::NodeId;
 
+use crate::contract::{Asker, Asks, Operations, Sketch, Versioned, op, version};
 use crate::limits;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::rest::{Answer, Done, Made};
 use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
-pub(crate) fn routes() -> Router<AppState> {
-    let of_itself = Router::new()
-        .route("/self/startup", post(startup))
-        .route("/self/shutdown", post(shutdown))
-        .route("/self/bootenv", post(bootenv))
-        .route("/self/facts", put(facts))
-        .layer(DefaultBodyLimit::max(limits::REPORT_BODY));
-    Router::new()
-        .route("/nodes/{id}", get(node).patch(change).delete(take_out))
-        .route("/nodes/{id}/looks", get(looks))
-        .route("/nodes/{id}/availability", put(availability))
-        .route("/nodes/{id}/tokens", post(mint))
-        .route("/nodes/{id}/tokens/{token}", delete(revoke))
-        .merge(of_itself)
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get("/nodes/{id}", node, op("getNode", "A node, by its name or its id"))
+        .patch("/nodes/{id}", change, op("changeNode", "Change what people say of a node").on_version().also(&[428]))
+        .delete(
+            "/nodes/{id}",
+            take_out,
+            op("takeOutNode", "Take out the record of a node that no target speaks of").on_version(),
+        )
+        .get("/nodes/{id}/looks", looks, op("listLooks", "What workers saw of a node, newest first"))
+        .put(
+            "/nodes/{id}/availability",
+            availability,
+            op("setAvailability", "Take a node out of service, or bring it back").on_version(),
+        )
+        .post(
+            "/nodes/{id}/tokens",
+            mint,
+            op("mintNodeToken", "Make a token that a node reports with; shown once").on_version().secret(),
+        )
+        .delete("/nodes/{id}/tokens/{token}", revoke, op("revokeNodeToken", "Revoke a node's token").on_version())
+        .post(
+            "/self/startup",
+            startup,
+            op("reportStartup", "A machine says that it has started").body(limits::REPORT_BODY),
+        )
+        .post(
+            "/self/shutdown",
+            shutdown,
+            op("reportShutdown", "A machine says that it stops").body(limits::REPORT_BODY),
+        )
+        .post("/self/bootenv", bootenv, op("reportBootenv", "A machine says what it boots").body(limits::REPORT_BODY))
+        .put("/self/facts", facts, op("reportFacts", "A machine says what it is").body(limits::REPORT_BODY))
 }
 
 /// An entity tag that names a version.
@@ -48,28 +65,16 @@ fn tag(version: i32) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// The version that a change was made on; None: it does not say.
-fn version(headers: &HeaderMap) -> Result<Option<i32>, Problem> {
-    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
-    let text = value.to_str().unwrap_or_default().trim();
-    let number = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).and_then(|text| text.parse().ok());
-    number.map(Some).ok_or_else(|| {
-        Problem::invalid(
-            "If-Match: send the ETag of what you looked at as it is, with its quotation marks, and no other one.",
-        )
-    })
-}
-
 async fn node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
-) -> Result<Response, Refusal> {
+) -> Result<Versioned<NodeView>, Refusal> {
     let node = state.control.node(&actor, &name).await?;
-    Ok(([(header::ETAG, tag(node.version))], Json(node)).into_response())
+    Ok(Versioned(node.version.into(), node))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Changed {
     version: i32,
 }
@@ -80,7 +85,7 @@ async fn change(
     Place(node): Place<NodeId>,
     headers: HeaderMap,
     Given(change): Given<NodeChange>,
-) -> Result<Response, Refusal> {
+) -> Result<([(HeaderName, HeaderValue); 1], Json<Changed>), Refusal> {
     let on = version(&headers)?.ok_or_else(|| {
         Problem::new(
             428,
@@ -90,7 +95,7 @@ async fn change(
         )
     })?;
     let version = state.control.change_node(&actor, node, on, change).await?;
-    Ok(([(header::ETAG, tag(version))], Json(Changed { version })).into_response())
+    Ok(([(header::ETAG, tag(version))], Json(Changed { version })))
 }
 
 async fn take_out(
@@ -103,7 +108,7 @@ async fn take_out(
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LooksWanted {
     before: Option<At>,
@@ -118,7 +123,7 @@ async fn looks(
     Ok(Json(state.control.node_looks(&actor, &name, wanted.before).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Availability {
     available: bool,
@@ -129,13 +134,17 @@ async fn availability(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(node): Place<NodeId>,
+    headers: HeaderMap,
     Given(wanted): Given<Availability>,
 ) -> Answer<Done> {
-    state.control.set_available(&actor, node, wanted.available, wanted.reason).await?;
+    state
+        .control
+        .set_available(&actor, Seen { node, version: version(&headers)? }, wanted.available, wanted.reason)
+        .await?;
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Minting {
     name: String,
@@ -151,9 +160,13 @@ async fn mint(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(node): Place<NodeId>,
+    headers: HeaderMap,
     Given(wanted): Given<Minting>,
 ) -> Made<MintedToken> {
-    let minted = state.control.mint_node_token(&actor, node, wanted.name, wanted.days).await?;
+    let minted = state
+        .control
+        .mint_node_token(&actor, Seen { node, version: version(&headers)? }, wanted.name, wanted.days)
+        .await?;
     Ok((StatusCode::CREATED, Json(minted)))
 }
 
@@ -161,8 +174,9 @@ async fn revoke(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place((node, token)): Place<(NodeId, Uuid)>,
+    headers: HeaderMap,
 ) -> Answer<Done> {
-    state.control.revoke_node_token(&actor, node, token).await?;
+    state.control.revoke_node_token(&actor, Seen { node, version: version(&headers)? }, token).await?;
     Ok(Json(Done {}))
 }
 
@@ -182,7 +196,13 @@ impl FromRequestParts<AppState> for AsItself {
     }
 }
 
-#[derive(Debug, Deserialize)]
+impl Asks for AsItself {
+    fn ask(sketch: &mut Sketch<'_>) {
+        sketch.asker = Asker::Machine;
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Startup {
     boot_id: String,
@@ -193,7 +213,7 @@ async fn startup(state: State<AppState>, AsItself(itself): AsItself, Given(said)
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Shutdown {}
 
@@ -202,7 +222,7 @@ async fn shutdown(state: State<AppState>, AsItself(itself): AsItself, Perhaps(_)
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Bootenv {
     bootenv: String,

@@ -4,12 +4,13 @@
 //! `X-Gantry: 1` with whatever changes something (see [`crate::guard`]). Refusals are problem details (RFC 9457).
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::Json;
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use api::Problem;
@@ -28,6 +29,7 @@ use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
+use crate::contract::{self, Operations, Versioned, op};
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
@@ -36,75 +38,157 @@ use crate::{limits, machines};
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
 
-pub(crate) fn routes() -> Router<AppState> {
-    let import = post(import).layer(DefaultBodyLimit::max(limits::IMPORT_BODY));
-    let paths = Router::new()
-        .route("/deployments", get(deployments))
-        .route("/deployments/{name}/board", get(board))
-        .route("/deployments/{name}/proposals", post(propose))
-        .route("/deployments/{name}/hold", post(hold))
-        .route("/deployments/{name}/priority", post(prioritise))
-        .route("/deployments/{name}/restore", post(restore))
-        .route("/nodes/{id}/proposals", post(propose_on_node))
-        .route("/nodes/{id}/results", get(results))
-        .route("/proposals", get(proposals))
-        .route("/proposals/{id}", get(proposal))
-        .route("/proposals/{id}/edits", post(edit))
-        .route("/proposals/{id}/undo", post(undo))
-        .route("/proposals/{id}/redo", post(redo))
-        .route("/proposals/{id}/discard", post(discard))
-        .route("/proposals/{id}/submit", post(submit))
-        .route("/submissions", get(reviews))
-        .route("/submissions/{id}", get(review))
-        .route("/submissions/{id}/difference", get(review_difference))
-        .route("/submissions/{id}/consequences", get(consequences))
-        .route("/submissions/{id}/verdicts", post(judge))
-        .route("/submissions/{id}/commit", post(commit))
-        .route("/submissions/{id}/discussion", get(discussion))
-        .route("/submissions/{id}/threads", post(open_thread))
-        .route("/submissions/{id}/since", get(since_look))
-        .route("/submissions/{id}/opened", get(opened).post(open_changes))
-        .route("/submissions/{id}/look", post(look))
-        .route("/threads/{id}/replies", post(reply))
-        .route("/threads/{id}/resolve", post(resolve))
-        .route("/threads/{id}/reopen", post(reopen))
-        .route("/targets", get(targets))
-        .route("/targets/compare", get(compare))
-        .route("/noderoles/{id}", get(noderole))
-        .route("/noderoles/{id}/data", get(noderole_values))
-        .route("/noderoles/{id}/retry", post(retry))
-        .route("/runs", get(runs))
-        .route("/runs/{id}", get(run))
-        .route("/runs/{id}/data", get(run_values))
-        .route("/runs/{id}/log", get(log))
-        .route("/runs/{id}/log/search", get(search_log))
-        .route("/runs/{id}/cancel", post(cancel))
-        .route("/nodes", get(nodes).post(add_node))
-        .route("/scripts/{hash}", get(script))
-        .route("/waiting", get(waiting))
-        .route("/execution", post(switch))
-        .route("/proposals/{id}/foresee", post(foresee))
-        .route("/proposals/{id}/report", get(report))
-        .route("/submissions/{id}/report", get(review_report))
-        .route("/barclamps", import.get(catalog));
-    Router::new().nest("/api/v1", paths.merge(machines::routes()))
+/// The operations; without a state only for their list.
+pub(crate) fn operations(state: Option<&AppState>) -> Operations {
+    let all = Operations::of(state);
+    let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
+    machines::operations(about_runs(all))
+        .get("/nodes", nodes, op("listNodes", "Nodes, by name, 50 a page"))
+        .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
+        .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it"))
+        .post("/execution", switch, op("switchExecution", "Turn execution off or on for all"))
+        .get("/barclamps", catalog, op("listBarclamps", "Barclamps that were imported, by content"))
+        .post("/barclamps", import, op("importBarclamps", "Import barclamps").body(limits::IMPORT_BODY).about(
+            "Adds what the files bring and changes nothing that runs. Names are paths; scripts lie beside the file of their barclamp.",
+        ))
+        .get("/scripts/{hash}", script, op("getScript", "A script of a role, by its content").content(&["text/plain"]))
+        .get("/openapi.json", openapi, op("getDocument", "This document").content(&["application/json"]))
+}
+
+fn about_deployments(all: Operations) -> Operations {
+    all.get("/deployments", deployments, op("listDeployments", "Deployments, from system down"))
+        .get("/deployments/{name}/board", board, op("getBoard", "A deployment's board: nodes, roles, steps"))
+        .post(
+            "/deployments/{name}/proposals",
+            propose,
+            op("openProposal", "Open a proposal on a deployment, or join the open one"),
+        )
+        .post(
+            "/deployments/{name}/hold",
+            hold,
+            op("holdDeployment", "Start no new runs in a deployment, or start them again"),
+        )
+        .post(
+            "/deployments/{name}/priority",
+            prioritise,
+            op("prioritiseDeployment", "Say which deployment's runs start first"),
+        )
+        .post(
+            "/deployments/{name}/restore",
+            restore,
+            op("restoreDeployment", "Propose what a deployment was at a target"),
+        )
+}
+
+fn about_proposals(all: Operations) -> Operations {
+    all.post("/nodes/{id}/proposals", propose_on_node, op("openNodeProposal", "Open a proposal on one node"))
+        .get("/proposals", proposals, op("listProposals", "Open proposals, newest first"))
+        .get("/proposals/{id}", proposal, op("getProposal", "An open proposal with its edits"))
+        .post("/proposals/{id}/edits", edit, op("editProposal", "Append edits, all or none").on_version())
+        .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version())
+        .post("/proposals/{id}/redo", redo, op("redoEdit", "Bring back the last edit that was taken back").on_version())
+        .post(
+            "/proposals/{id}/discard",
+            discard,
+            op("discardProposal", "Close a proposal without a change").on_version(),
+        )
+        .post("/proposals/{id}/submit", submit, op("submitProposal", "Submit a proposal for review").on_version())
+        .post(
+            "/proposals/{id}/foresee",
+            foresee,
+            op("foreseeEdits", "What further edits would come to, without making them"),
+        )
+        .get("/proposals/{id}/report", report, op("getProposalReport", "How a proposal was planned, stage by stage"))
+}
+
+fn about_submissions(all: Operations) -> Operations {
+    const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
+    all.get("/submissions", reviews, op("listSubmissions", "Reviews, newest first"))
+        .get("/submissions/{id}", review, op("getSubmission", "A review: the change, its gate, what is wrong with it"))
+        .get("/submissions/{id}/difference", review_difference, op("getSubmissionDifference", "What a review changes").content(DIFFERENCE))
+        .get("/submissions/{id}/consequences", consequences, op("getConsequences", "What would start, stop and wait once it is committed"))
+        .get("/submissions/{id}/report", review_report, op("getSubmissionReport", "How it was planned").also(&[409]))
+        .post("/submissions/{id}/verdicts", judge, op("giveVerdict", "Approve, ask for changes, or reject"))
+        .post("/submissions/{id}/commit", commit, op("commitSubmission", "Make it the target").about(
+            "The gate has to be open. The answer names the target and its `Location`, where its way to reality is followed.",
+        ))
+        .get("/submissions/{id}/discussion", discussion, op("getDiscussion", "What was said about it"))
+        .post("/submissions/{id}/threads", open_thread, op("openThread", "Say something about one change of it"))
+        .get("/submissions/{id}/since", since_look, op("getSinceLook", "What differs since the reader looked last"))
+        .get("/submissions/{id}/opened", opened, op("getOpened", "Which of its changes the reader has opened"))
+        .post("/submissions/{id}/opened", open_changes, op("openChanges", "Note that the reader opened changes"))
+        .post("/submissions/{id}/look", look, op("lookAtSubmission", "Note that the reader has looked"))
+        .post("/threads/{id}/replies", reply, op("replyToThread", "Reply"))
+        .post("/threads/{id}/resolve", resolve, op("resolveThread", "Resolve a thread"))
+        .post("/threads/{id}/reopen", reopen, op("reopenThread", "Open a thread again"))
+}
+
+fn about_targets(all: Operations) -> Operations {
+    const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
+    all.get("/targets", targets, op("listTargets", "The line of targets, newest first")).get(
+        "/targets/compare",
+        compare,
+        op("compareTargets", "What differs between two targets").content(DIFFERENCE),
+    )
+}
+
+fn about_runs(all: Operations) -> Operations {
+    all.get("/noderoles/{id}", noderole, op("getNoderole", "A role on a node: its state, why, and its data"))
+        .get("/noderoles/{id}/data", noderole_values, op("getNoderoleData", "What a run of it would see now"))
+        .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Try it again after an error"))
+        .get("/nodes/{id}/results", results, op("listResults", "Results that are kept for a node, newest first"))
+        .get("/runs", runs, op("listRuns", "Runs, newest first"))
+        .get("/runs/{id}", run, op("getRun", "A run"))
+        .get("/runs/{id}/data", run_values, op("getRunData", "What a run was told"))
+        .get("/runs/{id}/log", log, op("getRunLog", "A part of a run's log"))
+        .get("/runs/{id}/log/search", search_log, op("searchRunLog", "Lines of a run's log that have a text"))
+        .post("/runs/{id}/cancel", cancel, op("cancelRun", "End a run"))
+}
+
+/// The document of all operations, made once for each process.
+pub(crate) fn described() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let document = contract::document(&operations(None).into_list());
+        // A value that was made of values has no form that JSON lacks.
+        serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+    })
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], described()).into_response()
+}
+
+/// A change may name its version in `If-Match` as well as in its body: then both have to be the same.
+fn agreed(headers: &HeaderMap, version: i32) -> Result<i32, Problem> {
+    match contract::version(headers)? {
+        Some(other) if other != version => Err(Problem::new(
+            412,
+            "changed_meanwhile",
+            "It has changed meanwhile",
+            format!(
+                "If-Match names version {other}, and the body version {version}. Look at it again, and send one of both."
+            ),
+        )),
+        _ => Ok(version),
+    }
 }
 
 /// A proposal at a version.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct AtVersion {
     version: i32,
 }
 
 /// A command that fits one version of a proposal.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OnVersion {
     version: i32,
 }
 
 /// Nothing to say but that it is done.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Done {}
 
 async fn deployments(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<DeploymentSummary>> {
@@ -115,7 +199,7 @@ async fn board(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): P
     Ok(Json(state.control.board(&actor, &name).await?))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Proposed {
     proposal: ProposalId,
 }
@@ -144,7 +228,7 @@ async fn proposals(
 }
 
 /// An open proposal and what it may touch.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct OpenProposal {
     scope: ScopeView,
     #[serde(flatten)]
@@ -155,12 +239,12 @@ async fn proposal(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
-) -> Answer<OpenProposal> {
+) -> Result<Versioned<OpenProposal>, Refusal> {
     let (scope, proposal) = state.control.proposal(&actor, id).await?;
-    Ok(Json(OpenProposal { scope, proposal }))
+    Ok(Versioned(proposal.version.into(), OpenProposal { scope, proposal }))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Holding {
     held: bool,
@@ -178,7 +262,7 @@ async fn hold(
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Prioritising {
     priority: i32,
@@ -196,7 +280,7 @@ async fn prioritise(
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Restoring {
     target: TargetNo,
@@ -224,7 +308,7 @@ async fn named(state: &AppState, actor: &control::people::Actor, name: &str) -> 
     })
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Edits {
     version: i32,
@@ -235,13 +319,14 @@ async fn edit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
+    headers: HeaderMap,
     Given(given): Given<Edits>,
 ) -> Answer<AtVersion> {
-    let version = state.control.edit(&actor, id, given.version, given.edits).await?;
+    let version = state.control.edit(&actor, id, agreed(&headers, given.version)?, given.edits).await?;
     Ok(Json(AtVersion { version }))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Foreseeing {
     edits: Vec<Edit>,
@@ -274,9 +359,10 @@ async fn undo(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
+    headers: HeaderMap,
     Given(on): Given<OnVersion>,
 ) -> Answer<AtVersion> {
-    let version = state.control.undo(&actor, id, on.version).await?;
+    let version = state.control.undo(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(AtVersion { version }))
 }
 
@@ -284,9 +370,10 @@ async fn redo(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
+    headers: HeaderMap,
     Given(on): Given<OnVersion>,
 ) -> Answer<AtVersion> {
-    let version = state.control.redo(&actor, id, on.version).await?;
+    let version = state.control.redo(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(AtVersion { version }))
 }
 
@@ -294,20 +381,21 @@ async fn discard(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
+    headers: HeaderMap,
     Given(on): Given<OnVersion>,
 ) -> Answer<Done> {
-    state.control.discard(&actor, id, on.version).await?;
+    state.control.discard(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Submitting {
     version: i32,
     title: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Submitted {
     submission: SubmissionId,
 }
@@ -316,9 +404,10 @@ async fn submit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
+    headers: HeaderMap,
     Given(given): Given<Submitting>,
 ) -> Made<Submitted> {
-    let submission = state.control.submit(&actor, id, given.version, given.title).await?;
+    let submission = state.control.submit(&actor, id, agreed(&headers, given.version)?, given.title).await?;
     Ok((StatusCode::CREATED, Json(Submitted { submission })))
 }
 
@@ -350,7 +439,7 @@ async fn opened(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Pl
     Ok(Json(state.control.opened(&actor, id).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Opening {
     anchors: Vec<Anchor>,
@@ -365,7 +454,7 @@ async fn open_changes(
     Ok(Json(state.control.open_changes(&actor, id, opening.anchors).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Verdict {
     kind: VerdictKind,
@@ -383,13 +472,13 @@ async fn judge(
     Ok((StatusCode::CREATED, Json(Done {})))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Committed {
     target: TargetNo,
 }
 
 /// The name that stands for a change that can't be undone; nothing for the others.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Committing {
     #[serde(default)]
@@ -418,7 +507,7 @@ async fn discussion(
     Ok(Json(state.control.discussion(&actor, id).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Saying {
     /// Absent: it is about the change as a whole.
@@ -427,7 +516,7 @@ struct Saying {
     body: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Said {
     comment: CommentId,
 }
@@ -446,7 +535,7 @@ async fn open_thread(
     Ok((StatusCode::CREATED, Json(Said { comment })))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Replying {
     body: String,
@@ -473,7 +562,7 @@ async fn reopen(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Pl
 }
 
 /// Where a list of documents goes on.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Behind {
     after: Option<Anchor>,
@@ -493,7 +582,7 @@ async fn look(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Plac
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TargetsWanted {
     before: Option<TargetNo>,
@@ -508,7 +597,7 @@ async fn targets(
     Ok(Json(state.control.targets(&actor, wanted.deployment.as_deref(), wanted.before).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Pair {
     from: String,
@@ -522,14 +611,14 @@ struct Pair {
 }
 
 /// How a difference is written down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Form {
     Text,
     Json,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct InForm {
     #[serde(rename = "as")]
@@ -603,7 +692,7 @@ async fn run_values(
     Ok(Json(state.control.run_values(&actor, id, &wanted).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ResultsWanted {
     before: Option<RunId>,
@@ -618,7 +707,7 @@ async fn results(
     Ok(Json(state.control.results(&actor, id, wanted.before).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Because {
     reason: String,
@@ -634,7 +723,7 @@ async fn retry(
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RunsWanted {
     #[serde(default)]
@@ -650,7 +739,7 @@ async fn run(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place
     Ok(Json(state.control.run(&actor, id).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FromOffset {
     #[serde(default)]
@@ -666,7 +755,7 @@ async fn log(
     Ok(Json(state.control.log(&actor, id, from.offset).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LookedFor {
     text: String,
@@ -690,7 +779,7 @@ async fn cancel(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Pl
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NodesWanted {
     #[serde(default)]
@@ -706,7 +795,7 @@ async fn nodes(
     Ok(Json(state.control.nodes(&actor, wanted.filter, wanted.after).await?))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Added {
     node: NodeId,
 }
@@ -724,7 +813,7 @@ async fn waiting(
     Ok(Json(state.control.waiting(&actor, &wanted).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Switching {
     enabled: bool,
@@ -740,13 +829,13 @@ async fn switch(
     Ok((StatusCode::CREATED, Json(Committed { target })))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Files {
     files: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct VersionsWanted {
     after: Option<Hash>,
@@ -757,9 +846,9 @@ async fn script(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(hash): Place<Hash>,
-) -> Result<impl IntoResponse, Refusal> {
+) -> Result<Response, Refusal> {
     let body = state.control.script(&actor, hash).await?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body))
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
 
 async fn catalog(

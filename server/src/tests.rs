@@ -1,6 +1,7 @@
 //! The router as a whole, over a database of each test's own.
 
 mod coming_in;
+mod contract;
 mod gate;
 mod logs;
 mod machines;

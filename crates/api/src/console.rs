@@ -33,6 +33,7 @@ pub const PAGE_SIZE: usize = 50;
 
 /// Who is looking.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Me {
     /// Who.
     pub id: PersonId,
@@ -44,6 +45,7 @@ pub struct Me {
 
 /// What every page has around it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Frame {
     /// None: nobody is signed in.
     pub me: Option<Me>,
@@ -57,6 +59,7 @@ pub struct Frame {
 
 /// A step's state as people see it. PROPOSED is what a draft would add; it is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepState {
     /// A draft would add it.
@@ -107,6 +110,7 @@ impl StepState {
 
 /// How many steps are in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StateCounts {
     /// BLOCKED.
     pub blocked: i64,
@@ -122,6 +126,7 @@ pub struct StateCounts {
 
 /// A deployment in the list of all, in the order of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentSummary {
     /// Which.
     pub id: DeploymentId,
@@ -143,6 +148,7 @@ pub struct DeploymentSummary {
 
 /// The deployment board.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Board {
     /// Which.
     pub id: DeploymentId,
@@ -192,6 +198,7 @@ pub struct Board {
 
 /// A deployment that a node could be moved to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlaceChoice {
     /// Which.
     pub id: DeploymentId,
@@ -203,6 +210,7 @@ pub struct PlaceChoice {
 
 /// A jig: what runs steps of its class, in all deployments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JigView {
     /// Which.
     pub jig: JigName,
@@ -214,6 +222,7 @@ pub struct JigView {
 
 /// A hold: no new run starts in a deployment and those below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HoldView {
     /// The deployment that is held: this one or one above it.
     pub deployment: DeploymentName,
@@ -225,6 +234,7 @@ pub struct HoldView {
 
 /// The roles of one barclamp on a board.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BoardGroup {
     /// The barclamp.
     pub barclamp: BarclampName,
@@ -236,6 +246,7 @@ pub struct BoardGroup {
 
 /// A role on a board.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BoardRole {
     /// Which.
     pub role: RoleName,
@@ -262,6 +273,7 @@ pub struct BoardRole {
 
 /// A node in a role's cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Chip {
     /// The noderole.
     pub noderole: NoderoleId,
@@ -288,6 +300,7 @@ pub struct Chip {
 
 /// A node that could be bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrayNode {
     /// Which.
     pub node: NodeId,
@@ -308,6 +321,7 @@ pub const CARRIERS: usize = 1_000;
 
 /// Everything that carries a role, beyond what its cell has room for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carriers {
     /// In the order of their nodes' names, the draft's included; at most [`CARRIERS`].
     pub chips: Vec<Chip>,
@@ -317,6 +331,7 @@ pub struct Carriers {
 
 /// A role that could be added to a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleChoice {
     /// Which.
     pub role: RoleName,
@@ -330,6 +345,7 @@ pub struct RoleChoice {
 
 /// A version of a barclamp that a deployment could use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VersionChoice {
     /// Which.
     pub barclamp: BarclampName,
@@ -345,6 +361,7 @@ pub struct VersionChoice {
 
 /// A version of a barclamp that a deployment has of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OwnVersion {
     /// Which.
     pub barclamp: BarclampName,
@@ -358,6 +375,7 @@ pub struct OwnVersion {
 
 /// A version of a barclamp that a deployment above has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FromAbove {
     /// The deployment that pins it.
     pub from: DeploymentName,
@@ -371,6 +389,7 @@ pub struct FromAbove {
 
 /// A page of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CatalogPage {
     /// By barclamp, each barclamp's newest first.
     pub versions: Vec<BarclampVersion>,
@@ -380,6 +399,7 @@ pub struct CatalogPage {
 
 /// A version of a barclamp in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BarclampVersion {
     /// Which.
     pub barclamp: BarclampName,
@@ -408,6 +428,7 @@ pub struct BarclampVersion {
 
 /// What a proposal would come to with further edits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Foreseen {
     /// Why some of these edits can't take effect. Empty: all can.
     pub refused: Vec<String>,
@@ -417,6 +438,7 @@ pub struct Foreseen {
 
 /// An open proposal in the list of all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProposalSummary {
     /// Which.
     pub id: ProposalId,
@@ -434,6 +456,7 @@ pub struct ProposalSummary {
 
 /// What a proposal may touch: a deployment and those below it, or one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScopeView {
     /// The deployment; of a node: where that was when the proposal was opened.
     pub deployment: DeploymentName,
@@ -444,6 +467,7 @@ pub struct ScopeView {
 
 /// The node of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScopeNode {
     /// Which.
     pub id: NodeId,
@@ -453,6 +477,7 @@ pub struct ScopeNode {
 
 /// A proposal on a node, with what can be done in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeProposal {
     /// What it may touch.
     pub scope: ScopeView,
@@ -470,6 +495,7 @@ pub struct NodeProposal {
 
 /// A noderole of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeRole {
     /// What.
     pub noderole: NoderoleKey,
@@ -481,6 +507,7 @@ pub struct NodeRole {
 
 /// A noderole as a proposal would have it: what a person can say of it there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DraftedNoderole {
     /// Its own data, as people set it, the proposal's edits included.
     pub data: Value,
@@ -496,6 +523,7 @@ pub struct DraftedNoderole {
 
 /// A role that could be bound to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeChoice {
     /// For which deployment.
     pub deployment: DeploymentId,
@@ -507,6 +535,7 @@ pub struct NodeChoice {
 
 /// Two people's edits of one proposal of which the later overrules the earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClashView {
     /// The edit that loses.
     pub earlier: u32,
@@ -524,6 +553,7 @@ pub struct ClashView {
 
 /// An open proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProposalView {
     /// Which.
     pub id: ProposalId,
@@ -565,6 +595,7 @@ pub struct ProposalView {
 
 /// An edit in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EditView {
     /// Its number.
     pub seq: u32,
@@ -583,6 +614,7 @@ pub struct EditView {
 
 /// What a browser needs to plan by itself on an open proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannerView {
     /// Names the ground; changes when that does.
     pub stamp: String,
@@ -602,6 +634,7 @@ pub struct PlannerView {
 
 /// A noderole and everything about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleView {
     /// Which.
     pub id: NoderoleId,
@@ -662,6 +695,7 @@ pub struct NoderoleView {
 
 /// A noderole in the open proposal of its deployment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleDraft {
     /// The proposal.
     pub proposal: ProposalId,
@@ -681,6 +715,7 @@ pub struct NoderoleDraft {
 
 /// One layer of data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DataLayer {
     /// `role template`, `deployment role`, `user`, `system`, `wall`.
     pub source: String,
@@ -690,6 +725,7 @@ pub struct DataLayer {
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Provenance {
     /// A JSON pointer.
     pub path: String,
@@ -701,6 +737,7 @@ pub struct Provenance {
 
 /// An attribute of a role, for forms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AttribView {
     /// Which.
     pub name: String,
@@ -714,6 +751,7 @@ pub struct AttribView {
 
 /// A noderole in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleRef {
     /// Which.
     pub id: NoderoleId,
@@ -727,6 +765,7 @@ pub struct NoderoleRef {
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     /// Waits for a worker.
@@ -747,6 +786,7 @@ pub enum RunState {
 
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunSummary {
     /// The attempt's id, which is its fencing token.
     pub id: RunId,
@@ -778,6 +818,7 @@ pub struct RunSummary {
 
 /// A run and everything about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunView {
     /// The run.
     pub run: RunSummary,
@@ -810,6 +851,7 @@ pub struct RunView {
 
 /// A part of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogPart {
     /// Pieces in order, without gap or overlap.
     pub pieces: Vec<LogPiece>,
@@ -821,6 +863,7 @@ pub struct LogPart {
 
 /// A piece of a log as it came.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogPiece {
     /// Its first byte's place in the log.
     pub offset: i64,
@@ -835,6 +878,7 @@ pub struct LogPiece {
 
 /// What a search in a log found, and how far it has come.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogFound {
     /// Lines that have it, in order.
     pub hits: Vec<LogHit>,
@@ -850,6 +894,7 @@ pub struct LogFound {
 
 /// A line of a log that has what was looked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogHit {
     /// The place of the line's first byte in the log.
     pub offset: i64,
@@ -861,6 +906,7 @@ pub struct LogHit {
 
 /// A page of runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunPage {
     /// Newest first.
     pub runs: Vec<RunSummary>,
@@ -870,6 +916,7 @@ pub struct RunPage {
 
 /// A target in the line of targets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TargetSummary {
     /// Its place.
     pub number: TargetNo,
@@ -897,6 +944,7 @@ pub struct TargetSummary {
 
 /// What made a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {
     /// The beginning.
@@ -909,6 +957,7 @@ pub enum TargetKind {
 
 /// A page of targets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TargetPage {
     /// Newest first.
     pub targets: Vec<TargetSummary>,
@@ -923,6 +972,7 @@ pub struct TargetPage {
 
 /// Two blueprints compared. `docs/blueprint-difference.md` describes it as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// The left side.
     pub from: Side,
@@ -959,6 +1009,7 @@ pub struct Comparison {
 
 /// A proposal that brings a deployment back to what it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Restored {
     /// The proposal, open and not submitted yet.
     pub proposal: ProposalId,
@@ -972,6 +1023,7 @@ pub struct Restored {
 
 /// What a proposal that restores a deployment leaves out, because it can't be brought back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// The target that the deployment was to be as of.
     pub target: TargetNo,
@@ -984,6 +1036,7 @@ pub struct LeftOut {
 
 /// A side of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
     /// The target, if it was asked for as one; or what the submission was planned on.
     pub target: Option<TargetNo>,
@@ -1140,6 +1193,7 @@ impl std::str::FromStr for Point {
 
 /// A submission in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewSummary {
     /// Which.
     pub submission: SubmissionId,
@@ -1164,6 +1218,7 @@ pub struct ReviewSummary {
 
 /// Where a submission stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReviewState {
     /// Waits for verdicts.
@@ -1190,6 +1245,7 @@ pub enum ReviewState {
 
 /// A submission and everything that decides about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewView {
     /// Which.
     pub submission: SubmissionId,
@@ -1326,6 +1382,7 @@ impl ReviewView {
 
 /// A submission whose base moved, and what planning its edits anew came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replanned {
     /// The one whose base moved. It can't be approved or committed any more.
     pub before: SubmissionId,
@@ -1362,6 +1419,7 @@ impl Replanned {
 
 /// What runs together, as far as lanes and nodes allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaveView {
     /// From 1.
     pub number: u32,
@@ -1373,6 +1431,7 @@ pub struct WaveView {
 
 /// A verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerdictView {
     /// Whose.
     pub person: String,
@@ -1390,6 +1449,7 @@ pub struct VerdictView {
 
 /// What is said of a proposal, over all its submissions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Discussion {
     /// The submission that is looked at.
     pub submission: SubmissionId,
@@ -1403,6 +1463,7 @@ pub struct Discussion {
 
 /// A thread of a discussion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadView {
     /// The comment that opened it.
     pub id: CommentId,
@@ -1424,6 +1485,7 @@ pub struct ThreadView {
 
 /// A comment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommentView {
     /// Which.
     pub id: CommentId,
@@ -1437,6 +1499,7 @@ pub struct CommentView {
 
 /// What a submission changes against the one that this person looked at before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SinceLook {
     /// The submission that is looked at.
     pub submission: SubmissionId,
@@ -1481,6 +1544,7 @@ impl SinceLook {
 
 /// Two contents of a role, and in what they differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContentChange {
     /// Before.
     pub old: Hash,
@@ -1508,6 +1572,7 @@ pub const FILE_LINES: usize = 2000;
 
 /// A file that two contents have otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileChange {
     /// Its name.
     pub name: String,
@@ -1548,6 +1613,7 @@ impl std::fmt::Display for FileChange {
 
 /// How a file's text differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FileText {
     /// Line by line.
@@ -1570,6 +1636,7 @@ pub enum FileText {
 
 /// A line of a difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileLine {
     /// How.
     pub mark: LineMark,
@@ -1581,6 +1648,7 @@ pub struct FileLine {
 
 /// How a line differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LineMark {
     /// It is the same.
@@ -1595,6 +1663,7 @@ pub enum LineMark {
 
 /// A version of a barclamp that a deployment pins otherwise than before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PinChange {
     /// Where.
     pub deployment: DeploymentId,
@@ -1611,6 +1680,7 @@ pub struct PinChange {
 
 /// A version as a deployment sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PinnedVersion {
     /// As its file calls it.
     pub version: String,
@@ -1631,6 +1701,7 @@ impl std::fmt::Display for PinnedVersion {
 
 /// A role that another version has otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PinnedRole {
     /// Which.
     pub role: RoleName,
@@ -1640,6 +1711,7 @@ pub struct PinnedRole {
 
 /// Scripts with hidden characters: such that can't be seen, or that turn the direction of reading, so what runs is not what is shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Deceiving {
     /// Some of them, by barclamp, role and file.
     pub scripts: Vec<DeceivingScript>,
@@ -1666,6 +1738,7 @@ impl Deceiving {
 
 /// A script with hidden characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeceivingScript {
     /// Whose.
     pub barclamp: BarclampName,
@@ -1690,6 +1763,7 @@ impl std::fmt::Display for DeceivingScript {
 
 /// How much of a submission a person has opened, in documents: deployments and nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Opened {
     /// Documents that the submission changes.
     pub all: usize,
@@ -1711,6 +1785,7 @@ impl Opened {
 
 /// A node that somebody wants to add.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NodeWish {
     /// Its name; empty: it is derived from what follows.
@@ -1735,6 +1810,7 @@ pub struct NodeWish {
 
 /// How a machine is reached by SSH.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SshWish {
     /// Names or numbers, tried in this order.
@@ -1775,6 +1851,7 @@ impl NodeWish {
 
 /// A node in the list of all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeSummary {
     /// Which.
     pub id: NodeId,
@@ -1800,6 +1877,7 @@ pub struct NodeSummary {
 
 /// A page of nodes, in the order of their names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodePage {
     /// The nodes.
     pub nodes: Vec<NodeSummary>,
@@ -1809,6 +1887,7 @@ pub struct NodePage {
 
 /// How something in a graph is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Look {
     /// By the state of its step.
@@ -1827,6 +1906,7 @@ pub enum Look {
 
 /// A graph of noderoles, folded as its reader asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphView {
     /// Of which deployment.
     pub deployment: DeploymentName,
@@ -1855,6 +1935,7 @@ pub struct GraphView {
 
 /// The part of a graph that somebody asked to have marked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphTrail {
     /// What it is and how much there is on it; or that there is nothing, and why.
     pub said: String,
@@ -1869,6 +1950,7 @@ pub const WAY_TOLD: usize = 100;
 
 /// A noderole of a way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphWaypoint {
     /// Which.
     pub id: NoderoleId,
@@ -1880,6 +1962,7 @@ pub struct GraphWaypoint {
 
 /// A role, or one noderole of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphVertex {
     /// Names it in addresses: `web:app`, or a noderole's id.
     pub key: String,
@@ -1901,6 +1984,7 @@ pub struct GraphVertex {
 
 /// A noderole of a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphNoderole {
     /// Which.
     pub id: NoderoleId,
@@ -1914,6 +1998,7 @@ pub struct GraphNoderole {
 
 /// An edge of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphEdge {
     /// What is waited for.
     pub from: usize,
@@ -1935,6 +2020,7 @@ pub struct GraphEdge {
 
 /// What a reader of a graph asks for. Everything at once: it is the page's address.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GraphWish {
     /// Roles whose noderoles are shown one by one.
@@ -1957,6 +2043,7 @@ pub struct GraphWish {
 
 /// What is to be marked in a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TrailWish {
     /// Nothing yet: a path is to begin at this vertex, and its end is still to be chosen.
@@ -1969,6 +2056,7 @@ pub enum TrailWish {
 
 /// What makes a way long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Length {
     /// How many noderoles follow one another.
@@ -1979,6 +2067,7 @@ pub enum Length {
 
 /// Which way to look from what is focused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GraphWay {
     /// To what it waits for and to what waits for it.

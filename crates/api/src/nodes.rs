@@ -10,6 +10,7 @@ use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, Ru
 
 /// Everything about a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeView {
     /// Which.
     pub id: NodeId,
@@ -65,6 +66,7 @@ pub struct NodeView {
 
 /// How a machine is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Life {
     /// Whether it is alive.
     pub alive: bool,
@@ -90,6 +92,7 @@ pub struct Life {
 
 /// Why nothing starts on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutOfService {
     /// Who says so.
     pub by: Option<String>,
@@ -101,6 +104,7 @@ pub struct OutOfService {
 
 /// How a machine is reached. Nothing in it is secret: the private key is named, and workers have it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Way {
     /// `local` or `ssh`.
     pub transport: String,
@@ -112,6 +116,7 @@ pub struct Way {
 
 /// How a machine is reached by SSH.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SshView {
     /// Names or numbers, tried in this order.
     pub addresses: Vec<String>,
@@ -131,6 +136,7 @@ pub struct SshView {
 
 /// What came of trying one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriedAddress {
     /// Which.
     pub address: String,
@@ -142,6 +148,7 @@ pub struct TriedAddress {
 
 /// What came of a look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LookView {
     /// When.
     pub at: At,
@@ -161,6 +168,7 @@ pub struct LookView {
 
 /// A page of looks, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LookPage {
     /// The looks.
     pub looks: Vec<LookView>,
@@ -170,6 +178,7 @@ pub struct LookPage {
 
 /// A noderole on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carried {
     /// Which.
     pub id: NoderoleId,
@@ -189,6 +198,7 @@ pub struct Carried {
 
 /// What somebody says of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FactsOf {
     /// `node`: itself; `role` and a name: a role that looked.
     pub source: String,
@@ -202,6 +212,7 @@ pub struct FactsOf {
 
 /// What a machine said of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportView {
     /// When.
     pub at: At,
@@ -217,6 +228,7 @@ pub struct ReportView {
 
 /// A token by which a machine speaks for itself, without what it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeToken {
     /// Which.
     pub id: Uuid,
@@ -238,6 +250,7 @@ pub struct NodeToken {
 
 /// A token that was made. What it is, is told this once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MintedToken {
     /// Which.
     pub id: Uuid,
@@ -249,6 +262,7 @@ pub struct MintedToken {
 
 /// What is to be changed about a machine's record; what is absent stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NodeChange {
     /// What people say of it.
@@ -273,6 +287,7 @@ pub struct NodeChange {
 
 /// What is to be changed about how a machine is reached; what is absent stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WayChange {
     /// The folder that stands for its file system.

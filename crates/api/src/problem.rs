@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Something that could not be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{title}: {detail}")]
 pub struct Problem {
     /// `about:blank` or the address of a page about this kind of problem.
@@ -24,6 +25,7 @@ pub struct Problem {
 
 /// One of several findings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Where: a field, a file with line and column, an edit.
     pub at: String,

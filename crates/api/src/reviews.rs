@@ -13,6 +13,7 @@ pub const LONGEST_TEXT: usize = 200;
 
 /// Whose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Whose {
     /// Everybody's.
@@ -40,6 +41,7 @@ impl Whose {
 
 /// What became of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// The newest submissions of open proposals: they wait for somebody.
@@ -70,6 +72,7 @@ impl Fate {
 
 /// Which reviews a list shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ReviewsWanted {
     /// Whose.
@@ -87,6 +90,7 @@ pub struct ReviewsWanted {
 
 /// A page of the list of reviews.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewPage {
     /// Newest first.
     pub reviews: Vec<ReviewSummary>,
@@ -97,6 +101,7 @@ pub struct ReviewPage {
 
 /// Which open proposals a list shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ProposalsWanted {
     /// Only those that this person opened or edited.
@@ -112,6 +117,7 @@ pub struct ProposalsWanted {
 
 /// A page of the list of open proposals.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProposalPage {
     /// Newest first.
     pub proposals: Vec<ProposalSummary>,
@@ -121,6 +127,7 @@ pub struct ProposalPage {
 
 /// How many reviews wait for somebody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Waiting {
     /// So many do for sure.
     pub count: usize,

@@ -13,6 +13,7 @@ pub const VALUE_SHOWN: usize = 500;
 
 /// Which values are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ValuesWanted {
     /// Part of a path, a value or a source, in any case; empty for all.
@@ -25,6 +26,7 @@ pub struct ValuesWanted {
 
 /// A value and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ValueView {
     /// A JSON pointer.
     pub path: String,
@@ -44,6 +46,7 @@ pub struct ValueView {
 
 /// An edit that set a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SetBy {
     /// Of which proposal.
     pub proposal: ProposalId,
@@ -59,6 +62,7 @@ pub struct SetBy {
 
 /// A page of values, in the order of their paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ValuePage {
     /// At most [`VALUES_SHOWN`].
     pub values: Vec<ValueView>,
@@ -72,6 +76,7 @@ pub struct ValuePage {
 
 /// Values of a noderole or of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ValuesView {
     /// `app on n1.rack.example`.
     pub name: String,
@@ -90,6 +95,7 @@ pub struct ValuesView {
 
 /// What an attempt returned, as long as it is kept for its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultView {
     /// The attempt.
     pub run: RunId,
@@ -111,6 +117,7 @@ pub struct ResultView {
 
 /// The results that are kept for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultPage {
     /// Newest first.
     pub results: Vec<ResultView>,

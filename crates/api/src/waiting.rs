@@ -20,6 +20,7 @@ pub const PAGE: usize = 50;
 
 /// Which part of what waits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct WaitingWanted {
     /// In this deployment, by its name; empty: in any.
@@ -75,8 +76,24 @@ impl<'de> Deserialize<'de> for Behind {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Behind {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Behind".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "Where a page of one reason goes on: what the page before said under `next`.",
+            "pattern": r"^-?[0-9]+\.[0-9a-f-]{36}$",
+        })
+    }
+}
+
 /// What waits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitingPage {
     /// By reason; reasons for which nothing waits are left out.
     pub groups: Vec<WaitingGroup>,
@@ -87,6 +104,7 @@ pub struct WaitingPage {
 
 /// Steps that wait for the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitingGroup {
     /// For what.
     pub reason: Wait,
@@ -104,6 +122,7 @@ pub struct WaitingGroup {
 
 /// A step that waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitingStep {
     /// Whose.
     pub noderole: NoderoleId,
@@ -127,6 +146,7 @@ pub struct WaitingStep {
 
 /// Something to look at, or to act on, so that a step goes on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "what")]
 pub enum Freeing {
     /// Another step.

@@ -24,6 +24,7 @@ pub const MAX_IMPORT: usize = 16 * 1024 * 1024;
 
 /// What an import brought.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Imported {
     /// Each barclamp with its version and content; `true`: it is new.
     pub barclamps: Vec<(BarclampName, String, Hash, bool)>,

@@ -51,7 +51,7 @@ mod words;
 pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
 pub use imports::{Imported, MAX_IMPORT, disappeared, find_and_read, other_contents, read_files};
-pub use machines::LOOKS;
+pub use machines::{LOOKS, Seen};
 pub use node_self::Itself;
 pub use verifying::Verified;
 

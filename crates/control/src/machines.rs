@@ -129,9 +129,7 @@ impl Control {
         actor.require(Permission::Operator)?;
         let row = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
         let before = row.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
-        if before.version != version {
-            return Err(changed_meanwhile(&before.fqdn));
-        }
+        still(Some(version), before.version, &before.fqdn)?;
         let after = self.changed(&before, &change)?;
         if after == before {
             return Ok(before.version);
@@ -212,10 +210,11 @@ impl Control {
     pub async fn set_available(
         &self,
         actor: &Actor,
-        node: NodeId,
+        node: impl Into<Seen>,
         available: bool,
         reason: String,
     ) -> Result<(), Problem> {
+        let Seen { node, version } = node.into();
         actor.require(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
@@ -223,6 +222,7 @@ impl Control {
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
         let gone = || Problem::not_found("There is no such node any more.");
         let row = reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        still(version, row.version, &row.fqdn)?;
         let held = (!available).then_some((actor.person, reason));
         let news = running::set_node_available(&mut transaction, node, held).await.map_err(from_change)?;
         if !news.ok_or_else(gone)? {
@@ -241,6 +241,29 @@ impl Control {
             .map_err(from_store)?;
         tell(&mut transaction, row.fqdn).await?;
         done(transaction).await
+    }
+}
+
+/// A machine that something is done to, and the version of its record that somebody looked at before, where they say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Which.
+    pub node: NodeId,
+    /// Done only while the record is of this version.
+    pub version: Option<i32>,
+}
+
+impl From<NodeId> for Seen {
+    fn from(node: NodeId) -> Self {
+        Self { node, version: None }
+    }
+}
+
+/// Refuses what is made on another version than the record has.
+pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), Problem> {
+    match seen {
+        Some(seen) if seen != version => Err(changed_meanwhile(fqdn)),
+        _ => Ok(()),
     }
 }
 

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use api::nodes::MintedToken;
 use api::{Problem, limits};
-use engine::ids::NodeId;
 use serde_json::{Value, json};
 use store::intent;
 use store::node_tokens::{self, MOST_TOKENS};
 use store::running::{self, MOST_REPORTS, Report, Reported, Reporter};
 use uuid::Uuid;
 
-use crate::machines::{checked_object, tell};
+use crate::machines::{Seen, checked_object, still, tell};
 use crate::people::{Actor, MAX_TOKEN, Permission, Token, Visitor, hash_of};
 use crate::problems::from_store;
 use crate::words::{self, at};
@@ -32,10 +31,11 @@ impl Control {
     pub async fn mint_node_token(
         &self,
         actor: &Actor,
-        node: NodeId,
+        node: impl Into<Seen>,
         name: String,
         days: u32,
     ) -> Result<MintedToken, Problem> {
+        let Seen { node, version } = node.into();
         actor.require_any(&[Permission::Operator, Permission::Admin])?;
         let name = words::plain(&name)?;
         if name.is_empty() || name.chars().count() > limits::TOKEN_NAME || name.contains(['\n', '\t']) {
@@ -50,6 +50,7 @@ impl Control {
         actor.still(&mut transaction).await?.require_any(&[Permission::Operator, Permission::Admin])?;
         let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        still(version, machine.version, &machine.fqdn)?;
         let lifetime = Duration::from_secs(u64::from(days) * DAY);
         let made = node_tokens::insert_node_token(&mut transaction, node, &token.hash(), name, lifetime, actor.person)
             .await
@@ -70,12 +71,14 @@ impl Control {
     }
 
     /// Takes a machine's token back: with the next request it is none.
-    pub async fn revoke_node_token(&self, actor: &Actor, node: NodeId, token: Uuid) -> Result<(), Problem> {
+    pub async fn revoke_node_token(&self, actor: &Actor, node: impl Into<Seen>, token: Uuid) -> Result<(), Problem> {
+        let Seen { node, version } = node.into();
         actor.require_any(&[Permission::Operator, Permission::Admin])?;
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require_any(&[Permission::Operator, Permission::Admin])?;
         let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        still(version, machine.version, &machine.fqdn)?;
         let name = node_tokens::revoke_node_token(&mut transaction, node, token).await.map_err(from_store)?;
         let name = name.ok_or_else(|| {
             Problem::not_found(format!("{} has no such token that was not taken back before.", machine.fqdn))

@@ -21,6 +21,7 @@ pub const SUCCESSES: u32 = 2;
 
 /// What is believed of a node, and how much speaks against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Belief {
     /// Whether it is alive.
     pub alive: bool,

@@ -119,6 +119,7 @@ pub fn hash<T: Serialize>(value: &T) -> Result<Hash, serde_json::Error> {
 
 /// What an object holds; part of its row, and of nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectKind {
     /// The root of a blueprint.

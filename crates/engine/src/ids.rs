@@ -83,6 +83,8 @@ macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $kind:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._-]*$", "maxLength" = MAX_NAME)))]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(std::sync::Arc<str>);
 
@@ -174,6 +176,8 @@ impl LaneName {
 /// A node's fully qualified domain name: lower case, at least three labels (OpenCrowbar's rule, so that a cluster's names always
 /// sit under a domain of their own).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("maxLength" = MAX_FQDN)))]
 #[serde(try_from = "String", into = "String")]
 pub struct Fqdn(std::sync::Arc<str>);
 
@@ -250,6 +254,7 @@ macro_rules! uuids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(transparent)]
         pub struct $name(pub Uuid);
 
@@ -312,6 +317,7 @@ macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(transparent)]
         pub struct $name(pub i64);
 

@@ -29,6 +29,8 @@ pub mod gate;
 pub mod ids;
 pub mod lint;
 pub mod plan;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod text;
 
 pub use canonical::Hash;

@@ -251,7 +251,10 @@ async fn no_parameter_widens_an_approval() {
     let path = format!("/api/v1/submissions/{other}");
     let forced = json!({"submission": approved, "override": true, "force": true, "approvals_needed": 0});
     assert_eq!(outcome(&house.tell(&format!("{path}/commit?force=true"), &ada, forced).await), no(400, "invalid"));
-    let named = house.tell(&format!("{path}/commit?force=true"), &ada, json!({"name": "edge"})).await;
+    let named = json!({"name": "edge"});
+    let asked = house.tell(&format!("{path}/commit?force=true"), &ada, named.clone()).await;
+    assert_eq!(outcome(&asked), no(400, "invalid"));
+    let named = house.tell(&format!("{path}/commit"), &ada, named).await;
     assert_eq!(outcome(&named), no(409, "not_approved"), "a typed name is no approval");
     let forced = format!("submission={other}&override=true&force=1&approvals_needed=0");
     assert_eq!(outcome(&house.post_form("/call/commit?force=true", &ada, &forced).await), no(409, "not_approved"));

@@ -41,16 +41,19 @@ use crate::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId
 
 /// A point in time: microseconds since 1970-01-01 UTC, as the database counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Moment(pub i64);
 
 /// A failure-domain budget, by its number in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct BudgetId(pub i64);
 
 /// A lane: unique by name in its deployment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LaneKey {
     /// Where.
     pub deployment: DeploymentId,
@@ -194,6 +197,7 @@ pub struct AdmissionView {
 
 /// A rule that keeps a step from starting, in words that tell what has to happen.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "rule")]
 pub enum Reason {
     /// The execution switch is off.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The state of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepState {
     /// Its join does not hold.

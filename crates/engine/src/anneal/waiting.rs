@@ -30,6 +30,7 @@ macro_rules! waits {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal, $heading:literal, $frees:literal;)*) => {
         /// What a step waits for first.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum Wait {
             $($(#[doc = $doc])* $name,)*

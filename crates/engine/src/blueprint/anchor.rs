@@ -20,6 +20,8 @@ pub const MAX_ANCHOR: usize = 2_000;
 /// What a comment speaks of. As text: nothing, `policy`, `deployment/ID`, `deployment/ID/barclamp/NAME`, `deployment/ID/role/NAME`,
 /// `node/ID`, `node/ID/noderole/ROLE`; the policy, a role and a noderole may end in `#` and the JSON pointer of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("maxLength" = MAX_ANCHOR)))]
 #[serde(try_from = "String", into = "String")]
 pub enum Anchor {
     /// The change as a whole.

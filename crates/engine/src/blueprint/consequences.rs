@@ -56,6 +56,7 @@ pub type Progress<'a> = &'a dyn Fn(StepId) -> Option<StepState>;
 
 /// A noderole that something happens to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Touched {
     /// Its role and instance.
     pub noderole: NoderoleKey,
@@ -77,6 +78,7 @@ impl fmt::Display for Touched {
 
 /// A noderole that runs again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Restart {
     /// Which.
     #[serde(flatten)]
@@ -93,6 +95,7 @@ pub struct Restart {
 
 /// Something that is gone afterwards. The kinds stand in the order in which they are told, the gravest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Loss {
     /// All intent for a node.
@@ -163,6 +166,7 @@ impl Loss {
 
 /// Noderoles of a deployment that stand downstream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Downstream {
     /// Where.
     pub deployment: DeploymentName,
@@ -176,6 +180,7 @@ pub struct Downstream {
 
 /// What can run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wave {
     /// From 1; 0 has instant steps alone.
     pub number: u32,
@@ -189,6 +194,7 @@ pub struct Wave {
 
 /// A role's steps in a wave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaveGroup {
     /// Which role.
     pub role: RoleName,
@@ -224,6 +230,7 @@ impl WaveGroup {
 
 /// A role's steps that others wait for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Awaited {
     /// The last wave in which they are.
     pub wave: u32,
@@ -235,6 +242,7 @@ pub struct Awaited {
 
 /// A list that may be long: all of it counted, the first [`LISTED`] there. The difference has every one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Counted{T}"))]
 pub struct Counted<T> {
     /// How many there are.
     pub count: usize,
@@ -269,6 +277,7 @@ impl<T> Counted<T> {
 
 /// What a change leads to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Consequences {
     /// How many nodes something happens on: a step runs there, or a noderole goes. What stands for a deployment is none.
     #[serde(default)]

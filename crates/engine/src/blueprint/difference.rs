@@ -23,6 +23,7 @@ use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, Node
 
 /// How something differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
     /// It is new.
@@ -45,6 +46,7 @@ impl Mark {
 
 /// A value that both have, but not the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "SidesOf{T}"))]
 pub struct Sides<T> {
     /// Before.
     pub old: T,
@@ -67,6 +69,7 @@ impl<T> Sides<T> {
 
 /// Everything in which two blueprints differ.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// Deployments, in the order of their names.
     pub deployments: Vec<DeploymentDifference>,
@@ -81,6 +84,7 @@ pub struct Difference {
 
 /// How a deployment differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentDifference {
     /// Which.
     pub id: DeploymentId,
@@ -108,6 +112,7 @@ pub struct DeploymentDifference {
 
 /// A jig that is switched on one side only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JigDifference {
     /// Which.
     pub jig: JigName,
@@ -117,6 +122,7 @@ pub struct JigDifference {
 
 /// How a deployment's use of a barclamp differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BarclampDifference {
     /// Which.
     pub barclamp: BarclampName,
@@ -130,6 +136,7 @@ pub struct BarclampDifference {
 
 /// How a deployment's role differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleDifference {
     /// Which.
     pub role: RoleName,
@@ -146,6 +153,7 @@ pub struct RoleDifference {
 
 /// How a node differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeDifference {
     /// Which.
     pub id: NodeId,
@@ -169,6 +177,7 @@ pub struct NodeDifference {
 
 /// How a noderole differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleDifference {
     /// Which.
     pub id: NoderoleId,
@@ -205,6 +214,7 @@ pub struct NoderoleDifference {
 
 /// How an edge to a parent differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EdgeDifference {
     /// The parent.
     pub parent: NoderoleId,

@@ -32,6 +32,7 @@ pub use shift::Shift;
 
 /// A document that differs between two blueprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DocumentChange {
     /// A deployment's.

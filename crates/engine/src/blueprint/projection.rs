@@ -81,6 +81,7 @@ pub struct LaneIntent {
 
 /// What a change means for a step's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepChange {
     /// It did not exist.
@@ -93,6 +94,7 @@ pub enum StepChange {
 
 /// Why a reviewed change makes a step run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RerunCause {
     /// Somebody asked for it.

@@ -21,6 +21,7 @@ use crate::ids::{DeploymentId, NodeId, RoleName};
 
 /// What only the plan before had, and what only the new one has. A value that differs is in both.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shift {
     /// As it was planned before.
     pub before: Difference,

@@ -26,6 +26,7 @@ use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, Noder
 
 /// Names of what a difference speaks of only by id.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Names {
     /// Deployments.
     pub deployments: BTreeMap<DeploymentId, DeploymentName>,
@@ -35,6 +36,7 @@ pub struct Names {
 
 /// Where a noderole is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Place {
     /// Its role and instance.
     pub noderole: NoderoleKey,

@@ -32,6 +32,7 @@ pub const MAX_ROLES: usize = 500;
 
 /// A versioned set of roles, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Barclamp {
     /// Unique together with `version`.
     pub name: BarclampName,
@@ -58,6 +59,7 @@ pub struct Barclamp {
 
 /// A way to carry out steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Jig {
     /// Which program of the worker does it.
     pub class: JigClass,
@@ -72,6 +74,7 @@ pub struct Jig {
 /// The worker's programs for steps. Files of other systems name classes that no worker here has; they import, with a finding, as
 /// [`JigClass::Other`], and no step that needs one is ever claimed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JigClass {
     /// Scripts, run on the node through the node-side wrapper.
@@ -108,6 +111,7 @@ impl JigClass {
 
 /// What binding a role means and how its step runs. The content of a noderole's `role` hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Role {
     /// The role.
     pub name: RoleName,
@@ -161,6 +165,7 @@ pub struct Role {
 
 /// OpenCrowbar's role flags, and one more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Flags {
     /// Comes along on the node of whoever requires it, never from elsewhere.
@@ -194,6 +199,7 @@ pub struct Flags {
 
 /// An attribute that a role owns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attrib {
     /// Unique in the catalog.
     pub name: AttribName,
@@ -212,6 +218,7 @@ pub struct Attrib {
 
 /// One script of a role. Its bytes are an object of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Script {
     /// The file's name, for logs.
     pub name: String,
@@ -221,6 +228,7 @@ pub struct Script {
 
 /// What the step of a role asks of the annealer and the worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RunPolicy {
     /// What its node must be.
@@ -272,6 +280,7 @@ impl Default for RunPolicy {
 
 /// What a step needs its node to be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Needs {
     /// Up and available.
@@ -285,6 +294,7 @@ pub enum Needs {
 
 /// Whether a step runs on its node or elsewhere for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// On the node, through its wrapper and ledger.
@@ -296,6 +306,7 @@ pub enum Place {
 
 /// A limit that steps share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lane {
     /// Unique in the deployment.
     pub name: LaneName,
@@ -308,6 +319,7 @@ pub struct Lane {
 
 /// How a lane fills.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LaneMode {
     /// The next starts as soon as one ends.
@@ -319,6 +331,7 @@ pub enum LaneMode {
 
 /// What an ERROR of a step stops.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
     /// Its descendants.
@@ -330,6 +343,7 @@ pub enum OnError {
 
 /// What changed data of a noderole means for what it applied before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
     /// It runs again.
@@ -341,6 +355,7 @@ pub enum OnChange {
 
 /// When a child's parents are enough.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Join {
     /// How many of them.
@@ -351,6 +366,7 @@ pub struct Join {
 
 /// How many parents a join asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JoinNeed {
     /// All of them.
@@ -364,6 +380,7 @@ pub enum JoinNeed {
 
 /// Which parents count for a join.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JoinAfter {
     /// ACTIVE ones.

@@ -18,6 +18,7 @@ use crate::ids::{AttribName, BarclampName, JigName, RoleName};
 
 /// In what a newer version of a barclamp differs from an older one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VersionDifference {
     /// Roles that are gone.
     pub roles_gone: Vec<RoleName>,
@@ -33,6 +34,7 @@ pub struct VersionDifference {
 
 /// What is gone of a role that both versions have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleChange {
     /// Which.
     pub role: RoleName,

@@ -20,6 +20,7 @@ use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, Node
 
 /// The root of a blueprint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RootDoc {
     /// Every deployment's document.
     pub deployments: BTreeMap<DeploymentId, Hash>,
@@ -42,6 +43,7 @@ impl RootDoc {
 
 /// What is meant for a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentDoc {
     /// Minted by the edit that made it.
     pub id: DeploymentId,
@@ -62,6 +64,7 @@ pub struct DeploymentDoc {
 
 /// A role in a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentRoleDoc {
     /// The role's content.
     pub role: Hash,
@@ -71,6 +74,7 @@ pub struct DeploymentRoleDoc {
 
 /// What is meant for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeDoc {
     /// Minted when the node was made.
     pub id: NodeId,
@@ -86,6 +90,7 @@ pub struct NodeDoc {
 
 /// A role's instance on a node; `app` or `app/1` in text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct NoderoleKey {
     /// The role.
@@ -142,6 +147,7 @@ impl From<NoderoleKey> for String {
 
 /// What is meant for a noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleDoc {
     /// The deployment it was bound in: its node's or an ancestor of that.
     pub deployment: DeploymentId,
@@ -159,6 +165,7 @@ pub struct NoderoleDoc {
 
 /// An edge to a parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EdgeDoc {
     /// The parent.
     pub parent: NoderoleId,
@@ -168,6 +175,7 @@ pub struct EdgeDoc {
 
 /// What an edge means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeKind {
     /// Order, data and removal.

@@ -19,6 +19,7 @@ use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, Node
 
 /// What planning sees of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skeleton {
     /// All deployments.
     pub deployments: BTreeMap<DeploymentId, SkeletonDeployment>,
@@ -48,6 +49,7 @@ pub struct Answer {
 
 /// A deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkeletonDeployment {
     /// Unique.
     pub name: DeploymentName,
@@ -66,6 +68,7 @@ pub struct SkeletonDeployment {
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkeletonNode {
     /// Its name.
     pub fqdn: Fqdn,
@@ -82,6 +85,7 @@ pub struct SkeletonNode {
 
 /// A noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkeletonNoderole {
     /// Where it was bound.
     pub deployment: DeploymentId,

@@ -8,6 +8,7 @@ use super::{DataError, check_depth, escaped, merge, ordered};
 
 /// What happened to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// It was not there.
@@ -20,6 +21,7 @@ pub enum ChangeKind {
 
 /// One difference between two documents, fit to be shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// A JSON pointer (RFC 6901); empty for the whole document.
     pub path: String,

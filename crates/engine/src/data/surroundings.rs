@@ -35,6 +35,7 @@ pub const BYTES_OF_FACTS: usize = 64 << 10;
 
 /// The document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Surroundings {
     /// Where the run is.
     pub node: OwnNode,
@@ -48,6 +49,7 @@ pub struct Surroundings {
 
 /// A run's own node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OwnNode {
     /// Which.
     pub id: NodeId,
@@ -67,6 +69,7 @@ pub struct OwnNode {
 
 /// What an attempt returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Returned {
     /// The attempt.
     pub run: RunId,
@@ -90,6 +93,7 @@ pub struct Returned {
 
 /// A node that carries what a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Peer {
     /// Which.
     pub id: NodeId,
@@ -105,6 +109,7 @@ pub struct Peer {
 
 /// A noderole that a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerRole {
     /// Its role.
     pub role: RoleName,
@@ -121,6 +126,7 @@ pub struct PeerRole {
 
 /// How much there was no room for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// Results that are kept and not here.
     pub results: usize,

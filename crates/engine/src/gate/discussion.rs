@@ -21,6 +21,7 @@ pub struct Voice {
 
 /// Why a person may not do that in a discussion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoVoice {
     /// They only look.

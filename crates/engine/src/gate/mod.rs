@@ -34,6 +34,7 @@ pub const MAX_APPROVALS: u32 = 20;
 
 /// What makes a change riskier than others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
     /// A destructive step runs.
@@ -77,6 +78,7 @@ impl Risk {
 
 /// What the gate asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
     /// Approvals that every change needs; at least 1.
@@ -140,6 +142,7 @@ impl Policy {
 
 /// What a policy asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asks {
     /// What the policy says for just that; None: nothing.
     pub own: Option<u32>,
@@ -160,6 +163,7 @@ impl fmt::Display for Asks {
 
 /// One part in which two policies differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyChange {
     /// Of changes with this risk; None: of every change.
     pub risk: Option<Risk>,
@@ -225,6 +229,7 @@ pub fn check_name(risks: &BTreeSet<Risk>, name: &str, typed: Option<&str>) -> Re
 
 /// What a person says of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictKind {
     /// It may be committed.
@@ -248,6 +253,7 @@ impl VerdictKind {
 
 /// A verdict, in the order in which they were given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Who.
     pub person: PersonId,
@@ -257,6 +263,7 @@ pub struct Verdict {
 
 /// A person as the gate sees them now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reviewer {
     /// Who.
     pub id: PersonId,
@@ -301,6 +308,7 @@ pub struct Facts {
 
 /// The gate's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// The newest submission of an open proposal.
@@ -325,6 +333,7 @@ pub enum Rule {
 
 /// A rule and whether it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleState {
     /// Which.
     pub rule: Rule,
@@ -336,6 +345,7 @@ pub struct RuleState {
 
 /// What the gate says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GateState {
     /// Every rule, in a fixed order.
     pub rules: Vec<RuleState>,
@@ -366,6 +376,7 @@ impl GateState {
 
 /// Why a person may not give a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoVerdict {
     /// They wrote part of it.

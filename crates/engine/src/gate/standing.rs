@@ -12,6 +12,7 @@ use crate::ids::PersonId;
 
 /// Where a submission stands. What comes earlier here is what is waited for first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// It is not the newest version of an open proposal.
@@ -54,6 +55,7 @@ impl Standing {
 
 /// What a person can do for a submission to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Turn {
     /// Give a verdict.

@@ -15,6 +15,7 @@ pub const NAMED: usize = 5;
 
 /// People who can do what no verdict does, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Helpers {
     /// Who may edit and submit.
     pub operators: Vec<String>,

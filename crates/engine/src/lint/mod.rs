@@ -80,6 +80,7 @@ impl fmt::Debug for Subject<'_> {
 
 /// How much a finding weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// The change is neither submitted nor committed.
@@ -90,6 +91,7 @@ pub enum Level {
 
 /// Something that lint found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LintFinding"))]
 pub struct Finding {
     /// By which check.
     pub check: Check,
@@ -116,6 +118,7 @@ macro_rules! checks {
     ($($(#[$doc:meta])* $name:ident = $id:literal, $level:ident, $run:expr;)*) => {
         /// The checks.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub enum Check {
             $($(#[$doc])* #[serde(rename = $id)] $name,)*
         }

@@ -37,6 +37,7 @@ pub struct Signed<'a> {
 
 /// What can be said only once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "over", rename_all = "snake_case")]
 pub enum Over {
     /// Whether a deployment is there.
@@ -111,6 +112,7 @@ pub enum Over {
 
 /// Two people's edits of which the later overrules the earlier.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Clash {
     /// The edit that loses.
     pub earlier: u32,

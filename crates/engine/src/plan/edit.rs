@@ -29,6 +29,7 @@ pub const MAX_LEVELS: usize = 16;
 
 /// One step of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "edit", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Edit {
     /// Makes a deployment.
@@ -249,6 +250,7 @@ impl Edit {
 
 /// An edit and its place in the proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NumberedEdit {
     /// Rises by one from 1; numbers of undone edits are not used again.
     pub seq: u32,

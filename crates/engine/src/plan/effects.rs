@@ -16,6 +16,7 @@ use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, Node
 ///
 /// Kinds that came later are left out of the JSON where they are empty, so that the hash of older effects stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Effects {
     /// New deployments, parents first.
@@ -119,6 +120,7 @@ impl Effects {
 
 /// Why something is part of the effects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum Why {
     /// A person asked for it.
@@ -148,6 +150,7 @@ impl Why {
 
 /// A new deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NewDeployment {
     /// Minted by the edit.
     pub id: DeploymentId,
@@ -165,6 +168,7 @@ pub struct NewDeployment {
 
 /// A barclamp that a deployment begins to use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BarclampUse {
     /// Where.
     pub deployment: DeploymentId,
@@ -178,6 +182,7 @@ pub struct BarclampUse {
 
 /// A role that becomes bindable in a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NewRole {
     /// Where.
     pub deployment: DeploymentId,
@@ -191,6 +196,7 @@ pub struct NewRole {
 
 /// Data of a role in a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleData {
     /// Where.
     pub deployment: DeploymentId,
@@ -204,6 +210,7 @@ pub struct RoleData {
 
 /// A node that changes its deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moved {
     /// Which.
     pub node: NodeId,
@@ -217,6 +224,7 @@ pub struct Moved {
 
 /// A new noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bound {
     /// Derived from node, role and instance.
     pub id: NoderoleId,
@@ -238,6 +246,7 @@ pub struct Bound {
 
 /// Data of a noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleData {
     /// The node.
     pub node: NodeId,
@@ -251,6 +260,7 @@ pub struct NoderoleData {
 
 /// A noderole that runs again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rerun {
     /// The node.
     pub node: NodeId,
@@ -264,6 +274,7 @@ pub struct Rerun {
 
 /// A deployment that goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemovedDeployment {
     /// Which.
     pub id: DeploymentId,
@@ -277,6 +288,7 @@ pub struct RemovedDeployment {
 
 /// A role that can't be bound in a deployment any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemovedRole {
     /// Where.
     pub deployment: DeploymentId,
@@ -288,6 +300,7 @@ pub struct RemovedRole {
 
 /// A barclamp's version that a deployment does not have of its own any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unpinned {
     /// Where.
     pub deployment: DeploymentId,
@@ -303,6 +316,7 @@ pub struct Unpinned {
 
 /// A noderole that goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unbound {
     /// Derived from node, role and instance.
     pub id: NoderoleId,
@@ -318,6 +332,7 @@ pub struct Unbound {
 
 /// A node that is given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Expunged {
     /// Which.
     pub node: NodeId,
@@ -331,6 +346,7 @@ pub struct Expunged {
 
 /// A noderole that stays and waits for others than before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rewired {
     /// Where.
     pub node: NodeId,
@@ -346,6 +362,7 @@ pub struct Rewired {
 
 /// A deployment's role, or a noderole, that gets another content of its role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Repinned {
     /// In which deployment.
     pub deployment: DeploymentId,
@@ -362,6 +379,7 @@ pub struct Repinned {
 
 /// A jig that is switched on or off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JigSwitch {
     /// Which.
     pub jig: JigName,
@@ -373,6 +391,7 @@ pub struct JigSwitch {
 
 /// A policy that comes into force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicySet {
     /// The whole of it.
     pub policy: Policy,
@@ -382,6 +401,7 @@ pub struct PolicySet {
 
 /// An edit that can't take effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// Which edit.
     pub edit: u32,

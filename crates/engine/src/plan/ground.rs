@@ -18,6 +18,7 @@ use crate::cluster::Skeleton;
 
 /// What planning rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ground {
     /// Who is bound where. Its index has to be built by whoever receives it: [`Ground::open`].
     pub skeleton: Skeleton,

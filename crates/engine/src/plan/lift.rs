@@ -33,6 +33,7 @@ const NAMED: usize = 8;
 
 /// What lifting some nodes would allow: one entry for each role of the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lift {
     /// In the order of their names.
     pub roles: Vec<LiftRole>,
@@ -40,6 +41,7 @@ pub struct Lift {
 
 /// What dropping the lifted nodes on a role would mean.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LiftRole {
     /// The role.
     pub role: RoleName,
@@ -62,6 +64,7 @@ pub struct LiftRole {
 
 /// A role that comes along.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Brought {
     /// Which.
     pub role: RoleName,
@@ -75,6 +78,7 @@ pub struct Brought {
 
 /// A node that can't be bound to a role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IllegalNode {
     /// Which.
     pub node: NodeId,

@@ -28,6 +28,7 @@ pub const MAX_LINES: usize = 50;
 
 /// What planning came to, stage by stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// In the order in which planning goes through them; all of them, always.
     pub stages: Vec<StageReport>,
@@ -35,6 +36,7 @@ pub struct Report {
 
 /// A stage of planning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// What may be bound, and in which version.
@@ -55,6 +57,7 @@ pub enum Stage {
 
 /// What one stage has to say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageReport {
     /// Which.
     pub stage: Stage,
@@ -70,6 +73,7 @@ pub struct StageReport {
 
 /// One thing that a stage says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
     /// In words.
     pub what: String,
@@ -88,6 +92,7 @@ pub struct Line {
 
 /// What a line is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// A deployment.

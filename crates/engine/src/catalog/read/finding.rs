@@ -18,6 +18,7 @@ use crate::text::{number, shown};
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Nothing is imported until it is repaired.
@@ -40,6 +41,7 @@ impl fmt::Display for Severity {
 
 /// A place in a file. Both count from 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct At {
     /// The line.
     pub line: u32,
@@ -54,6 +56,7 @@ impl At {
 
 /// One thing that the reader found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
@@ -93,6 +96,7 @@ impl fmt::Display for Finding {
 
 /// Everything that was found, by file, line and column. As an error: at least one of them is an [`Severity::Error`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Findings(pub Vec<Finding>);
 

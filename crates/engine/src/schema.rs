@@ -1,0 +1,32 @@
+//! How what writes itself by hand looks on the wire; everything else derives it. For a server that describes its interface.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::Hash;
+use crate::anneal::Cause;
+
+impl JsonSchema for Hash {
+    fn schema_name() -> Cow<'static, str> {
+        "Hash".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "description": "The SHA-256 of an object's bytes.", "pattern": "^[0-9a-f]{64}$"})
+    }
+}
+
+impl JsonSchema for Cause {
+    fn schema_name() -> Cow<'static, str> {
+        "Cause".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "Why a step runs again; with ` again` behind it where that came while an attempt was running.",
+            "examples": ["drift", "drift again"],
+        })
+    }
+}

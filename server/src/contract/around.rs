@@ -1,0 +1,220 @@
+//! What holds for every operation alike.
+//!
+//! * A word of the query that the operation does not know is refused: a filter that is misspelt would otherwise show everything.
+//! * What is read as JSON has an entity tag. It is strong: the digest of the bytes, behind the version of what has one. So what is
+//!   told twice the same needs no body (304), whatever of it moved. A change looks at the version alone ([`version`]): what workers see
+//!   moves all the time, and nobody's change is refused for that.
+//! * A change that does not look at `If-Match` refuses it: who sends it relies on it.
+//! * A POST with an idempotency key is done once: [`crate::idempotency`].
+//!
+//! Compression makes other bytes of the same answer; [`coded`], around it, gives those a tag of their own.
+
+use std::sync::Arc;
+
+use api::Problem;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use engine::Hash;
+
+use super::told::{Asker, Sketch};
+use super::{Operation, document};
+use crate::idempotency;
+use crate::refusal::Refusal;
+use crate::state::AppState;
+
+/// Longest idempotency key, in characters.
+pub(crate) const LONGEST_KEY: usize = 255;
+/// Words that are named when one is not known.
+const WORDS_NAMED: usize = 20;
+/// Codings whose names tags may end in.
+const CODINGS: [&str; 4] = ["-br", "-gzip", "-zstd", "-deflate"];
+
+/// What is looked at around one operation.
+#[derive(Clone)]
+pub(crate) struct Rules {
+    state: AppState,
+    of: Arc<Of>,
+}
+
+struct Of {
+    /// Words of the query, in order.
+    words: Vec<String>,
+    on_version: bool,
+    reads: bool,
+    takes_key: bool,
+    secret: bool,
+    body: usize,
+}
+
+impl Rules {
+    pub(crate) fn of(operation: &Operation, sketch: &Sketch<'_>, state: &AppState) -> Self {
+        let of = Of {
+            words: sketch.query.keys().cloned().collect(),
+            on_version: operation.op.on_version,
+            reads: operation.method == Method::GET,
+            takes_key: document::takes_key(&operation.method, sketch.asker),
+            secret: operation.op.secret,
+            body: operation.op.body,
+        };
+        debug_assert!(of.takes_key || !of.secret || sketch.asker != Asker::Person, "what shows a secret is a POST");
+        Self { state: state.clone(), of: Arc::new(of) }
+    }
+}
+
+/// Lets a request through to its operation.
+pub(crate) async fn pass(State(rules): State<Rules>, request: Request, next: Next) -> Response {
+    let of = &rules.of;
+    if let Err(problem) = known(&of.words, request.uri().query().unwrap_or_default()) {
+        return Refusal(problem).into_response();
+    }
+    let headers = request.headers();
+    if !of.reads && !of.on_version && headers.get(header::IF_MATCH).is_some_and(|tag| tag != "*") {
+        return Refusal(Problem::invalid(
+            "This takes no If-Match: what it is about has no version of its own, or the body names it. Leave the header out.",
+        ))
+        .into_response();
+    }
+    if of.takes_key && headers.contains_key(idempotency::KEY) {
+        return idempotency::once(&rules.state, request, next, of.body, of.secret).await;
+    }
+    let wanted = of.reads.then(|| headers.get(header::IF_NONE_MATCH).cloned()).flatten();
+    let answer = next.run(request).await;
+    match of.reads {
+        true => tagged(answer, wanted.as_ref()).await,
+        false => answer,
+    }
+}
+
+fn known(words: &[String], query: &str) -> Result<(), Problem> {
+    let name = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
+    let mut asked = query.split('&').filter(|pair| !pair.is_empty()).map(name);
+    let Some(unknown) = asked.find(|name| !words.iter().any(|word| word == name)) else { return Ok(()) };
+    let unknown: String = unknown.chars().take(60).collect();
+    let known = words.iter().take(WORDS_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let known = match known.as_str() {
+        "" => "This takes none.".to_owned(),
+        known => format!("It takes {known}."),
+    };
+    Err(Problem::invalid(format!("There is no word {unknown:?} to follow the question mark here. {known}")))
+}
+
+/// The version of what an answer tells; its tag begins with it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Version(pub i64);
+
+async fn tagged(answer: Response, wanted: Option<&HeaderValue>) -> Response {
+    let is_json = answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if answer.status() != StatusCode::OK || !is_json || answer.headers().contains_key(header::ETAG) {
+        return answer;
+    }
+    let (mut parts, body) = answer.into_parts();
+    // It is in memory already: a handler made it of a value.
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else { return Refusal(Problem::internal()).into_response() };
+    let digest = Hash::of_bytes(&bytes).to_string();
+    let tag = match parts.extensions.get::<Version>() {
+        Some(Version(version)) => format!("\"{version}.{}\"", &digest[..16]),
+        None => format!("\"{}\"", &digest[..16]),
+    };
+    let Ok(value) = HeaderValue::from_str(&tag) else { return (parts, Body::from(bytes)).into_response() };
+    if let Some(same) = wanted.and_then(|wanted| named(wanted, &tag)) {
+        let mut answer = StatusCode::NOT_MODIFIED.into_response();
+        answer.headers_mut().insert(header::ETAG, HeaderValue::from_str(&same).unwrap_or(value));
+        if let Some(vary) = parts.headers.remove(header::VARY) {
+            answer.headers_mut().insert(header::VARY, vary);
+        }
+        return answer;
+    }
+    parts.headers.insert(header::ETAG, value);
+    (parts, Body::from(bytes)).into_response()
+}
+
+/// The one of these tags that names the same answer, as it was sent (RFC 9110, 13.1.2: the weak comparison).
+fn named(wanted: &HeaderValue, tag: &str) -> Option<String> {
+    let wanted = wanted.to_str().ok()?;
+    if wanted.trim() == "*" {
+        return Some(tag.to_owned());
+    }
+    let plain = tag.trim_matches('"');
+    let strong = |given: &str| given.trim().trim_start_matches("W/").to_owned();
+    wanted.split(',').map(strong).find(|given| without_coding(given.trim_matches('"')) == plain)
+}
+
+fn without_coding(tag: &str) -> &str {
+    CODINGS.iter().find_map(|coding| tag.strip_suffix(coding)).unwrap_or(tag)
+}
+
+/// Gives an answer that was compressed a tag of its own: other bytes, another strong tag.
+pub(crate) async fn coded(request: Request, next: Next) -> Response {
+    let mut answer = next.run(request).await;
+    let headers = answer.headers();
+    let coding = headers.get(header::CONTENT_ENCODING).and_then(|coding| coding.to_str().ok());
+    let tag = headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
+    let Some((coding, tag)) = coding.zip(tag) else { return answer };
+    let other = tag.strip_suffix('"').filter(|tag| tag.starts_with('"')).map(|tag| format!("{tag}-{coding}\""));
+    if let Some(other) = other.and_then(|other| HeaderValue::from_str(&other).ok()) {
+        answer.headers_mut().insert(header::ETAG, other);
+    }
+    answer
+}
+
+/// The version that a change was made on, out of `If-Match`; None: it does not say.
+///
+/// # Errors
+/// When it names no version, or several.
+pub(crate) fn version(headers: &HeaderMap) -> Result<Option<i32>, Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    let tag = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let number = tag.and_then(|tag| tag.split('.').next()?.parse().ok());
+    number.map(Some).ok_or_else(|| {
+        Problem::invalid(
+            "If-Match: send the ETag of what you looked at as it is, with its quotation marks, and no other one.",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_compared_as_http_says() {
+        let tag = "\"3.0123456789abcdef\"";
+        let same = |wanted: &'static str| named(&HeaderValue::from_static(wanted), tag);
+        assert_eq!(same("\"3.0123456789abcdef\"").as_deref(), Some(tag));
+        assert_eq!(same("\"x\", W/\"3.0123456789abcdef-br\"").as_deref(), Some("\"3.0123456789abcdef-br\""));
+        assert_eq!(same("*").as_deref(), Some(tag));
+        for other in ["\"3\"", "", "3", "\"3.0123456789abcdee\"", "\"3.0123456789abcdef-xz\""] {
+            assert_eq!(same(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_change_names_one_version() {
+        let of = |text: &'static str| {
+            let headers = HeaderMap::from_iter([(header::IF_MATCH, HeaderValue::from_static(text))]);
+            version(&headers).map_err(|problem| problem.status)
+        };
+        assert_eq!(version(&HeaderMap::new()), Ok(None));
+        for same in ["\"3\"", " \"3.0123456789abcdef\"", "\"3.0123456789abcdef-gzip\""] {
+            assert_eq!(of(same), Ok(Some(3)), "{same}");
+        }
+        for wrong in ["3", "*", "W/\"3\"", "\"\"", "\"3\", \"4\"", "\"x.1\""] {
+            assert_eq!(of(wrong), Err(400), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_that_nobody_knows_are_named_with_those_that_are() {
+        let words = ["after".to_owned(), "filter".to_owned()];
+        for fine in ["", "after=1&filter=x", "&&", "after"] {
+            assert_eq!(known(&words, fine), Ok(()), "{fine}");
+        }
+        let problem = known(&words, "filter=x&fitler=y").expect_err("misspelt");
+        assert!(problem.detail.contains("\"fitler\"") && problem.detail.contains("after, filter"), "{problem}");
+        assert!(known(&[], "x").expect_err("none are taken").detail.contains("takes none"));
+    }
+}

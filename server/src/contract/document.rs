@@ -1,0 +1,382 @@
+//! The OpenAPI 3.1 document, made of the operations.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use api::Problem;
+
+use super::told::{Asker, Forms, Sketch};
+use super::{Operation, ROOT};
+
+const SCHEMAS: &str = "#/components/schemas/";
+
+/// What refusals mean, wherever they come from.
+const REFUSALS: &[(u16, &str)] = &[
+    (400, "What was sent can't be taken: the problem says what, where, and what to send."),
+    (401, "Nobody is signed in, or the token is not good (any more)."),
+    (403, "Whoever asks may not do this, or the request comes from another page."),
+    (404, "There is no such thing."),
+    (405, "This address does not take that method; `Allow` has those that it takes."),
+    (
+        409,
+        "The state of things does not allow it; or a request with the same idempotency key is still under way (`Retry-After`).",
+    ),
+    (412, "It has changed since: another version than the one named in `If-Match`."),
+    (413, "The body is too large."),
+    (415, "The body is no JSON, or not said to be."),
+    (416, "There is nothing at those bytes."),
+    (421, "The request is for a server of another name."),
+    (422, "The idempotency key was used for another request."),
+    (428, "Name the version that this is made on (`If-Match`)."),
+    (429, "Too often; `Retry-After` says when to come back."),
+    (500, "Something failed that is nobody's input; the server's log has the cause."),
+    (503, "Not at the moment: the database is away, or the server has as much to do as it takes."),
+    (504, "It took too long. It may have been done: look before you try again."),
+];
+
+/// The document of these operations.
+pub(crate) fn document(operations: &[Operation]) -> Value {
+    let mut forms = Forms::new();
+    let problem = Value::from(forms.written.subschema_for::<Problem>());
+    // Requests are written apart, because their schemas may get other names below.
+    let mut drafts = Vec::new();
+    for operation in operations {
+        let mut sketch = Sketch::new(&mut forms);
+        (operation.told)(&mut sketch);
+        drafts.push(Draft::of(operation, &sketch));
+    }
+    let written = forms.written.take_definitions(true);
+    let read = forms.read.take_definitions(true);
+    let differ = differing(&read, &written);
+    let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+    for draft in drafts {
+        let Draft { path, method, asks, mut item } = draft;
+        let asks = renamed(asks, &differ);
+        if let (Value::Object(item), Value::Object(asks)) = (&mut item, asks) {
+            item.extend(asks);
+        }
+        paths.entry(path).or_default().insert(method, item);
+    }
+    let mut schemas = written;
+    for (name, schema) in read {
+        let schema = renamed(schema, &differ);
+        let name = if differ.contains(&name) { input(&name) } else { name };
+        schemas.entry(name).or_insert(schema);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Gantry",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "Deploys and keeps clusters: a change is planned, reviewed, and only then carried out.",
+            "description": ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/", "description": "The server that this document comes from."}],
+        "tags": tags(operations),
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": schemes(),
+            "parameters": parameters(),
+            "responses": responses(&problem),
+            "headers": headers(),
+        },
+    })
+}
+
+const ABOUT: &str = "Every refusal is a problem (RFC 9457, `application/problem+json`): `code` is a word for programs, `detail` says what to do.\n\n\
+Lists come in pages: what a page says under `next` is given back as the word of the query that the operation names (`before` or `after`); \
+`null` or nothing: there are no more. Words of a query that an operation does not know are refused with those that it knows.\n\n\
+Whatever is read as JSON has an `ETag`; with `If-None-Match` an answer that would be the same is 304. A POST of somebody who is signed in may \
+carry an `Idempotency-Key`: for 24 hours the same request with the same key is done once and answered the same. `docs/api.md` says how far \
+that goes.";
+
+/// One operation, with what is read kept apart from what is written.
+struct Draft {
+    path: String,
+    method: String,
+    /// Parameters and body.
+    asks: Value,
+    /// All else.
+    item: Value,
+}
+
+impl Draft {
+    fn of(operation: &Operation, sketch: &Sketch<'_>) -> Self {
+        let mut item = Map::new();
+        let op = &operation.op;
+        item.insert("operationId".into(), op.id.into());
+        item.insert("summary".into(), op.summary.into());
+        if !op.about.is_empty() {
+            item.insert("description".into(), op.about.into());
+        }
+        item.insert("tags".into(), json!([tag(operation.path)]));
+        item.insert("security".into(), security(operation, sketch.asker));
+        item.insert("responses".into(), answers(operation, sketch));
+        Self {
+            path: format!("{ROOT}{}", operation.path),
+            method: operation.method.as_str().to_ascii_lowercase(),
+            asks: asks(operation, sketch),
+            item: item.into(),
+        }
+    }
+}
+
+fn tag(path: &str) -> &str {
+    path.trim_start_matches('/').split(['/', '.']).next().unwrap_or_default()
+}
+
+fn tags(operations: &[Operation]) -> Value {
+    let tags: BTreeSet<&str> = operations.iter().map(|operation| tag(operation.path)).collect();
+    tags.into_iter().map(|name| json!({"name": name})).collect()
+}
+
+/// Whether its answers have entity tags.
+fn is_tagged(operation: &Operation, sketch: &Sketch<'_>) -> bool {
+    operation.method == Method::GET && (sketch.answer.is_some() || operation.op.content.contains(&"application/json"))
+}
+
+fn changes(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD)
+}
+
+fn security(operation: &Operation, asker: Asker) -> Value {
+    let who = match asker {
+        Asker::Anybody => return json!([]),
+        Asker::Person => &["session", "token"][..],
+        Asker::Machine => &["machine"][..],
+    };
+    who.iter()
+        .map(|scheme| match changes(&operation.method) {
+            true => json!({*scheme: [], "program": []}),
+            false => json!({*scheme: []}),
+        })
+        .collect()
+}
+
+/// Names of the parts of a path.
+pub(crate) fn places(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// Whether requests may carry an idempotency key.
+pub(crate) fn takes_key(method: &Method, asker: Asker) -> bool {
+    *method == Method::POST && asker == Asker::Person
+}
+
+fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
+    let mut parameters = Vec::new();
+    for (at, name) in places(operation.path).enumerate() {
+        let schema = sketch.places.get(at).cloned().unwrap_or_else(|| json!({"type": "string"}));
+        parameters.push(json!({"name": name, "in": "path", "required": true, "schema": schema}));
+    }
+    for (name, (schema, required)) in &sketch.query {
+        let mut schema = schema.clone();
+        let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        let mut parameter = json!({"name": name, "in": "query", "required": required, "schema": schema});
+        if let Some(about) = about {
+            parameter["description"] = about;
+        }
+        parameters.push(parameter);
+    }
+    let shared = |name: &str| json!({"$ref": format!("#/components/parameters/{name}")});
+    if operation.op.on_version {
+        parameters.push(shared("IfMatch"));
+    }
+    if takes_key(&operation.method, sketch.asker) {
+        parameters.push(shared("IdempotencyKey"));
+    }
+    if is_tagged(operation, sketch) {
+        parameters.push(shared("IfNoneMatch"));
+    }
+    let mut asks = Map::new();
+    asks.insert("parameters".into(), parameters.into());
+    if let Some((schema, required)) = &sketch.body {
+        let body = json!({"required": required, "content": {"application/json": {"schema": schema}}});
+        asks.insert("requestBody".into(), body);
+    }
+    asks.into()
+}
+
+fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
+    let mut answers: BTreeMap<String, Value> = BTreeMap::new();
+    let op = &operation.op;
+    let mut headers = Map::new();
+    let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
+    if is_tagged(operation, sketch) {
+        headers.insert("ETag".into(), header("ETag"));
+        answers.insert("304".into(), json!({"description": "The same as what `If-None-Match` names."}));
+    }
+    if takes_key(&operation.method, sketch.asker) {
+        headers.insert("Idempotency-Replayed".into(), header("IdempotencyReplayed"));
+    }
+    let mut content = Map::new();
+    let mut status = StatusCode::OK;
+    if let Some((code, schema)) = &sketch.answer {
+        status = *code;
+        content.insert("application/json".into(), json!({"schema": schema}));
+    }
+    for kind in op.content {
+        let schema = match *kind {
+            "application/json" => json!({}),
+            _ => json!({"type": "string"}),
+        };
+        content.insert((*kind).to_owned(), json!({"schema": schema}));
+    }
+    let about = if status == StatusCode::CREATED { "It was made." } else { "So it is." };
+    let mut good = json!({"description": about, "content": content});
+    if !headers.is_empty() {
+        good["headers"] = headers.into();
+    }
+    answers.insert(status.as_u16().to_string(), good);
+    for status in refusals(operation, sketch) {
+        answers.insert(status.to_string(), json!({"$ref": format!("#/components/responses/{}", response(status))}));
+    }
+    json!(answers)
+}
+
+/// The statuses that an operation may refuse with.
+fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
+    let op = &operation.op;
+    let changes = changes(&operation.method);
+    let mut statuses = BTreeSet::from([400, 421, 500, 503, 504]);
+    let mut on = |condition: bool, codes: &[u16]| {
+        if condition {
+            statuses.extend(codes);
+        }
+    };
+    on(sketch.asker != Asker::Anybody, &[401, 403]);
+    on(changes, &[403, 409]);
+    on(places(operation.path).next().is_some(), &[404]);
+    // A name in a query or in a body that nothing has.
+    on(!sketch.query.is_empty() || sketch.body.is_some(), &[404]);
+    on(sketch.body.is_some(), &[413, 415]);
+    on(op.on_version, &[412]);
+    on(takes_key(&operation.method, sketch.asker), &[409, 422]);
+    on(true, op.also);
+    statuses
+}
+
+fn response(status: u16) -> String {
+    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Refused");
+    reason.split_whitespace().collect()
+}
+
+fn responses(problem: &Value) -> Value {
+    let said = |status: u16, about: &str| {
+        let mut answer = json!({"description": about, "content": {"application/problem+json": {"schema": problem}}});
+        if matches!(status, 409 | 429) {
+            answer["headers"] = json!({"Retry-After": {"$ref": "#/components/headers/RetryAfter"}});
+        }
+        (response(status), answer)
+    };
+    REFUSALS.iter().map(|(status, about)| said(*status, about)).collect::<Map<_, _>>().into()
+}
+
+fn schemes() -> Value {
+    json!({
+        "session": {
+            "type": "apiKey", "in": "cookie", "name": "gantry_session",
+            "description": "The cookie of a session, as `POST /sign-in` sets it. Over HTTPS its name is `__Host-gantry`.",
+        },
+        "program": {
+            "type": "apiKey", "in": "header", "name": "X-Gantry",
+            "description": "`X-Gantry: 1`, with whatever changes something: the request is a program's own idea, and not that of a page \
+                            that a browser has open. Browsers prove it by `Origin`.",
+        },
+        "token": {
+            "type": "http", "scheme": "bearer",
+            "description": "A token of a person or of a service account.",
+        },
+        "machine": {
+            "type": "http", "scheme": "bearer",
+            "description": "A machine's own token, which reports about that machine and opens nothing else.",
+        },
+    })
+}
+
+fn parameters() -> Value {
+    json!({
+        "IfMatch": {
+            "name": "If-Match", "in": "header", "required": false, "schema": {"type": "string"},
+            "description": "The `ETag` of what this is made on, or its version in quotation marks. Only the version counts. With another one: 412.",
+        },
+        "IfNoneMatch": {
+            "name": "If-None-Match", "in": "header", "required": false, "schema": {"type": "string"},
+            "description": "`ETag`s of answers that are at hand; 304 where the answer would be one of them.",
+        },
+        "IdempotencyKey": {
+            "name": "Idempotency-Key", "in": "header", "required": false,
+            "schema": {"type": "string", "minLength": 1, "maxLength": super::around::LONGEST_KEY, "pattern": "^[!-~]+$"},
+            "description": "A word that only this request has, such as a UUID. Sent again with the same request within 24 hours, \
+                            it gets the answer of the first.",
+        },
+    })
+}
+
+fn headers() -> Value {
+    json!({
+        "ETag": {
+            "schema": {"type": "string"},
+            "description": "Names this answer, bytes and all. Of what has a version, it begins with it.",
+        },
+        "IdempotencyReplayed": {
+            "schema": {"type": "string", "const": "true"},
+            "description": "This is the answer that the first request with this key got; nothing was done.",
+        },
+        "RetryAfter": {"schema": {"type": "string"}, "description": "Seconds to wait."},
+    })
+}
+
+fn input(name: &str) -> String {
+    format!("{name}Input")
+}
+
+/// The types that are read otherwise than they are written, themselves or by what they hold.
+fn differing(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSet<String> {
+    let other = |name: &String, schema: &Value| written.get(name).is_some_and(|written| written != schema);
+    let mut differ: BTreeSet<String> =
+        read.iter().filter(|(name, schema)| other(name, schema)).map(|(name, _)| name.clone()).collect();
+    loop {
+        let holds = |(name, schema): &(&String, &Value)| !differ.contains(*name) && mentions(schema, &differ);
+        let more: Vec<String> = read.iter().filter(holds).map(|(name, _)| name.clone()).collect();
+        if more.is_empty() {
+            return differ;
+        }
+        differ.extend(more);
+    }
+}
+
+fn mentions(schema: &Value, names: &BTreeSet<String>) -> bool {
+    match schema {
+        Value::Object(fields) => fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
+            ("$ref", Some(to)) => to.strip_prefix(SCHEMAS).is_some_and(|name| names.contains(name)),
+            _ => mentions(value, names),
+        }),
+        Value::Array(items) => items.iter().any(|item| mentions(item, names)),
+        _ => false,
+    }
+}
+
+/// The same, with references to what is read otherwise.
+fn renamed(schema: Value, differ: &BTreeSet<String>) -> Value {
+    match schema {
+        Value::Object(fields) => {
+            let field = |(key, value): (String, Value)| {
+                let name = value.as_str().and_then(|to| to.strip_prefix(SCHEMAS)).map(str::to_owned);
+                match name {
+                    Some(name) if key == "$ref" && differ.contains(&name) => {
+                        (key, format!("{SCHEMAS}{}", input(&name)).into())
+                    }
+                    _ => (key, renamed(value, differ)),
+                }
+            };
+            Value::Object(fields.into_iter().map(field).collect())
+        }
+        Value::Array(items) => items.into_iter().map(|item| renamed(item, differ)).collect(),
+        value => value,
+    }
+}

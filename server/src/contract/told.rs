@@ -1,0 +1,242 @@
+//! What a handler's signature says of its operation.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use schemars::generate::{Contract, SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Version;
+use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
+use crate::session::SignedIn;
+use crate::state::AppState;
+
+/// The two forms of every type: as it is read, and as it is written.
+pub(crate) struct Forms {
+    pub read: SchemaGenerator,
+    pub written: SchemaGenerator,
+}
+
+impl Forms {
+    pub(crate) fn new() -> Self {
+        let of = |contract: Contract| {
+            let settings = SchemaSettings::draft2020_12().with(|settings| {
+                settings.definitions_path = "/components/schemas".into();
+                settings.meta_schema = None;
+                settings.contract = contract;
+            });
+            settings.into_generator()
+        };
+        Self { read: of(Contract::Deserialize), written: of(Contract::Serialize) }
+    }
+}
+
+/// Who may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Asker {
+    /// Anybody.
+    #[default]
+    Anybody,
+    /// Somebody who is signed in, or their token.
+    Person,
+    /// A machine, by its own token.
+    Machine,
+}
+
+/// An operation as far as its types tell it.
+pub(crate) struct Sketch<'f> {
+    pub forms: &'f mut Forms,
+    pub asker: Asker,
+    /// The parts of the path, in order.
+    pub places: Vec<Value>,
+    /// The words of the query, with whether they are required.
+    pub query: BTreeMap<String, (Value, bool)>,
+    /// The body, and whether it is required.
+    pub body: Option<(Value, bool)>,
+    /// The answer when all goes well; None: it is no JSON.
+    pub answer: Option<(StatusCode, Value)>,
+}
+
+impl<'f> Sketch<'f> {
+    pub(crate) fn new(forms: &'f mut Forms) -> Self {
+        Self { forms, asker: Asker::default(), places: Vec::new(), query: BTreeMap::new(), body: None, answer: None }
+    }
+}
+
+/// An extractor that tells what it takes from a request.
+pub(crate) trait Asks {
+    /// Adds that.
+    fn ask(sketch: &mut Sketch<'_>);
+}
+
+/// An answer that tells what it is.
+pub(crate) trait Says {
+    /// Adds that.
+    fn say(sketch: &mut Sketch<'_>);
+}
+
+/// A handler whose signature tells its operation. `N` is the tuple of its arguments.
+pub(crate) trait Told<N> {
+    /// Adds all of it.
+    fn tell(sketch: &mut Sketch<'_>);
+}
+
+macro_rules! told {
+    ($($argument:ident)*) => {
+        impl<F, R, A, $($argument),*> Told<(R, A, $($argument,)*)> for F
+        where
+            F: Fn($($argument),*) -> R,
+            R: Future<Output = A>,
+            A: Says,
+            $($argument: Asks,)*
+        {
+            fn tell(sketch: &mut Sketch<'_>) {
+                $($argument::ask(sketch);)*
+                A::say(sketch);
+            }
+        }
+    };
+}
+
+told! {}
+told! { A1 }
+told! { A1 A2 }
+told! { A1 A2 A3 }
+told! { A1 A2 A3 A4 }
+told! { A1 A2 A3 A4 A5 }
+told! { A1 A2 A3 A4 A5 A6 }
+
+impl Asks for State<AppState> {
+    fn ask(_: &mut Sketch<'_>) {}
+}
+
+impl Asks for HeaderMap {
+    fn ask(_: &mut Sketch<'_>) {}
+}
+
+impl Asks for SignedIn {
+    fn ask(sketch: &mut Sketch<'_>) {
+        sketch.asker = Asker::Person;
+    }
+}
+
+impl<T: JsonSchema> Asks for Place<T> {
+    fn ask(sketch: &mut Sketch<'_>) {
+        let schema = Value::from(sketch.forms.read.subschema_for::<T>());
+        // A tuple is one part after the other.
+        match schema.get("prefixItems").and_then(Value::as_array) {
+            Some(parts) => sketch.places.extend(parts.iter().cloned()),
+            None => sketch.places.push(schema),
+        }
+    }
+}
+
+impl<T: JsonSchema> Asks for Asked<T> {
+    fn ask(sketch: &mut Sketch<'_>) {
+        let schema = T::json_schema(&mut sketch.forms.read);
+        sketch.query.extend(words(&schema));
+    }
+}
+
+/// The fields of a query. What may be left out is left out, never null.
+fn words(schema: &Schema) -> BTreeMap<String, (Value, bool)> {
+    let list = |key: &str| schema.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let required = list("required");
+    let properties = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let word = |(name, schema): (String, Value)| {
+        let needed = required.iter().any(|required| required == name.as_str());
+        (name, (without_null(schema), needed))
+    };
+    properties.into_iter().map(word).collect()
+}
+
+fn without_null(mut schema: Value) -> Value {
+    let Some(object) = schema.as_object_mut() else { return schema };
+    if object.get("default").is_some_and(Value::is_null) {
+        object.remove("default");
+    }
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [kind] = types.as_slice() {
+            let kind = kind.clone();
+            object.insert("type".into(), kind);
+        }
+    }
+    if let Some(Value::Array(kinds)) = object.get_mut("anyOf") {
+        kinds.retain(|kind| kind.get("type").is_none_or(|kind| kind != "null"));
+        if let [Value::Object(only)] = kinds.as_slice() {
+            let only = only.clone();
+            object.remove("anyOf");
+            object.extend(only);
+        }
+    }
+    schema
+}
+
+impl<T: JsonSchema> Asks for Given<T> {
+    fn ask(sketch: &mut Sketch<'_>) {
+        sketch.body = Some((sketch.forms.read.subschema_for::<T>().into(), true));
+    }
+}
+
+impl<T: JsonSchema> Asks for Perhaps<T> {
+    fn ask(sketch: &mut Sketch<'_>) {
+        sketch.body = Some((sketch.forms.read.subschema_for::<T>().into(), false));
+    }
+}
+
+impl<T: JsonSchema> Says for Json<T> {
+    fn say(sketch: &mut Sketch<'_>) {
+        let schema = sketch.forms.written.subschema_for::<T>();
+        sketch.answer = Some((StatusCode::OK, schema.into()));
+    }
+}
+
+/// Every answer with a status of its own is about something that was made.
+impl<T: JsonSchema> Says for (StatusCode, Json<T>) {
+    fn say(sketch: &mut Sketch<'_>) {
+        let schema = sketch.forms.written.subschema_for::<T>();
+        sketch.answer = Some((StatusCode::CREATED, schema.into()));
+    }
+}
+
+/// JSON about what has a version.
+#[derive(Debug)]
+pub(crate) struct Versioned<T>(pub i64, pub T);
+
+impl<T: Serialize> IntoResponse for Versioned<T> {
+    fn into_response(self) -> Response {
+        let mut answer = Json(self.1).into_response();
+        answer.extensions_mut().insert(Version(self.0));
+        answer
+    }
+}
+
+impl<T: JsonSchema> Says for Versioned<T> {
+    fn say(sketch: &mut Sketch<'_>) {
+        Json::<T>::say(sketch);
+    }
+}
+
+/// With headers of its own.
+impl<const N: usize, T: Says> Says for ([(HeaderName, HeaderValue); N], T) {
+    fn say(sketch: &mut Sketch<'_>) {
+        T::say(sketch);
+    }
+}
+
+impl<T: Says> Says for Result<T, Refusal> {
+    fn say(sketch: &mut Sketch<'_>) {
+        T::say(sketch);
+    }
+}
+
+/// Of what types the content is stands in [`Op`](super::Op).
+impl Says for Response {
+    fn say(_: &mut Sketch<'_>) {}
+}

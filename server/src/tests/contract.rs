@@ -1,0 +1,157 @@
+//! The description of the REST interface: the one that is committed, and the router's own routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::*;
+use crate::rest;
+
+const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
+
+#[tokio::test]
+async fn the_committed_document_is_the_served_one() {
+    let house = House::new().await;
+    let served = house.ask(house.get("/api/v1/openapi.json").body(Body::empty()).expect("a request")).await;
+    assert_eq!(served.header(header::CONTENT_TYPE), "application/json");
+    assert_eq!(served.text(), rest::described());
+    if std::env::var_os("GANTRY_WRITE").is_some() {
+        std::fs::write(COMMITTED, served.text()).expect("written");
+    }
+    let committed = std::fs::read_to_string(COMMITTED).expect("docs/openapi.json");
+    assert!(
+        committed == served.text(),
+        "docs/openapi.json is not what is served: GANTRY_WRITE=1 cargo nextest run -p server -E 'test(the_committed_document)' writes it"
+    );
+}
+
+/// Methods and paths below `/api/v1` as the router has them, by its own account of itself.
+fn routed(router: &Router) -> BTreeSet<String> {
+    let text = format!("{router:?}");
+    let (mut methods, mut paths) = (BTreeMap::new(), BTreeMap::new());
+    for piece in text.split("RouteId(").skip(1) {
+        let Some((id, rest)) = piece.split_once("): ") else { continue };
+        if let Some(path) = rest.strip_prefix('"') {
+            // A second router, for fallbacks, counts anew.
+            paths.entry(id).or_insert_with(|| path.split('"').next().expect("a path"));
+        } else if let Some(routes) = rest.strip_prefix("MethodRouter(MethodRouter { ") {
+            let named =
+                routes.split(", ").take(9).filter(|field| !field.ends_with("None") && !field.starts_with("head"));
+            let named = named.filter_map(|field| field.split(':').next());
+            methods.entry(id).or_insert_with(|| named.collect::<Vec<_>>());
+        }
+    }
+    assert!(paths.len() > 80 && methods.len() > 80, "routers tell of themselves otherwise than they did: {text}");
+    let below = paths.into_iter().filter(|(_, path)| path.starts_with("/api/"));
+    below.flat_map(|(id, path)| methods[id].iter().map(move |method| format!("{method} {path}"))).collect()
+}
+
+#[tokio::test]
+async fn what_is_routed_is_described() {
+    let house = House::new().await;
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    let paths = document["paths"].as_object().expect("paths");
+    let described = paths.iter().flat_map(|(path, item)| {
+        item.as_object().expect("operations").keys().map(move |method| format!("{method} {path}"))
+    });
+    assert_eq!(routed(&house.router), described.collect());
+    // Somebody's route that is not described is seen.
+    let more = house.router.clone().route("/api/v1/forgotten", axum::routing::delete(|| async {}));
+    assert!(routed(&more).contains("delete /api/v1/forgotten"));
+}
+
+/// All references of a document, and the names of its operations.
+fn walk<'v>(value: &'v Value, references: &mut BTreeSet<&'v str>, names: &mut Vec<&'v str>) {
+    match value {
+        Value::Object(fields) => {
+            references.extend(fields.get("$ref").and_then(Value::as_str));
+            names.extend(fields.get("operationId").and_then(Value::as_str));
+            fields.values().for_each(|value| walk(value, references, names));
+        }
+        Value::Array(items) => items.iter().for_each(|item| walk(item, references, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_document_is_whole() {
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    let (mut references, mut names) = (BTreeSet::new(), Vec::new());
+    walk(&document, &mut references, &mut names);
+    for reference in references {
+        let pointer = reference.strip_prefix('#').expect("in the document");
+        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+    }
+    let unique: BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!(unique.len(), names.len(), "two operations have one name");
+    for operation in rest::operations(None).into_list() {
+        assert!(!operation.op.summary.is_empty() && !operation.op.summary.ends_with('.'), "{operation:?}");
+        let answer = &document["paths"][format!("/api/v1{}", operation.path)][operation.method.as_str().to_lowercase()];
+        let good = answer["responses"].as_object().expect("answers").iter().find(|(status, _)| status.starts_with('2'));
+        let content = good.and_then(|(_, good)| good["content"].as_object()).expect("content");
+        assert!(!content.is_empty(), "{} does not say what it answers", operation.op.id);
+        assert!(answer["responses"].get("503").is_some() && answer["responses"].get("400").is_some());
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_twice_the_same_needs_no_body() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let ask = async |path: &str, headers: &[(&str, &str)]| {
+        let request = headers.iter().fold(house.get(path), |request, (name, value)| request.header(*name, *value));
+        house.ask(request.header(header::COOKIE, &ada).body(Body::empty()).expect("a request")).await
+    };
+    let path = "/api/v1/deployments";
+    let first = ask(path, &[]).await;
+    let tag = first.header(header::ETAG).to_owned();
+    assert!(tag.starts_with('"') && first.status == StatusCode::OK, "a strong one: {tag}");
+    let same = ask(path, &[("if-none-match", &tag)]).await;
+    assert_eq!((same.status, same.body.len(), same.header(header::ETAG)), (StatusCode::NOT_MODIFIED, 0, tag.as_str()));
+    // Other bytes have another tag, and both name the same answer.
+    let packed = ask(path, &[("accept-encoding", "gzip")]).await;
+    let of_packed = packed.header(header::ETAG).to_owned();
+    assert_eq!((packed.header(header::CONTENT_ENCODING), of_packed.ends_with("-gzip\"")), ("gzip", true));
+    let same = ask(path, &[("if-none-match", &of_packed)]).await;
+    assert_eq!((same.status, same.header(header::ETAG)), (StatusCode::NOT_MODIFIED, of_packed.as_str()));
+    let hold = json!({"held": true, "reason": "a while"});
+    house.tell("/api/v1/deployments/web/hold", &ada, hold).await.json();
+    let board = ask("/api/v1/deployments/web/board", &[]).await.header(header::ETAG).to_owned();
+    let back = json!({"held": false, "reason": "on it goes"});
+    house.tell("/api/v1/deployments/web/hold", &ada, back).await.json();
+    let other = ask("/api/v1/deployments/web/board", &[("if-none-match", &board)]).await;
+    assert_eq!(other.status, StatusCode::OK, "it has changed");
+}
+
+#[tokio::test]
+async fn a_change_that_looks_at_no_version_says_so() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let ask = async |path: &str, body: Value| {
+        let mut request = house.post_json(path, &ada, body.to_string());
+        request.headers_mut().insert(header::IF_MATCH, "\"7\"".parse().expect("a value"));
+        house.ask(request).await
+    };
+    let hold = ask("/api/v1/deployments/web/hold", json!({"held": true, "reason": "a while"})).await;
+    assert!(hold.problem()["detail"].as_str().is_some_and(|detail| detail.contains("no If-Match")), "{}", hold.text());
+    let proposal = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"].clone();
+    let undo = ask(&format!("/api/v1/proposals/{proposal}/undo"), json!({"version": 1})).await;
+    assert_eq!((undo.status.as_u16(), undo.problem()["code"].as_str()), (412, Some("changed_meanwhile")));
+}
+
+#[tokio::test]
+async fn a_word_that_nobody_knows_is_no_filter() {
+    let house = House::new().await;
+    let ada = house.cookie().await;
+    for (path, known) in [
+        ("/api/v1/runs?stat=running", "before"),
+        ("/api/v1/deployments?name=web", "none"),
+        ("/api/v1/nodes?x", "filter"),
+    ] {
+        let refused = house.ask_get(path, &ada).await.problem();
+        let detail = refused["detail"].as_str().unwrap_or_default();
+        assert!(refused["status"] == 400 && detail.contains(known), "{path}: {detail}");
+    }
+}
