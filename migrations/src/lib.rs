@@ -78,6 +78,7 @@ mod m0021_machines;
 mod m0022_results;
 mod m0023_waiting;
 mod m0024_each_address;
+mod m0028_interface;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -159,6 +160,7 @@ migrations! {
     m0022_results,
     m0023_waiting,
     m0024_each_address,
+    m0028_interface,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

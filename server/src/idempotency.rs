@@ -1,14 +1,182 @@
-//! `Idempotency-Key`.
-use axum::extract::Request;
-use axum::http::HeaderName;
-use axum::middleware::Next;
-use axum::response::Response;
+//! `Idempotency-Key`: a POST that is sent again is not done again.
+//!
+//! # Theory
+//!
+//! Whoever gets no answer does not know whether it was done. With a key of theirs they send it again: the first request of a key claims
+//! it, is carried out, and its answer is kept for 24 hours; the same request under the same key gets that answer
+//! (`Idempotency-Replayed: true`), another one 422, and one that comes while the first is under way 409 with `Retry-After`.
+//!
+//! * Only what was done is kept (2xx). A refusal did nothing and frees the key; so does an error, after which nobody knows.
+//! * An answer that shows a secret is never stored, and one that is too large isn't either. That it was done is kept, and told (409).
+//! * Keys are each person's own. What is the same is told by a digest of method, address and body.
+//!
+//! The answer is kept behind the work, in a transaction of its own. So a server that dies between the two leaves a claim without an
+//! answer: for two minutes the key is under way, and then the same request is carried out again. What it is about usually refuses that by
+//! itself (a proposal's version, a submission that was committed, a name that is taken); what has no such rule (a comment, a token) is
+//! there twice then. `docs/api.md` says so.
 
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{FromRequest as _, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use store::StoreError;
+use store::idempotency::{Claimed, Kept, Key, Withheld, claim_key, free_key, keep_answer};
+use uuid::Uuid;
+
+use api::Problem;
+
+use crate::contract::LONGEST_KEY;
+use crate::refusal::Refusal;
+use crate::session::Who;
 use crate::state::AppState;
 
 /// The header.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// Most bytes of an answer that is kept.
+const MOST: usize = 64 * 1024;
+/// Headers that are kept with it; all others are every answer's.
+const HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 
-pub(crate) async fn once(_: &AppState, request: Request, next: Next, _: usize, _: bool) -> Response {
-    next.run(request).await
+/// Carries a request out once for its key. `secret`: its answer shows one.
+pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret: bool) -> Response {
+    match claim(state, request).await {
+        Ok(Turn::Run(request, None)) => next.run(request).await,
+        Ok(Turn::Run(request, Some((key, claim)))) => {
+            let answer = next.run(request).await;
+            note(state, &key, claim, answer, secret).await
+        }
+        Ok(Turn::Answer(answer)) => answer,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// What is to be done with a request.
+enum Turn {
+    Run(Request, Option<(Key, Uuid)>),
+    Answer(Response),
+}
+
+async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
+    let word = word(request.headers())?;
+    let actor = request.extensions().get::<Who>().and_then(|who| who.0.as_ref());
+    // Nobody: it is refused further in.
+    let Some(person) = actor.map(|actor| actor.person) else { return Ok(Turn::Run(request, None)) };
+    let (parts, body) = request.into_parts();
+    let bytes = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await?;
+    let place = parts.uri.path_and_query().map_or(parts.uri.path(), |place| place.as_str());
+    let mut digest = Sha256::new();
+    for part in [parts.method.as_str().as_bytes(), place.as_bytes(), &bytes] {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let key = Key { person, key: word, request: digest.finalize().into() };
+    let mut connection = state.control.store().pool().acquire().await.map_err(|error| away(&error.into()))?;
+    match claim_key(&mut connection, &key).await.map_err(|error| away(&error))? {
+        Claimed::Yours(claim) => Ok(Turn::Run(Request::from_parts(parts, Body::from(bytes)), Some((key, claim)))),
+        Claimed::Answered(kept) => Ok(Turn::Answer(again(kept))),
+        Claimed::UnderWay(seconds) => {
+            let problem = Problem::conflict(
+                "under_way",
+                "A request with this idempotency key is being carried out. Send it again later: it gets the answer then.",
+            );
+            let mut answer = Refusal(problem).into_response();
+            // It is usually done long before its claim ends.
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.min(5)));
+            Ok(Turn::Answer(answer))
+        }
+        Claimed::Other => Err(Refusal(Problem::new(
+            422,
+            "key_of_another",
+            "This key stands for another request",
+            "Another request of yours carried this Idempotency-Key within the last 24 hours. Give each request a key of its own.",
+        ))),
+        Claimed::TooMany => Err(Refusal(Problem::new(
+            429,
+            "too_many_keys",
+            "Too many idempotency keys",
+            format!(
+                "You used {} keys within 24 hours. Send requests that may be done twice without one.",
+                store::idempotency::MOST_KEYS
+            ),
+        ))),
+    }
+}
+
+/// The database could not be asked: nothing was done.
+fn away(error: &StoreError) -> Refusal {
+    tracing::warn!(%error, "an idempotency key can't be claimed");
+    Refusal(Problem::unavailable("The database does not answer at the moment. Nothing was done; send it again."))
+}
+
+fn word(headers: &HeaderMap) -> Result<String, Problem> {
+    let mut all = headers.get_all(KEY).iter();
+    let only = all.next().filter(|_| all.next().is_none()).and_then(|value| value.to_str().ok());
+    let fits =
+        |text: &&str| (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    only.filter(fits).map(str::to_owned).ok_or_else(|| {
+        Problem::invalid(format!(
+            "Idempotency-Key: send one, of 1 to {LONGEST_KEY} visible characters, such as a UUID."
+        ))
+    })
+}
+
+fn again(kept: Kept) -> Response {
+    let mut answer = match kept.body {
+        Ok(body) => {
+            let status = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK);
+            let mut answer = (status, Body::from(body)).into_response();
+            for name in HEADERS {
+                let value = kept.headers.get(name.as_str()).and_then(Value::as_str);
+                if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                    answer.headers_mut().insert(name, value);
+                }
+            }
+            answer
+        }
+        Err(Withheld::Secret) => Refusal(Problem::conflict(
+            "shown_once",
+            "It was done by the first request with this key, and its answer showed a secret, which is kept nowhere. If that answer did not \
+             reach you, take back what was made and make another one, with another key.",
+        ))
+        .into_response(),
+        Err(Withheld::Large) => Refusal(Problem::conflict(
+            "answer_not_kept",
+            "It was done by the first request with this key, and its answer was too large to be kept. Look at what it was about.",
+        ))
+        .into_response(),
+    };
+    answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    answer
+}
+
+/// Keeps what was answered, or gives the key back.
+async fn note(state: &AppState, key: &Key, claim: Uuid, answer: Response, secret: bool) -> Response {
+    let (parts, body) = answer.into_parts();
+    // It is in memory already: a handler made it of a value.
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else { return Refusal(Problem::internal()).into_response() };
+    let pairs = HEADERS.iter().filter_map(|name| {
+        let value = parts.headers.get(name)?.to_str().ok()?;
+        Some((name.as_str().to_owned(), Value::from(value)))
+    });
+    let body = match secret {
+        true => Err(Withheld::Secret),
+        false if bytes.len() > MOST => Err(Withheld::Large),
+        false => Ok(bytes.to_vec()),
+    };
+    let kept = Kept { status: parts.status.as_u16(), headers: Value::Object(pairs.collect()), body };
+    let noted = async {
+        let mut connection = state.control.store().pool().acquire().await?;
+        match parts.status.is_success() {
+            true => keep_answer(&mut connection, key, claim, &kept).await.map(drop),
+            false => free_key(&mut connection, key, claim).await,
+        }
+    };
+    if let Err(error) = noted.await {
+        tracing::warn!(%error, "an answer can't be kept under its idempotency key");
+    }
+    Response::from_parts(parts, Body::from(bytes))
 }

@@ -29,6 +29,8 @@ pub mod limits;
 mod live;
 mod logs;
 mod machines;
+mod metrics;
+mod overseeing;
 mod pages;
 mod refusal;
 mod rest;
@@ -67,8 +69,10 @@ use tracing::{Instrument as _, Level, Span};
 use api::Problem;
 
 pub use address::{AddressError, PublicAddress};
+use engine::Hash;
 use feed::Feed;
 use live::Rhythm;
+use metrics::Metrics;
 use refusal::Refusal;
 use state::AppState;
 
@@ -81,11 +85,13 @@ pub struct Config {
     pub address: Option<PublicAddress>,
     /// The folder with the site's files, as `cargo xtask site` leaves it.
     pub site: PathBuf,
+    /// Whoever sends this may collect metrics from anywhere. None: only this machine may.
+    pub metrics_token: Option<String>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { address: None, site: "target/site".into() }
+        Self { address: None, site: "target/site".into(), metrics_token: None }
     }
 }
 
@@ -95,6 +101,11 @@ pub enum ServeError {
     /// Nobody could be told how to reach it safely.
     #[error("say under which address people reach this server: {0}")]
     Address(#[from] AddressError),
+    /// What could be guessed would show what is not for everybody.
+    #[error(
+        "the token for metrics is too short: take at least {0} characters, such as the output of `openssl rand -hex 16`"
+    )]
+    MetricsToken(usize),
     /// The listener failed.
     #[error("the web server can't go on: {0}")]
     Listener(#[from] std::io::Error),
@@ -110,6 +121,9 @@ pub async fn serve(
     control: Control,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
+    if config.metrics_token.as_ref().is_some_and(|token| token.trim().len() < limits::METRICS_TOKEN) {
+        return Err(ServeError::MetricsToken(limits::METRICS_TOKEN));
+    }
     let stopping = CancellationToken::new();
     if !config.site.join("pkg").is_dir() {
         tracing::warn!(site = %config.site.display(), "no site here: pages will lack styles and scripts; `cargo xtask site` builds it");
@@ -118,8 +132,9 @@ pub async fn serve(
         Some(address) => address,
         None => PublicAddress::of_listener(listener.local_addr()?)?,
     };
-    let state = state(address, config.site, control, stopping.clone());
-    tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), stopping.clone()));
+    let mut state = state(address, config.site, control, stopping.clone());
+    state.metrics_token = config.metrics_token.as_ref().map(|token| Hash::of_bytes(token.trim().as_bytes()));
+    tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
     let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
     let (stop, stopped) = (stopping.clone(), stopping.clone());
     tokio::spawn(async move {
@@ -150,6 +165,9 @@ fn state(address: PublicAddress, site: PathBuf, control: Control, stopping: Canc
         address: Arc::new(address),
         site: Arc::new(site),
         streams: Arc::new(Semaphore::new(limits::STREAMS)),
+        waiting: Arc::new(Semaphore::new(limits::WAITING)),
+        metrics: Metrics::default(),
+        metrics_token: None,
         rhythm: Rhythm::default(),
         stopping,
         leptos: LeptosOptions::builder().output_name("gantry").site_root(root).site_pkg_dir("pkg").build(),
@@ -187,13 +205,17 @@ fn router(state: AppState) -> Router {
         .fallback(site::file_or_nothing)
         .layer(from_fn_with_state(state.clone(), guard::pass))
         .layer(from_fn(to_its_end));
-    let unchecked = Router::new().route("/healthz", get(health::lives)).route("/readyz", get(health::ready));
+    let unchecked = Router::new()
+        .route("/healthz", get(health::lives))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(metrics::collect));
     let limited = ServiceBuilder::new()
         .layer(HandleErrorLayer::new(too_much))
         .load_shed()
         .layer(GlobalConcurrencyLimitLayer::new(limits::REQUESTS))
         .timeout(limits::REQUEST);
     let around = ServiceBuilder::new()
+        .layer(from_fn_with_state(state.clone(), metrics::count))
         .layer(from_fn(forget_id))
         .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
         .layer(

@@ -17,3 +17,11 @@ pub const REQUESTS: usize = 256;
 pub const STREAMS: usize = 1024;
 /// How long open answers may go on after the order to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
+/// How long a request may wait for a target, at most, as it is asked for.
+pub const WAIT: Duration = Duration::from_secs(30);
+/// So long before its time is over a request that waits is answered.
+pub const ROOM: Duration = Duration::from_secs(2);
+/// Requests that wait for something to happen at once, of all that are answered; the next one is answered at once.
+pub const WAITING: usize = 64;
+/// Fewest characters of the token that shows metrics.
+pub const METRICS_TOKEN: usize = 16;

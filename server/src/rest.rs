@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ use crate::contract::{self, Operations, Versioned, op};
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
-use crate::{limits, machines};
+use crate::{limits, machines, overseeing};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
@@ -42,7 +42,7 @@ pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
     let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
-    machines::operations(about_runs(all))
+    overseeing::operations(machines::operations(about_runs(all)))
         .get("/nodes", nodes, op("listNodes", "Nodes, by name, 50 a page"))
         .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
         .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it"))
@@ -477,6 +477,15 @@ struct Committed {
     target: TargetNo,
 }
 
+/// A target, and where its way to reality is followed.
+type Followed = (StatusCode, [(HeaderName, HeaderValue); 1], Json<Committed>);
+
+fn followed(target: TargetNo) -> Followed {
+    let place = format!("{}/targets/{target}", contract::ROOT);
+    let place = HeaderValue::from_str(&place).unwrap_or(HeaderValue::from_static(contract::ROOT));
+    (StatusCode::CREATED, [(header::LOCATION, place)], Json(Committed { target }))
+}
+
 /// The name that stands for a change that can't be undone; nothing for the others.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -493,10 +502,9 @@ async fn commit(
     SignedIn(actor): SignedIn,
     Place(id): Place<SubmissionId>,
     Perhaps(committing): Perhaps<Committing>,
-) -> Made<Committed> {
+) -> Result<Followed, Refusal> {
     let what = ToCommit { submission: id, typed: committing.name, cancel: committing.cancel };
-    let target = state.control.commit(&actor, what).await?;
-    Ok((StatusCode::CREATED, Json(Committed { target })))
+    Ok(followed(state.control.commit(&actor, what).await?))
 }
 
 async fn discussion(
@@ -824,9 +832,8 @@ async fn switch(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Given(switching): Given<Switching>,
-) -> Made<Committed> {
-    let target = state.control.switch(&actor, switching.enabled, switching.reason).await?;
-    Ok((StatusCode::CREATED, Json(Committed { target })))
+) -> Result<Followed, Refusal> {
+    Ok(followed(state.control.switch(&actor, switching.enabled, switching.reason).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

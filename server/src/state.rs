@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use control::Control;
 use control::people::People;
+use engine::Hash;
 use leptos::config::LeptosOptions;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::address::PublicAddress;
 use crate::feed::Feed;
 use crate::live::Rhythm;
+use crate::metrics::Metrics;
 
 /// What every handler can reach. Cheap to clone.
 #[derive(Clone)]
@@ -27,6 +29,12 @@ pub(crate) struct AppState {
     pub streams: Arc<Semaphore>,
     /// What those do by the clock.
     pub rhythm: Rhythm,
+    /// Requests that may still wait for something to happen.
+    pub waiting: Arc<Semaphore>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The digest of the token that shows what is counted.
+    pub metrics_token: Option<Hash>,
     /// The order to stop.
     pub stopping: CancellationToken,
     pub leptos: LeptosOptions,

@@ -1,24 +1,30 @@
-//! What a server looks after by itself: reviews whose base moved and that nobody planned anew yet, because whoever's call committed
+//! What a server looks after by itself: idempotency keys that are too old, in batches; and reviews whose base moved and that nobody planned anew yet, because whoever's call committed
 //! ran out of time or died. Any number of servers may do this beside each other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use control::Control;
+use store::idempotency;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
 
 /// How often. A review waits that long at most, once for each process that died.
 const EVERY: Duration = Duration::from_secs(20);
 
 /// Sweeps until told to stop. A sweep that is cut off leaves nothing half done: each review is a transaction of its own.
-pub(crate) async fn until_stopped(control: Arc<Control>, stopping: CancellationToken) {
+pub(crate) async fn until_stopped(control: Arc<Control>, metrics: Metrics, stopping: CancellationToken) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let sweeping = async {
         loop {
             ticks.tick().await;
-            match control.replan_stale().await {
+            forget_keys(&control, &metrics).await;
+            let replanned = control.replan_stale().await;
+            metrics.swept("replan", replanned.is_ok());
+            match replanned {
                 Ok(0) => {}
                 Ok(planned) => tracing::info!(planned, "reviews were planned anew, because their base had moved"),
                 Err(problem) => tracing::warn!(%problem, "the sweep for moved bases will be tried again"),
@@ -28,5 +34,15 @@ pub(crate) async fn until_stopped(control: Arc<Control>, stopping: CancellationT
     tokio::select! {
         () = stopping.cancelled() => {}
         () = sweeping => {}
+    }
+}
+
+async fn forget_keys(control: &Control, metrics: &Metrics) {
+    let gone = idempotency::forget_keys(control.store().pool()).await;
+    metrics.swept("forget_keys", gone.is_ok());
+    match gone {
+        Ok(0) => {}
+        Ok(gone) => tracing::debug!(gone, "idempotency keys of the day before were forgotten"),
+        Err(error) => tracing::warn!(%error, "old idempotency keys will be forgotten later"),
     }
 }

@@ -3,8 +3,10 @@
 mod coming_in;
 mod contract;
 mod gate;
+mod idempotency;
 mod logs;
 mod machines;
+mod overseeing;
 mod refusing;
 mod scopes;
 mod streaming;

@@ -4,6 +4,9 @@
 //! engine's own types say it already (effects, differences, the gate's state), they are used as they are, so that a rule shows the
 //! same everywhere.
 //!
+//! * [`audit`]: who did what.
+//! * [`overview`]: how it stands, and the policy.
+//! * [`workers`]: who carries out runs.
 //! * [`problem`]: how anything says no (RFC 9457).
 //! * [`console`]: what the pages show.
 //! * [`nodes`]: a machine, and what people change about it.
@@ -12,14 +15,17 @@
 //! * [`values`]: values of data, each with where it comes from.
 //! * [`live`]: what the journal tells while it happens.
 
+pub mod audit;
 pub mod console;
 pub mod limits;
 pub mod live;
 pub mod nodes;
+pub mod overview;
 pub mod problem;
 pub mod reviews;
 pub mod values;
 pub mod waiting;
+pub mod workers;
 
 pub use problem::Problem;
 

@@ -4,6 +4,7 @@
 //! works on files alone. What a person reads goes to standard output, the log to standard error. Exit codes: 0 it did what it
 //! should, 1 it could not, 2 it was called wrongly.
 
+mod audit;
 mod catalog;
 mod home;
 mod logging;
@@ -46,6 +47,9 @@ enum Command {
     Migrate(migrate::Arguments),
     /// Compare the database's rows with what the approved documents say
     Verify(verify::Arguments),
+    /// Check an export of the audit, without a server
+    #[command(subcommand)]
+    Audit(audit::Command),
     /// Start SSH servers on this machine as nodes to try things on, and make them known; Ctrl-C stops them
     Testbed(testbed::Arguments),
     /// Work on barclamp files
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
             Command::Worker(arguments) => work::run(arguments).await,
             Command::Migrate(arguments) => migrate::run(arguments).await,
             Command::Verify(arguments) => verify::run(arguments).await,
+            Command::Audit(command) => audit::run(&command),
             Command::Testbed(arguments) => testbed::run(arguments).await,
             Command::Catalog(command) => catalog::run(&command),
         }

@@ -27,6 +27,9 @@ pub struct Arguments {
     /// The page's scripts, styles and fonts
     #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
     site: PathBuf,
+    /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
+    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true)]
+    metrics_token: Option<String>,
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
@@ -41,7 +44,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let listener = listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
     let address = public_address(arguments.public_address, &listener)?;
     println!("{address}");
-    serve(listener, address, arguments.site, control, signals::stopped()).await
+    let config =
+        server::Config { address: Some(address), site: arguments.site, metrics_token: arguments.metrics_token };
+    serve(listener, config, control, signals::stopped()).await
 }
 
 /// Under which address people come: what was said, or this machine.
@@ -56,12 +61,9 @@ pub fn public_address(said: Option<PublicAddress>, listener: &TcpListener) -> Re
 /// Serves until told to stop.
 pub async fn serve(
     listener: TcpListener,
-    address: PublicAddress,
-    site: PathBuf,
+    config: server::Config,
     control: Control,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
-    server::serve(listener, server::Config { address: Some(address), site }, control, shutdown)
-        .await
-        .context("the server ended")
+    server::serve(listener, config, control, shutdown).await.context("the server ended")
 }

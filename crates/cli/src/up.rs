@@ -54,6 +54,9 @@ pub struct Arguments {
     /// The page's scripts, styles and fonts
     #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
     site: PathBuf,
+    /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
+    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true)]
+    metrics_token: Option<String>,
     /// Start an empty database without the demo's nodes and deployments
     #[arg(long)]
     no_demo: bool,
@@ -125,7 +128,9 @@ async fn serve_and_work(
     let mut worker = Worker::start(&database.app_url, data)?;
     let site = arguments.site.canonicalize().unwrap_or_else(|_| arguments.site.clone());
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
-    let server = tokio::spawn(serve::serve(listener, address.clone(), site, control.clone(), async {
+    let metrics_token = arguments.metrics_token.clone();
+    let config = server::Config { address: Some(address.clone()), site, metrics_token };
+    let server = tokio::spawn(serve::serve(listener, config, control.clone(), async {
         let _ = server_stops.await;
     }));
     let ended = match announce(arguments.json, &address.to_string(), people).await {

@@ -300,7 +300,7 @@ pub(crate) async fn side(
     Ok((ComparedSide { target, submission: None, root: Some(root.to_string()) }, blueprint))
 }
 
-fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
+pub(crate) fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
     let corrupt = || {
         tracing::error!(target_number = row.number, "a target's row can't be read");
         Problem::internal()

@@ -11,6 +11,7 @@
 //! * the gate is evaluated in the transaction that commits, on facts read under its locks;
 //! * no answer holds the text of a database error.
 
+mod auditing;
 mod blueprints;
 mod board;
 mod cataloguing;
@@ -29,6 +30,7 @@ mod machines;
 mod node_self;
 mod nodes;
 mod opening;
+mod overview;
 pub mod people;
 mod planning;
 mod present;
@@ -47,12 +49,14 @@ mod versions;
 mod waiting;
 mod weighing;
 mod words;
+mod workers;
 
 pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
 pub use imports::{Imported, MAX_IMPORT, disappeared, find_and_read, other_contents, read_files};
 pub use machines::{LOOKS, Seen};
 pub use node_self::Itself;
+pub use overview::Numbers;
 pub use verifying::Verified;
 
 use std::path::Path;

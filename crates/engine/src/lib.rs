@@ -20,6 +20,7 @@
 
 pub mod alive;
 pub mod anneal;
+pub mod audit;
 pub mod blueprint;
 pub mod canonical;
 pub mod catalog;

@@ -13,6 +13,7 @@
 mod connect;
 mod entity;
 pub mod housekeeping;
+pub mod idempotency;
 pub mod intent;
 pub mod journal;
 pub mod node_tokens;

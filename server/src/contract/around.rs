@@ -46,7 +46,6 @@ struct Of {
     reads: bool,
     takes_key: bool,
     secret: bool,
-    body: usize,
 }
 
 impl Rules {
@@ -57,7 +56,6 @@ impl Rules {
             reads: operation.method == Method::GET,
             takes_key: document::takes_key(&operation.method, sketch.asker),
             secret: operation.op.secret,
-            body: operation.op.body,
         };
         debug_assert!(of.takes_key || !of.secret || sketch.asker != Asker::Person, "what shows a secret is a POST");
         Self { state: state.clone(), of: Arc::new(of) }
@@ -78,7 +76,7 @@ pub(crate) async fn pass(State(rules): State<Rules>, request: Request, next: Nex
         .into_response();
     }
     if of.takes_key && headers.contains_key(idempotency::KEY) {
-        return idempotency::once(&rules.state, request, next, of.body, of.secret).await;
+        return idempotency::once(&rules.state, request, next, of.secret).await;
     }
     let wanted = of.reads.then(|| headers.get(header::IF_NONE_MATCH).cloned()).flatten();
     let answer = next.run(request).await;

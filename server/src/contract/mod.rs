@@ -18,11 +18,13 @@ mod around;
 mod document;
 mod told;
 
-pub(crate) use around::{Version, coded, version};
+pub(crate) use around::{LONGEST_KEY, Version, coded, version};
 pub(crate) use document::document;
 pub(crate) use told::{Asker, Asks, Sketch, Told, Versioned};
 
 use told::Forms;
+
+use std::convert::Infallible;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -146,8 +148,8 @@ impl Operations {
             H::tell(&mut sketch);
             let rules = around::Rules::of(&operation, &sketch, state);
             let route = on(filter, handler)
-                .layer(DefaultBodyLimit::max(operation.op.body))
-                .layer(from_fn_with_state(rules, around::pass));
+                .layer::<_, Infallible>(from_fn_with_state(rules, around::pass))
+                .layer(DefaultBodyLimit::max(operation.op.body));
             self.router = self.router.route(path, route);
         }
         self.list.push(operation);

@@ -230,6 +230,12 @@ impl<const N: usize, T: Says> Says for ([(HeaderName, HeaderValue); N], T) {
     }
 }
 
+impl<const N: usize, T: JsonSchema> Says for (StatusCode, [(HeaderName, HeaderValue); N], Json<T>) {
+    fn say(sketch: &mut Sketch<'_>) {
+        <(StatusCode, Json<T>)>::say(sketch);
+    }
+}
+
 impl<T: Says> Says for Result<T, Refusal> {
     fn say(sketch: &mut Sketch<'_>) {
         T::say(sketch);

@@ -129,7 +129,7 @@ impl House {
         sqlx::query_scalar(sql).fetch_one(self.db.owner()).await.expect("a count")
     }
 
-    async fn sql(&self, statement: &'static str) {
+    pub(super) async fn sql(&self, statement: &'static str) {
         sqlx::query(statement).execute(self.db.owner()).await.expect("the owner may");
     }
 

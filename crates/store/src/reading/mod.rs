@@ -1,8 +1,10 @@
 //! Reading for pages: bounded lists, each by an index, none of them needing a lock.
 
 mod admission;
+mod audit;
 mod machines;
 mod noderoles;
+mod overview;
 mod runs;
 mod steps;
 mod targets;
@@ -10,17 +12,19 @@ mod values;
 mod waiting;
 
 pub use admission::{admission_view, admission_view_of};
+pub use audit::{AuditActor, AuditFilter, AuditRow, audit, last_seal, seal_at, sealed, unsealed};
 pub use machines::{
     CarriedRow, FactRow, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine, machine_named,
     noderoles_on, reports,
 };
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
+pub use overview::{Tally, WorkerFilter, WorkerRow, all_steps, policy_made, steps_of_target, tally, workers};
 pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_node, runs_of_step};
 pub use steps::{
     DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes, node_counts, nodes, states_of,
     step_names, steps_by_noderole, steps_of, unreached,
 };
-pub use targets::{TargetRow, is_root, root_of, targets};
+pub use targets::{TargetRow, is_root, root_of, target, targets};
 pub use values::{ResultRow, SetRow, Setting, StepOf, results_of, run_given, sets, steps_of_values};
 pub use waiting::{AboveRow, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, step_places, waiting};
 

@@ -54,6 +54,15 @@ pub async fn targets(
     let line = line.bind(before).bind(most);
     let line = deployment.iter().fold(line, |line, id| line.bind(id.0));
     let numbers: Vec<i64> = line.fetch_all(&mut *on).await?;
+    targets_of(on, &numbers).await
+}
+
+/// A target.
+pub async fn target(on: &mut PgConnection, number: TargetNo) -> Result<Option<TargetRow>, StoreError> {
+    Ok(targets_of(on, &[number.0]).await?.pop())
+}
+
+async fn targets_of(on: &mut PgConnection, numbers: &[i64]) -> Result<Vec<TargetRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT t.number, t.kind, t.root, t.enabled, t.reason, t.committed_at AS at, p.name AS by, s.id AS submission, s.title, \
          d.name AS deployment, \

@@ -1,0 +1,152 @@
+//! The audit for people: entries by who, what, when and about what; its chain, checked in parts; an export that is checked without us.
+//!
+//! Entries tell who came from where and what they gave as reasons, so whoever only looks does not see them: it takes the permission to
+//! operate, to review, or to administer.
+
+use api::At;
+use api::Problem;
+use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView, ChainWanted};
+use api::console::PAGE_SIZE;
+use engine::audit::{Chain, End, Sealed};
+use engine::ids::PersonId;
+use store::reading::{self, AuditActor, AuditFilter, AuditRow};
+use time::OffsetDateTime;
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::words::{self, at};
+
+/// Links that an export reads at once.
+const PART: i64 = 500;
+/// Entries that are not sealed yet are counted so far.
+const UNSEALED: i64 = 1_000;
+/// What stands for Gantry itself where a person may be named.
+const GANTRY: &str = "gantry";
+/// Longest word to look for, in characters.
+const LONGEST: usize = 300;
+
+/// Who may read the audit.
+fn may_read(actor: &Actor) -> Result<(), Problem> {
+    actor.require_any(&[Permission::Operator, Permission::Reviewer, Permission::Admin])
+}
+
+impl Control {
+    /// A page of the audit.
+    pub async fn audit(&self, actor: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
+        may_read(actor)?;
+        let filter = AuditFilter {
+            who: self.actor_named(word("who", &wanted.who)?).await?,
+            action: word("action", &wanted.action)?,
+            subject: word("subject", &wanted.subject)?,
+            since: wanted.since.map(|since| moment("since", since)).transpose()?,
+            until: wanted.until.map(|until| moment("until", until)).transpose()?,
+            before: wanted.before,
+        };
+        let mut connection = self.connection().await?;
+        let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1).await.map_err(from_store)?;
+        let more = rows.len() > PAGE_SIZE;
+        rows.truncate(PAGE_SIZE);
+        let next = rows.last().filter(|_| more).map(|row| row.id);
+        Ok(AuditPage { entries: rows.into_iter().map(entry).collect(), next })
+    }
+
+    async fn actor_named(&self, name: Option<&str>) -> Result<Option<AuditActor>, Problem> {
+        let Some(name) = name else { return Ok(None) };
+        if name == GANTRY {
+            return Ok(Some(AuditActor::Gantry));
+        }
+        let row = store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| {
+            Problem::not_found(format!("who: there is nobody of the name {name:?}; {GANTRY} stands for Gantry itself."))
+        })?;
+        Ok(Some(AuditActor::Person(row.id)))
+    }
+
+    /// Whether a part of the chain holds, and where the whole ends.
+    pub async fn audit_chain(&self, actor: &Actor, wanted: ChainWanted) -> Result<ChainView, Problem> {
+        may_read(actor)?;
+        let after = place(wanted.after)?;
+        let mut connection = self.connection().await?;
+        let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
+        let mut chain = self.chain_from(&mut connection, after).await?;
+        let (mut broken, mut seen) = (None, 0);
+        while broken.is_none() && seen < CHECKED {
+            let behind = i64::try_from(chain.last).unwrap_or(i64::MAX);
+            let part = reading::sealed(&mut connection, behind, PART).await.map_err(from_store)?;
+            if part.is_empty() {
+                break;
+            }
+            seen += part.len();
+            broken = part.iter().try_for_each(|entry| chain.add(entry)).err().map(|broken| broken.to_string());
+        }
+        let unsealed = reading::unsealed(&mut connection, UNSEALED).await.map_err(from_store)?;
+        let (end, hash) = end.map_or((0, Chain::default().hash), |(seq, hash)| (seq.unsigned_abs(), hash));
+        let next = (broken.is_none() && chain.last < end && seen > 0).then_some(chain.last);
+        Ok(ChainView { chain, broken, next, end, hash, unsealed })
+    }
+
+    /// The chain as it is behind a place: what comes next has to go on from there.
+    async fn chain_from(&self, on: &mut sqlx::PgConnection, after: i64) -> Result<Chain, Problem> {
+        if after == 0 {
+            return Ok(Chain::default());
+        }
+        let (seq, hash) = reading::seal_at(on, after).await.map_err(from_store)?.ok_or_else(|| {
+            Problem::invalid(format!(
+                "after: the chain has no entry {after} yet. Without it the check begins at the first."
+            ))
+        })?;
+        let seq = seq.unsigned_abs();
+        Ok(Chain { first: seq, from: hash, last: seq, hash })
+    }
+
+    /// The next links of an export that [began](Self::audit_export) for somebody who may, with the chain as it is behind them.
+    pub async fn audit_part(&self, chain: Chain) -> Result<(Vec<Sealed>, Chain), Problem> {
+        let mut connection = self.connection().await?;
+        let behind = place(chain.last)?;
+        let part = reading::sealed(&mut connection, behind, PART).await.map_err(from_store)?;
+        let after = part.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
+        Ok((part, after))
+    }
+
+    /// Where an export that begins behind a place begins, and the place up to which it goes: what is sealed later is not waited for.
+    pub async fn audit_export(&self, actor: &Actor, wanted: ChainWanted) -> Result<(Chain, End), Problem> {
+        may_read(actor)?;
+        let mut connection = self.connection().await?;
+        let chain = self.chain_from(&mut connection, place(wanted.after)?).await?;
+        let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
+        let (end, hash) = end.map_or((0, chain.hash), |(seq, hash)| (seq.unsigned_abs(), hash));
+        Ok((chain, End { end, hash }))
+    }
+}
+
+fn place(seq: u64) -> Result<i64, Problem> {
+    i64::try_from(seq).map_err(|_| Problem::invalid("after: this is no place in the chain."))
+}
+
+fn word<'w>(field: &str, text: &'w str) -> Result<Option<&'w str>, Problem> {
+    let text = words::plain(text)?.trim();
+    if text.chars().count() > LONGEST {
+        return Err(Problem::invalid(format!("{field}: at most {LONGEST} characters.")));
+    }
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).map_err(|_| {
+        Problem::invalid(format!("{field}: give a moment in milliseconds since 1970, up to the year 9999."))
+    })
+}
+
+fn entry(row: AuditRow) -> AuditEntry {
+    AuditEntry {
+        id: row.id,
+        at: at(row.at),
+        who: row.actor.map(PersonId),
+        name: row.name,
+        action: row.action,
+        subject: row.subject,
+        detail: row.detail,
+        sealed: row.seq,
+    }
+}

@@ -1,0 +1,128 @@
+//! How it stands, in a few queries: for the first page, for programs, for metrics; the policy; and how far a target has come.
+//!
+//! Nothing here is kept: numbers are of one moment. What is asked for often (metrics) is kept for a moment by whoever asks.
+
+use std::time::Duration;
+
+use api::Problem;
+use api::console::StateCounts;
+use api::overview::{
+    COMMITS, DeploymentTally, NodeTally, Overview, PolicyView, QueueTally, TargetView, Way, WorkerTally,
+};
+use api::waiting::WaitingWanted;
+use engine::ids::TargetNo;
+use store::reading::{self, Tally};
+
+use crate::Control;
+use crate::blueprints::to_target;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::words::at;
+
+/// Numbers for metrics.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Numbers {
+    /// But for steps.
+    pub tally: Tally,
+    /// Steps.
+    pub steps: StateCounts,
+}
+
+impl Control {
+    /// How it stands.
+    pub async fn overview(&self, actor: &Actor) -> Result<Overview, Problem> {
+        actor.require(Permission::Viewer)?;
+        let stuck = self.waiting(actor, &WaitingWanted::default()).await?.groups;
+        let present = self.present().await?;
+        let reviews = self.waiting_for(actor, &present).await?;
+        let Numbers { tally, steps } = self.numbers().await?;
+        let mut connection = self.connection().await?;
+        let rows = reading::targets(&mut connection, None, None).await.map_err(from_store)?;
+        let commits = rows.into_iter().take(COMMITS).map(to_target).collect::<Result<_, _>>()?;
+        Ok(Overview {
+            target: present.head.number,
+            enabled: present.head.enabled,
+            deployments: DeploymentTally { all: tally.deployments, held: tally.held, proposed: tally.proposed },
+            nodes: NodeTally { all: tally.nodes, dead: tally.dead, unavailable: tally.unavailable },
+            steps,
+            stuck,
+            reviews,
+            open_reviews: tally.open_reviews,
+            commits,
+            queue: QueueTally { queued: tally.queued, running: tally.running, oldest: tally.oldest.map(at) },
+            workers: WorkerTally { alive: tally.workers, capacity: tally.capacity },
+        })
+    }
+
+    /// Numbers for whoever watches the process: they tell of no person and of no machine.
+    pub async fn numbers(&self) -> Result<Numbers, Problem> {
+        let mut connection = self.connection().await?;
+        let tally = reading::tally(&mut connection).await.map_err(from_store)?;
+        let steps = reading::all_steps(&mut connection).await.map_err(from_store)?;
+        Ok(Numbers { tally, steps })
+    }
+
+    /// The gate's policy that is in force.
+    pub async fn policy_in_force(&self, actor: &Actor) -> Result<PolicyView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let number = present.head.policy;
+        let mut connection = self.connection().await?;
+        let policy = self.policy(&mut connection, &present).await?;
+        let made = reading::policy_made(&mut connection, number.0).await.map_err(from_store)?;
+        let (since, by, target) = made.ok_or_else(Problem::internal)?;
+        Ok(PolicyView { number, policy, since: at(since), by, target: TargetNo(target) })
+    }
+
+    /// A target, and how far reality has come.
+    pub async fn target(&self, actor: &Actor, number: TargetNo) -> Result<TargetView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let row = reading::target(&mut connection, number).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| Problem::not_found(format!("There is no target {number} yet.")))?;
+        let (steps, applied) = reading::steps_of_target(&mut connection, number).await.map_err(from_store)?;
+        Ok(TargetView { way: way(&steps, applied), steps, applied, target: to_target(row)? })
+    }
+
+    /// The same, once nothing more happens by itself, or when so much time is over.
+    pub async fn target_settled(&self, actor: &Actor, number: TargetNo, most: Duration) -> Result<TargetView, Problem> {
+        let end = tokio::time::Instant::now() + most;
+        loop {
+            let asked = tokio::time::Instant::now();
+            let view = self.target(actor, number).await?;
+            let now = tokio::time::Instant::now();
+            if view.way != Way::UnderWay || now >= end {
+                return Ok(view);
+            }
+            // What takes long to count is counted less often.
+            let pause = LOOK.max((now - asked) * 10);
+            tokio::time::sleep_until((now + pause).min(end)).await;
+        }
+    }
+}
+
+/// How often a target that is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+fn way(steps: &StateCounts, applied: i64) -> Way {
+    let all = steps.blocked + steps.todo + steps.transition + steps.active + steps.error;
+    if applied == all {
+        return Way::Converged;
+    }
+    if steps.todo + steps.transition > 0 { Way::UnderWay } else { Way::Stuck }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_stuck_when_nothing_moves_by_itself() {
+        let steps = |blocked, todo, transition, active, error| StateCounts { blocked, todo, transition, active, error };
+        assert_eq!(way(&steps(0, 0, 0, 0, 0), 0), Way::Converged, "it changed no steps, or later ones did");
+        assert_eq!(way(&steps(0, 0, 0, 3, 0), 3), Way::Converged);
+        assert_eq!(way(&steps(2, 1, 0, 3, 0), 3), Way::UnderWay);
+        assert_eq!(way(&steps(0, 0, 1, 3, 1), 3), Way::UnderWay);
+        assert_eq!(way(&steps(2, 0, 0, 3, 1), 3), Way::Stuck);
+    }
+}

@@ -1,0 +1,53 @@
+//! Workers, for those who look after them.
+
+use api::Problem;
+use api::console::PAGE_SIZE;
+use api::workers::{Phase, RUNS_NAMED, WorkerPage, WorkerView, WorkersWanted};
+use engine::ids::RunId;
+use store::reading::{self, WorkerFilter, WorkerRow};
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::words::at;
+
+impl Control {
+    /// A page of the list of workers.
+    pub async fn workers(&self, actor: &Actor, wanted: &WorkersWanted) -> Result<WorkerPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let filter =
+            WorkerFilter { alive: wanted.alive, phase: wanted.phase.map(Phase::as_str), before: wanted.before };
+        let mut connection = self.connection().await?;
+        let mut rows = reading::workers(&mut connection, filter, PAGE_SIZE as i64 + 1, RUNS_NAMED as i64)
+            .await
+            .map_err(from_store)?;
+        let more = rows.len() > PAGE_SIZE;
+        rows.truncate(PAGE_SIZE);
+        let next = rows.last().filter(|_| more).map(|row| row.id);
+        Ok(WorkerPage { workers: rows.into_iter().map(view).collect::<Result<_, _>>()?, next })
+    }
+}
+
+fn view(row: WorkerRow) -> Result<WorkerView, Problem> {
+    let phase = Phase::from_word(&row.phase).ok_or_else(|| {
+        tracing::error!(worker = %row.id, phase = row.phase, "a worker's row can't be read");
+        Problem::internal()
+    })?;
+    Ok(WorkerView {
+        id: row.id,
+        name: row.name,
+        phase,
+        alive: row.alive,
+        capacity: row.capacity.unsigned_abs(),
+        held: row.held,
+        runs: row.runs.into_iter().map(RunId).collect(),
+        jigs: row.jigs,
+        host: row.host,
+        pid: row.pid,
+        version: row.version,
+        started: at(row.started_at),
+        heard: at(row.heard_at),
+        lease_until: at(row.lease_until),
+        reason: row.reason,
+    })
+}

@@ -1,0 +1,306 @@
+//! `GET /metrics`: what a Prometheus server collects.
+//!
+//! # Theory
+//!
+//! Labels come from a known set and never from what somebody sends: the template of a route, a known method, the status. So nobody can
+//! make this process hold more of them by asking for more. What tells of the process is counted while it happens; what tells of the
+//! database is asked for when it is collected, at most once in [`FRESH`], and left out while the database does not answer
+//! (`gantry_database_up 0`): old numbers would look like new ones.
+//!
+//! Who may: numbers tell how much there is to do and how it goes, so they are not for everybody. With a token (`Config::metrics_token`)
+//! whoever sends it as a bearer. Without one only this machine itself, by the server's own name, and only where no proxy is in front
+//! (a public address by HTTPS has one): behind a proxy everybody comes from this machine.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, SystemTime};
+
+use api::Problem;
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use control::Numbers;
+use engine::Hash;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::refusal::Refusal;
+use crate::state::AppState;
+
+/// Numbers of the database are as old as this at most.
+const FRESH: Duration = Duration::from_secs(5);
+/// How long the database may take to tell them.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Upper ends of what a request took, in seconds.
+const TOOK: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// What headers of proxies tell that a request was passed on.
+const PASSED_ON: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+/// The route of what no route is for.
+const NO_ROUTE: &str = "none";
+
+type FloatGauge = Gauge<f64, AtomicU64>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    method: &'static str,
+    route: Route,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Asked {
+    method: &'static str,
+    route: Route,
+}
+
+/// The template of a route: of those that there are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Route(Arc<str>);
+
+impl prometheus_client::encoding::EncodeLabelValue for Route {
+    fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), std::fmt::Error> {
+        use std::fmt::Write as _;
+        encoder.write_str(&self.0)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfSweep {
+    sweep: &'static str,
+    outcome: &'static str,
+}
+
+/// What is counted. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Metrics(Arc<Inner>);
+
+struct Inner {
+    answered: Family<Answered, Counter>,
+    took: Family<Asked, Histogram, fn() -> Histogram>,
+    underway: Gauge,
+    streams: Gauge,
+    pool: Family<InState, Gauge>,
+    pool_most: Gauge,
+    up: Gauge,
+    sweeps: Family<OfSweep, Counter>,
+    process: Registry,
+    /// What the database told last, and when.
+    database: Mutex<Option<(Instant, Numbers)>>,
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(TOOK)
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut inner = Inner {
+            answered: Family::default(),
+            took: Family::new_with_constructor(histogram),
+            underway: Gauge::default(),
+            streams: Gauge::default(),
+            pool: Family::default(),
+            pool_most: Gauge::default(),
+            up: Gauge::default(),
+            sweeps: Family::default(),
+            process: Registry::with_prefix("gantry"),
+            database: Mutex::default(),
+        };
+        let to = &mut inner.process;
+        to.register("build", "Which build this is", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        let started = FloatGauge::default();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        started.set(now.as_secs_f64());
+        to.register_with_unit("start_time", "When this server started, since 1970", Unit::Seconds, started);
+        to.register("http_requests", "Requests that were answered", inner.answered.clone());
+        let took = "How long it took until answers began";
+        to.register_with_unit("http_request_duration", took, Unit::Seconds, inner.took.clone());
+        to.register("http_requests_underway", "Requests whose answers have not begun", inner.underway.clone());
+        to.register("streams_open", "Live streams that are open", inner.streams.clone());
+        to.register("database_connections", "Connections of this server's pool, by state", inner.pool.clone());
+        to.register("database_connections_most", "Connections that the pool may have", inner.pool_most.clone());
+        to.register("database_up", "Whether the database told its numbers", inner.up.clone());
+        to.register("sweeps", "Rounds of what the server looks after by itself", inner.sweeps.clone());
+        Self(Arc::new(inner))
+    }
+}
+
+impl Metrics {
+    /// Notes a round of a sweep.
+    pub(crate) fn swept(&self, sweep: &'static str, went_well: bool) {
+        let outcome = if went_well { "done" } else { "failed" };
+        self.0.sweeps.get_or_create(&OfSweep { sweep, outcome }).inc();
+    }
+}
+
+fn known(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// Counts a request, also one that ends without an answer.
+struct Underway<'m>(&'m Inner);
+
+impl<'m> Underway<'m> {
+    fn begin(inner: &'m Inner) -> Self {
+        inner.underway.inc();
+        Self(inner)
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.0.underway.dec();
+    }
+}
+
+/// Counts every request, from outside of all limits.
+pub(crate) async fn count(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let inner = &*state.metrics.0;
+    let route = Route(request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str).into());
+    let (method, began) = (known(request.method()), Instant::now());
+    let underway = Underway::begin(inner);
+    let answer = next.run(request).await;
+    drop(underway);
+    inner.took.get_or_create(&Asked { method, route: route.clone() }).observe(began.elapsed().as_secs_f64());
+    inner.answered.get_or_create(&Answered { method, route, status: answer.status().as_u16() }).inc();
+    answer
+}
+
+/// All of it as text.
+pub(crate) async fn collect(State(state): State<AppState>, request: Request) -> Result<Response, Refusal> {
+    may_collect(&state, &request)?;
+    let numbers = numbers(&state).await;
+    let inner = &*state.metrics.0;
+    let pool = state.control.store().pool();
+    let idle = i64::try_from(pool.num_idle()).unwrap_or(i64::MAX);
+    inner.pool.get_or_create(&InState { state: "idle" }).set(idle);
+    inner.pool.get_or_create(&InState { state: "used" }).set((i64::from(pool.size()) - idle).max(0));
+    inner.pool_most.set(pool.options().get_max_connections().into());
+    let free = state.streams.available_permits();
+    inner.streams.set(i64::try_from(crate::limits::STREAMS.saturating_sub(free)).unwrap_or(i64::MAX));
+    inner.up.set(i64::from(numbers.is_some()));
+    let mut text = String::new();
+    let written = match numbers {
+        None => encode(&mut text, &inner.process),
+        // One text ends once: the numbers of the database go before its end.
+        Some(numbers) => encode(&mut text, &inner.process).and_then(|()| {
+            text.truncate(text.trim_end().trim_end_matches("# EOF").len());
+            encode(&mut text, &of_database(&numbers))
+        }),
+    };
+    written.map_err(|_| Problem::internal())?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+async fn numbers(state: &AppState) -> Option<Numbers> {
+    // Whoever comes meanwhile waits for the same answer.
+    let mut kept = state.metrics.0.database.lock().await;
+    if let Some((at, numbers)) = &*kept
+        && at.elapsed() < FRESH
+    {
+        return Some(numbers.clone());
+    }
+    *kept = None;
+    let numbers = tokio::time::timeout(ANSWER, state.control.numbers()).await.ok()?.ok()?;
+    *kept = Some((Instant::now(), numbers.clone()));
+    Some(numbers)
+}
+
+fn of_database(numbers: &Numbers) -> Registry {
+    let mut to = Registry::with_prefix("gantry");
+    let Numbers { tally, steps } = numbers;
+    let mut by_state = |name: &str, help: &str, states: &[(&'static str, i64)]| {
+        let family = Family::<InState, Gauge>::default();
+        for (state, count) in states {
+            family.get_or_create(&InState { state }).set(*count);
+        }
+        to.register(name, help, family);
+    };
+    let states = [
+        ("blocked", steps.blocked),
+        ("todo", steps.todo),
+        ("transition", steps.transition),
+        ("active", steps.active),
+        ("error", steps.error),
+    ];
+    by_state("steps", "Steps by state", &states);
+    by_state("runs_open", "Runs that are open, by state", &[("queued", tally.queued), ("running", tally.running)]);
+    let nodes = [("dead", tally.dead), ("unavailable", tally.unavailable), ("all", tally.nodes)];
+    by_state("nodes", "Machines; those that are dead, and those that are out of service, among all", &nodes);
+    by_state(
+        "deployments",
+        "Deployments; those that are held among all",
+        &[("held", tally.held), ("all", tally.deployments)],
+    );
+    let mut one = |name: &str, help: &str, value: i64| {
+        let gauge: Gauge = Gauge::default();
+        gauge.set(value);
+        to.register(name, help, gauge);
+    };
+    one("workers_alive", "Workers that are heard", tally.workers);
+    one("workers_capacity", "Runs that these take at once", tally.capacity);
+    one("reviews_open", "Reviews that are open, at most 1000 counted", tally.open_reviews);
+    let age = FloatGauge::default();
+    age.set(tally.oldest_age);
+    to.register_with_unit("queue_oldest_age", "How long the oldest queued run has waited", Unit::Seconds, age);
+    to
+}
+
+/// Whether a request may see numbers.
+fn may_collect(state: &AppState, request: &Request) -> Result<(), Problem> {
+    let headers = request.headers();
+    if let Some(token) = &state.metrics_token {
+        let sent = bearer(headers).map(|sent| Hash::of_bytes(sent.as_bytes()));
+        return match sent == Some(*token) {
+            true => Ok(()),
+            false => Err(Problem::new(
+                401,
+                "no_metrics_token",
+                "This token does not show metrics",
+                "Send the token that the server was given for it: Authorization: Bearer TOKEN.",
+            )),
+        };
+    }
+    let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let is_near = from.is_some_and(|from| from.0.ip().to_canonical().is_loopback());
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let is_ours = host.is_some_and(|host| state.address.is_host(host));
+    let direct = !state.address.is_secure() && !PASSED_ON.iter().any(|name| headers.contains_key(*name));
+    match is_near && is_ours && direct {
+        true => Ok(()),
+        false => Err(Problem::forbidden(
+            "Without a token metrics are for this machine alone, and not through a proxy. Start the server with \
+             GANTRY_METRICS_TOKEN to collect them from elsewhere.",
+        )),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

@@ -1,0 +1,139 @@
+//! `/api/v1`: how it stands, who carries it out, who did what, and how far a target has come.
+
+use std::time::Duration;
+
+use api::Problem;
+use api::audit::{AuditPage, AuditWanted, ChainView, ChainWanted};
+use api::overview::{Overview, PolicyView, TargetView, TargetWanted};
+use api::workers::{WorkerPage, WorkersWanted};
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use control::Control;
+use engine::audit::{Chain, End};
+use engine::ids::TargetNo;
+use futures::Stream;
+use serde::Serialize;
+
+use crate::contract::{Operations, Versioned, op};
+use crate::limits;
+use crate::refusal::{Asked, Place, Refusal};
+use crate::rest::Answer;
+use crate::session::SignedIn;
+use crate::state::AppState;
+
+/// Lines of JSON, as an export of the audit is written.
+const LINES: &str = "application/jsonl";
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get("/overview", overview, op("getOverview", "How it stands: counts, what is stuck, reviews, commits, the queue"))
+        .get("/workers", workers, op("listWorkers", "Workers, those that started last first, 50 a page"))
+        .get("/policy", policy, op("getPolicy", "The gate's policy that is in force").about(
+            "It is changed by a proposal, like everything that is meant. Its tag begins with its number.",
+        ))
+        .get("/audit", audit, op("listAudit", "The audit, newest first, 50 a page"))
+        .get("/audit/chain", chain, op("checkAudit", "Check a part of the audit's chain, at most 10,000 entries"))
+        .get("/audit/export", export, op("exportAudit", "The sealed audit as lines of JSON").content(&[LINES]).about(
+            "Each line has an entry's place, the link before it, its own link and the text that was sealed; the last line names the end. \
+             `gantry audit verify FILE` checks it without a server.",
+        ))
+        .get("/targets/{number}", target, op("getTarget", "A target, and how far reality has come").about(
+            "With `wait` it is answered once nothing more happens by itself, or when the time is over. When too many wait already, it is \
+             answered at once: ask again.",
+        ))
+}
+
+async fn overview(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Overview> {
+    Ok(Json(state.control.overview(&actor).await?))
+}
+
+async fn workers(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<WorkersWanted>,
+) -> Answer<WorkerPage> {
+    Ok(Json(state.control.workers(&actor, &wanted).await?))
+}
+
+async fn policy(state: State<AppState>, SignedIn(actor): SignedIn) -> Result<Versioned<PolicyView>, Refusal> {
+    let policy = state.control.policy_in_force(&actor).await?;
+    Ok(Versioned(policy.number.0, policy))
+}
+
+async fn audit(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<AuditWanted>,
+) -> Answer<AuditPage> {
+    Ok(Json(state.control.audit(&actor, &wanted).await?))
+}
+
+async fn chain(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<ChainWanted>,
+) -> Answer<ChainView> {
+    Ok(Json(state.control.audit_chain(&actor, wanted).await?))
+}
+
+async fn export(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<ChainWanted>,
+) -> Result<Response, Refusal> {
+    let (chain, end) = state.control.audit_export(&actor, wanted).await?;
+    let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", chain.last + 1, end.end);
+    let body = Body::from_stream(lines((*state.control).clone(), chain, end));
+    Ok(([(header::CONTENT_TYPE, LINES.to_owned()), (header::CONTENT_DISPOSITION, name)], body).into_response())
+}
+
+/// The entries up to the end, then the end. Better an export that breaks off than one that lacks something: without its last line it is
+/// not whole.
+fn lines(control: Control, mut chain: Chain, end: End) -> impl Stream<Item = Result<Bytes, Problem>> {
+    async_stream::try_stream! {
+        while chain.last < end.end {
+            let (part, after) = control.audit_part(chain).await?;
+            if part.is_empty() {
+                Err(Problem::internal())?;
+            }
+            let mut text = Vec::new();
+            for entry in part.iter().filter(|entry| entry.seq <= end.end) {
+                line(&mut text, entry)?;
+            }
+            chain = after;
+            yield Bytes::from(text);
+        }
+        let mut text = Vec::new();
+        line(&mut text, &end)?;
+        yield Bytes::from(text);
+    }
+}
+
+fn line<T: Serialize>(text: &mut Vec<u8>, value: &T) -> Result<(), Problem> {
+    serde_json::to_writer(&mut *text, value).map_err(|_| Problem::internal())?;
+    text.push(b'\n');
+    Ok(())
+}
+
+async fn target(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(number): Place<TargetNo>,
+    Asked(wanted): Asked<TargetWanted>,
+) -> Answer<TargetView> {
+    let wait = Duration::from_secs(wanted.wait.into());
+    if wait > limits::WAIT {
+        return Err(
+            Problem::invalid(format!("wait: at most {} seconds; then ask again.", limits::WAIT.as_secs())).into()
+        );
+    }
+    // The answer has to begin before the request's own time is over.
+    let wait = wait.min(limits::REQUEST.saturating_sub(limits::ROOM));
+    let view = match state.waiting.clone().try_acquire_owned() {
+        Ok(_permit) if !wait.is_zero() => state.control.target_settled(&actor, number, wait).await?,
+        _ => state.control.target(&actor, number).await?,
+    };
+    Ok(Json(view))
+}

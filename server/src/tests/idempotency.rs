@@ -1,0 +1,125 @@
+//! Idempotency keys: what is sent again is not done again.
+
+use serde_json::json;
+
+use super::*;
+
+const NODES: &str = "/api/v1/nodes";
+
+impl House {
+    async fn keyed(&self, path: &str, cookie: &str, key: &str, body: Value) -> Answer {
+        let mut request = self.post_json(path, cookie, body.to_string());
+        request.headers_mut().insert("idempotency-key", key.parse().expect("a value"));
+        self.ask(request).await
+    }
+}
+
+fn node(name: &str) -> Value {
+    json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")})
+}
+
+#[tokio::test]
+async fn what_is_sent_again_is_done_once() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let admin = NewPerson::human("cy", [Permission::Viewer, Permission::Operator, Permission::Admin]);
+    let cy = house.people.create_person(None, &admin).await.expect("cy");
+    let (ada, bo, cy) = (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(cy).await);
+    let first = house.keyed(NODES, &cy, "k-1", node("n2")).await;
+    assert_eq!((first.status, first.header("idempotency-replayed")), (StatusCode::CREATED, ""));
+    let again = house.keyed(NODES, &cy, "k-1", node("n2")).await;
+    assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::CREATED, "true"));
+    assert_eq!((again.json(), again.header(header::CONTENT_TYPE)), (first.json(), "application/json"));
+    // The same without a key, or under another one, is another request.
+    assert_eq!(house.tell(NODES, &cy, node("n2")).await.status, StatusCode::CONFLICT);
+    let other = house.keyed(NODES, &cy, "k-1", node("n3")).await;
+    assert_eq!((other.status.as_u16(), other.problem()["code"].as_str()), (422, Some("key_of_another")));
+    let elsewhere = house.keyed("/api/v1/execution", &cy, "k-1", node("n2")).await;
+    assert_eq!(elsewhere.status, StatusCode::UNPROCESSABLE_ENTITY, "the address is part of it");
+    // Keys are each person's own.
+    assert_eq!(house.keyed(NODES, &bo, "k-1", node("n3")).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(house.keyed(NODES, &ada, "k-1", node("n3")).await.header("idempotency-replayed"), "");
+    // A refusal did nothing, and is no answer to keep.
+    assert_eq!(house.keyed(NODES, &cy, "k-2", node("n2")).await.status, StatusCode::CONFLICT);
+    assert_eq!(house.keyed(NODES, &cy, "k-2", node("n4")).await.status, StatusCode::CREATED);
+    for wrong in ["", "with a blank", &"x".repeat(256)] {
+        assert_eq!(house.keyed(NODES, &cy, wrong, node("n5")).await.status, StatusCode::BAD_REQUEST, "{wrong:?}");
+    }
+    let mut twice = house.post_json(NODES, &cy, node("n5").to_string());
+    for key in ["a", "b"] {
+        twice.headers_mut().append("idempotency-key", key.parse().expect("a value"));
+    }
+    assert_eq!(house.ask(twice).await.status, StatusCode::BAD_REQUEST);
+    let nobody = house.keyed(NODES, "", "k-9", node("n5")).await;
+    assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
+    let large = json!({"fqdn": "x".repeat(limits::BODY)});
+    assert_eq!(house.keyed(NODES, &cy, "k-9", large).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    // After a day it is forgotten, whether it was swept already or not.
+    house.sql("UPDATE idempotency SET claimed_at = now() - interval '25 hours'").await;
+    assert_eq!(house.keyed(NODES, &cy, "k-1", node("n6")).await.status, StatusCode::CREATED);
+    assert!(store::idempotency::forget_keys(house.db.app()).await.expect("swept") >= 2);
+    assert_eq!(house.keyed(NODES, &cy, "k-1", node("n6")).await.header("idempotency-replayed"), "true");
+}
+
+#[tokio::test]
+async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let held = json!({"held": true, "reason": "a while"});
+    let path = "/api/v1/deployments/web/hold";
+    house.keyed(path, &ada, "k", held.clone()).await.json();
+    // As a server leaves it that was killed between the work and its note.
+    house.sql("UPDATE idempotency SET status = NULL, headers = NULL, body = NULL").await;
+    let early = house.keyed(path, &ada, "k", held.clone()).await;
+    assert_eq!((early.status.as_u16(), early.problem()["code"].as_str()), (409, Some("under_way")));
+    assert!(early.header(header::RETRY_AFTER).parse::<u32>().is_ok_and(|seconds| seconds > 0));
+    house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
+    let later = house.keyed(path, &ada, "k", held.clone()).await;
+    assert_eq!(
+        later.problem()["code"],
+        "state",
+        "carried out again, and refused by what it is about: {}",
+        later.text()
+    );
+
+    // Of many at once one is carried out, and the others get its answer or are told to wait.
+    let (add, mut made, mut seen) = (node("n7"), 0, 0);
+    let all = (0..8).map(|_| house.keyed(NODES, &ada, "many", add.clone()));
+    for answer in futures::future::join_all(all).await {
+        match (answer.status, answer.header("idempotency-replayed")) {
+            (StatusCode::CREATED, "") => made += 1,
+            (StatusCode::CREATED | StatusCode::CONFLICT, _) => seen += 1,
+            other => panic!("{other:?}: {}", answer.text()),
+        }
+    }
+    assert_eq!((made, seen), (1, 7));
+}
+
+#[tokio::test]
+async fn what_is_shown_once_is_kept_nowhere() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let node = house
+        .tell(
+            NODES,
+            &ada,
+            json!({"fqdn": "m1.rack1.example.com", "ssh": {
+                "addresses": ["10.0.3.7"], "key": "deploy/ssh",
+                "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",
+            }}),
+        )
+        .await;
+    let path = format!("/api/v1/nodes/{}/tokens", node.json()["node"].as_str().expect("an id"));
+    let made = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
+    let token = made.json()["token"].as_str().expect("a token").to_owned();
+    let again = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
+    assert_eq!((again.problem()["code"].as_str(), again.header("idempotency-replayed")), (Some("shown_once"), "true"));
+    let rows: Vec<String> = sqlx::query_scalar("SELECT row_to_json(i)::text FROM idempotency i")
+        .fetch_all(house.db.owner())
+        .await
+        .expect("rows");
+    let hex: String = token.bytes().map(|byte| format!("{byte:02x}")).collect();
+    assert!(!rows.is_empty() && rows.iter().all(|row| !row.contains(&token) && !row.contains(&hex)), "{rows:?}");
+}

@@ -1,0 +1,211 @@
+//! How it stands, who did what, how far a target has come, and what is counted.
+
+use std::net::SocketAddr;
+
+use axum::extract::ConnectInfo;
+use engine::Hash;
+use serde_json::json;
+use store::running::{self, Hello, WorkerId};
+use uuid::Uuid;
+
+use super::*;
+
+impl House {
+    /// A change of `web` that is committed; gives its answer.
+    async fn committed(&self, ada: &str, bo: &str) -> Answer {
+        let board = self.ask_get("/api/v1/deployments/web/board", ada).await.json();
+        let node = self.ask_get("/api/v1/nodes?filter=n1", ada).await.json()["nodes"][0]["id"].clone();
+        let opened = self.tell("/api/v1/deployments/web/proposals", ada, json!({})).await.json();
+        let proposal = opened["proposal"].as_i64().expect("an id");
+        let version = self.ask_get(&format!("/api/v1/proposals/{proposal}"), ada).await.json()["version"].clone();
+        let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
+        let edits = json!({"version": version, "edits": [bind]});
+        let edited = self.tell(&format!("/api/v1/proposals/{proposal}/edits"), ada, edits).await.json();
+        let submit = json!({"version": edited["version"], "title": "app on n1"});
+        let submitted = self.tell(&format!("/api/v1/proposals/{proposal}/submit"), ada, submit).await.json();
+        let of = |what: &str| format!("/api/v1/submissions/{}/{what}", submitted["submission"]);
+        self.tell(&of("verdicts"), bo, json!({"kind": "approve", "reason": "fine"})).await.json();
+        self.tell(&of("commit"), ada, json!({})).await
+    }
+}
+
+#[tokio::test]
+async fn a_target_is_followed_to_its_end() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let committed = house.committed(&ada, &bo).await;
+    let place = committed.header(header::LOCATION).to_owned();
+    assert_eq!((committed.status, place.as_str()), (StatusCode::CREATED, "/api/v1/targets/2"));
+    let view = house.ask_get(&place, &ada).await.json();
+    assert_eq!((&view["way"], &view["target"]["number"]), (&json!("under_way"), &json!(2)));
+    let all: i64 =
+        ["blocked", "todo", "transition", "active", "error"].iter().map(|s| view["steps"][s].as_i64().unwrap()).sum();
+    assert!(all > 0 && view["applied"].as_i64().unwrap() < all, "{view}");
+
+    // Whoever waits is answered when it is done, not when the time is over.
+    let finish = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let done =
+            "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE generation = 2";
+        sqlx::query(done).execute(house.db.owner()).await.expect("the owner may");
+    };
+    let waits = format!("{place}?wait=30");
+    let waited = async { tokio::time::timeout(Duration::from_secs(20), house.ask_get(&waits, &ada)).await };
+    let ((), waited) = tokio::join!(finish, waited);
+    let view = waited.expect("before its time is over").json();
+    assert_eq!((&view["way"], &view["applied"]), (&json!("converged"), &json!(all)));
+
+    assert_eq!(house.ask_get(&format!("{place}?wait=31"), &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(house.ask_get("/api/v1/targets/99", &ada).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn how_it_stands_is_told_at_once() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    house.committed(&ada, &bo).await.json();
+    let hello = Hello {
+        id: WorkerId(Uuid::from_u128(7)),
+        name: "w-7".into(),
+        capacity: 4,
+        jigs: vec!["noop".into()],
+        host: "h1".into(),
+        pid: 12,
+        version: "0.1.0".into(),
+    };
+    running::ensure_worker(house.db.app(), &hello, Duration::from_secs(60)).await.expect("hello");
+    let view = house.ask_get("/api/v1/overview", &ada).await.json();
+    assert_eq!((&view["target"], &view["enabled"]), (&json!(2), &json!(true)));
+    assert_eq!(view["deployments"], json!({"all": 3, "held": 0, "proposed": 0}));
+    assert_eq!((&view["nodes"]["all"], &view["workers"]), (&json!(1), &json!({"alive": 0, "capacity": 0})));
+    assert!(view["stuck"].as_array().is_some_and(|stuck| !stuck.is_empty()), "{view}");
+    assert_eq!(view["commits"][0]["number"], 2);
+    assert_eq!(view["queue"], json!({"queued": 0, "running": 0, "oldest": null}));
+
+    running::confirm_worker(house.db.app(), hello.id).await.expect("confirmed");
+    let view = house.ask_get("/api/v1/overview", &ada).await.json();
+    assert_eq!(view["workers"], json!({"alive": 1, "capacity": 4}));
+    let workers = house.ask_get("/api/v1/workers?alive=true", &ada).await.json();
+    let worker = &workers["workers"][0];
+    assert_eq!((&worker["name"], &worker["phase"], &worker["held"]), (&json!("w-7"), &json!("confirmed"), &json!(0)));
+    assert_eq!(house.ask_get("/api/v1/workers?alive=false", &ada).await.json()["workers"], json!([]));
+    assert_eq!(house.ask_get("/api/v1/workers?phase=nack", &ada).await.json()["workers"], json!([]));
+    let before = format!("/api/v1/workers?before={}", Uuid::from_u128(7));
+    assert_eq!(house.ask_get(&before, &ada).await.json()["workers"], json!([]));
+
+    let policy = house.ask_get("/api/v1/policy", &ada).await;
+    assert!(policy.header(header::ETAG).starts_with("\"1."), "{}", policy.header(header::ETAG));
+    assert_eq!(policy.json()["policy"]["approvals"], 1);
+}
+
+#[tokio::test]
+async fn the_audit_is_read_checked_and_taken_away() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let eve = house.people.create_person(None, &NewPerson::human("eve", [Permission::Viewer])).await.expect("eve");
+    let (ada, bo, eve) = (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(eve).await);
+    house.committed(&ada, &bo).await.json();
+    for path in ["/api/v1/audit", "/api/v1/audit/chain", "/api/v1/audit/export"] {
+        assert_eq!(house.ask_get(path, &eve).await.status, StatusCode::FORBIDDEN, "{path}: who only looks");
+    }
+    let of = async |query: &str| house.ask_get(&format!("/api/v1/audit?{query}"), &ada).await.json()["entries"].clone();
+    let commits = of("action=submission.commit&who=ada").await;
+    assert_eq!((commits.as_array().map(Vec::len), &commits[0]["name"]), (Some(1), &json!("ada")));
+    assert_eq!(of("action=submission.commit&who=bo").await, json!([]));
+    let subject = commits[0]["subject"].as_str().expect("a subject");
+    assert!(of(&format!("subject={subject}&who=bo")).await.as_array().is_some_and(|entries| !entries.is_empty()));
+    let at = commits[0]["at"].as_i64().expect("a moment");
+    assert_eq!(of(&format!("action=submission.commit&since={}", at + 1)).await, json!([]));
+    assert_eq!(of(&format!("action=submission.commit&until={}", at + 1)).await, commits);
+    let all = of("").await;
+    let before = all[0]["id"].as_i64().expect("an id");
+    assert_eq!(of(&format!("before={before}")).await[0], all[1]);
+    for wrong in ["who=nobody", "since=9e9", "action=a&actoin=b", "until=99999999999999999"] {
+        assert!(house.ask_get(&format!("/api/v1/audit?{wrong}"), &ada).await.status.is_client_error(), "{wrong}");
+    }
+
+    let unsealed = house.ask_get("/api/v1/audit/chain", &ada).await.json();
+    assert_eq!((&unsealed["end"], &unsealed["broken"]), (&json!(0), &Value::Null));
+    sqlx::query("SELECT seal_audit(1000)").execute(house.db.app()).await.expect("sealed");
+    let chain = house.ask_get("/api/v1/audit/chain", &ada).await.json();
+    assert_eq!((&chain["end"], &chain["unsealed"]), (&chain["chain"]["last"], &json!(0)));
+    let export = house.ask_get("/api/v1/audit/export", &ada).await;
+    let held = engine::audit::verify(export.text().lines()).expect("it holds");
+    assert_eq!((json!(held.hash), json!(held.last)), (chain["hash"].clone(), chain["end"].clone()));
+    let later = house.ask_get("/api/v1/audit/export?after=2", &ada).await;
+    assert_eq!(engine::audit::verify(later.text().lines()).map(|chain| (chain.first, chain.hash)), Ok((3, held.hash)));
+
+    // What the owner of the database changes shows.
+    for statement in [
+        "ALTER TABLE audit DISABLE TRIGGER USER",
+        "UPDATE audit SET subject = 'another' WHERE id = (SELECT audit_id FROM seal WHERE seq = 3)",
+    ] {
+        sqlx::query(statement).execute(house.db.owner()).await.expect("the owner may");
+    }
+    let broken = house.ask_get("/api/v1/audit/chain", &ada).await.json();
+    assert_eq!((&broken["broken"], &broken["next"]), (&json!("entry 3 is not what was sealed"), &Value::Null));
+    let export = house.ask_get("/api/v1/audit/export", &ada).await;
+    assert_eq!(engine::audit::verify(export.text().lines()), Err(engine::audit::Broken::Content(3)));
+}
+
+impl House {
+    async fn collect(&self, headers: &[(&str, &str)], from: [u8; 4]) -> Answer {
+        let request =
+            headers.iter().fold(Request::get("/metrics"), |request, (name, value)| request.header(*name, *value));
+        let mut request = request.body(Body::empty()).expect("a request");
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from((from, 40_000))));
+        self.ask(request).await
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_collected_by_those_who_may() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    house.ask_get("/api/v1/runs/77777", &ada).await;
+    house.ask_get("/nowhere/secret-1", &ada).await;
+    let (near, far, own) = ([127, 0, 0, 1], [10, 0, 0, 9], ("host", NEAR));
+    let text = house.collect(&[own], near).await;
+    assert!(text.header(header::CONTENT_TYPE).starts_with("application/openmetrics-text"));
+    let text = text.text();
+    for line in [
+        "gantry_http_requests_total{method=\"GET\",route=\"/api/v1/runs/{id}\",status=\"404\"} 1",
+        "gantry_database_up 1",
+        "gantry_steps{state=\"active\"} 0",
+        "gantry_nodes{state=\"all\"} 1",
+        "gantry_workers_alive 0",
+        "gantry_runs_open{state=\"queued\"} 0",
+        "gantry_queue_oldest_age_seconds 0.0",
+        "gantry_streams_open 0",
+        "gantry_http_request_duration_seconds_bucket{le=\"0.005\",method=\"GET\",route=\"/api/v1/runs/{id}\"}",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
+    // Labels are never what somebody sent.
+    assert!(!text.contains("77777") && !text.contains("secret-1"), "{text}");
+
+    let from_others: [(&[(&str, &str)], [u8; 4]); 4] = [
+        (&[own], far),
+        (&[("host", "evil.example")], near),
+        (&[own, ("x-forwarded-for", "127.0.0.1")], near),
+        (&[own, ("authorization", "Bearer x")], far),
+    ];
+    for (headers, from) in from_others {
+        assert_eq!(house.collect(headers, from).await.status, StatusCode::FORBIDDEN, "{headers:?} {from:?}");
+    }
+    let token = "0123456789abcdef";
+    let change = |state: &mut AppState| state.metrics_token = Some(Hash::of_bytes(token.as_bytes()));
+    let house = House::at("https://gantry.example.com", "gantry.example.com", change).await;
+    let bearer = format!("Bearer {token}");
+    assert_eq!(house.collect(&[("authorization", &bearer)], far).await.status, StatusCode::OK);
+    for wrong in ["Bearer 0123456789abcdee", "Basic 0123456789abcdef", ""] {
+        assert_eq!(house.collect(&[("authorization", wrong), own], near).await.status, StatusCode::UNAUTHORIZED);
+    }
+    let house = House::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
+    let refused = house.collect(&[("host", "gantry.example.com")], near).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN, "a proxy is in front: everybody comes from here");
+}
