@@ -1,4 +1,4 @@
-//! `GET /events`: the live stream of a browser's tabs, or of a program, as server-sent events.
+//! `GET /events`, and for programs `GET /api/v1/watch`: the live stream of a browser's tabs, or of a program, as server-sent events.
 //!
 //! * `topics`: a comma-separated list of [`Topic`]s; only events of these come. Absent: all, but no growth of logs.
 //! * `after`: the cursor of the page's data, or an event's id. `Last-Event-ID`, which browsers send when they come back, goes before.
@@ -19,6 +19,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::Stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
@@ -50,11 +51,12 @@ impl Default for Rhythm {
 }
 
 /// What a stream is asked for.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Wanted {
-    #[serde(default)]
+    /// A comma-separated list of topics; none: all, but no growth of logs.
     topics: String,
-    #[serde(default)]
+    /// Behind this place: an event's id, or the cursor of a page's data.
     after: String,
 }
 

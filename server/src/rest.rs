@@ -19,6 +19,7 @@ use api::console::{
     NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView,
     SinceLook, TargetPage,
 };
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultPage, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -33,7 +34,7 @@ use crate::contract::{self, Operations, Versioned, op};
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
-use crate::{limits, machines, overseeing};
+use crate::{limits, live, machines, overseeing};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
@@ -52,6 +53,10 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
             "Adds what the files bring and changes nothing that runs. Names are paths; scripts lie beside the file of their barclamp.",
         ))
         .get("/scripts/{hash}", script, op("getScript", "A script of a role, by its content").content(&["text/plain"]))
+        .get("/watch", live::events, op("watch", "What happens, as server-sent events").content(&["text/event-stream"]).about(
+            "Messages have a `Live` as JSON in `data` and their place in `id`; `Last-Event-ID` goes before `after`. A message that says \
+             `reset` means: fetch everything again. Every 15 seconds an event `heartbeat` comes with the place up to which all was told.",
+        ))
         .get("/openapi.json", openapi, op("getDocument", "This document").content(&["application/json"]))
 }
 
@@ -83,7 +88,7 @@ fn about_deployments(all: Operations) -> Operations {
 fn about_proposals(all: Operations) -> Operations {
     all.post("/nodes/{id}/proposals", propose_on_node, op("openNodeProposal", "Open a proposal on one node"))
         .get("/proposals", proposals, op("listProposals", "Open proposals, newest first"))
-        .get("/proposals/{id}", proposal, op("getProposal", "An open proposal with its edits"))
+        .get("/proposals/{id}", proposal, op("getProposal", "An open proposal with its edits").also(&[409]))
         .post("/proposals/{id}/edits", edit, op("editProposal", "Append edits, all or none").on_version())
         .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version())
         .post("/proposals/{id}/redo", redo, op("redoEdit", "Bring back the last edit that was taken back").on_version())
@@ -98,7 +103,11 @@ fn about_proposals(all: Operations) -> Operations {
             foresee,
             op("foreseeEdits", "What further edits would come to, without making them"),
         )
-        .get("/proposals/{id}/report", report, op("getProposalReport", "How a proposal was planned, stage by stage"))
+        .get(
+            "/proposals/{id}/report",
+            report,
+            op("getProposalReport", "How a proposal was planned, stage by stage").also(&[409]),
+        )
 }
 
 fn about_submissions(all: Operations) -> Operations {
@@ -191,8 +200,12 @@ struct OnVersion {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Done {}
 
-async fn deployments(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<DeploymentSummary>> {
-    Ok(Json(state.control.deployments(&actor).await?))
+async fn deployments(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<DeploymentsWanted>,
+) -> Answer<Vec<DeploymentSummary>> {
+    Ok(Json(state.control.find_deployments(&actor, &wanted).await?))
 }
 
 async fn board(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Answer<Board> {
@@ -731,16 +744,8 @@ async fn retry(
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RunsWanted {
-    #[serde(default)]
-    state: String,
-    before: Option<RunId>,
-}
-
 async fn runs(state: State<AppState>, SignedIn(actor): SignedIn, Asked(wanted): Asked<RunsWanted>) -> Answer<RunPage> {
-    Ok(Json(state.control.runs(&actor, wanted.state, wanted.before).await?))
+    Ok(Json(state.control.find_runs(&actor, &wanted).await?))
 }
 
 async fn run(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<RunId>) -> Answer<RunView> {
@@ -787,20 +792,12 @@ async fn cancel(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Pl
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct NodesWanted {
-    #[serde(default)]
-    filter: String,
-    after: Option<String>,
-}
-
 async fn nodes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Asked(wanted): Asked<NodesWanted>,
 ) -> Answer<NodePage> {
-    Ok(Json(state.control.nodes(&actor, wanted.filter, wanted.after).await?))
+    Ok(Json(state.control.find_nodes(&actor, &wanted).await?))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -842,12 +839,6 @@ struct Files {
     files: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct VersionsWanted {
-    after: Option<Hash>,
-}
-
 /// A script as plain text, whatever it is: a browser shows it and runs nothing.
 async fn script(
     state: State<AppState>,
@@ -861,9 +852,9 @@ async fn script(
 async fn catalog(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<VersionsWanted>,
+    Asked(wanted): Asked<BarclampsWanted>,
 ) -> Answer<CatalogPage> {
-    Ok(Json(state.control.catalog(&actor, wanted.after).await?))
+    Ok(Json(state.control.find_barclamps(&actor, &wanted).await?))
 }
 
 async fn import(state: State<AppState>, SignedIn(actor): SignedIn, Given(given): Given<Files>) -> Made<Imported> {

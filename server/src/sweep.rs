@@ -1,11 +1,12 @@
-//! What a server looks after by itself: idempotency keys that are too old, in batches; and reviews whose base moved and that nobody planned anew yet, because whoever's call committed
-//! ran out of time or died. Any number of servers may do this beside each other.
+//! What a server looks after by itself: idempotency keys that are too old, in batches; the audit's seal; and reviews whose base moved and
+//! that nobody planned anew yet, because whoever's call committed ran out of time or died. Any number of servers may do this beside each
+//! other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use control::Control;
-use store::idempotency;
+use store::{housekeeping, idempotency};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,7 @@ pub(crate) async fn until_stopped(control: Arc<Control>, metrics: Metrics, stopp
         loop {
             ticks.tick().await;
             forget_keys(&control, &metrics).await;
+            seal(&control, &metrics).await;
             let replanned = control.replan_stale().await;
             metrics.swept("replan", replanned.is_ok());
             match replanned {
@@ -34,6 +36,15 @@ pub(crate) async fn until_stopped(control: Arc<Control>, metrics: Metrics, stopp
     tokio::select! {
         () = stopping.cancelled() => {}
         () = sweeping => {}
+    }
+}
+
+/// Also where no worker is that would: what was done has to be sealed soon, or its seal says little.
+async fn seal(control: &Control, metrics: &Metrics) {
+    let sealed = housekeeping::seal(control.store().pool()).await;
+    metrics.swept("seal_audit", sealed.is_ok());
+    if let Err(error) = sealed {
+        tracing::warn!(%error, "the audit will be sealed later");
     }
 }
 

@@ -13,11 +13,13 @@
 //! * [`limits`]: how long texts may be.
 //! * [`reviews`]: lists of reviews and proposals, page by page.
 //! * [`values`]: values of data, each with where it comes from.
+//! * [`listing`]: the words that lists can be asked by.
 //! * [`live`]: what the journal tells while it happens.
 
 pub mod audit;
 pub mod console;
 pub mod limits;
+pub mod listing;
 pub mod live;
 pub mod nodes;
 pub mod overview;

@@ -23,8 +23,6 @@ const PART: i64 = 500;
 const UNSEALED: i64 = 1_000;
 /// What stands for Gantry itself where a person may be named.
 const GANTRY: &str = "gantry";
-/// Longest word to look for, in characters.
-const LONGEST: usize = 300;
 
 /// Who may read the audit.
 fn may_read(actor: &Actor) -> Result<(), Problem> {
@@ -36,9 +34,9 @@ impl Control {
     pub async fn audit(&self, actor: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
         may_read(actor)?;
         let filter = AuditFilter {
-            who: self.actor_named(word("who", &wanted.who)?).await?,
-            action: word("action", &wanted.action)?,
-            subject: word("subject", &wanted.subject)?,
+            who: self.actor_named(words::asked(&wanted.who)?).await?,
+            action: words::asked(&wanted.action)?,
+            subject: words::asked(&wanted.subject)?,
             since: wanted.since.map(|since| moment("since", since)).transpose()?,
             until: wanted.until.map(|until| moment("until", until)).transpose()?,
             before: wanted.before,
@@ -124,15 +122,7 @@ fn place(seq: u64) -> Result<i64, Problem> {
     i64::try_from(seq).map_err(|_| Problem::invalid("after: this is no place in the chain."))
 }
 
-fn word<'w>(field: &str, text: &'w str) -> Result<Option<&'w str>, Problem> {
-    let text = words::plain(text)?.trim();
-    if text.chars().count() > LONGEST {
-        return Err(Problem::invalid(format!("{field}: at most {LONGEST} characters.")));
-    }
-    Ok(Some(text).filter(|text| !text.is_empty()))
-}
-
-fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
+pub(crate) fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).map_err(|_| {
         Problem::invalid(format!("{field}: give a moment in milliseconds since 1970, up to the year 9999."))
     })

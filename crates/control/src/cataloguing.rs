@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::console::{BarclampVersion, CatalogPage, Foreseen, FromAbove, OwnVersion, VersionChoice};
+use api::listing::BarclampsWanted;
 use engine::Hash;
 use engine::catalog::version::{compare, order};
 use engine::catalog::{Barclamp, Catalog, in_sight};
@@ -46,9 +47,16 @@ fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem
 impl Control {
     /// A page of the imported versions, by barclamp, each barclamp's newest first: behind the version with this hash, or from the first.
     pub async fn catalog(&self, actor: &Actor, after: Option<Hash>) -> Result<CatalogPage, Problem> {
+        self.find_barclamps(actor, &BarclampsWanted { after, ..BarclampsWanted::default() }).await
+    }
+
+    /// The same of those whose names have something in them.
+    pub async fn find_barclamps(&self, actor: &Actor, wanted: &BarclampsWanted) -> Result<CatalogPage, Problem> {
         actor.require(Permission::Viewer)?;
+        let (name, after) = (words::asked(&wanted.filter)?.unwrap_or_default(), wanted.after);
         let mut connection = self.connection().await?;
         let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
+        rows.retain(|row| row.name.as_str().contains(name));
         rows.sort_by(|a, b| {
             let newest_first = || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
             a.name.cmp(&b.name).then_with(newest_first)

@@ -4,13 +4,14 @@ use std::path::{Component, Path, PathBuf};
 
 use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
+use api::listing::NodesWanted;
 use api::live::{Live, Topic};
 use engine::cluster::{Hardware, derived_name, is_address, phantom};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
 use engine::text::deceiving;
 use serde_json::{Value, json};
 use store::intent::{self, MachineRow, NewNode};
-use store::reading;
+use store::reading::{self, NodeFilter};
 use uuid::Uuid;
 
 use crate::connection;
@@ -27,10 +28,21 @@ const MAX_MACS: usize = 64;
 impl Control {
     /// Nodes in the order of their names, behind `after`, whose names contain `filter`.
     pub async fn nodes(&self, actor: &Actor, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
+        self.find_nodes(actor, &NodesWanted { filter, after, ..NodesWanted::default() }).await
+    }
+
+    /// The same of those of a state, or of a deployment.
+    pub async fn find_nodes(&self, actor: &Actor, wanted: &NodesWanted) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
-        let filter: String = words::plain(&filter)?.to_ascii_lowercase().chars().take(253).collect();
-        let after = after.as_deref().map(words::plain).transpose()?;
-        let mut rows = reading::nodes(&self.store, &filter, after).await.map_err(from_store)?;
+        let name: String = words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
+        let after = wanted.after.as_deref().map(words::plain).transpose()?;
+        let deployment = words::asked(&wanted.deployment)?;
+        let deployment = match deployment {
+            None => None,
+            Some(name) => Some(self.present().await?.named(name)?),
+        };
+        let filter = NodeFilter { name: &name, state: wanted.state, deployment, after };
+        let mut rows = reading::nodes(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();

@@ -7,6 +7,7 @@ use api::console::{
     AttribView, DataLayer, DeploymentSummary, Frame, Me, NoderoleDraft, NoderoleRef, NoderoleView, PAGE_SIZE,
     Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
+use api::listing::{DeploymentState, DeploymentsWanted, RunsWanted};
 use api::reviews::Waiting;
 use api::values::VALUES_SHOWN;
 use engine::Hash;
@@ -24,16 +25,29 @@ use store::intent;
 use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow};
 
 use crate::Control;
+use crate::auditing::moment;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{counting, plan_aside, would_join};
-use crate::waiting::EVERYWHERE;
-use crate::words::{at, count};
+use crate::waiting::{EVERYWHERE, node_named};
+use crate::words::{self, at, count};
 
 pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "a row can't be read");
     Problem::internal()
+}
+
+fn is_so(found: &DeploymentSummary, held: bool, state: DeploymentState) -> bool {
+    let works = found.steps.todo + found.steps.transition > 0;
+    match state {
+        DeploymentState::Held => held,
+        DeploymentState::Proposed => found.proposal.is_some(),
+        DeploymentState::Review => found.submission.is_some(),
+        DeploymentState::Error => found.steps.error > 0,
+        DeploymentState::Working => works,
+        DeploymentState::Idle => !held && found.proposal.is_none() && found.steps.error == 0 && !works,
+    }
 }
 
 impl Control {
@@ -67,6 +81,15 @@ impl Control {
 
     /// All deployments in the order of their tree.
     pub async fn deployments(&self, actor: &Actor) -> Result<Vec<DeploymentSummary>, Problem> {
+        self.find_deployments(actor, &DeploymentsWanted::default()).await
+    }
+
+    /// Those of which something is so.
+    pub async fn find_deployments(
+        &self,
+        actor: &Actor,
+        wanted: &DeploymentsWanted,
+    ) -> Result<Vec<DeploymentSummary>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let present = self.kept.present(&mut connection).await?;
@@ -87,7 +110,12 @@ impl Control {
                 target: present.row(id).map_or(TargetNo(0), |r| r.head_no),
             })
         };
-        Ok(tree(&present).into_iter().filter_map(summary).collect())
+        let name = words::asked(&wanted.filter)?.unwrap_or_default();
+        let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
+        let wants = |found: &DeploymentSummary| {
+            found.name.as_str().contains(name) && wanted.state.is_none_or(|state| is_so(found, held(found.id), state))
+        };
+        Ok(tree(&present).into_iter().filter_map(summary).filter(wants).collect())
     }
 
     /// A noderole's panel.
@@ -268,13 +296,27 @@ impl Control {
 
     /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
     pub async fn runs(&self, actor: &Actor, state: String, before: Option<RunId>) -> Result<RunPage, Problem> {
+        self.find_runs(actor, &RunsWanted { state, before, ..RunsWanted::default() }).await
+    }
+
+    /// The same of those of a deployment, of a node, of a role, or of a time.
+    pub async fn find_runs(&self, actor: &Actor, wanted: &RunsWanted) -> Result<RunPage, Problem> {
         actor.require(Permission::Viewer)?;
+        let state = wanted.state.as_str();
         let known = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"];
-        if !state.is_empty() && !known.contains(&state.as_str()) {
+        if !state.is_empty() && !known.contains(&state) {
             return Err(Problem::invalid(format!("{state:?} is no state of a run. There are: {}.", known.join(", "))));
         }
-        let filter = RunFilter { state: Some(state.as_str()).filter(|s| !s.is_empty()), before };
         let present = self.present().await?;
+        let filter = RunFilter {
+            state: Some(state).filter(|s| !s.is_empty()),
+            deployment: words::asked(&wanted.deployment)?.map(|name| present.named(name)).transpose()?,
+            node: words::asked(&wanted.node)?.map(|name| node_named(&present, name)).transpose()?,
+            role: words::asked(&wanted.role)?,
+            since: wanted.since.map(|since| moment("since", since)).transpose()?,
+            until: wanted.until.map(|until| moment("until", until)).transpose()?,
+            before: wanted.before,
+        };
         let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         let runs = rows.iter().take(PAGE_SIZE).map(|row| to_run(&present, row)).collect::<Result<Vec<_>, _>>()?;

@@ -98,7 +98,7 @@ fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter,
     })
 }
 
-fn node_named(present: &Present, name: &str) -> Result<NodeId, Problem> {
+pub(crate) fn node_named(present: &Present, name: &str) -> Result<NodeId, Problem> {
     let nodes = &present.skeleton.nodes;
     let by_id = name.parse::<NodeId>().ok().filter(|id| nodes.contains_key(id));
     let is_it = |id: &NodeId| present.called(*id).is_some_and(|called| called == name);

@@ -23,6 +23,18 @@ pub(crate) fn at(moment: OffsetDateTime) -> At {
     At(i64::try_from(moment.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX))
 }
 
+/// A word that a list is asked by; None: it is empty.
+pub(crate) fn asked(text: &str) -> Result<Option<&str>, Problem> {
+    let text = plain(text)?.trim();
+    if text.chars().count() > LONGEST_ASKED {
+        return Err(Problem::invalid(format!("Ask for at most {LONGEST_ASKED} characters.")));
+    }
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// Longest word that a list is asked by, in characters.
+const LONGEST_ASKED: usize = 300;
+
 /// Names of deployments and nodes, those that the edits make included.
 pub(crate) struct Names<'a> {
     present: &'a Present,

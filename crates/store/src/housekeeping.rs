@@ -11,12 +11,20 @@ const SEALS: i32 = 1_000;
 /// Days for which events are kept: a live stream that was away for longer begins anew.
 const EVENT_DAYS: i32 = 7;
 
+/// Seals what of the audit is not sealed yet, a batch of it; says how much.
+///
+/// # Errors
+/// What the database refused.
+pub async fn seal(pool: &PgPool) -> Result<i32, StoreError> {
+    Ok(sqlx::query_scalar("SELECT seal_audit($1)").bind(SEALS).fetch_one(pool).await?)
+}
+
 /// One round.
 ///
 /// # Errors
 /// What the database refused; what was done before stays done.
 pub async fn keep_house(pool: &PgPool) -> Result<(), StoreError> {
-    sqlx::query("SELECT seal_audit($1)").bind(SEALS).execute(pool).await?;
+    seal(pool).await?;
     sqlx::query("SELECT ensure_run_log_room()").execute(pool).await?;
     sqlx::query("SELECT forget_events(make_interval(days => $1))").bind(EVENT_DAYS).execute(pool).await?;
     Ok(())

@@ -24,8 +24,6 @@ pub(crate) use told::{Asker, Asks, Sketch, Told, Versioned};
 
 use told::Forms;
 
-use std::convert::Infallible;
-
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
@@ -148,7 +146,8 @@ impl Operations {
             H::tell(&mut sketch);
             let rules = around::Rules::of(&operation, &sketch, state);
             let route = on(filter, handler)
-                .layer::<_, Infallible>(from_fn_with_state(rules, around::pass))
+                // Not around the answer to other methods.
+                .route_layer(from_fn_with_state(rules, around::pass))
                 .layer(DefaultBodyLimit::max(operation.op.body));
             self.router = self.router.route(path, route);
         }

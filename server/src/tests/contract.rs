@@ -147,11 +147,66 @@ async fn a_word_that_nobody_knows_is_no_filter() {
     let ada = house.cookie().await;
     for (path, known) in [
         ("/api/v1/runs?stat=running", "before"),
-        ("/api/v1/deployments?name=web", "none"),
+        ("/api/v1/deployments?name=web", "filter, state"),
         ("/api/v1/nodes?x", "filter"),
     ] {
         let refused = house.ask_get(path, &ada).await.problem();
         let detail = refused["detail"].as_str().unwrap_or_default();
         assert!(refused["status"] == 400 && detail.contains(known), "{path}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn another_method_is_none_whatever_it_carries() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    for (method, path) in [("TRACE", "/api/v1/deployments/web/hold"), ("DELETE", "/api/v1/barclamps?x=1")] {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, house.host);
+        let request = request.header(header::COOKIE, &ada).header("x-gantry", "1").header("idempotency-key", "k");
+        let answer = house.ask(request.header(header::IF_MATCH, "\"1\"").body(Body::empty()).expect("a request")).await;
+        assert_eq!(answer.problem()["code"], "method_not_allowed", "{method} {path}");
+        assert!(answer.header(header::ALLOW).contains("POST"), "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn lists_are_asked_by_their_words() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, _) = (house.cookie().await, bo);
+    let of = async |path: &str| house.ask_get(&format!("/api/v1/{path}"), &ada).await.json();
+    let names = |list: &Value| list.as_array().expect("a list").iter().map(|d| d["name"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(&of("deployments?filter=ed").await), ["edge"]);
+    assert_eq!(names(&of("deployments?state=held").await), [""; 0]);
+    house.tell("/api/v1/deployments/web/hold", &ada, json!({"held": true, "reason": "a while"})).await.json();
+    assert_eq!(names(&of("deployments?state=held").await), ["web"]);
+    house.tell("/api/v1/deployments/edge/proposals", &ada, json!({})).await.json();
+    assert_eq!(names(&of("deployments?state=proposed").await), ["edge"]);
+    assert_eq!(names(&of("deployments?state=idle").await), ["system"]);
+
+    let count = |page: &Value, list: &str| page[list].as_array().expect("a list").len();
+    for (query, found) in [
+        ("state=alive", 1),
+        ("state=dead", 0),
+        ("state=unavailable", 0),
+        ("state=record", 1),
+        ("deployment=system", 1),
+        ("deployment=web", 0),
+        ("filter=n1&deployment=system&state=alive", 1),
+    ] {
+        assert_eq!(count(&of(&format!("nodes?{query}")).await, "nodes"), found, "{query}");
+    }
+    assert_eq!(count(&of("barclamps?filter=ous").await, "versions"), 1);
+    assert_eq!(count(&of("barclamps?filter=x").await, "versions"), 0);
+    for refused in ["nodes?state=tired", "deployments?state=x", "runs?since=x"] {
+        assert_eq!(
+            house.ask_get(&format!("/api/v1/{refused}"), &ada).await.status,
+            StatusCode::BAD_REQUEST,
+            "{refused}"
+        );
+    }
+    for nowhere in ["nodes?deployment=x", "runs?deployment=x", "runs?node=x"] {
+        assert_eq!(house.ask_get(&format!("/api/v1/{nowhere}"), &ada).await.status, StatusCode::NOT_FOUND, "{nowhere}");
     }
 }

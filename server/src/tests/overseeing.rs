@@ -188,7 +188,8 @@ async fn metrics_are_collected_by_those_who_may() {
     // Labels are never what somebody sent.
     assert!(!text.contains("77777") && !text.contains("secret-1"), "{text}");
 
-    let from_others: [(&[(&str, &str)], [u8; 4]); 4] = [
+    type Sent<'h> = (&'h [(&'h str, &'h str)], [u8; 4]);
+    let from_others: [Sent<'_>; 4] = [
         (&[own], far),
         (&[("host", "evil.example")], near),
         (&[own, ("x-forwarded-for", "127.0.0.1")], near),

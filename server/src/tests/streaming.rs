@@ -40,7 +40,12 @@ pub(super) struct Tab {
 
 impl Tab {
     pub(super) async fn open(house: &House, cookie: &str, query: &str, last: &str) -> Self {
-        let mut request = house.get(&format!("/events?{query}")).header(header::COOKIE, cookie);
+        Self::open_at(house, cookie, &format!("/events?{query}"), last).await
+    }
+
+    /// The same stream at another address.
+    pub(super) async fn open_at(house: &House, cookie: &str, path: &str, last: &str) -> Self {
+        let mut request = house.get(path).header(header::COOKIE, cookie);
         if !last.is_empty() {
             request = request.header("last-event-id", last);
         }
@@ -285,4 +290,28 @@ async fn there_are_only_so_many_streams() {
     assert_eq!(house.ask_get("/events", &cookie).await.status, StatusCode::SERVICE_UNAVAILABLE);
     drop(first);
     Tab::open(&house, &cookie, "", "").await;
+}
+
+#[tokio::test]
+async fn a_program_watches_what_the_pages_do() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let mut watch = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", "").await;
+    let began = watch.next().await.expect("a heartbeat");
+    assert!(began.is_beat());
+    let add =
+        |name: &str| serde_json::json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")});
+    house.tell("/api/v1/nodes", &ada, add("n2")).await.json();
+    assert_eq!(watch.next_live().await, Live::Node { fqdn: "n2.house.example.com".into() });
+    drop(watch);
+    house.tell("/api/v1/nodes", &ada, add("n3")).await.json();
+    // Whoever comes back goes on behind what they know.
+    let mut again = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", &began.id).await;
+    for name in ["n2", "n3"] {
+        assert_eq!(again.next_live().await, Live::Node { fqdn: format!("{name}.house.example.com") });
+    }
+    let refused = house.ask_get("/api/v1/watch?topic=nodes", &ada).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{}", refused.text());
+    assert_eq!(house.ask_get("/api/v1/watch", "").await.status, StatusCode::UNAUTHORIZED);
 }

@@ -246,6 +246,21 @@ async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
         }
     }
     let runs = house.ask_get("/api/v1/runs?state=succeeded", &cookie).await.json();
+    let queued =
+        sqlx::query_scalar("SELECT (extract(epoch FROM queued_at) * 1000)::bigint FROM run").fetch_one(house.db.app());
+    let queued: i64 = queued.await.expect("one");
+    for (words, found) in [
+        ("deployment=web&node=n1.house.example.com&role=app".to_owned(), 1),
+        ("deployment=edge".to_owned(), 0),
+        ("role=none".to_owned(), 0),
+        (format!("since={}", queued - 1), 1),
+        (format!("since={}", queued + 1), 0),
+        (format!("until={}", queued + 1), 1),
+        (format!("until={}", queued - 1), 0),
+    ] {
+        let listed = house.ask_get(&format!("/api/v1/runs?{words}"), &cookie).await.json();
+        assert_eq!(listed["runs"].as_array().map(Vec::len), Some(found), "{words}: {listed}");
+    }
     assert_eq!(runs["runs"][0]["id"], run.0);
     assert_eq!(house.ask_get(&format!("/runs/{}/log", run.0 + 1), &cookie).await.status, StatusCode::NOT_FOUND);
 }

@@ -21,8 +21,8 @@ pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_r
 pub use overview::{Tally, WorkerFilter, WorkerRow, all_steps, policy_made, steps_of_target, tally, workers};
 pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_node, runs_of_step};
 pub use steps::{
-    DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes, node_counts, nodes, states_of,
-    step_names, steps_by_noderole, steps_of, unreached,
+    DeploymentCounts, NodeFilter, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes, node_counts, nodes,
+    states_of, step_names, steps_by_noderole, steps_of, unreached,
 };
 pub use targets::{TargetRow, is_root, root_of, target, targets};
 pub use values::{ResultRow, SetRow, Setting, StepOf, results_of, run_given, sets, steps_of_values};

@@ -1,10 +1,12 @@
 //! Runs in lists and one by one.
 
 use api::console::PAGE_SIZE;
-use engine::ids::{NodeId, RunId, StepId};
+use engine::ids::{DeploymentId, NodeId, RunId, StepId};
+use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::Value;
 use sqlx::PgConnection;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::entity::{deployment, node, noderole, run, step, worker};
@@ -34,9 +36,22 @@ pub struct RunRow {
 pub struct RunFilter<'f> {
     /// `queued`, `running`, or the word of an outcome.
     pub state: Option<&'f str>,
+    /// Of what is bound in this deployment.
+    pub deployment: Option<DeploymentId>,
+    /// On this node.
+    pub node: Option<NodeId>,
+    /// Of this role.
+    pub role: Option<&'f str>,
+    /// Queued from this moment on.
+    pub since: Option<OffsetDateTime>,
+    /// Queued before this moment.
+    pub until: Option<OffsetDateTime>,
     /// Only runs before this one.
     pub before: Option<RunId>,
 }
+
+/// Ids rise with the moments at which runs are queued, but for what was queued at the same time: by so many at most.
+const AT_ONCE: i64 = 10_000;
 
 /// Runs, newest first; one more than a page.
 pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, StoreError> {
@@ -49,6 +64,30 @@ pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, S
         Some(state @ ("queued" | "running")) => query.filter(run::Column::State.eq(state)),
         Some(outcome) => query.filter(run::Column::Outcome.eq(outcome)),
     };
+    if let Some(deployment) = filter.deployment {
+        // A step's lane is one of its deployment's.
+        let lanes = "run.lane_id IN (SELECT l.id FROM lane l WHERE l.deployment_id = $1)";
+        query = query.filter(Expr::cust_with_values(lanes, [deployment.0]));
+    }
+    if let Some(node) = filter.node {
+        query = query.filter(run::Column::NodeId.eq(node.0));
+    }
+    if let Some(role) = filter.role {
+        let steps =
+            "run.step_id IN (SELECT s.id FROM step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = $1)";
+        query = query.filter(Expr::cust_with_values(steps, [role]));
+    }
+    if let Some(since) = filter.since {
+        let first =
+            "run.id >= (SELECT r.id - $2 FROM run r WHERE r.queued_at >= $1 ORDER BY r.queued_at, r.id LIMIT 1)";
+        let bounds: [sea_orm::Value; 2] = [since.into(), AT_ONCE.into()];
+        query = query.filter(run::Column::QueuedAt.gte(since)).filter(Expr::cust_with_values(first, bounds));
+    }
+    if let Some(until) = filter.until {
+        let last = "run.id <= (SELECT r.id + $2 FROM run r WHERE r.queued_at < $1 ORDER BY r.queued_at DESC, r.id DESC LIMIT 1)";
+        let bounds: [sea_orm::Value; 2] = [until.into(), AT_ONCE.into()];
+        query = query.filter(run::Column::QueuedAt.lt(until)).filter(Expr::cust_with_values(last, bounds));
+    }
     name_all(store, query.all(store.orm()).await?).await
 }
 

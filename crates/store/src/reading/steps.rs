@@ -1,7 +1,9 @@
 //! Steps by deployment and node: what boards and lists show.
 
 use api::console::{PAGE_SIZE, StateCounts};
+use api::listing::NodeState;
 use engine::ids::{DeploymentId, NodeId, NoderoleId, StepId};
+use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -124,17 +126,40 @@ pub struct NodeRow {
     pub deployment: String,
 }
 
-/// Machines in the order of their names, behind `after`, whose names contain `filter`; one more than a page.
-pub async fn nodes(store: &Store, filter: &str, after: Option<&str>) -> Result<Vec<NodeRow>, StoreError> {
+/// Which machines are wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NodeFilter<'f> {
+    /// Whose names contain this.
+    pub name: &'f str,
+    /// In this state.
+    pub state: Option<NodeState>,
+    /// That belong to this deployment.
+    pub deployment: Option<DeploymentId>,
+    /// Behind this name.
+    pub after: Option<&'f str>,
+}
+
+/// Machines in the order of their names; one more than a page.
+pub async fn nodes(store: &Store, filter: NodeFilter<'_>) -> Result<Vec<NodeRow>, StoreError> {
     let mut query = node::Entity::find()
         .filter(node::Column::Phantom.eq(false))
         .filter(node::Column::RemovedIn.is_null())
         .order_by_asc(node::Column::Fqdn)
         .limit(PAGE_SIZE as u64 + 1);
-    if !filter.is_empty() {
-        query = query.filter(node::Column::Fqdn.contains(filter));
+    if !filter.name.is_empty() {
+        query = query.filter(node::Column::Fqdn.contains(filter.name));
     }
-    if let Some(after) = after {
+    if let Some(deployment) = filter.deployment {
+        query = query.filter(node::Column::DeploymentId.eq(deployment.0));
+    }
+    query = match filter.state {
+        None => query,
+        Some(NodeState::Alive) => query.filter(Expr::cust("node.alive")),
+        Some(NodeState::Dead) => query.filter(Expr::cust("NOT node.alive")),
+        Some(NodeState::Unavailable) => query.filter(Expr::cust("NOT node.available")),
+        Some(NodeState::Record) => query.filter(Expr::cust("node.doc IS NULL")),
+    };
+    if let Some(after) = filter.after {
         query = query.filter(node::Column::Fqdn.gt(after));
     }
     let rows = query.find_also_related(deployment::Entity).all(store.orm()).await?;
