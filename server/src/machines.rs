@@ -127,6 +127,7 @@ async fn looks(
 #[serde(deny_unknown_fields)]
 struct Availability {
     available: bool,
+    #[schemars(length(min = 1, max = 1000))]
     reason: String,
 }
 

@@ -261,6 +261,7 @@ async fn proposal(
 #[serde(deny_unknown_fields)]
 struct Holding {
     held: bool,
+    #[schemars(length(min = 1, max = 1000))]
     reason: String,
 }
 
@@ -279,6 +280,7 @@ async fn hold(
 #[serde(deny_unknown_fields)]
 struct Prioritising {
     priority: i32,
+    #[schemars(length(min = 1, max = 1000))]
     reason: String,
 }
 
@@ -534,6 +536,7 @@ struct Saying {
     /// Absent: it is about the change as a whole.
     #[serde(default)]
     anchor: String,
+    #[schemars(length(min = 1))]
     body: String,
 }
 
@@ -559,6 +562,7 @@ async fn open_thread(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Replying {
+    #[schemars(length(min = 1))]
     body: String,
 }
 
@@ -731,6 +735,7 @@ async fn results(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Because {
+    #[schemars(length(min = 1, max = 1000))]
     reason: String,
 }
 
@@ -771,6 +776,7 @@ async fn log(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LookedFor {
+    #[schemars(length(min = 1, max = 200))]
     text: String,
     #[serde(default)]
     any_case: bool,
@@ -822,6 +828,7 @@ async fn waiting(
 #[serde(deny_unknown_fields)]
 struct Switching {
     enabled: bool,
+    #[schemars(length(min = 1, max = 1000))]
     reason: String,
 }
 

@@ -301,7 +301,8 @@ fn schemes() -> Value {
 fn parameters() -> Value {
     json!({
         "IfMatch": {
-            "name": "If-Match", "in": "header", "required": false, "schema": {"type": "string"},
+            "name": "If-Match", "in": "header", "required": false,
+            "schema": {"type": "string", "pattern": r#"^"-?[0-9]{1,9}([.][0-9a-f]{16})?(-br|-gzip)?"$"#, "examples": ["\"3\""]},
             "description": "The `ETag` of what this is made on, or its version in quotation marks. Only the version counts. With another one: 412.",
         },
         "IfNoneMatch": {
