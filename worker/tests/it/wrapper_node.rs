@@ -303,6 +303,41 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
     }
 }
 
+/// Who loses the way when a run has ended asks again, until it says that it has everything.
+#[test]
+fn a_result_stays_on_the_node_until_it_is_known_to_have_arrived() {
+    let node = Node::new();
+    let script = "#!/bin/sh\nprintf out\necho '{\"a\": 1}' >\"$GANTRY_OUTPUT\"\n";
+    let hash = Hash::of_bytes(script.as_bytes()).to_string();
+    let input = format!("{script}{INPUT}");
+    let (size, along) = (input.len().to_string(), format!("{hash}+{}:it.sh", script.len()));
+    let run = |attempt: &str| {
+        ["run", "s", "1", attempt, "1", "c", "1", "60", "1", "n.a.b", "role", &size, "MARK", "100", &along]
+            .map(str::to_owned)
+    };
+    let told = "MARKcode=0 why=exit script=it.sh\n{\"a\": 1}\nMARK";
+    assert_eq!(said(&node.call(&run("1"), &input)), format!("out{told}"), "the script came along");
+    assert_eq!(node.runs(), ["1.1"], "nobody said that it arrived");
+    assert_eq!(said(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "")), told);
+    assert_eq!(said(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "taken\n")), told);
+    assert_eq!(node.runs(), Vec::<String>::new());
+    assert_eq!(said(&node.call(&run("2"), &format!("{input}taken\n"))), format!("out{told}"));
+    assert_eq!((node.runs(), node.betraying()), (vec![], vec![]));
+}
+
+#[test]
+fn an_output_that_is_no_file_is_said_to_be_none_and_keeps_nobody_waiting() {
+    let node = Node::new();
+    for (attempt, makes) in ["rm -f F; mkdir F", "rm -f F; mkfifo F", "rm -f F; ln -s /nowhere F"].iter().enumerate() {
+        let script = format!("#!/bin/sh\n{}\n", makes.replace('F', "\"$GANTRY_OUTPUT\""));
+        let attempt = i64::try_from(attempt).expect("few") + 1;
+        assert!(node.call(&node.words(&script, &format!("s{attempt}"), 1, attempt), INPUT).status.success());
+        let taken = said(&node.call(&["take", &format!("1.{attempt}"), "100"], ""));
+        assert_eq!(taken, "output=no-file code=0 why=exit script=it.sh\n", "{makes}");
+        assert_eq!(node.runs(), Vec::<String>::new());
+    }
+}
+
 /// A process in a session of its own, and what a wrapper before this one wrote down of it: its folder has the attempt's number alone.
 struct Earlier {
     child: Child,

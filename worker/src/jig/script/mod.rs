@@ -208,12 +208,11 @@ impl ScriptJig {
         let errands = self.errands(transport);
         let asked = async {
             // Whatever was there before may be on a disk that is there no more.
-            errands.stage_wrapper_again().await?;
-            let words = errands.wrapper_words(&["attempts".to_owned()]);
-            errands.long_errand("asking what runs there", CALL_WRAPPER, &words, b"", SURVEYED).await
+            let root = errands.transport.root().to_string_lossy().into_owned();
+            errands.stage_wrapper_and("asking what runs there", &[root, "attempts".to_owned()]).await
         };
         let said = asked.await.map_err(|error: Trouble| error.to_string())?;
-        Ok(String::from_utf8_lossy(&said).lines().filter_map(running).collect())
+        Ok(said.lines().filter_map(running).collect())
     }
 
     /// Ends what a lost run may have left on its node, bars it from starting late, and says whether it ever started.
@@ -339,17 +338,22 @@ impl Errands {
     }
 
     async fn stage_wrapper_again(&self) -> Result<(), Trouble> {
-        let words = [self.wrapper_path()];
-        let doing = "staging the wrapper";
+        self.stage_wrapper_and("staging the wrapper", &[]).await.map(drop)
+    }
+
+    /// Stages the wrapper and calls it with these words, if there are any: one command, since each costs a login on the node.
+    async fn stage_wrapper_and(&self, doing: &'static str, call: &[String]) -> Result<String, Trouble> {
+        let mut words = vec![self.wrapper_path()];
+        words.extend_from_slice(call);
         let said = self.long_errand(doing, STAGE_WRAPPER, &words, WRAPPER.as_bytes(), SURVEYED).await?;
+        let said = String::from_utf8_lossy(&said).into_owned();
         if let Ok(mut scripts) = self.ways.scripts.lock() {
-            let there = String::from_utf8_lossy(&said).lines().filter_map(|name| name.parse().ok()).collect();
-            scripts.insert(self.transport.place(), there);
+            scripts.insert(self.transport.place(), said.lines().filter_map(|name| name.parse().ok()).collect());
         }
         if let Ok(mut staged) = self.ways.staged.lock() {
             staged.insert(self.transport.place());
         }
-        Ok(())
+        Ok(said)
     }
 
     async fn start(&self, line: &str, words: &[String]) -> Result<Process, Trouble> {
