@@ -2,6 +2,7 @@
 #
 #   make run     set up, build, start Gantry: prints an address and two one-time sign-ins; Ctrl-C stops everything
 #   make build   the program (target/debug/gantry) and what the browser loads (target/site)
+#   make release one file with the page's scripts and styles inside, optimised: target/release/gantry
 #   make testbed N SSH servers on this machine as nodes to try things on, beside a running Gantry: make testbed N=8
 #   make test    everything that must pass, and what each part took
 #   make chaos   everything that may break, broken at random, and a checker: make chaos SEED=1 MINUTES=10
@@ -24,7 +25,7 @@ TESTBED ?=
 SEED ?=
 MINUTES ?= 10
 
-.PHONY: run build testbed test chaos lint bench clean setup
+.PHONY: run build release testbed test chaos lint bench clean setup
 
 run:
 	@scripts/setup run
@@ -36,6 +37,12 @@ build:
 	@scripts/setup build
 	@env -u DATABASE_URL cargo build --locked
 	@cargo xtask site
+
+release:
+	@scripts/setup build
+	@cargo xtask site
+	@env -u DATABASE_URL GANTRY_CARRIED_SITE="$(CURDIR)/target/site" \
+	    cargo build --locked --release --package cli --features carried-site
 
 testbed:
 	@scripts/setup testbed

@@ -19,6 +19,7 @@
 
 mod address;
 mod bound;
+mod carried;
 mod drawings;
 mod feed;
 mod guard;
@@ -68,23 +69,18 @@ pub use address::{AddressError, PublicAddress};
 use feed::Feed;
 use live::Rhythm;
 use refusal::Refusal;
+use site::Site;
 use state::AppState;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What a server has to know besides its database.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     /// Under which address people reach it. None: on this machine, where it listens.
     pub address: Option<PublicAddress>,
-    /// The folder with the site's files, as `cargo xtask site` leaves it.
-    pub site: PathBuf,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { address: None, site: "target/site".into() }
-    }
+    /// The folder with the site's files, as `cargo xtask site` leaves it. None: what this program carries, else `target/site`.
+    pub site: Option<PathBuf>,
 }
 
 /// Why a server can't serve, or not any more.
@@ -109,14 +105,17 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let stopping = CancellationToken::new();
-    if !config.site.join("pkg").is_dir() {
-        tracing::warn!(site = %config.site.display(), "no site here: pages will lack styles and scripts; `cargo xtask site` builds it");
+    let site = Site::named(config.site);
+    if let Site::Folder(folder) = &site
+        && !folder.join("pkg").is_dir()
+    {
+        tracing::warn!(site = %folder.display(), "no site here: pages will lack styles and scripts; `cargo xtask site` builds it");
     }
     let address = match config.address {
         Some(address) => address,
         None => PublicAddress::of_listener(listener.local_addr()?)?,
     };
-    let state = state(address, config.site, control, stopping.clone());
+    let state = state(address, site, control, stopping.clone());
     tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), stopping.clone()));
     let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
     let (stop, stopped) = (stopping.clone(), stopping.clone());
@@ -139,8 +138,8 @@ pub async fn serve(
 }
 
 /// What handlers reach. The feed's task ends with `stopping`.
-fn state(address: PublicAddress, site: PathBuf, control: Control, stopping: CancellationToken) -> AppState {
-    let root = site.to_string_lossy().into_owned();
+fn state(address: PublicAddress, site: Site, control: Control, stopping: CancellationToken) -> AppState {
+    let root = site.root();
     AppState {
         people: People::over(control.store().clone()),
         feed: Feed::start(control.store().clone(), stopping.clone()),

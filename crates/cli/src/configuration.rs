@@ -190,7 +190,7 @@ fn settings(command: &Command) -> Vec<Setting> {
 }
 
 fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
-    for arg in command.get_arguments().filter(|arg| !(arg.is_global_set() && !path.is_empty())) {
+    for arg in command.get_arguments().filter(|arg| !arg.is_global_set() || path.is_empty()) {
         let (Some(key), Some(variable)) = (value_key(arg), arg.get_env()) else { continue };
         let setting = all.entry(key.clone()).or_insert_with(|| Setting {
             variable: variable.to_string_lossy().into_owned(),
@@ -325,6 +325,11 @@ mod tests {
         let file = file("worker_capacity = 'many'\ndatabase_url = 'x'").expect("the keys are right");
         let refused = file.below(command()).try_get_matches_from(["gantry", "worker"]).expect_err("no number");
         assert!(refused.to_string().contains("'many'"), "{refused}");
+    }
+
+    #[test]
+    fn the_packaged_file_is_right() {
+        file(include_str!("../../../packaging/gantry.toml")).expect("settings that there are");
     }
 
     #[test]

@@ -24,9 +24,9 @@ pub struct Arguments {
     /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
     public_address: Option<PublicAddress>,
-    /// The page's scripts, styles and fonts
-    #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
-    site: PathBuf,
+    /// The folder with the page's scripts, styles and fonts [default: what this program carries, else target/site]
+    #[arg(long, env = "GANTRY_SITE")]
+    site: Option<PathBuf>,
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
@@ -57,7 +57,7 @@ pub fn public_address(said: Option<PublicAddress>, listener: &TcpListener) -> Re
 pub async fn serve(
     listener: TcpListener,
     address: PublicAddress,
-    site: PathBuf,
+    site: Option<PathBuf>,
     control: Control,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {

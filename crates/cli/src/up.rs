@@ -51,9 +51,9 @@ pub struct Arguments {
     /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
     public_address: Option<server::PublicAddress>,
-    /// The page's scripts, styles and fonts
-    #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
-    site: PathBuf,
+    /// The folder with the page's scripts, styles and fonts [default: what this program carries, else target/site]
+    #[arg(long, env = "GANTRY_SITE")]
+    site: Option<PathBuf>,
     /// Start an empty database without the demo's nodes and deployments
     #[arg(long)]
     no_demo: bool,
@@ -135,7 +135,7 @@ async fn serve_and_work(
     people: &People,
     stop: Stopping,
 ) -> Result<()> {
-    let site = arguments.site.canonicalize().unwrap_or_else(|_| arguments.site.clone());
+    let site = arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
     let server = tokio::spawn(serve::serve(listener, address.clone(), site, control.clone(), async {
         let _ = server_stops.await;
