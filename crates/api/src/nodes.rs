@@ -147,7 +147,7 @@ pub struct LookView {
     pub at: At,
     /// Whether it let somebody in.
     pub reached: bool,
-    /// Where it answered.
+    /// Where it let somebody in; else the one address that was tried, and empty of several.
     pub address: String,
     /// Why it was not reached, or what was wrong there.
     pub said: String,
