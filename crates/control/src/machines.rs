@@ -96,6 +96,16 @@ impl Control {
         })
     }
 
+    /// The id of a machine, by its name or id. An id is taken as it is: whether it names anything, whoever uses it finds out.
+    pub async fn node_named(&self, actor: &Actor, name: &str) -> Result<NodeId, Problem> {
+        if let Ok(id) = name.parse() {
+            return Ok(id);
+        }
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        Ok(NodeId(machine_of(&mut connection, name).await?.id))
+    }
+
     /// What came of the last looks at a machine, newest first, before a moment.
     pub async fn node_looks(&self, actor: &Actor, name: &str, before: Option<At>) -> Result<LookPage, Problem> {
         actor.require(Permission::Viewer)?;
@@ -307,7 +317,7 @@ fn may_reach(actor: &Actor, record: bool, fqdn: &str) -> Result<(), Problem> {
     match record {
         true => actor.require(Permission::Operator),
         false if actor.may(Permission::Admin) => Ok(()),
-        false => Err(Problem::forbidden(format!(
+        false => Err(Problem::permission_missing(format!(
             "{fqdn} is part of the target, so how it is reached decides which machine carries out what was approved: that takes the \
              permission admin, and a reason."
         ))),

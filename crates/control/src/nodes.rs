@@ -29,7 +29,13 @@ impl Control {
     pub async fn nodes(&self, actor: &Actor, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
         let filter: String = words::plain(&filter)?.to_ascii_lowercase().chars().take(253).collect();
-        let after = after.as_deref().map(words::plain).transpose()?;
+        let after = after.as_deref().map(words::plain).transpose()?.filter(|after| !after.is_empty());
+        if let Some(junk) = after.filter(|after| Fqdn::parse(after).is_err()) {
+            return Err(Problem::invalid(format!(
+                "after: {} is no node's name: give what the page before says under next.",
+                words::quoted(junk)
+            )));
+        }
         let mut rows = reading::nodes(&self.store, &filter, after).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
