@@ -35,6 +35,7 @@ mod session;
 mod sign_in;
 mod site;
 mod state;
+mod strict;
 mod sweep;
 
 use std::net::SocketAddr;
@@ -202,9 +203,10 @@ fn router(state: AppState) -> Router {
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(CompressionLayer::new())
         .layer(from_fn_with_state(state.clone(), guard::carry))
-        .layer(from_fn(refusal::shape))
+        .layer(from_fn_with_state(state.clone(), refusal::shape))
         .layer(limited);
-    checked.merge(unchecked).with_state(state).layer(around)
+    // Around the router and not a layer of it: which methods an address takes it says outside of its layers.
+    Router::new().fallback_service(around.service(checked.merge(unchecked).with_state(state)))
 }
 
 /// Ids of requests are ours: a client's could be anything, and would be logged.

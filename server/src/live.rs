@@ -51,6 +51,7 @@ impl Default for Rhythm {
 
 /// What a stream is asked for.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
     #[serde(default)]
     topics: String,

@@ -1,9 +1,11 @@
-//! `/api/v1/nodes/ID` and `/api/v1/self`: a machine, and what it says of itself.
+//! `/api/v1/nodes/NODE` and `/api/v1/self`: a machine, by its name or id, and what it says of itself.
 //!
 //! The entity tag of a machine is the version of what people say of it; how it is at the moment is no part of that, so nobody is refused
 //! a change because a worker looked meanwhile. A change names its version (`If-Match`).
 //!
 //! `/self` is for machines: who asks is known by `Authorization: Bearer TOKEN` alone, and that header means nothing anywhere else.
+
+use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::Router;
@@ -60,6 +62,20 @@ fn version(headers: &HeaderMap) -> Result<Option<i32>, Problem> {
     })
 }
 
+/// The machine that a path names as `{id}`: by its id, or by its name.
+pub(crate) struct Machine(pub NodeId);
+
+impl FromRequestParts<AppState> for Machine {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
+        let SignedIn(actor) = SignedIn::from_request_parts(parts, state).await?;
+        let Place(named) = Place::<BTreeMap<String, String>>::from_request_parts(parts, state).await?;
+        let named = named.get("id").map(String::as_str).unwrap_or_default();
+        Ok(Self(state.control.node_named(&actor, named).await?))
+    }
+}
+
 async fn node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
@@ -77,7 +93,7 @@ struct Changed {
 async fn change(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(node): Place<NodeId>,
+    Machine(node): Machine,
     headers: HeaderMap,
     Given(change): Given<NodeChange>,
 ) -> Result<Response, Refusal> {
@@ -96,7 +112,7 @@ async fn change(
 async fn take_out(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(node): Place<NodeId>,
+    Machine(node): Machine,
     headers: HeaderMap,
 ) -> Answer<Done> {
     state.control.take_out_node(&actor, node, version(&headers)?).await?;
@@ -128,7 +144,7 @@ struct Availability {
 async fn availability(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(node): Place<NodeId>,
+    Machine(node): Machine,
     Given(wanted): Given<Availability>,
 ) -> Answer<Done> {
     state.control.set_available(&actor, node, wanted.available, wanted.reason).await?;
@@ -150,17 +166,24 @@ fn usual_days() -> u32 {
 async fn mint(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(node): Place<NodeId>,
+    Machine(node): Machine,
     Given(wanted): Given<Minting>,
 ) -> Made<MintedToken> {
     let minted = state.control.mint_node_token(&actor, node, wanted.name, wanted.days).await?;
     Ok((StatusCode::CREATED, Json(minted)))
 }
 
+/// The part of the path behind the machine.
+#[derive(Debug, Deserialize)]
+struct Revoked {
+    token: Uuid,
+}
+
 async fn revoke(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place((node, token)): Place<(NodeId, Uuid)>,
+    Machine(node): Machine,
+    Place(Revoked { token }): Place<Revoked>,
 ) -> Answer<Done> {
     state.control.revoke_node_token(&actor, node, token).await?;
     Ok(Json(Done {}))

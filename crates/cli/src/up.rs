@@ -310,10 +310,12 @@ async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &Pe
         }
         tracing::warn!(reason = %problem.detail, "the shipped barclamps differ from those that were imported");
     }
-    let everything = [Permission::Operator, Permission::Reviewer];
-    for name in ["ada", "bo"] {
+    // Two, since nobody approves their own change; one of them decides about people and about machines that are in use.
+    let both = [Permission::Operator, Permission::Reviewer];
+    for (name, more) in [("ada", Some(Permission::Admin)), ("bo", None)] {
         if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
-            people.create_person(None, &NewPerson::human(name, everything)).await.context("a person can't be made")?;
+            let new = NewPerson::human(name, both.into_iter().chain(more));
+            people.create_person(None, &new).await.context("a person can't be made")?;
         }
     }
     let demo = if arguments.no_demo { Demo::default() } else { demo(data)? };

@@ -1,5 +1,6 @@
 //! Reading for pages: bounded lists, each by an index, none of them needing a lock.
 
+mod admins;
 mod admission;
 mod machines;
 mod noderoles;
@@ -9,6 +10,7 @@ mod targets;
 mod values;
 mod waiting;
 
+pub use admins::admins;
 pub use admission::{admission_view, admission_view_of};
 pub use machines::{
     CarriedRow, FactRow, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine, machine_named,

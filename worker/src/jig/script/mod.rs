@@ -34,6 +34,7 @@ use crate::log::{Lines, Log, Stream};
 use crate::secrets::{SecretSource, Secrets};
 
 pub mod environment;
+mod greeting;
 pub mod process;
 pub mod ssh;
 mod told;
