@@ -2,10 +2,12 @@
 #
 #   make run     set up, build, start Gantry: prints an address and two one-time sign-ins; Ctrl-C stops everything
 #   make build   the program (target/debug/gantry) and what the browser loads (target/site)
+#   make release one file with the page's scripts and styles inside, optimised: target/release/gantry
 #   make testbed N SSH servers on this machine as nodes to try things on, beside a running Gantry: make testbed N=8
 #   make test    everything that must pass, and what each part took
 #   make chaos   everything that may break, broken at random, and a checker: make chaos SEED=1 MINUTES=10
-#   make lint    format, clippy, licences
+#   make lint    format, clippy, licences, the book's links
+#   make docs    the book, from docs/, into target/book
 #   make bench   the benchmarks, optimised, in the browser too
 #   make clean   what was built in this tree (the cache outside of it stays: see docs/developing.md)
 #   make setup   only see to it that everything for `make test` is there
@@ -24,7 +26,7 @@ TESTBED ?=
 SEED ?=
 MINUTES ?= 10
 
-.PHONY: run build testbed test chaos lint bench clean setup
+.PHONY: run build release testbed test chaos lint docs bench clean setup
 
 run:
 	@scripts/setup run
@@ -36,6 +38,12 @@ build:
 	@scripts/setup build
 	@env -u DATABASE_URL cargo build --locked
 	@cargo xtask site
+
+release:
+	@scripts/setup build
+	@cargo xtask site
+	@env -u DATABASE_URL GANTRY_CARRIED_SITE="$(CURDIR)/target/site" \
+	    cargo build --locked --release --package cli --features carried-site
 
 testbed:
 	@scripts/setup testbed
@@ -54,6 +62,10 @@ chaos:
 lint:
 	@scripts/setup test
 	@cargo xtask lint
+
+docs:
+	@if command -v mdbook >/dev/null; then mdbook build docs; \
+	else echo 'mdbook is not there: cargo install mdbook --locked --version 0.5.4' >&2; exit 1; fi
 
 bench:
 	@scripts/setup test

@@ -1006,6 +1006,43 @@ END $$;
 CREATE TRIGGER guard_node_root AFTER INSERT OR UPDATE OF transport, connection ON node FOR EACH ROW
   WHEN (NEW.root IS NOT NULL AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_node_root();
 
+-- Two records of one machine would run things on it beside each other that each believes to be alone. A port tells machines behind one
+-- address apart. What older records share stays until somebody changes it. Whoever adds one waits for whoever adds another, as above.
+CREATE OR REPLACE FUNCTION guard_node_machine() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  port text := coalesce(NEW.connection ->> 'port', '22');
+  wanted jsonb := lower(NEW.address::text)::jsonb;
+  other record;
+BEGIN
+  IF NEW.transport = 'ssh' AND jsonb_typeof(wanted) = 'array' AND (TG_OP = 'INSERT'
+      OR (NEW.address, port) IS DISTINCT FROM (OLD.address, coalesce(OLD.connection ->> 'port', '22'))) THEN
+    PERFORM pg_advisory_xact_lock(5);
+    SELECT x.fqdn, a.address INTO other
+    FROM node x, jsonb_array_elements_text(wanted) WITH ORDINALITY a (address, place)
+    WHERE x.removed_in IS NULL AND x.transport = 'ssh' AND x.id <> NEW.id
+      AND lower(x.address::text)::jsonb ?| ARRAY(SELECT jsonb_array_elements_text(wanted))
+      AND lower(x.address::text)::jsonb ? a.address AND coalesce(x.connection ->> 'port', '22') = port
+    ORDER BY a.place, x.fqdn LIMIT 1;
+    IF FOUND THEN
+      RAISE EXCEPTION '% at port % is where the node % is reached: two records of one machine would not know of each other. Change or take out that one, or give this one another address or port',
+        other.address, port, other.fqdn USING ERRCODE = 'GY023';
+    END IF;
+  END IF;
+  IF NEW.macs <> '{}' AND (TG_OP = 'INSERT' OR NEW.macs <> OLD.macs) THEN
+    PERFORM pg_advisory_xact_lock(5);
+    SELECT x.fqdn, a.mac INTO other FROM node x, unnest(NEW.macs) WITH ORDINALITY a (mac, place)
+    WHERE x.removed_in IS NULL AND x.macs <> '{}' AND x.id <> NEW.id AND x.macs && NEW.macs AND a.mac = ANY (x.macs)
+    ORDER BY a.place, x.fqdn LIMIT 1;
+    IF FOUND THEN
+      RAISE EXCEPTION '% is a network card of the node % already, so this is the same machine, or one of the two is mistaken: change or take out that one, or leave the address out here',
+        other.mac, other.fqdn USING ERRCODE = 'GY023';
+    END IF;
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_node_machine AFTER INSERT OR UPDATE OF transport, address, connection, macs ON node FOR EACH ROW
+  WHEN (NEW.removed_in IS NULL) EXECUTE FUNCTION guard_node_machine();
+
 -- What a step needs of its node ---------------------------------------------------------------------------------------
 
 -- The rules of the engine's admission for the node of a step. These three are without a search path of their own, which

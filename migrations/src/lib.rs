@@ -44,6 +44,7 @@
 //! | GY020 | the folder of a local node and another's lie in one another |
 //! | GY021 | a deployment lies too far below the first |
 //! | GY022 | a submission of a proposal on one node changes more than that node |
+//! | GY023 | an address or a network card of a node is another's already |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -78,6 +79,7 @@ mod m0021_machines;
 mod m0022_results;
 mod m0023_waiting;
 mod m0024_each_address;
+mod m0025_machines_once;
 mod m0028_interface;
 mod refusal;
 
@@ -94,7 +96,7 @@ pub const APPLY_LOCK: i64 = 2;
 pub const SEAL_LOCK: i64 = 3;
 /// The transaction-level advisory lock of migrations.
 pub const MIGRATE_LOCK: i64 = 4;
-/// The transaction-level advisory lock of adding local nodes; taken by the guard of their folders.
+/// The transaction-level advisory lock of adding nodes; taken by the guards of their folders, addresses and network cards.
 pub const ROOT_LOCK: i64 = 5;
 
 const GUARDS: &str = include_str!("guards.sql");
@@ -160,6 +162,7 @@ migrations! {
     m0022_results,
     m0023_waiting,
     m0024_each_address,
+    m0025_machines_once,
     m0028_interface,
 }
 

@@ -47,11 +47,13 @@ pub enum Refusal {
     TooLow,
     /// GY022: a submission of a proposal on one node changes more than that node.
     BeyondScope,
+    /// GY023: an address or a network card of a node is another's already.
+    MachineTaken,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 22] = [
+    pub const ALL: [(&'static str, Self); 23] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -74,6 +76,7 @@ impl Refusal {
         ("GY020", Self::FolderTaken),
         ("GY021", Self::TooLow),
         ("GY022", Self::BeyondScope),
+        ("GY023", Self::MachineTaken),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

@@ -117,3 +117,22 @@ async fn what_older_databases_did_not_note_is_filled_in() {
         .unwrap();
     assert_eq!(dropped, [(3, 2)], "open, undone, and one behind it counts");
 }
+
+/// Two records as they were before network cards had one spelling, without the guards that came with it.
+const DATA_OF_NODES: &str = "
+ALTER TABLE node DISABLE TRIGGER USER, DROP CONSTRAINT node_deployment_id_fkey;
+DROP INDEX node_address, node_macs;
+INSERT INTO node (fqdn, deployment_id, macs) VALUES
+  ('a.cards.example', gen_random_uuid(), '{00-25-90-AA-00-02,0025.90aa.0001,none,00:25:90:aa:00:02}'), ('b.cards.example', gen_random_uuid(), '{}');
+";
+
+#[tokio::test]
+async fn network_cards_get_one_spelling() {
+    let db = TestDatabase::new().await;
+    let owner = db.owner();
+    owner.execute(sqlx::raw_sql(AssertSqlSafe(DATA_OF_NODES))).await.unwrap();
+    owner.execute(sqlx::raw_sql(include_str!("../src/m0025_machines_once.sql"))).await.unwrap();
+    let macs: Vec<Vec<String>> =
+        sqlx::query_scalar("SELECT macs FROM node ORDER BY fqdn").fetch_all(owner).await.unwrap();
+    assert_eq!(macs, [vec!["00:25:90:aa:00:02", "00:25:90:aa:00:01", "none"], vec![]]);
+}

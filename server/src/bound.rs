@@ -51,7 +51,10 @@ impl Bound {
 /// Asks `control` the same as the actor.
 macro_rules! asked {
     ($self:ident . $method:ident ( $($argument:expr),* )) => {{
-        $self.control.$method($self.actor()? $(, $argument)*).await
+        match $self.control.$method($self.actor()? $(, $argument)*).await {
+            Err(problem) => Err($self.control.whom_to_ask(problem).await),
+            done => done,
+        }
     }};
 }
 
@@ -223,7 +226,10 @@ impl Console for Bound {
 
     async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem> {
         let files = [(path, text.into_bytes())].into();
-        Ok(self.control.import_barclamps(Some(self.actor()?), &files).await?.lines())
+        match self.control.import_barclamps(Some(self.actor()?), &files).await {
+            Ok(imported) => Ok(imported.lines()),
+            Err(problem) => Err(self.control.whom_to_ask(problem).await),
+        }
     }
 
     async fn undo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem> {

@@ -19,6 +19,7 @@
 
 mod address;
 mod bound;
+mod carried;
 mod contract;
 mod drawings;
 mod feed;
@@ -38,6 +39,7 @@ mod session;
 mod sign_in;
 mod site;
 mod state;
+mod strict;
 mod sweep;
 
 use std::net::SocketAddr;
@@ -74,25 +76,20 @@ use feed::Feed;
 use live::Rhythm;
 use metrics::Metrics;
 use refusal::Refusal;
+use site::Site;
 use state::AppState;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What a server has to know besides its database.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     /// Under which address people reach it. None: on this machine, where it listens.
     pub address: Option<PublicAddress>,
-    /// The folder with the site's files, as `cargo xtask site` leaves it.
-    pub site: PathBuf,
+    /// The folder with the site's files, as `cargo xtask site` leaves it. None: what this program carries, else `target/site`.
+    pub site: Option<PathBuf>,
     /// Whoever sends this may collect metrics from anywhere. None: only this machine may.
     pub metrics_token: Option<String>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { address: None, site: "target/site".into(), metrics_token: None }
-    }
 }
 
 /// Why a server can't serve, or not any more.
@@ -125,14 +122,17 @@ pub async fn serve(
         return Err(ServeError::MetricsToken(limits::METRICS_TOKEN));
     }
     let stopping = CancellationToken::new();
-    if !config.site.join("pkg").is_dir() {
-        tracing::warn!(site = %config.site.display(), "no site here: pages will lack styles and scripts; `cargo xtask site` builds it");
+    let site = Site::named(config.site);
+    if let Site::Folder(folder) = &site
+        && !folder.join("pkg").is_dir()
+    {
+        tracing::warn!(site = %folder.display(), "no site here: pages will lack styles and scripts; `cargo xtask site` builds it");
     }
     let address = match config.address {
         Some(address) => address,
         None => PublicAddress::of_listener(listener.local_addr()?)?,
     };
-    let mut state = state(address, config.site, control, stopping.clone());
+    let mut state = state(address, site, control, stopping.clone());
     state.metrics_token = config.metrics_token.as_ref().map(|token| Hash::of_bytes(token.trim().as_bytes()));
     tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
     let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
@@ -156,8 +156,8 @@ pub async fn serve(
 }
 
 /// What handlers reach. The feed's task ends with `stopping`.
-fn state(address: PublicAddress, site: PathBuf, control: Control, stopping: CancellationToken) -> AppState {
-    let root = site.to_string_lossy().into_owned();
+fn state(address: PublicAddress, site: Site, control: Control, stopping: CancellationToken) -> AppState {
+    let root = site.root();
     AppState {
         people: People::over(control.store().clone()),
         feed: Feed::start(control.store().clone(), stopping.clone()),
@@ -229,9 +229,10 @@ fn router(state: AppState) -> Router {
         .layer(from_fn(contract::coded))
         .layer(CompressionLayer::new())
         .layer(from_fn_with_state(state.clone(), guard::carry))
-        .layer(from_fn(refusal::shape))
+        .layer(from_fn_with_state(state.clone(), refusal::shape))
         .layer(limited);
-    checked.merge(unchecked).with_state(state).layer(around)
+    // Around the router and not a layer of it: which methods an address takes it says outside of its layers.
+    Router::new().fallback_service(around.service(checked.merge(unchecked).with_state(state)))
 }
 
 /// Ids of requests are ours: a client's could be anything, and would be logged.

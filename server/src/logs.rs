@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::ids::RunId;
 use futures::Stream;
+use http_range_header::{EndPosition, RangeUnsatisfiableError, StartPosition, parse_range_header};
 use store::{Store, StoreError, running};
 
 use crate::refusal::{Place, Refusal};
@@ -82,16 +83,24 @@ fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
     if text(header::IF_RANGE).is_some_and(|of| Some(of) != tag) {
         return Wanted::Whole;
     }
-    let Ok(ranges) = http_range_header::parse_range_header(asked) else { return Wanted::Whole };
-    if ranges.ranges.len() != 1 {
-        return Wanted::Whole;
-    }
-    match ranges.validate(length) {
-        Ok(ranges) => match ranges.first() {
-            Some(range) => Wanted::Part(*range.start()..range.end() + 1),
-            None => Wanted::Nothing,
-        },
-        Err(_) => Wanted::Nothing,
+    let read = match parse_range_header(asked) {
+        Ok(read) => read.ranges,
+        // The last no bytes: that can be read, and there is nothing of it.
+        Err(RangeUnsatisfiableError::ZeroSuffix) => return Wanted::Nothing,
+        Err(_) => return Wanted::Whole,
+    };
+    let [range] = read.as_slice() else { return Wanted::Whole };
+    // Not by the library's `validate`: it refuses what is to be ignored, and a suffix that is longer than the log.
+    match (range.start, range.end) {
+        (StartPosition::Index(first), EndPosition::Index(last)) if last < first => Wanted::Whole,
+        (StartPosition::Index(first), _) if first >= length => Wanted::Nothing,
+        (StartPosition::Index(first), EndPosition::Index(last)) => {
+            Wanted::Part(first..length.min(last.saturating_add(1)))
+        }
+        (StartPosition::Index(first), EndPosition::LastByte) => Wanted::Part(first..length),
+        // All of an empty log is no part that could be named.
+        (StartPosition::FromLast(_), _) if length == 0 => Wanted::Whole,
+        (StartPosition::FromLast(count), _) => Wanted::Part(length.saturating_sub(count)..length),
     }
 }
 
@@ -135,12 +144,19 @@ mod tests {
         assert_eq!(asks("bytes=-10", None), Wanted::Part(90..100));
         assert_eq!(asks("bytes=90-200", None), Wanted::Part(90..100));
         assert_eq!(asks("bytes=100-", None), Wanted::Nothing);
-        assert_eq!(asks("bytes=9-1", None), Wanted::Nothing);
-        for whole in ["bytes=0-1,5-6", "lines=1-2", "bytes=x"] {
+        assert_eq!(asks("bytes=-0", None), Wanted::Nothing);
+        assert_eq!(asks("bytes=100-50", None), Wanted::Whole, "what can't be is ignored before it is looked for");
+        assert_eq!(asks("bytes=-99999999999", None), Wanted::Part(0..100));
+        assert_eq!(asks("bytes=99-18446744073709551615", None), Wanted::Part(99..100));
+        for whole in ["bytes=9-1", "bytes=5-2", "bytes=0-1,5-6", "lines=1-2", "bytes=x", "bytes=-99999999999999999999"]
+        {
             assert_eq!(asks(whole, None), Wanted::Whole, "{whole}");
         }
         assert_eq!(asks("bytes=40-", Some("\"1-100\"")), Wanted::Part(40..100));
         assert_eq!(asks("bytes=40-", Some("\"1-50\"")), Wanted::Whole, "it has grown since");
         assert_eq!(part(&HeaderMap::new(), 100, None), Wanted::Whole);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::RANGE, HeaderValue::from_static("bytes=-5"));
+        assert_eq!(part(&headers, 0, None), Wanted::Whole, "an empty log has no part");
     }
 }

@@ -1,9 +1,11 @@
-//! `/api/v1/nodes/ID` and `/api/v1/self`: a machine, and what it says of itself.
+//! `/api/v1/nodes/NODE` and `/api/v1/self`: a machine, by its name or id, and what it says of itself.
 //!
 //! The entity tag of a machine begins with the version of what people say of it, and a change names that version (`If-Match`); how the
 //! machine is at the moment is no part of it, so nobody is refused a change because a worker looked meanwhile.
 //!
 //! `/self` is for machines: who asks is known by `Authorization: Bearer TOKEN` alone, and that header means nothing anywhere else.
+
+use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
@@ -11,7 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use api::nodes::{LookPage, MintedToken, NodeChange, NodeView};
@@ -65,6 +67,27 @@ fn tag(version: i32) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
+/// The machine that a path names as `{id}`: by its id, or by its name.
+pub(crate) struct Machine(pub NodeId);
+
+impl FromRequestParts<AppState> for Machine {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
+        let SignedIn(actor) = SignedIn::from_request_parts(parts, state).await?;
+        let Place(named) = Place::<BTreeMap<String, String>>::from_request_parts(parts, state).await?;
+        let named = named.get("id").map(String::as_str).unwrap_or_default();
+        Ok(Self(state.control.node_named(&actor, named).await?))
+    }
+}
+
+impl Asks for Machine {
+    fn ask(sketch: &mut Sketch<'_>) {
+        let said = "Its id or its name.";
+        sketch.places.push(json!({"type": "string", "minLength": 1, "maxLength": 253, "description": said}));
+    }
+}
+
 async fn node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
@@ -82,7 +105,7 @@ struct Changed {
 async fn change(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(node): Place<NodeId>,
+    Machine(node): Machine,
     headers: HeaderMap,
     Given(change): Given<NodeChange>,
 ) -> Result<([(HeaderName, HeaderValue); 1], Json<Changed>), Refusal> {
@@ -101,7 +124,7 @@ async fn change(
 async fn take_out(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(node): Place<NodeId>,
+    Machine(node): Machine,
     headers: HeaderMap,
 ) -> Answer<Done> {
     state.control.take_out_node(&actor, node, version(&headers)?).await?;
@@ -134,7 +157,7 @@ struct Availability {
 async fn availability(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(node): Place<NodeId>,
+    Machine(node): Machine,
     headers: HeaderMap,
     Given(wanted): Given<Availability>,
 ) -> Answer<Done> {
@@ -160,7 +183,7 @@ fn usual_days() -> u32 {
 async fn mint(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(node): Place<NodeId>,
+    Machine(node): Machine,
     headers: HeaderMap,
     Given(wanted): Given<Minting>,
 ) -> Made<MintedToken> {
@@ -171,10 +194,31 @@ async fn mint(
     Ok((StatusCode::CREATED, Json(minted)))
 }
 
+/// The part of the path behind the machine.
+#[derive(Debug, Deserialize)]
+struct Revoked {
+    token: Uuid,
+}
+
+impl FromRequestParts<AppState> for Revoked {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
+        Place::from_request_parts(parts, state).await.map(|Place(revoked)| revoked)
+    }
+}
+
+impl Asks for Revoked {
+    fn ask(sketch: &mut Sketch<'_>) {
+        sketch.places.push(json!({"type": "string", "format": "uuid"}));
+    }
+}
+
 async fn revoke(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place((node, token)): Place<(NodeId, Uuid)>,
+    Machine(node): Machine,
+    Revoked { token }: Revoked,
     headers: HeaderMap,
 ) -> Answer<Done> {
     state.control.revoke_node_token(&actor, Seen { node, version: version(&headers)? }, token).await?;

@@ -10,13 +10,17 @@ use api::Problem;
 use api::problem::Finding;
 use axum::Json;
 use axum::body::{Body, Bytes};
+use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{BytesRejection, FormRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use engine::data::written;
 use serde::de::DeserializeOwned;
+
+use crate::state::AppState;
+use crate::strict::Strict;
 
 /// A problem as an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,13 +48,15 @@ impl From<Problem> for Refusal {
 
 impl From<PathRejection> for Refusal {
     fn from(rejection: PathRejection) -> Self {
-        Self(Problem::invalid(format!("The address does not name anything: {}.", rejection.body_text())))
+        Self(Problem::invalid(format!("The address does not name anything: {}.", wrong_in_path(&rejection))))
     }
 }
 
 impl From<QueryRejection> for Refusal {
     fn from(rejection: QueryRejection) -> Self {
-        Self(Problem::invalid(format!("What follows the question mark can't be read: {}.", rejection.body_text())))
+        let text = rejection.body_text();
+        let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+        Self(Problem::invalid(format!("What follows the question mark can't be read: {}.", plain_words(text))))
     }
 }
 
@@ -132,7 +138,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let read = serde_path_to_error::deserialize(Strict(&mut reader)).map_err(|error| {
         let path = error.path().to_string();
         not_readable(&path, error.inner())
     })?;
@@ -152,10 +158,73 @@ fn not_readable(path: &str, error: &serde_json::Error) -> Refusal {
     let at = format!("{place}line {}, column {}", error.line(), error.column());
     // serde_json ends its text with the place, which stands in `at` already.
     let text = error.to_string();
-    let detail = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    let detail = plain_words(text.split(" at line ").next().unwrap_or(&text));
     let mut problem = Problem::invalid(format!("The body is not the JSON that is wanted here ({at}): {detail}."));
     problem.errors.push(Finding { at, detail });
     Refusal(problem)
+}
+
+/// What is wrong with a part of an address.
+fn wrong_in_path(rejection: &PathRejection) -> String {
+    let PathRejection::FailedToDeserializePathParams(failed) = rejection else { return rejection.body_text() };
+    let not = |value: &str, wanted: &str| format!("{value:?} is not {wanted}");
+    match failed.kind() {
+        ErrorKind::ParseError { value, expected_type }
+        | ErrorKind::ParseErrorAtKey { value, expected_type, .. }
+        | ErrorKind::ParseErrorAtIndex { value, expected_type, .. } => {
+            not(value, kind_of_number(expected_type).unwrap_or("what is wanted there"))
+        }
+        ErrorKind::DeserializeError { value, message, .. } => match message.contains(NO_ID) {
+            true => not(value, AN_ID),
+            false => format!("{value:?}: {}", plain_words(message)),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// How the library says that a text is no id.
+const NO_ID: &str = "UUID parsing failed";
+const AN_ID: &str = "an id (an example: 6f1c2d3e-0a1b-4c5d-8e9f-001122334455)";
+
+/// A type of the program in words for people; None: that is no number's.
+fn kind_of_number(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" | "u64" | "usize" | "u128" => "a whole number from 0 on",
+        "i8" | "i16" | "i32" | "i64" | "isize" | "i128" => "a whole number",
+        "f32" | "f64" => "a number",
+        _ => return None,
+    })
+}
+
+/// What a library says of input, without the words of the program: names of its types mean nothing to whoever sent it.
+fn plain_words(text: &str) -> String {
+    if let Some((before, _)) = text.split_once(NO_ID) {
+        return format!("{before}it is not {AN_ID}");
+    }
+    let text = match text.strip_prefix("EOF while parsing") {
+        Some(_) => "it ends before it is whole",
+        None => text,
+    };
+    let text = text
+        .replace("invalid digit found in string", "it is not a whole number")
+        .replace("number too large to fit in target type", "the number is too large")
+        .replace("invalid type: sequence", "invalid type: list")
+        .replace("invalid type: map", "invalid type: object");
+    let Some((before, wanted)) = text.rsplit_once(", expected ") else { return text };
+    let first = wanted.split(' ').next().unwrap_or_default();
+    let plain = match wanted {
+        "a map" => "an object",
+        "a sequence" => "a list",
+        "a boolean" => "true or false",
+        "a string" => "a text",
+        "a formatted UUID string" => AN_ID,
+        _ if first == "struct" || wanted.starts_with("internally tagged enum") => "an object",
+        _ if first == "enum" => "one of the words for it",
+        wanted => kind_of_number(wanted).unwrap_or(wanted),
+    };
+    format!("{before}, expected {plain}")
 }
 
 /// The problem of an answer that has only a status.
@@ -183,8 +252,21 @@ fn of_status(status: StatusCode) -> Problem {
     }
 }
 
+/// The same; of a method that an address does not take with those that it takes.
+fn of_answer(status: StatusCode, headers: &HeaderMap) -> Problem {
+    let problem = of_status(status);
+    let allowed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let allowed: Vec<&str> = allowed.split(',').map(str::trim).filter(|method| !method.is_empty()).collect();
+    match (status, allowed.as_slice()) {
+        (StatusCode::METHOD_NOT_ALLOWED, [_, ..]) => {
+            Problem { detail: format!("{} It takes {}.", problem.detail, allowed.join(", ")), ..problem }
+        }
+        _ => problem,
+    }
+}
+
 /// Gives every refusal its form on the way out.
-pub(crate) async fn shape(request: Request, next: Next) -> Response {
+pub(crate) async fn shape(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let wants_page = wants_page(&request);
     let answer = next.run(request).await;
     let status = answer.status();
@@ -193,9 +275,9 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
     }
     let known = answer.extensions().get::<Refusal>().cloned();
     let refusal = match known {
-        Some(refusal) => refusal,
+        Some(Refusal(problem)) => Refusal(state.control.whom_to_ask(problem).await),
         None if has_own_form(answer.headers()) => return answer,
-        None => Refusal(of_status(status)),
+        None => Refusal(of_answer(status, answer.headers())),
     };
     let mut shaped = match wants_page {
         true => (status, Html(page(&refusal.0))).into_response(),
@@ -279,6 +361,25 @@ mod tests {
         insta::assert_yaml_snapshot!(problems);
         let deep = "[".repeat(100_000);
         assert_eq!(read_json::<serde_json::Value>(deep.as_bytes()).expect_err("a refusal").0.status, 400);
+    }
+
+    #[test]
+    fn types_of_the_program_are_told_in_words() {
+        for (said, told) in [
+            ("invalid type: integer `7`, expected struct NodeWish", "invalid type: integer `7`, expected an object"),
+            ("invalid type: sequence, expected internally tagged enum Edit", "invalid type: list, expected an object"),
+            ("invalid type: string \"x\", expected i64", "invalid type: string \"x\", expected a whole number"),
+            (
+                "invalid value: integer `999`, expected u8",
+                "invalid value: integer `999`, expected a whole number from 0 to 255",
+            ),
+            ("before: invalid digit found in string", "before: it is not a whole number"),
+            ("unknown field `a`, expected one of `b`, `c`", "unknown field `a`, expected one of `b`, `c`"),
+            ("EOF while parsing an object", "it ends before it is whole"),
+        ] {
+            assert_eq!(plain_words(said), told);
+        }
+        assert!(plain_words("UUID parsing failed: invalid character: found `x` at 0").starts_with("it is not an id"));
     }
 
     #[test]

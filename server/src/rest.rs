@@ -31,6 +31,7 @@ use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId
 use engine::plan::{Edit, Report};
 
 use crate::contract::{self, Operations, Versioned, op};
+use crate::machines::Machine;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
@@ -223,11 +224,7 @@ async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name):
     Ok((StatusCode::CREATED, Json(Proposed { proposal })))
 }
 
-async fn propose_on_node(
-    state: State<AppState>,
-    SignedIn(actor): SignedIn,
-    Place(node): Place<NodeId>,
-) -> Made<Proposed> {
+async fn propose_on_node(state: State<AppState>, SignedIn(actor): SignedIn, Machine(node): Machine) -> Made<Proposed> {
     let proposal = state.control.propose_on_node(&actor, node).await?;
     Ok((StatusCode::CREATED, Json(Proposed { proposal })))
 }
@@ -726,7 +723,7 @@ struct ResultsWanted {
 async fn results(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<NodeId>,
+    Machine(id): Machine,
     Asked(wanted): Asked<ResultsWanted>,
 ) -> Answer<ResultPage> {
     Ok(Json(state.control.results(&actor, id, wanted.before).await?))
@@ -793,7 +790,17 @@ async fn search_log(
     Ok(Json(state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?))
 }
 
-async fn cancel(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<RunId>) -> Answer<Done> {
+/// A body that says nothing.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+async fn cancel(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<RunId>,
+    Perhaps(_): Perhaps<Nothing>,
+) -> Answer<Done> {
     state.control.cancel(&actor, id).await?;
     Ok(Json(Done {}))
 }

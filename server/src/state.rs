@@ -1,6 +1,5 @@
 //! What every handler can reach.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::FromRef;
@@ -15,6 +14,7 @@ use crate::address::PublicAddress;
 use crate::feed::Feed;
 use crate::live::Rhythm;
 use crate::metrics::Metrics;
+use crate::site::Site;
 
 /// What every handler can reach. Cheap to clone.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ pub(crate) struct AppState {
     pub people: People,
     pub address: Arc<PublicAddress>,
     /// Where the site's files are.
-    pub site: Arc<PathBuf>,
+    pub site: Arc<Site>,
     pub feed: Feed,
     /// Live streams that may still be opened.
     pub streams: Arc<Semaphore>,

@@ -57,7 +57,12 @@ impl House {
         let site = site();
         let stopping = CancellationToken::new();
         let address = address.parse().expect("an address");
-        let mut state = crate::state(address, site.path().into(), Control::new(store.clone()), stopping.clone());
+        let mut state = crate::state(
+            address,
+            crate::Site::named(Some(site.path().into())),
+            Control::new(store.clone()),
+            stopping.clone(),
+        );
         change(&mut state);
         let people = state.people.clone();
         let new = NewPerson::human("ada", [Permission::Viewer, Permission::Operator]);

@@ -99,22 +99,6 @@ impl Config {
             secrets: None,
         }
     }
-
-    /// The same with what the environment says: `GANTRY_MAX_RUNNING`, `GANTRY_SECRETS`.
-    ///
-    /// # Errors
-    /// When a variable can't be understood; names it.
-    pub fn with_environment(mut self) -> Result<Self, String> {
-        if let Ok(text) = std::env::var("GANTRY_MAX_RUNNING") {
-            let number = text.parse().ok().filter(|n| *n > 0);
-            self.max_running =
-                number.ok_or_else(|| format!("GANTRY_MAX_RUNNING is {text:?}, and must be a number over 0"))?;
-        }
-        if let Some(folder) = std::env::var_os("GANTRY_SECRETS") {
-            self.secrets = Some(folder.into());
-        }
-        Ok(self)
-    }
 }
 
 /// Why a worker process ended by itself.

@@ -78,9 +78,10 @@ impl Looking {
             Ok(boot_id) if node.wants_survey(boot_id) => Some(self.survey(&node).await),
             _ => None,
         };
-        // Where it answered, if a look succeeded at all.
+        // Of several that all failed none is the one.
         let entered = tried.iter().find(|tried| tried.reached && came.is_ok());
-        let address = entered.map(|tried| tried.address.clone()).unwrap_or_default();
+        let alone = tried.first().filter(|_| tried.len() == 1);
+        let address = entered.or(alone).map(|tried| tried.address.clone()).unwrap_or_default();
         let (took, by) = (begun.elapsed(), self.by.clone());
         let looked = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
         match running::record_look(&self.pool, node.id, &looked).await {

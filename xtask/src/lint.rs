@@ -1,13 +1,15 @@
 //! Checks that look at the code without running it. Warnings are errors here; while writing they stay warnings.
 
+use crate::book;
 use crate::command::Step;
 use crate::licences;
 use crate::tree::Tree;
 
-/// What takes seconds: format, licences, single copies.
+/// What takes seconds: format, licences, single copies, the book's contents and links.
 pub(crate) fn quick(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["fmt", "--all", "--check"]).run()?;
-    licences::check(tree)
+    licences::check(tree)?;
+    book::check(tree)
 }
 
 /// Clippy on both halves. `browser` alone and for itself: together with the server, its features and the server's

@@ -4,11 +4,12 @@
 //!
 //! The Makefile is the door, the scripts in `scripts/` see that the tools are there (they run before anything could be
 //! compiled), and everything else is here, in the language of the project: the site (`site`), the whole test run
-//! (`test`), the checks that look at the tree rather than run it (`lint`, `licences`).
+//! (`test`), the checks that look at the tree rather than run it (`lint`, `licences`, `book`).
 //!
 //! Invariants: nothing here reaches for the network but through `scripts/` (called by `test` and by `site`), and
 //! nothing is left running or changed outside the build folder and the cache.
 
+mod book;
 mod command;
 mod leftovers;
 mod licences;
@@ -41,10 +42,12 @@ enum Task {
         /// Only these parts (their order is fixed); what they rest on must have been built.
         parts: Vec<Part>,
     },
-    /// Format, clippy for server and browser, licences, single copies.
+    /// Format, clippy for server and browser, licences, single copies, the book.
     Lint,
     /// Every dependency's licence against deny.toml, and that there is one copy of what must be single.
     Licences,
+    /// That every chapter is in the book's contents, and every link leads somewhere.
+    Book,
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Task::Test { parts } => test::run(&tree, &parts),
         Task::Lint => lint::all(&tree),
         Task::Licences => licences::check(&tree),
+        Task::Book => book::check(&tree),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

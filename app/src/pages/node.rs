@@ -177,16 +177,21 @@ fn whys(node: &NodeView) -> Vec<String> {
             whys.push("Not looked at yet: workers look every ten seconds.".into())
         }
         (true, Some(look)) if look.reached => whys.push(format!("{}.", look.said)),
-        (true, Some(_)) => whys.push(format!(
-            "{} of {} looks in a row failed: after {} it counts as dead.",
-            node.life.against, node.life.enough, node.life.enough
-        )),
+        (true, Some(_)) => whys.push(counts_as_dead_after(node.life.enough.saturating_sub(node.life.against))),
         _ => {}
     }
     if node.life.alive && node.life.joined != "confirmed" {
         whys.push("Nothing starts before a worker was let in and has found out what runs here.".into());
     }
     whys
+}
+
+/// Of a node that is alive and was not reached. What it said of itself may have counted, so only what is to come is counted here.
+fn counts_as_dead_after(more: u32) -> String {
+    match more {
+        0 | 1 => "The last look failed: if the next one does, too, it counts as dead.".into(),
+        more => format!("The last look failed: if the next {more} do, too, it counts as dead."),
+    }
 }
 
 fn joined_words(word: &str) -> &'static str {

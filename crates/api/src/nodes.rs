@@ -74,9 +74,10 @@ pub struct Life {
     pub alive_since: Option<At>,
     /// When it was reached last.
     pub seen: Option<At>,
-    /// Looks in a row that say otherwise than `alive`.
+    /// What speaks against `alive`, in looks: those in a row that said otherwise. What the machine reported of itself counts as much as all
+    /// but the last of those that it takes.
     pub against: u32,
-    /// How many of these turn it.
+    /// How much of that turns it.
     pub enough: u32,
     /// None: steps may start on it. Else who took it out of service, when and why.
     pub unavailable: Option<OutOfService>,
@@ -154,7 +155,7 @@ pub struct LookView {
     pub at: At,
     /// Whether it let somebody in.
     pub reached: bool,
-    /// Where it answered.
+    /// Where it let somebody in; else the one address that was tried, and empty of several.
     pub address: String,
     /// Why it was not reached, or what was wrong there.
     pub said: String,

@@ -21,6 +21,9 @@ pub struct Problem {
     /// Single findings, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Finding>,
+    /// Whether a permission is missing, which admins give: who answers names some of them. No part of the answer itself.
+    #[serde(skip)]
+    pub admins_give: bool,
 }
 
 /// One of several findings.
@@ -47,6 +50,7 @@ impl Problem {
             status,
             detail: detail.into(),
             errors: Vec::new(),
+            admins_give: false,
         }
     }
 
@@ -63,6 +67,11 @@ impl Problem {
     /// The account may not do this (403).
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(403, "forbidden", "You may not do this", detail)
+    }
+
+    /// The account lacks a permission (403).
+    pub fn permission_missing(detail: impl Into<String>) -> Self {
+        Self { admins_give: true, ..Self::forbidden(detail) }
     }
 
     /// There is no such thing (404).

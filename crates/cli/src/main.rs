@@ -6,6 +6,7 @@
 
 mod audit;
 mod catalog;
+mod configuration;
 mod home;
 mod logging;
 mod migrate;
@@ -17,9 +18,10 @@ mod up;
 mod verify;
 mod work;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Deploys clusters and keeps them: plan, review, then run.
 #[derive(Debug, Parser)]
@@ -52,13 +54,28 @@ enum Command {
     Audit(audit::Command),
     /// Start SSH servers on this machine as nodes to try things on, and make them known; Ctrl-C stops them
     Testbed(testbed::Arguments),
+    /// Print every setting, what it is here, and where that was said
+    Config(configuration::Arguments),
     /// Work on barclamp files
     #[command(subcommand)]
     Catalog(catalog::Command),
 }
 
+fn command() -> clap::Command {
+    configuration::with_option(Arguments::command())
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let file = match configuration::File::find(&line, &command()) {
+        Ok(file) => file,
+        Err(error) => {
+            eprintln!("gantry: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    let matches = file.below(command()).get_matches_from(line);
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Err(error) = logging::start(&arguments.log, arguments.log_json) {
         eprintln!("gantry: {error}");
         return ExitCode::from(2);
@@ -72,13 +89,14 @@ fn main() -> ExitCode {
     };
     let done = runtime.block_on(async {
         match arguments.command {
-            Command::Up(arguments) => up::run(arguments).await,
+            Command::Up(arguments) => up::run(arguments, file.path()).await,
             Command::Server(arguments) => serve::run(arguments).await,
             Command::Worker(arguments) => work::run(arguments).await,
             Command::Migrate(arguments) => migrate::run(arguments).await,
             Command::Verify(arguments) => verify::run(arguments).await,
             Command::Audit(command) => audit::run(&command),
             Command::Testbed(arguments) => testbed::run(arguments).await,
+            Command::Config(arguments) => configuration::run(&arguments, &file, &command()),
             Command::Catalog(command) => catalog::run(&command),
         }
     });
@@ -94,10 +112,9 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
     }
 }

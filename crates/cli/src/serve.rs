@@ -24,9 +24,9 @@ pub struct Arguments {
     /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
     public_address: Option<PublicAddress>,
-    /// The page's scripts, styles and fonts
-    #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
-    site: PathBuf,
+    /// The folder with the page's scripts, styles and fonts [default: what this program carries, else target/site]
+    #[arg(long, env = "GANTRY_SITE")]
+    site: Option<PathBuf>,
     /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
     #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true)]
     metrics_token: Option<String>,

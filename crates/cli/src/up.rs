@@ -51,9 +51,9 @@ pub struct Arguments {
     /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
     public_address: Option<server::PublicAddress>,
-    /// The page's scripts, styles and fonts
-    #[arg(long, env = "GANTRY_SITE", default_value = "target/site")]
-    site: PathBuf,
+    /// The folder with the page's scripts, styles and fonts [default: what this program carries, else target/site]
+    #[arg(long, env = "GANTRY_SITE")]
+    site: Option<PathBuf>,
     /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
     #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true)]
     metrics_token: Option<String>,
@@ -63,6 +63,12 @@ pub struct Arguments {
     /// Print what happens as JSON, one object a line
     #[arg(long)]
     json: bool,
+    /// The folder with the secrets that runs and connections name [default: secrets in the data folder]
+    #[arg(long, env = "GANTRY_SECRETS")]
+    secrets: Option<PathBuf>,
+    /// The folder of PostgreSQL's programs, for the private one [default: what PATH or /usr/lib/postgresql has]
+    #[arg(long, env = "GANTRY_PG_BIN")]
+    pg_bin: Option<PathBuf>,
     /// An existing database as the application's role, instead of a private one
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
@@ -71,17 +77,23 @@ pub struct Arguments {
     owner_url: Option<String>,
 }
 
-pub async fn run(arguments: Arguments) -> Result<()> {
+pub async fn run(arguments: Arguments, configuration: Option<&Path>) -> Result<()> {
     // Heard from the first moment on, and asked between the parts of a start: each of them is left whole.
     let stop = Stopping::at_signals();
     let data = home::data_folder(arguments.data.clone())?;
     let mut database = Database::start(&arguments, &data).await?;
-    let result = run_on(&arguments, &data, &mut database, stop).await;
+    let result = run_on(&arguments, &data, configuration, &mut database, stop).await;
     database.stop().await?;
     result
 }
 
-async fn run_on(arguments: &Arguments, data: &Path, database: &mut Database, mut stop: Stopping) -> Result<()> {
+async fn run_on(
+    arguments: &Arguments,
+    data: &Path,
+    configuration: Option<&Path>,
+    database: &mut Database,
+    mut stop: Stopping,
+) -> Result<()> {
     if stop.is_told() {
         return Ok(());
     }
@@ -107,7 +119,8 @@ async fn run_on(arguments: &Arguments, data: &Path, database: &mut Database, mut
             for trouble in troubles {
                 tracing::warn!(%trouble, "a demo node did not start all of its services");
             }
-            serve_and_work(arguments, data, database, (listener, address), &control, &people, stop).await
+            let worker = Worker::start(&database.app_url, arguments.secrets.as_deref(), data, configuration)?;
+            serve_and_work(arguments, worker, database, (listener, address), &control, &people, stop).await
         }
     };
     for trouble in halt(&nodes).await {
@@ -118,15 +131,14 @@ async fn run_on(arguments: &Arguments, data: &Path, database: &mut Database, mut
 
 async fn serve_and_work(
     arguments: &Arguments,
-    data: &Path,
+    mut worker: Worker,
     database: &mut Database,
     (listener, address): (TcpListener, server::PublicAddress),
     control: &Control,
     people: &People,
     stop: Stopping,
 ) -> Result<()> {
-    let mut worker = Worker::start(&database.app_url, data)?;
-    let site = arguments.site.canonicalize().unwrap_or_else(|_| arguments.site.clone());
+    let site = arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
     let metrics_token = arguments.metrics_token.clone();
     let config = server::Config { address: Some(address.clone()), site, metrics_token };
@@ -186,7 +198,8 @@ impl Database {
             let app_role = migrate::role_of(&app_url)?;
             return Ok(Self { private: None, app_url, app_role, owner_url });
         }
-        let private = PrivatePostgres::start(Settings::durable(data.join("postgres"))).await?;
+        let settings = Settings { bin_dir: arguments.pg_bin.clone(), ..Settings::durable(data.join("postgres")) };
+        let private = PrivatePostgres::start(settings).await?;
         let (app_url, owner_url) = (private.app_url(DATABASE), private.owner_url(DATABASE));
         Ok(Self { private: Some(private), app_url, app_role: migrations::APP_ROLE.to_owned(), owner_url })
     }
@@ -213,20 +226,22 @@ struct Worker {
     url: String,
     folder: PathBuf,
     secrets: PathBuf,
+    configuration: Option<PathBuf>,
     child: Child,
 }
 
 impl Worker {
-    fn start(url: &str, data: &Path) -> Result<Self> {
+    fn start(url: &str, secrets: Option<&Path>, data: &Path, configuration: Option<&Path>) -> Result<Self> {
         let folder = data.join("worker");
-        let secrets = std::env::var_os("GANTRY_SECRETS").map_or_else(|| home::secrets(data), PathBuf::from);
-        Ok(Self { url: url.to_owned(), child: spawn_worker(url, &folder, &secrets)?, folder, secrets })
+        let secrets = secrets.map_or_else(|| home::secrets(data), Path::to_owned);
+        let child = spawn_worker(url, &folder, &secrets, configuration)?;
+        Ok(Self { url: url.to_owned(), child, folder, secrets, configuration: configuration.map(Path::to_owned) })
     }
 
     fn look_after(&mut self) {
         let Ok(Some(status)) = self.child.try_wait() else { return };
         tracing::warn!(%status, "the worker ended and is started again");
-        match spawn_worker(&self.url, &self.folder, &self.secrets) {
+        match spawn_worker(&self.url, &self.folder, &self.secrets, self.configuration.as_deref()) {
             Ok(child) => self.child = child,
             Err(error) => tracing::error!(%error, "the worker does not start"),
         }
@@ -245,9 +260,13 @@ impl Worker {
     }
 }
 
-fn spawn_worker(url: &str, folder: &Path, secrets: &Path) -> Result<Child> {
+fn spawn_worker(url: &str, folder: &Path, secrets: &Path, configuration: Option<&Path>) -> Result<Child> {
     let program = std::env::current_exe().context("this program can't find itself")?;
-    Command::new(program)
+    let mut command = Command::new(program);
+    if let Some(file) = configuration {
+        command.arg("--config").arg(file);
+    }
+    command
         .arg("worker")
         .arg("--until-orphaned")
         .env("DATABASE_URL", url)
@@ -296,10 +315,12 @@ async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &Pe
         }
         tracing::warn!(reason = %problem.detail, "the shipped barclamps differ from those that were imported");
     }
-    let everything = [Permission::Operator, Permission::Reviewer];
-    for name in ["ada", "bo"] {
+    // Two, since nobody approves their own change; one of them decides about people and about machines that are in use.
+    let both = [Permission::Operator, Permission::Reviewer];
+    for (name, more) in [("ada", Some(Permission::Admin)), ("bo", None)] {
         if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
-            people.create_person(None, &NewPerson::human(name, everything)).await.context("a person can't be made")?;
+            let new = NewPerson::human(name, both.into_iter().chain(more));
+            people.create_person(None, &new).await.context("a person can't be made")?;
         }
     }
     let demo = if arguments.no_demo { Demo::default() } else { demo(data)? };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use store::{Connecting, Store};
 
 use crate::{home, signals};
@@ -22,6 +22,12 @@ pub struct Arguments {
     /// Runs that it carries at once
     #[arg(long, env = "GANTRY_WORKER_CAPACITY", default_value_t = 10)]
     capacity: u32,
+    /// The folder with the secrets that runs and connections name [default: none]
+    #[arg(long, env = "GANTRY_SECRETS")]
+    secrets: Option<PathBuf>,
+    /// Most runs at once over all workers. The same for all workers
+    #[arg(long, env = "GANTRY_MAX_RUNNING", value_parser = clap::value_parser!(u32).range(1..))]
+    max_running: Option<u32>,
     /// Seconds without a word from it after which its runs are others'; it speaks three times as often. The same for all workers
     #[arg(long, env = "GANTRY_WORKER_LEASE", default_value = "60", value_parser = lease)]
     lease: Duration,
@@ -43,15 +49,17 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         None => home::data_folder(None)?.join("worker"),
     };
     home::make_private(&folder)?;
+    let usual = worker::Config::in_folder(folder);
     let config = worker::Config {
         name: arguments.name,
         capacity: arguments.capacity,
         lease: arguments.lease,
         sweep: arguments.sweep,
         looks: arguments.looks,
-        ..worker::Config::in_folder(folder)
+        secrets: arguments.secrets,
+        max_running: arguments.max_running.unwrap_or(usual.max_running),
+        ..usual
     };
-    let config = config.with_environment().map_err(|error| anyhow!(error))?;
     let orphaned = arguments.until_orphaned;
     let shutdown = async move {
         tokio::select! {

@@ -3,6 +3,9 @@
 //! A slip in a record shows minutes later and somewhere else, as a node that is not reached. So whatever can be known to be wrong is
 //! refused here. Nothing secret is ever part of a record: a key is named, and workers have it as a file.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use api::Problem;
 use api::console::SshWish;
 use api::limits::ADDRESSES;
@@ -14,8 +17,8 @@ use crate::words;
 /// Kinds of host keys that are understood. RSA is none of them: see the worker's SSH.
 const KEYS: [&str; 4] = ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"];
 
-/// What a worker needs to reach a machine by SSH, but for its addresses.
-pub(crate) fn by_ssh(wish: &SshWish, root: &str) -> Result<Value, Problem> {
+/// What a worker needs to reach a machine by SSH: how, and where. Addresses come in one spelling, so that they can be compared.
+pub(crate) fn by_ssh(wish: &SshWish, root: &str) -> Result<(Value, Vec<String>), Problem> {
     if wish.addresses.is_empty() || wish.addresses.len() > ADDRESSES {
         return Err(Problem::invalid(format!(
             "addresses: give 1 to {ADDRESSES} names or numbers, tried in that order."
@@ -23,6 +26,13 @@ pub(crate) fn by_ssh(wish: &SshWish, root: &str) -> Result<Value, Problem> {
     }
     if let Some(other) = wish.addresses.iter().find(|address| !is_address(address)) {
         return Err(Problem::invalid(format!("addresses: {other:?} is neither a host's name nor an IP address.")));
+    }
+    let addresses: Vec<String> = wish.addresses.iter().map(|address| one_spelling(address)).collect();
+    let twice = addresses.iter().enumerate().find(|(place, address)| addresses[..*place].contains(address));
+    if let Some((_, twice)) = twice {
+        return Err(Problem::invalid(format!(
+            "addresses: {twice} stands there twice: an address is tried once, so name it once."
+        )));
     }
     if wish.port == 0 {
         return Err(Problem::invalid("port: 0 is no port that anybody listens on; SSH's own is 22."));
@@ -50,10 +60,25 @@ pub(crate) fn by_ssh(wish: &SshWish, root: &str) -> Result<Value, Problem> {
             "root: give an absolute path without '..', or leave it out: then it is the whole machine.",
         ));
     }
-    Ok(json!({
+    let connection = json!({
         "root": root, "port": wish.port, "user": wish.user, "host_key": host_key(&wish.host_key)?,
         "key": {"$secret": key.name, "version": key.version},
-    }))
+    });
+    Ok((connection, addresses))
+}
+
+/// An address as all write it: a number in its shortest form, a name in small letters. What stands behind `%` is an interface's name, and
+/// stays.
+fn one_spelling(address: &str) -> String {
+    let (host, zone) = address.split_at(address.find('%').unwrap_or(address.len()));
+    let host = host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_canonical().to_string());
+    host + zone
+}
+
+/// Each address once, in their order.
+pub(crate) fn distinct(addresses: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    addresses.into_iter().filter(|address| seen.insert(one_spelling(address))).collect()
 }
 
 fn is_address(text: &str) -> bool {
@@ -100,10 +125,27 @@ mod tests {
 
     #[test]
     fn what_is_right_is_taken_without_its_comment() {
-        let made = by_ssh(&wish(), "").unwrap();
+        let (made, addresses) = by_ssh(&wish(), "").unwrap();
+        assert_eq!(addresses, wish().addresses);
         assert_eq!((&made["root"], &made["port"]), (&json!("/"), &json!(22)));
         assert_eq!(made["key"], json!({"$secret": "deploy/ssh", "version": 1}));
         assert!(made["host_key"].as_str().unwrap().ends_with("3b1Q"));
+    }
+
+    #[test]
+    fn an_address_has_one_spelling() {
+        for (written, one) in [
+            ("N1.Example.com", "n1.example.com"),
+            ("10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("FE80:0:0:0:0:0:0:1%Eth0", "fe80::1%Eth0"),
+        ] {
+            assert_eq!(one_spelling(written), one);
+        }
+        let twice = vec!["fe80::1".to_owned(), "n1".to_owned(), "FE80:0::1".to_owned()];
+        assert_eq!(distinct(twice.clone()), ["fe80::1", "n1"]);
+        let refused = by_ssh(&SshWish { addresses: twice, ..wish() }, "").unwrap_err();
+        assert!(refused.detail.starts_with("addresses: fe80::1 stands there twice"), "{refused:?}");
     }
 
     #[test]

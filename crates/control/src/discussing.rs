@@ -274,7 +274,7 @@ fn voice(actor: &Actor, case: &Case) -> Voice {
 
 fn refused(no: NoVoice) -> Problem {
     match no {
-        NoVoice::Viewer => Problem::forbidden(no.to_string()),
+        NoVoice::Viewer => Problem::permission_missing(no.to_string()),
         NoVoice::NotYours => Problem { code: "not_yours".into(), ..Problem::forbidden(no.to_string()) },
         NoVoice::Closed => Problem::conflict("closed", no.to_string()),
     }

@@ -11,6 +11,7 @@
 //! * the gate is evaluated in the transaction that commits, on facts read under its locks;
 //! * no answer holds the text of a database error.
 
+mod asking;
 mod auditing;
 mod blueprints;
 mod board;

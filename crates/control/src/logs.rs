@@ -40,12 +40,19 @@ impl Control {
     /// A part of a run's log from an offset on; at most [`LOG_PART`] bytes. A negative offset counts from the end.
     ///
     /// # Errors
-    /// Whoever may not see it, and a run that is not there.
+    /// Whoever may not see it, a run that is not there, and an offset behind the log's end.
     pub async fn log(&self, actor: &Actor, id: RunId, offset: i64) -> Result<LogPart, Problem> {
         actor.require(Permission::Viewer)?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
         let length = row.run.log_bytes;
+        if offset > length {
+            return Err(Problem::invalid(format!(
+                "offset: the log of run {id} has {length} bytes{}, so nothing is at byte {offset}: ask from 0 to {length}, or from the end by \
+                 a negative number.",
+                if row.run.ended_at.is_some() { "" } else { " so far" }
+            )));
+        }
         let from = if offset < 0 { length.saturating_add(offset).max(0) } else { offset };
         let until = from.saturating_add(LOG_PART as i64);
         let span = (from.unsigned_abs(), until.unsigned_abs());

@@ -31,7 +31,7 @@ use store::reading::{self, CarriedRow, FactRow, LookRow, MAX_CARRIED, ReportRow}
 use store::running;
 use time::OffsetDateTime;
 
-use crate::nodes::{changed_meanwhile, check_hardware};
+use crate::nodes::{changed_meanwhile, checked_macs, checked_serial};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
@@ -94,6 +94,16 @@ impl Control {
             hints: row.hints,
             added_by: row.created_by,
         })
+    }
+
+    /// The id of a machine, by its name or id. An id is taken as it is: whether it names anything, whoever uses it finds out.
+    pub async fn node_named(&self, actor: &Actor, name: &str) -> Result<NodeId, Problem> {
+        if let Ok(id) = name.parse() {
+            return Ok(id);
+        }
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        Ok(NodeId(machine_of(&mut connection, name).await?.id))
     }
 
     /// What came of the last looks at a machine, newest first, before a moment.
@@ -167,12 +177,11 @@ impl Control {
             after.description = description.to_owned();
         }
         if let Some(macs) = &change.macs {
-            after.macs = macs.iter().map(|mac| mac.trim().to_owned()).filter(|mac| !mac.is_empty()).collect();
+            after.macs = checked_macs(macs)?;
         }
         if let Some(serial) = &change.serial {
-            after.serial = serial.trim().to_owned();
+            after.serial = checked_serial(serial)?;
         }
-        check_hardware(&after.macs, &after.serial)?;
         if let Some(hints) = &change.hints {
             checked_object("hints", hints, limits::HINTS)?;
             after.hints = hints.clone();
@@ -196,14 +205,16 @@ impl Control {
             return Ok((before.address.clone(), self.in_folder(&root)?));
         };
         let wish = api::console::SshWish {
-            addresses: wanted.addresses.clone().unwrap_or(ssh.addresses),
+            // Older records may name one twice; nobody who leaves them out has to answer for that.
+            addresses: wanted.addresses.clone().unwrap_or_else(|| connection::distinct(ssh.addresses)),
             port: wanted.port.unwrap_or(ssh.port),
             user: wanted.user.clone().unwrap_or(ssh.user),
             key: wanted.key.clone().unwrap_or(ssh.key),
             key_version: wanted.key_version.unwrap_or(ssh.key_version),
             host_key: wanted.host_key.clone().unwrap_or(ssh.host_key),
         };
-        Ok((json!(wish.addresses), connection::by_ssh(&wish, &root)?))
+        let (connection, addresses) = connection::by_ssh(&wish, &root)?;
+        Ok((json!(addresses), connection))
     }
 
     /// Says that steps may start on a machine, or that none may. States stay as they are, and what runs goes on to its end.
@@ -329,7 +340,7 @@ fn may_reach(actor: &Actor, record: bool, fqdn: &str) -> Result<(), Problem> {
     match record {
         true => actor.require(Permission::Operator),
         false if actor.may(Permission::Admin) => Ok(()),
-        false => Err(Problem::forbidden(format!(
+        false => Err(Problem::permission_missing(format!(
             "{fqdn} is part of the target, so how it is reached decides which machine carries out what was approved: that takes the \
              permission admin, and a reason."
         ))),

@@ -6,7 +6,7 @@ use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::listing::NodesWanted;
 use api::live::{Live, Topic};
-use engine::cluster::{Hardware, derived_name, is_address, phantom};
+use engine::cluster::{Hardware, derived_name, mac_address, phantom};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
 use engine::text::deceiving;
 use serde_json::{Value, json};
@@ -35,7 +35,13 @@ impl Control {
     pub async fn find_nodes(&self, actor: &Actor, wanted: &NodesWanted) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
         let name: String = words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
-        let after = wanted.after.as_deref().map(words::plain).transpose()?;
+        let after = wanted.after.as_deref().map(words::plain).transpose()?.filter(|after| !after.is_empty());
+        if let Some(junk) = after.filter(|after| Fqdn::parse(after).is_err()) {
+            return Err(Problem::invalid(format!(
+                "after: {} is no node's name: give what the page before says under next.",
+                words::quoted(junk)
+            )));
+        }
         let deployment = words::asked(&wanted.deployment)?;
         let deployment = match deployment {
             None => None,
@@ -122,13 +128,17 @@ impl Control {
     /// Transport, connection and addresses.
     fn way_of(&self, wish: &NodeWish) -> Result<(&'static str, Value, Vec<String>), Problem> {
         Ok(match &wish.ssh {
-            Some(ssh) => ("ssh", connection::by_ssh(ssh, &wish.root)?, ssh.addresses.clone()),
+            Some(ssh) => {
+                let (connection, addresses) = connection::by_ssh(ssh, &wish.root)?;
+                ("ssh", connection, addresses)
+            }
             None => ("local", self.in_folder(&wish.root)?, Vec::new()),
         })
     }
 
     async fn make_node(&self, actor: Option<&Actor>, wish: &NodeWish) -> Result<NodeId, Problem> {
         let (fqdn, derived) = name_of(wish)?;
+        let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
         if phantom::is_reserved(&fqdn) {
             return Err(Problem::invalid("Names below phantom.gantry.internal stand for deployments: choose another."));
         }
@@ -159,8 +169,8 @@ impl Control {
             };
             return Err(Problem::conflict("node_exists", format!("A node {} is there already. {what}.", new.fqdn)));
         }
-        intent::set_hardware(&mut transaction, new.id, &wish.macs, &wish.serial).await.map_err(from_store)?;
-        let detail = json!({"fqdn": new.fqdn, "transport": new.transport, "macs": wish.macs, "serial": wish.serial});
+        intent::set_hardware(&mut transaction, new.id, &macs, &serial).await.map_err(from_store)?;
+        let detail = json!({"fqdn": new.fqdn, "transport": new.transport, "macs": macs, "serial": serial});
         intent::append_audit(&mut transaction, by, "node.add", &new.id.to_string(), &detail)
             .await
             .map_err(from_store)?;
@@ -250,33 +260,52 @@ pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
     )
 }
 
-/// What people write of a machine's hardware.
-pub(crate) fn check_hardware(macs: &[String], serial: &str) -> Result<(), Problem> {
-    macs.iter().map(String::as_str).chain([serial]).map(words::plain).collect::<Result<Vec<_>, _>>()?;
-    if macs.len() > MAX_MACS || macs.iter().map(String::as_str).chain([serial]).any(|text| text.len() > 200) {
-        return Err(Problem::invalid(format!(
-            "Give at most {MAX_MACS} MAC addresses, and none of the texts longer than 200 bytes."
-        )));
+/// What people write of a machine's serial number.
+pub(crate) fn checked_serial(serial: &str) -> Result<String, Problem> {
+    let serial = words::plain(serial)?;
+    if serial.len() > 200 {
+        return Err(Problem::invalid("serial: it may have at most 200 bytes."));
     }
-    // A machine may say what it likes of itself; what a person writes and nobody can use is a slip.
-    if let Some(other) = macs.iter().find(|text| !text.trim().is_empty() && !is_address(text)) {
-        return Err(Problem::invalid(format!(
-            "{other:?} is no network card's MAC address: write twelve hexadecimal digits, 00:25:90:aa:00:01, or leave it out."
-        )));
+    Ok(serial.to_owned())
+}
+
+/// MAC addresses as people write them, each in its one spelling; empty texts are left out.
+pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
+    if macs.len() > MAX_MACS {
+        return Err(Problem::invalid(format!("macs: give at most {MAX_MACS} MAC addresses.")));
     }
-    Ok(())
+    let mut checked: Vec<String> = Vec::with_capacity(macs.len());
+    for text in macs {
+        if words::plain(text)?.is_empty() {
+            continue;
+        }
+        // A machine may say what it likes of itself; what a person writes and nobody can use is a slip.
+        let mac = mac_address(text).ok_or_else(|| {
+            let shown: String = text.chars().take(200).collect();
+            Problem::invalid(format!(
+                "macs: {shown:?} is no network card's MAC address: write twelve hexadecimal digits, 00:25:90:aa:00:01, or leave it out."
+            ))
+        })?;
+        if checked.contains(&mac) {
+            return Err(Problem::invalid(format!(
+                "macs: {mac} stands there twice: each card has an address of its own."
+            )));
+        }
+        checked.push(mac);
+    }
+    Ok(checked)
 }
 
 /// The name that a node gets, and whether it was derived.
 fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
     let invalid = |error: &dyn std::fmt::Display| Problem::invalid(error.to_string());
     words::plain(&wish.domain)?;
-    check_hardware(&wish.macs, &wish.serial)?;
+    let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
     if !wish.fqdn.trim().is_empty() {
         return Ok((Fqdn::parse(wish.fqdn.trim()).map_err(|error| invalid(&error))?, false));
     }
-    let macs: Vec<&str> = wish.macs.iter().map(String::as_str).collect();
-    let hardware = Hardware { macs: &macs, serial: Some(wish.serial.as_str()).filter(|serial| !serial.is_empty()) };
+    let macs: Vec<&str> = macs.iter().map(String::as_str).collect();
+    let hardware = Hardware { macs: &macs, serial: Some(serial.as_str()).filter(|serial| !serial.is_empty()) };
     let domain = Some(wish.domain.trim()).filter(|domain| !domain.is_empty()).unwrap_or(UNNAMED);
     Ok((derived_name(&hardware, domain).map_err(|error| invalid(&error))?, true))
 }

@@ -195,7 +195,7 @@ impl Actor {
         if self.may(permission) {
             return Ok(());
         }
-        Err(Problem::forbidden(format!(
+        Err(Problem::permission_missing(format!(
             "{} does not have the permission {permission}; an admin can give it.",
             self.name
         )))
@@ -210,7 +210,7 @@ impl Actor {
             return Ok(());
         }
         let words: Vec<&str> = permissions.iter().map(|permission| permission.as_str()).collect();
-        Err(Problem::forbidden(format!(
+        Err(Problem::permission_missing(format!(
             "{} has none of the permissions {}; an admin can give one.",
             self.name,
             words.join(", ")

@@ -72,6 +72,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::NoVoice => "not_yours",
         Refusal::MayNotCommit => "forbidden",
         Refusal::FolderTaken => "root_taken",
+        Refusal::MachineTaken => "machine_taken",
         Refusal::TooLow => "too_low",
         Refusal::BeyondScope => "beyond_scope",
         _ => "refused",

@@ -218,7 +218,9 @@ impl Control {
             let said = may_judge_or_who(&case.facts, actor.person).err().unwrap_or_else(|| no.to_string());
             return Err(match no {
                 NoVerdict::Author => Problem { code: "author".into(), ..Problem::forbidden(said) },
-                NoVerdict::NotAReviewer => Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(said) },
+                NoVerdict::NotAReviewer => {
+                    Problem { code: "not_a_reviewer".into(), ..Problem::permission_missing(said) }
+                }
                 NoVerdict::NotNewest => Problem::conflict("not_newest", said),
             });
         }

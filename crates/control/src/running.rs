@@ -9,6 +9,7 @@ use engine::catalog::read::MAX_PRIORITY;
 use engine::ids::{ActionName, DeploymentId, NoderoleId, RunId, StepId, TargetNo};
 use engine::plan::MAX_REASON;
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 use store::intent::{self, DeploymentRow};
 use store::running::{self, ChangeError};
 
@@ -46,6 +47,14 @@ fn not_retried(error: ChangeError, called: &str) -> Problem {
     Problem::conflict("state", words::sentence(&why))
 }
 
+/// Why a run can't be stopped that is not open.
+async fn not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem> {
+    Ok(match running::run_is_there(on, run).await.map_err(from_store)? {
+        true => Problem::conflict("state", format!("Run {run} has ended already.")),
+        false => Problem::not_found(format!("There is no run {run}.")),
+    })
+}
+
 /// A deployment and all below it.
 fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<DeploymentId> {
     let mut all = BTreeSet::from([deployment]);
@@ -74,11 +83,21 @@ impl Control {
         done.map_err(|error| not_retried(error, &called))
     }
 
-    /// Stops a run.
+    /// Stops a run. What is written down is what was done: of a run that has ended, or never was, there is nothing to note.
     pub async fn cancel(&self, actor: &Actor, run: RunId) -> Result<(), Problem> {
         actor.require(Permission::Operator)?;
-        self.note(actor, "run.cancel", &run.to_string(), &json!({})).await?;
-        running::cancel_run(self.store.pool(), run, &actor.name).await.map_err(from_change)
+        let mut transaction = self.begin().await?;
+        let asked = match running::ask_to_cancel(&mut transaction, run, &actor.name).await {
+            Ok(asked) => asked,
+            Err(ChangeError::NotOpen(_)) => return Err(not_open(&mut transaction, run).await?),
+            Err(error) => return Err(from_change(error)),
+        };
+        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        intent::append_audit(&mut transaction, Some(actor.person), "run.cancel", &run.to_string(), &json!({}))
+            .await
+            .map_err(from_store)?;
+        done(transaction).await?;
+        running::end_cancelled(self.store.pool(), run, asked).await.map_err(from_change)
     }
 
     async fn note(&self, actor: &Actor, action: &str, subject: &str, detail: &Value) -> Result<(), Problem> {

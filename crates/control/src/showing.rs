@@ -262,9 +262,10 @@ impl Control {
                     _ => format!("Run {} is under way.", run.id),
                 }));
             }
-            StepState::Error => why.extend(row.step.error.iter().map(|e| {
-                format!("{e}. Retry it, or change its data by a proposal; what depends on it waits until then.")
-            })),
+            // The error itself is told beside this.
+            StepState::Error => why.push(
+                "It failed. Retry it, or change its data by a proposal; what depends on it waits until then.".into(),
+            ),
             StepState::Active | StepState::Proposed => {}
         }
         if state == StepState::Active && row.step.applied_generation < row.step.generation {

@@ -21,7 +21,7 @@ use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::words::at;
+use crate::words::{self, at};
 
 /// Most results of one page.
 const RESULTS_SHOWN: usize = 50;
@@ -196,6 +196,12 @@ async fn page(
 ) -> Result<ValuePage, Problem> {
     if wanted.find.chars().count() > VALUE_SHOWN {
         return Err(Problem::invalid(format!("Look for at most {VALUE_SHOWN} characters.")));
+    }
+    if let Some(junk) = wanted.after.as_deref().filter(|after| !after.is_empty() && !after.starts_with('/')) {
+        return Err(Problem::invalid(format!(
+            "after: {} is no value's path: give what the page before says under next, as /app/port.",
+            words::quoted(junk)
+        )));
     }
     let steps: Vec<StepId> = sources.values().map(|source| source.step).collect::<BTreeSet<_>>().into_iter().collect();
     let steps = reading::steps_of_values(on, &steps).await.map_err(from_store)?;

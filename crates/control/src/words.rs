@@ -188,6 +188,12 @@ pub(crate) fn well_formed(edit: &Edit) -> Result<(), Problem> {
     })
 }
 
+/// What somebody sent, so much of it that they know it again.
+pub(crate) fn quoted(text: &str) -> String {
+    let short: String = text.chars().take(80).collect();
+    format!("\"{}\"", engine::text::shown(&short))
+}
+
 /// The same text with a capital at its beginning.
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();

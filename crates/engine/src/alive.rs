@@ -27,7 +27,8 @@ pub struct Belief {
     pub alive: bool,
     /// Whether it ever was.
     pub known: bool,
-    /// Looks in a row that said otherwise.
+    /// What speaks against it, in looks: those in a row that said otherwise. A word of the machine's own ([`Self::told`]) counts as all
+    /// but the last of those that it takes.
     pub against: u32,
 }
 
@@ -54,7 +55,7 @@ impl Belief {
         Self { against: self.against.max(self.enough() - 1), ..self }
     }
 
-    /// How many looks in a row turn it.
+    /// How much has to speak against it to turn it: so many looks in a row, where the machine itself says nothing.
     pub fn enough(self) -> u32 {
         match (self.alive, self.known) {
             (true, _) => FAILURES,

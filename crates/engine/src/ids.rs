@@ -48,6 +48,16 @@ pub enum NameError {
         /// The first character that does not fit.
         found: char,
     },
+    /// A character that names have, and don't start with.
+    #[error("the {kind} name {name:?} starts with {found:?}: start it with a letter or digit")]
+    Start {
+        /// What was to be named.
+        kind: &'static str,
+        /// The text given, shortened.
+        name: String,
+        /// Its first character.
+        found: char,
+    },
     /// Not the form of a fully qualified domain name.
     #[error("{name:?} is not a fully qualified domain name: {reason} (an example: web-1.rack1.example.com)")]
     Fqdn {
@@ -69,12 +79,12 @@ fn check_name(kind: &'static str, text: &str) -> Result<(), NameError> {
     if text.len() > MAX_NAME {
         return Err(NameError::TooLong { kind, length: text.len(), limit: MAX_NAME });
     }
-    let wrong = text.char_indices().find(|(at, c)| {
-        let plain = c.is_ascii_alphanumeric();
-        !(plain || (*at > 0 && matches!(c, '-' | '_' | '.')))
-    });
-    match wrong {
-        Some((_, found)) => Err(NameError::Character { kind, name: shortened(text), found }),
+    let mark = |c: char| matches!(c, '-' | '_' | '.');
+    if let Some(found) = text.chars().next().filter(|c| mark(*c)) {
+        return Err(NameError::Start { kind, name: shortened(text), found });
+    }
+    match text.chars().find(|c| !c.is_ascii_alphanumeric() && !mark(*c)) {
+        Some(found) => Err(NameError::Character { kind, name: shortened(text), found }),
         None => Ok(()),
     }
 }
@@ -388,5 +398,8 @@ mod tests {
             assert!(RoleName::parse(text).is_err(), "{text}");
         }
         assert!(RoleName::parse("rebar-api_service.v2").is_ok());
+        let said = |text: &str| RoleName::parse(text).unwrap_err().to_string();
+        assert_eq!(said("../x"), "the role name \"../x\" starts with '.': start it with a letter or digit");
+        assert!(said("a/../x").contains("has the character '/'"));
     }
 }

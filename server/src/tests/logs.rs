@@ -2,6 +2,7 @@
 
 use api::console::{LogFound, LogPart};
 use engine::ids::RunId;
+use serde_json::json;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Executor as _, PgPool};
 use store::running::{self, RunEnd};
@@ -87,6 +88,41 @@ async fn a_log_of_64_mib_opens_at_its_end_and_is_not_read() {
 #[ignore = "a gigabyte in the database: by hand"]
 async fn a_log_of_1_gib_opens_at_its_end_and_is_not_read() {
     a_log_opens_at_its_end(131_072).await;
+}
+
+#[tokio::test]
+async fn a_place_behind_the_end_of_a_log_is_refused() {
+    let house = House::new().await;
+    let (run, _) = under_way(&house).await;
+    let cookie = house.cookie().await;
+    let length = write(&house, run, 2).await;
+    let behind = house.ask_get(&format!("/api/v1/runs/{run}/log?offset={}", length + 1), &cookie).await;
+    assert_eq!(behind.status, StatusCode::BAD_REQUEST);
+    assert!(behind.text().contains(&format!("has {length} bytes so far")), "{}", behind.text());
+    let end = house.ask_get(&format!("/api/v1/runs/{run}/log?offset={length}"), &cookie).await.json();
+    assert_eq!((end["next"].as_i64(), end["pieces"].as_array().map(Vec::len)), (Some(length), Some(0)));
+}
+
+/// What is written down of cancelling is what was done.
+#[tokio::test]
+async fn a_run_that_is_not_there_is_not_cancelled_and_nothing_is_noted() {
+    let house = House::new().await;
+    let (run, worker) = under_way(&house).await;
+    let cookie = house.cookie().await;
+    let noted = async || -> i64 {
+        let sql = "SELECT count(*) FROM audit WHERE action = 'run.cancel'";
+        sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a count")
+    };
+    let none = house.tell("/api/v1/runs/999999/cancel", &cookie, json!({})).await;
+    assert_eq!((none.status, noted().await), (StatusCode::NOT_FOUND, 0), "{}", none.text());
+    let path = format!("/api/v1/runs/{run}/cancel");
+    let more = house.tell(&path, &cookie, json!({"reason": "x"})).await;
+    assert_eq!((more.status, noted().await), (StatusCode::BAD_REQUEST, 0), "{}", more.text());
+    house.tell(&path, &cookie, json!({})).await.json();
+    assert_eq!(noted().await, 1);
+    running::finish_run(house.db.app(), run, worker, &cancelled()).await.expect("it ends");
+    let ended = house.tell(&path, &cookie, json!({})).await;
+    assert_eq!((ended.status, noted().await), (StatusCode::CONFLICT, 1), "{}", ended.text());
 }
 
 async fn search(house: &House, run: RunId, cookie: &str, query: &str) -> LogFound {

@@ -83,6 +83,35 @@ async fn a_machine_is_changed_on_the_version_that_was_seen() {
     assert_eq!(house.ask_get(&path, &ada).await.status, StatusCode::NOT_FOUND);
 }
 
+#[tokio::test]
+async fn a_machine_is_called_by_its_name_everywhere() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    house.machine(&ada).await;
+    let path = "/api/v1/nodes/m1.rack1.example.com";
+    let own = [("cookie", ada.as_str()), ("x-gantry", "1")];
+    let on = [own[0], own[1], ("if-match", "\"1\"")];
+    let changed = house.send(Method::PATCH, path, &on, json!({"serial": "CN-1"})).await;
+    assert_eq!(changed.json(), json!({"version": 2}));
+    let out = json!({"available": false, "reason": "new disks"});
+    house.send(Method::PUT, &format!("{path}/availability"), &own, out).await.json();
+    let made = house.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await.json();
+    let token = format!("{path}/tokens/{}", made["id"].as_str().expect("an id"));
+    house.send(Method::DELETE, &token, &own, Value::Null).await.json();
+    assert_eq!(house.ask_get(&format!("{path}/results"), &ada).await.json()["all"], 0);
+    let proposed = house.tell(&format!("{path}/proposals"), &ada, json!({})).await;
+    assert!(
+        proposed.status != StatusCode::BAD_REQUEST && proposed.status != StatusCode::NOT_FOUND,
+        "{}",
+        proposed.text()
+    );
+    let nobody = house.send(Method::DELETE, "/api/v1/nodes/m7.rack1.example.com", &own, Value::Null).await;
+    assert_eq!(nobody.status, StatusCode::NOT_FOUND);
+    assert!(nobody.problem()["detail"].as_str().is_some_and(|said| said.contains("no node m7.rack1.example.com")));
+    house.send(Method::DELETE, path, &own, Value::Null).await.json();
+}
+
 /// Every operation of the REST interface, with `1` for each part of its path; but the document, which is for everybody.
 fn rest_routes() -> Vec<(Method, String)> {
     let list =

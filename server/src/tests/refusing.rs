@@ -69,8 +69,54 @@ async fn refusals_have_one_form() {
     note("too large for a call", house.ask(call).await);
     note("no such noderole's id", house.ask_get("/api/v1/noderoles/x", &cookie).await);
     let plain = house.post(&format!("/api/v1/noderoles/{id}/retry")).header(header::COOKIE, &cookie);
+    note("a list for an object", house.ask(house.post_json("/api/v1/nodes", &cookie, r#"["a.b.c"]"#)).await);
+    let list = r#"{"fqdn":"a.b.c","ssh":[["10.0.0.1"],22,"root","k",1,"h"]}"#;
+    note("a list for an object inside", house.ask(house.post_json("/api/v1/nodes", &cookie, list)).await);
+    let edits = r#"{"version":1,"edits":[["bind"]]}"#;
+    note("a list for an edit", house.ask(house.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await);
+    note("an unknown key of the stream", house.ask_get("/events?topic=nodes", &cookie).await);
+    note("no such node", house.ask_get("/api/v1/nodes/web-9/results", &cookie).await);
+    note("a place in a list that is none", house.ask_get("/api/v1/nodes?after=junk", &cookie).await);
     note("no JSON", house.ask(plain.body(Body::from("reason")).expect("a request")).await);
     insta::assert_json_snapshot!(refused);
+}
+
+#[tokio::test]
+async fn what_an_address_takes_is_told_and_stands_in_the_header() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let answer = house.ask(house.post_json("/api/v1/runs/1", &cookie, "{}")).await;
+    assert_eq!((answer.status, answer.header(header::ALLOW)), (StatusCode::METHOD_NOT_ALLOWED, "GET,HEAD"));
+    assert_eq!(answer.problem()["detail"], "This address does not take that method. It takes GET, HEAD.");
+}
+
+/// Whoever lacks a permission reads who can give it, in the answer to a program and on a page.
+#[tokio::test]
+async fn a_missing_permission_is_told_with_whom_to_ask() {
+    let house = House::new().await;
+    let add = |name: &str, may| NewPerson::human(name, may);
+    let eve = house.people.create_person(None, &add("eve", vec![Permission::Viewer])).await.expect("a person");
+    let eve = house.cookie_of(eve).await;
+    let body = r#"{"fqdn":"n1.a.example","root":"/srv/nodes/n1"}"#;
+    let ask = async || {
+        let refused = house.ask(house.post_json("/api/v1/nodes", &eve, body)).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN);
+        let problem = refused.problem();
+        assert!(problem.get("admins_give").is_none(), "{problem}");
+        problem["detail"].as_str().expect("text").to_owned()
+    };
+    let said = ask().await;
+    assert!(said.starts_with("eve does not have the permission operator; an admin can give it. Nobody is"), "{said}");
+    for name in ["dora", "al"] {
+        house.people.create_person(None, &add(name, vec![Permission::Admin])).await.expect("a person");
+    }
+    assert!(ask().await.ends_with("an admin can give it. Admins are al and dora."));
+    let page = house.post("/call/switch").header(header::COOKIE, &eve);
+    let page = page
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from("enabled=false&reason=x"));
+    let answer = house.ask(page.expect("a request")).await;
+    assert!(answer.text().contains("Admins are al and dora."), "{}", answer.text());
 }
 
 /// What can't be a name is not looked for, wherever a name stands in an address.

@@ -88,6 +88,9 @@ async fn many_hundreds_of_values_come_page_by_page_without_gap_or_repeat() {
         let Some(after) = page["next"].as_str() else { break };
         next = format!("{path}&after={}", after.replace('/', "%2F"));
     }
+    let junk = house.ask_get(&format!("{path}&after=junk"), &ada).await;
+    assert_eq!(junk.status, StatusCode::BAD_REQUEST, "{}", junk.text());
+    assert!(junk.text().contains("under next"), "{}", junk.text());
     let expected: Vec<String> = (0..750).map(|n| format!("/key~1{n:03}~0/a")).collect();
     assert_eq!((sizes, paths), (vec![200, 200, 200, 150], expected));
     let panel = house.ask_get(&format!("/api/v1/noderoles/{}", noderole.as_str().expect("an id")), &ada).await.json();

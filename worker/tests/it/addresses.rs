@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use api::nodes::TriedAddress;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 use worker::Config;
@@ -78,6 +79,36 @@ impl Bed {
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
         assert_eq!(look.address, self.real(node).to_string());
         look.tried.0
+    }
+}
+
+/// Takes connections and says this to each.
+async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
+    let listener = tokio::net::TcpListener::bind((address, port)).await.expect("nobody else is there");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(text.as_bytes()).await;
+            // What was sent is read before the end, or the answer would be lost with it.
+            let _ = stream.shutdown().await;
+            let _ = stream.read(&mut [0; 256]).await;
+        }
+    });
+}
+
+#[tokio::test]
+async fn what_answers_and_is_no_ssh_server_is_told() {
+    let bed = Bed::of(1).await;
+    let connections = bed.ways();
+    let cases = [
+        (7001, "HTTP/1.1 400 Bad Request\r\n\r\n", "port 7001 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")"),
+        (7002, "", "port 7002 and hangs up without a word"),
+        (7003, "SSH-2.0-x\r\n", "its SSH server ended the connection"),
+    ];
+    for (port, text, expected) in cases {
+        says(bed.beside(220), port, text).await;
+        let reach = Reach { port, ..bed.reach(0, &[bed.beside(220)]) };
+        let refused = connections.reach(&reach).await.expect_err("nobody is let in").to_string();
+        assert!(refused.contains(expected), "{refused}");
     }
 }
 

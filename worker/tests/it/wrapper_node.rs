@@ -41,7 +41,7 @@ const TOOLS: [&str; 20] = [
 
 /// A word of the input that nobody may find on the disk later.
 const SECRET: &str = "hunter22";
-const INPUT: &str = "{\"password\": \"hunter22\"}\n{}\nexport GANTRY_DATA_PASSWORD='hunter22'\n# whole\n";
+const INPUT: &str = "{\"password\": \"hunter22\"}\n{}\nexport GANTRY_DATA_PASSWORD='hunter22'\n";
 
 const SLEEPS: &str = "#!/bin/sh\necho $$ >leader\nexec sleep 300\n";
 
@@ -114,7 +114,9 @@ impl Node {
         let hash = Hash::of_bytes(script.as_bytes()).to_string();
         assert!(self.call(&["put", &hash], script).status.success());
         let numbers = [epoch, attempt].map(|number| number.to_string());
-        let words = ["run", step, &numbers[0], &numbers[1], "1", "c", "1", "60", "1", "n.a.b", "role"];
+        let size = INPUT.len().to_string();
+        let words =
+            ["run", step, &numbers[0], &numbers[1], "1", "c", "1", "60", "1", "n.a.b", "role", &size, "-", "100"];
         words.map(str::to_owned).into_iter().chain([format!("{hash}:it.sh")]).collect()
     }
 
@@ -129,6 +131,13 @@ impl Node {
     fn runs(&self) -> Vec<String> {
         names(&self.kept("run"))
     }
+}
+
+/// The words for an input of another length.
+fn with_size(words: &[String], input: &str) -> Vec<String> {
+    let mut words = words.to_vec();
+    words[11] = input.len().to_string();
+    words
 }
 
 fn ended(mut child: Child) -> Output {
@@ -177,10 +186,10 @@ fn an_input_that_starts_nothing_does_not_stay() {
         assert_eq!((node.betraying(), node.runs()), (vec![], vec![]), "{why}");
         assert_eq!(names(&node.kept("incoming")), Vec::<String>::new(), "{why}");
     };
-    let half = INPUT.strip_suffix("# whole\n").expect("its end");
+    let half = &INPUT[..INPUT.len() - 1];
     nothing_stays(&node.call(&words, half), "the input broke off");
     let long = format!("{}{}{INPUT}", "x".repeat(40_000), SECRET);
-    nothing_stays(&node.call_on_a_full_disk(8, &words, &long), "is the disk full?");
+    nothing_stays(&node.call_on_a_full_disk(8, &with_size(&words, &long), &long), "is the disk full?");
     // The input fits, and what a run keeps for its end does not.
     nothing_stays(&node.call_on_a_full_disk(12, &words, INPUT), "is the disk full?");
     assert!(!node.root().join("ran").exists());
@@ -241,7 +250,11 @@ async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
     dies_at_once(&node, &node.words(SLEEPS, "s", 1, 2)).await;
     assert_eq!(said(&node.call(&["attempts"], "")), "1.2 s gone\n");
     assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "who finds it clears away");
-    assert_eq!(node.call(&["follow", "1.2", "0", "0"], "").status.code(), Some(77), "and it is told apart from none");
+    assert_eq!(
+        node.call(&["follow", "1.2", "0", "0", "-", "100"], "").status.code(),
+        Some(77),
+        "and it is told apart from none"
+    );
 
     // The machine went down before anybody had said who looks after the run.
     let folder = node.kept("run").join("1.3");
@@ -257,8 +270,11 @@ async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
 #[tokio::test]
 async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
     for node in [Node::new(), Node::without_flock()] {
-        let half = INPUT.strip_suffix("# whole\n").expect("its end");
-        let mut silent = node.start(&node.words(SLEEPS, "s", 1, 1), half);
+        // So long that what came of it is not only in a buffer.
+        let input = format!("{INPUT}#{}\n", "x".repeat(40_000));
+        let (half, sleeps) =
+            (&input[..input.len() - 1], |attempt| with_size(&node.words(SLEEPS, "s", 1, attempt), &input));
+        let mut silent = node.start(&sleeps(1), half);
         comes("half an input is there", || !node.betraying().is_empty()).await;
         let other = node.call(&["end", "other", "1", "1", "1"], "");
         assert!(other.status.success(), "{other:?}");
@@ -267,23 +283,58 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
         let newer = node.call(&node.words("#!/bin/sh\necho x >>ran\n", "s", 1, 2), INPUT);
         assert!(newer.status.success(), "{newer:?}");
         assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "of the outdated nothing stays, whether it ends or not");
-        silent.stdin.as_mut().expect("a pipe").write_all(b"# whole\n").expect("it reads");
+        silent.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("it reads");
         let late = ended(silent);
         assert_eq!(late.status.code(), Some(71), "{late:?}");
         assert!(!node.root().join("leader").exists());
 
-        let mut killed = node.start(&node.words(SLEEPS, "s", 1, 3), half);
+        let mut killed = node.start(&sleeps(3), half);
         comes("half an input is there", || !node.betraying().is_empty()).await;
         killed.kill().expect("it is ours");
         killed.wait().expect("it is ours");
         assert_eq!(said(&node.call(&["attempts"], "")), "1.2 s ended\n");
         assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "who finds it clears away");
 
-        let ended_meanwhile = node.start(&node.words(SLEEPS, "s", 1, 4), half);
+        let ended_meanwhile = node.start(&sleeps(4), half);
         comes("half an input is there", || !node.betraying().is_empty()).await;
         assert_eq!(said(&node.call(&["end", "s", "1", "4", "1"], "")), "started=no state=succeeded\n");
         assert_eq!(node.betraying(), Vec::<PathBuf>::new());
         assert_eq!(ended(ended_meanwhile).status.code(), Some(71));
+    }
+}
+
+/// Who loses the way when a run has ended asks again, until it says that it has everything.
+#[test]
+fn a_result_stays_on_the_node_until_it_is_known_to_have_arrived() {
+    let node = Node::new();
+    let script = "#!/bin/sh\nprintf out\necho '{\"a\": 1}' >\"$GANTRY_OUTPUT\"\n";
+    let hash = Hash::of_bytes(script.as_bytes()).to_string();
+    let input = format!("{script}{INPUT}");
+    let (size, along) = (input.len().to_string(), format!("{hash}+{}:it.sh", script.len()));
+    let run = |attempt: &str| {
+        ["run", "s", "1", attempt, "1", "c", "1", "60", "1", "n.a.b", "role", &size, "MARK", "100", &along]
+            .map(str::to_owned)
+    };
+    let told = "MARKcode=0 why=exit script=it.sh\n{\"a\": 1}\nMARK";
+    assert_eq!(said(&node.call(&run("1"), &input)), format!("out{told}"), "the script came along");
+    assert_eq!(node.runs(), ["1.1"], "nobody said that it arrived");
+    assert_eq!(said(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "")), told);
+    assert_eq!(said(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "taken\n")), told);
+    assert_eq!(node.runs(), Vec::<String>::new());
+    assert_eq!(said(&node.call(&run("2"), &format!("{input}taken\n"))), format!("out{told}"));
+    assert_eq!((node.runs(), node.betraying()), (vec![], vec![]));
+}
+
+#[test]
+fn an_output_that_is_no_file_is_said_to_be_none_and_keeps_nobody_waiting() {
+    let node = Node::new();
+    for (attempt, makes) in ["rm -f F; mkdir F", "rm -f F; mkfifo F", "rm -f F; ln -s /nowhere F"].iter().enumerate() {
+        let script = format!("#!/bin/sh\n{}\n", makes.replace('F', "\"$GANTRY_OUTPUT\""));
+        let attempt = i64::try_from(attempt).expect("few") + 1;
+        assert!(node.call(&node.words(&script, &format!("s{attempt}"), 1, attempt), INPUT).status.success());
+        let taken = said(&node.call(&["take", &format!("1.{attempt}"), "100"], ""));
+        assert_eq!(taken, "output=no-file code=0 why=exit script=it.sh\n", "{makes}");
+        assert_eq!(node.runs(), Vec::<String>::new());
     }
 }
 
@@ -409,9 +460,10 @@ fn a_node_without_flock_will_do() {
     let hash = Hash::of_bytes(script.as_bytes()).to_string();
     assert!(call(&["put", &hash], script).status.success());
     let named = format!("{hash}:long.sh");
-    let broken = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\nexport A=");
+    let run = ["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", "10", "-", "100", &named];
+    let broken = call(&run, "{}\nA=");
     assert!(!broken.status.success() && !root.join("child").exists(), "half an input starts nothing: {broken:?}");
-    let ran = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n# whole\n");
+    let ran = call(&run, "{}\n{}\nA=1\n");
     assert!(ran.status.success(), "{ran:?}");
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "out\n");
     let how = String::from_utf8_lossy(&call(&["take", "1.1", "100"], "").stdout).into_owned();
@@ -419,7 +471,7 @@ fn a_node_without_flock_will_do() {
     let child = fs::read_to_string(root.join("child")).expect("it ran");
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
-    let again = call(&["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", &named], "{}\n# whole\n");
+    let again = call(&run, "{}\n{}\nA=1\n");
     assert_eq!(again.status.code(), Some(71));
     assert_eq!(names(&node.kept("holder")), ["free"]);
 }

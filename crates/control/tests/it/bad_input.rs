@@ -224,7 +224,7 @@ async fn what_is_not_there_is_said_to_be_not_there() {
         404
     );
     assert_eq!(control.runs(&house.ada, "sleeping".into(), None).await.unwrap_err().status, 400);
-    assert_eq!(control.cancel(&house.ada, RunId(99)).await.unwrap_err().status, 409);
+    assert_eq!(control.cancel(&house.ada, RunId(99)).await.unwrap_err().status, 404);
     for (filter, after) in [("\0", None), ("", Some("\0".to_owned()))] {
         assert_eq!(control.nodes(&house.ada, filter.into(), after).await.unwrap_err().status, 400);
     }

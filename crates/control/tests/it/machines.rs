@@ -409,7 +409,9 @@ async fn a_token_holds_until_it_is_taken_back_or_over_and_is_kept_as_a_hash() {
     house.control.revoke_node_token(&house.ada, id, one_.id).await.unwrap();
     assert!(!lets_in(one_.token.clone()).await && lets_in(two.token.clone()).await);
     assert_eq!(house.control.revoke_node_token(&house.ada, id, one_.id).await.unwrap_err().status, 404);
-    let other = machine(&house, "m2.rack1.example.com").await;
+    let elsewhere = SshWish { port: 2222, ..ssh() };
+    let other = NodeWish { ssh: Some(elsewhere), ..NodeWish::named("m2.rack1.example.com", "") };
+    let other = house.control.add_node(&house.ada, other).await.unwrap();
     assert_eq!(house.control.revoke_node_token(&house.ada, other, two.id).await.unwrap_err().status, 404);
     sql(&house, "UPDATE token SET expires_at = now() WHERE name = 'two'").await;
     assert!(!lets_in(two.token).await);

@@ -1,15 +1,24 @@
 //! Records of nodes, and ids that were used: what the database decides, whoever asks at the same time.
 
-use api::console::NodeWish;
+use api::console::{NodeWish, SshWish};
+use api::nodes::{NodeChange, WayChange};
 use engine::ids::{DeploymentId, DeploymentName, NodeId};
 use engine::plan::Edit;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::house::{House, role};
+use crate::machines::ssh;
 
 fn wish(name: &str, root: &str) -> NodeWish {
     NodeWish::named(format!("{name}.records.example.com"), root)
+}
+
+/// A machine that is reached there, with these network cards.
+fn at(name: &str, address: &str, port: u16, macs: &[&str]) -> NodeWish {
+    let ssh = SshWish { addresses: vec![address.into()], port, ..ssh() };
+    let macs = macs.iter().copied().map(str::to_owned).collect();
+    NodeWish { ssh: Some(ssh), macs, ..wish(name, "") }
 }
 
 async fn details(house: &House, action: &str) -> Vec<Value> {
@@ -147,4 +156,84 @@ async fn lists_are_edits_like_others_and_cost_what_they_name() {
     let id = house.control.propose(&house.ada, web).await.unwrap();
     let refused = house.control.edit(&house.ada, id, 0, vec![list; 51]).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "too_many_nodes"));
+}
+
+#[tokio::test]
+async fn two_records_of_one_machine_are_not_taken() {
+    let house = House::new().await;
+    let add = |wish: NodeWish| house.control.add_node(&house.ada, wish);
+    let one = add(at("one", "GW.example.com", 22, &["00-25-90-AA-00-01"])).await.unwrap();
+    let taken = |refused: api::Problem, what: &str| {
+        assert_eq!((refused.status, refused.code.as_str()), (409, "machine_taken"), "{refused:?}");
+        assert!(refused.detail.contains(what) && refused.detail.contains("one.records.example.com"), "{refused:?}");
+    };
+    taken(add(at("two", "gw.example.COM", 22, &[])).await.unwrap_err(), "gw.example.com at port 22");
+    taken(add(at("two", "10.0.0.2", 22, &["0025.90aa.0001"])).await.unwrap_err(), "00:25:90:aa:00:01");
+    let folder = NodeWish { macs: vec!["00:25:90:aa:00:01".into()], ..wish("two", "/srv/records/two") };
+    taken(add(folder).await.unwrap_err(), "00:25:90:aa:00:01");
+
+    // Machines behind one address are told apart by the port.
+    let two = add(at("two", "gw.example.com", 2222, &["00:25:90:aa:00:02"])).await.unwrap();
+    let change = |version, change| house.control.change_node(&house.ada, two, version, change);
+    let port = |port| NodeChange {
+        way: Some(WayChange { port: Some(port), ..WayChange::default() }),
+        ..NodeChange::default()
+    };
+    taken(change(1, port(22)).await.unwrap_err(), "gw.example.com at port 22");
+    let macs = |mac: &str| NodeChange { macs: Some(vec![mac.into()]), ..NodeChange::default() };
+    taken(change(1, macs("00:25:90:AA:00:01")).await.unwrap_err(), "00:25:90:aa:00:01");
+    assert_eq!(change(1, macs("00:25:90:AA:00:02")).await.unwrap(), 1, "its own, written otherwise");
+    assert_eq!(change(1, port(2223)).await.unwrap(), 2);
+
+    house.control.take_out_node(&house.ada, one, None).await.unwrap();
+    assert_eq!(change(2, port(22)).await.unwrap(), 3, "whose it was is gone");
+    for twice in [at("x", "10.0.0.3", 22, &["00:25:90:aa:00:03", "00-25-90-aa-00-03"]), {
+        let mut wish = at("x", "10.0.0.3", 22, &[]);
+        wish.ssh.as_mut().unwrap().addresses.push("::ffff:10.0.0.3".into());
+        wish
+    }] {
+        let refused = add(twice).await.unwrap_err();
+        assert!(refused.status == 400 && refused.detail.contains("twice"), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn two_who_add_one_machine_at_once_make_one_record() {
+    let house = House::new().await;
+    for (one, other) in [
+        (at("a", "10.0.0.7", 22, &[]), at("b", "10.0.0.7", 22, &[])),
+        (at("c", "10.0.0.8", 22, &["00:25:90:aa:00:01"]), at("d", "10.0.0.9", 22, &["00:25:90:aa:00:01"])),
+    ] {
+        let mut held = house.database.app().begin().await.unwrap();
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::ROOT_LOCK).execute(&mut *held).await.unwrap();
+        let between = async {
+            house.somebody_waits().await;
+            held.commit().await.unwrap();
+        };
+        let add = |wish| house.control.add_node(&house.ada, wish);
+        let (one, other, ()) = tokio::join!(add(one), add(other), between);
+        assert_eq!(usize::from(one.is_ok()) + usize::from(other.is_ok()), 1, "{one:?} {other:?}");
+        assert_eq!(one.err().or(other.err()).unwrap().code, "machine_taken");
+    }
+}
+
+#[tokio::test]
+async fn what_older_records_share_does_not_keep_them_from_being_changed() {
+    let house = House::new().await;
+    let one = house.control.add_node(&house.ada, at("one", "10.0.0.7", 22, &["00:25:90:aa:00:01"])).await.unwrap();
+    let two = house.control.add_node(&house.ada, at("two", "10.0.0.8", 22, &["00:25:90:aa:00:02"])).await.unwrap();
+    let owner = house.database.owner();
+    sqlx::query("ALTER TABLE node DISABLE TRIGGER guard_node_machine").execute(owner).await.unwrap();
+    sqlx::query("UPDATE node SET (address, macs) = (SELECT address, macs FROM node WHERE id = $2) WHERE id = $1")
+        .bind(two.0)
+        .bind(one.0)
+        .execute(owner)
+        .await
+        .unwrap();
+    sqlx::query("ALTER TABLE node ENABLE TRIGGER guard_node_machine").execute(owner).await.unwrap();
+    let change = |version, change| house.control.change_node(&house.ada, two, version, change);
+    let said = NodeChange { description: Some("by the door".into()), ..NodeChange::default() };
+    assert_eq!(change(1, said).await.unwrap(), 2);
+    let user = WayChange { user: Some("gantry".into()), ..WayChange::default() };
+    assert_eq!(change(2, NodeChange { way: Some(user), ..NodeChange::default() }).await.unwrap(), 3);
 }

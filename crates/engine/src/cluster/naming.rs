@@ -53,9 +53,10 @@ pub fn derived_name(hardware: &Hardware<'_>, domain: &str) -> Result<Fqdn, Namin
     Ok(Fqdn::parse(&format!("{label}.{}", domain.trim_matches('.')))?)
 }
 
-/// Whether a text is the MAC address of a network card, in any usual notation.
-pub fn is_address(text: &str) -> bool {
-    mac(text).is_some()
+/// The MAC address of a network card in its one spelling, `00:25:90:aa:00:01`, so that addresses can be compared; None: the text is none
+/// in any usual notation.
+pub fn mac_address(text: &str) -> Option<String> {
+    mac(text).map(|bytes| bytes.map(|byte| format!("{byte:02x}")).join(":"))
 }
 
 /// The six bytes of an address that can be a card's: twelve hexadecimal digits with any of the usual separators.
@@ -120,9 +121,11 @@ mod tests {
 
     #[test]
     fn what_is_no_cards_address_is_known() {
-        assert!(is_address("52:54:00:AB:cd:01"));
+        for text in ["52:54:00:AB:cd:01", "52-54-00-ab-cd-01", "5254.00ab.cd01", " 525400ABCD01 "] {
+            assert_eq!(mac_address(text).as_deref(), Some("52:54:00:ab:cd:01"), "{text}");
+        }
         for text in ["zz", "", "52:54:00:ab:cd", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"] {
-            assert!(!is_address(text), "{text}");
+            assert_eq!(mac_address(text), None, "{text}");
         }
     }
 

@@ -111,6 +111,17 @@ pub enum DataError {
         /// A JSON pointer.
         path: String,
     },
+    /// A reference to a secret that no worker could have.
+    #[error(
+        "what stands at {path} refers to the secret {name:?}, and there can't be one of that name: give it the name under which workers have \
+         it, parts with a slash between, none of them empty or with a dot in front"
+    )]
+    NoSecretsName {
+        /// A JSON pointer.
+        path: String,
+        /// As it was given, shortened.
+        name: String,
+    },
     /// A text, or a key, with a character in it that nobody sees.
     #[error(
         "the text at {path} has the character {number}, which can't be seen or makes it read as another: leave it out"
@@ -231,11 +242,12 @@ fn check_storable(value: &Value, path: &mut String) -> Result<(), DataError> {
 /// Checks a document that a person wrote: [`check`], and that it means the same wherever it is read.
 ///
 /// A whole number beyond [`MAX_INTEGER`] has several neighbours that a browser, or canonical JSON, can't tell from it, so what is
-/// approved would not be what was written. Half a reference to a secret would be kept and masked for ever, and resolved never. And of
+/// approved would not be what was written. Half a reference to a secret would be kept and masked for ever, and resolved never; one to a
+/// secret that there can't be would be approved, and fail. And of
 /// a text that deceives ([`text::deceives`]), reviewers would read another.
 ///
 /// # Errors
-/// Those of [`check`], [`DataError::Inexact`], [`DataError::NotAReference`], [`DataError::Deceptive`].
+/// Those of [`check`], [`DataError::Inexact`], [`DataError::NotAReference`], [`DataError::NoSecretsName`], [`DataError::Deceptive`].
 pub fn check_written(value: &Value) -> Result<(), DataError> {
     check(value)?;
     check_values(value, &mut String::new())
@@ -262,14 +274,23 @@ fn check_values(value: &Value, path: &mut String) -> Result<(), DataError> {
         Value::Number(number) if is_inexact(number) => {
             Err(DataError::Inexact { path: path.clone(), number: number.to_string() })
         }
-        value if secret::is_reference(value) => match secret::reference(value) {
-            Some(_) => Ok(()),
-            None => Err(DataError::NotAReference { path: if path.is_empty() { "/".into() } else { path.clone() } }),
-        },
+        value if secret::is_reference(value) => check_reference(value, path),
         Value::Object(map) => ordered(map).into_iter().try_for_each(|(key, value)| inside(key, value)),
         Value::Array(list) => list.iter().enumerate().try_for_each(|(n, value)| inside(&n.to_string(), value)),
         Value::String(text) => plain(text, path),
         _ => Ok(()),
+    }
+}
+
+fn check_reference(value: &Value, path: &str) -> Result<(), DataError> {
+    let path = || if path.is_empty() { "/".into() } else { path.into() };
+    let secret = secret::reference(value).ok_or_else(|| DataError::NotAReference { path: path() })?;
+    if let Some(c) = text::deceiving(&secret.name) {
+        return Err(DataError::Deceptive { path: path(), number: text::number(c) });
+    }
+    match secret.parts() {
+        Some(_) => Ok(()),
+        None => Err(DataError::NoSecretsName { path: path(), name: secret.name.chars().take(64).collect() }),
     }
 }
 
@@ -416,6 +437,17 @@ mod tests {
             assert!(error.to_string().contains("\"version\": 1"), "{error}");
             assert!(check_written(&bad).is_err(), "at the top too");
         }
+    }
+
+    #[test]
+    fn a_secret_that_there_can_not_be_is_refused_with_its_place() {
+        for name in ["../x", "/etc/passwd", "a//b", "a/../../b", ".hidden", "a\\b"] {
+            let error = check_written(&json!({"x": [{"$secret": name, "version": 1}]})).unwrap_err();
+            assert_eq!(error, DataError::NoSecretsName { path: "/x/0".into(), name: name.into() });
+        }
+        let hidden = check_written(&json!({"x": {"$secret": "d\u{200b}b", "version": 1}})).unwrap_err();
+        assert!(matches!(hidden, DataError::Deceptive { .. }), "{hidden}");
+        assert_eq!(check_written(&json!({"x": {"$secret": "db/admin", "version": 1}})), Ok(()));
     }
 
     #[test]

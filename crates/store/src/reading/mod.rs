@@ -1,5 +1,6 @@
 //! Reading for pages: bounded lists, each by an index, none of them needing a lock.
 
+mod admins;
 mod admission;
 mod audit;
 mod machines;
@@ -11,6 +12,7 @@ mod targets;
 mod values;
 mod waiting;
 
+pub use admins::admins;
 pub use admission::{admission_view, admission_view_of};
 pub use audit::{AuditActor, AuditFilter, AuditRow, audit, last_seal, seal_at, sealed, unsealed};
 pub use machines::{

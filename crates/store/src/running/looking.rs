@@ -75,7 +75,7 @@ pub struct Looked {
     pub as_of: AsOf,
     /// Each address that was tried, in this order; of a connection that was there already the one that it is made to.
     pub tried: Vec<TriedAddress>,
-    /// Where it answered; empty: nowhere.
+    /// Where it let us in; else the one address that was tried, and empty of several.
     pub address: String,
     /// The boot id of a node that let us in; else why it did not.
     pub came: Result<String, String>,

@@ -603,7 +603,22 @@ pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), Cha
 /// [`ChangeError::NotOpen`] when there is nothing to stop.
 pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), ChangeError> {
     let mut transaction = pool.begin().await?;
-    share_apply(&mut transaction).await?;
+    let asked = ask_to_cancel(&mut transaction, run, by).await?;
+    transaction.commit().await?;
+    end_cancelled(pool, run, asked).await
+}
+
+/// Whether a run that is to be cancelled had still to be leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "one that is queued is ended once this is committed: `end_cancelled`"]
+pub struct Queued(bool);
+
+/// The first half of [`cancel_run`], as part of a transaction that does nothing before this: asks for it.
+///
+/// # Errors
+/// [`ChangeError::NotOpen`] when there is nothing to stop.
+pub async fn ask_to_cancel(transaction: &mut PgConnection, run: RunId, by: &str) -> Result<Queued, ChangeError> {
+    share_apply(transaction).await?;
     let open: Option<(String,)> = sqlx::query_as(
         "UPDATE run SET cancel_requested = true, error = $2 || $3 WHERE id = $1 AND ended_at IS NULL RETURNING state",
     )
@@ -615,9 +630,25 @@ pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), Chang
     let Some((state,)) = open else {
         return Err(ChangeError::NotOpen(run));
     };
-    notify(&mut transaction, CHANNEL_CANCEL, &run.to_string()).await?;
-    transaction.commit().await?;
-    if state == "queued" {
+    notify(transaction, CHANNEL_CANCEL, &run.to_string()).await?;
+    Ok(Queued(state == "queued"))
+}
+
+/// Whether there is such a run, open or not.
+///
+/// # Errors
+/// What the database refused.
+pub async fn run_is_there(on: &mut PgConnection, run: RunId) -> Result<bool, StoreError> {
+    let there = sqlx::query_scalar("SELECT EXISTS (SELECT FROM run WHERE id = $1)").bind(run.0).fetch_one(on).await?;
+    Ok(there)
+}
+
+/// The second half of [`cancel_run`], once the first is committed: ends the run if no worker has it.
+///
+/// # Errors
+/// What the database refused.
+pub async fn end_cancelled(pool: &PgPool, run: RunId, Queued(queued): Queued) -> Result<(), ChangeError> {
+    if queued {
         // Leased meanwhile: then its worker hears of it.
         end_run(pool, run, Ender::Queue, &RunEnd::Cancelled { found: Map::new() }).await?;
     }

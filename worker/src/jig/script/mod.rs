@@ -13,7 +13,7 @@
 //! Whatever the worker does, it may be killed and do it no more: then the scripts go on, and the next attempt's wrapper ends them
 //! before it starts its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,16 +34,23 @@ use crate::log::{Lines, Log, Stream};
 use crate::secrets::{SecretSource, Secrets};
 
 pub mod environment;
+mod greeting;
 pub mod process;
 pub mod ssh;
+mod told;
 pub mod transport;
 
 use process::{Ending, Process, Reader, Writer};
 use ssh::{Connections, Reach};
+use told::{Behind, Mark, Nothing, Told};
 use transport::{CALL_WRAPPER, NO_WRAPPER, STAGE_WRAPPER, Transport, WRAPPER, wrapper_hash};
 
 /// Seconds between asking a run's processes to end and making them.
 const GRACE: u64 = 5;
+/// Most bytes of scripts that go with a run unasked.
+const ALONG: usize = 256 << 10;
+/// Most scripts of a node that a worker remembers to be there.
+const SCRIPTS_KNOWN: usize = 10_000;
 /// How long one errand on a node (staging, asking) may take.
 const ERRAND: Duration = Duration::from_secs(90);
 /// Most bytes of an answer, and of what is said beside it.
@@ -85,6 +92,8 @@ struct Ways {
     connections: Connections,
     /// Nodes where the wrapper is known to be.
     staged: Mutex<BTreeSet<String>>,
+    /// The scripts that are known to be on each node: those that were there when the wrapper was staged, and those that ran since.
+    scripts: Mutex<BTreeMap<String, BTreeSet<Hash>>>,
 }
 
 /// What stands between a run and its node.
@@ -134,7 +143,7 @@ impl ScriptJig {
         secrets: Arc<dyn SecretSource>,
         on_behalf: impl Into<std::path::PathBuf>,
     ) -> Self {
-        let ways = Ways { connections: Connections::new(secrets), staged: Mutex::default() };
+        let ways = Ways { connections: Connections::new(secrets), staged: Mutex::default(), scripts: Mutex::default() };
         Self { scripts, on_behalf: on_behalf.into(), ways: Arc::new(ways) }
     }
 
@@ -155,16 +164,20 @@ impl ScriptJig {
         transport.prepare().await?;
         let node = Node { errands: self.errands(transport), job };
         node.errands.stage_wrapper().await?;
+        let mut along = node.scripts_along(self.scripts.as_ref()).await?;
         // Twice, because what was staged may have been removed since; a third time would be a node that can't keep a file.
         for _ in 0..2 {
-            let came = node.run(log, stop).await?;
+            let came = node.run(&along, log, stop).await?;
             match came.ended.as_ref().ok().and_then(Ending::code) {
-                Some(MISSING) => node.send_scripts(self.scripts.as_ref()).await?,
+                Some(MISSING) => {
+                    along.clear();
+                    node.send_scripts(self.scripts.as_ref()).await?;
+                }
                 Some(NO_WRAPPER) => node.errands.stage_wrapper_again().await?,
                 _ => return node.how_it_ended(came, log).await,
             }
         }
-        let came = node.run(log, stop).await?;
+        let came = node.run(&along, log, stop).await?;
         node.how_it_ended(came, log).await
     }
 
@@ -196,12 +209,11 @@ impl ScriptJig {
         let errands = self.errands(transport);
         let asked = async {
             // Whatever was there before may be on a disk that is there no more.
-            errands.stage_wrapper_again().await?;
-            let words = errands.wrapper_words(&["attempts".to_owned()]);
-            errands.long_errand("asking what runs there", CALL_WRAPPER, &words, b"", SURVEYED).await
+            let root = errands.transport.root().to_string_lossy().into_owned();
+            errands.stage_wrapper_and("asking what runs there", &[root, "attempts".to_owned()]).await
         };
         let said = asked.await.map_err(|error: Trouble| error.to_string())?;
-        Ok(String::from_utf8_lossy(&said).lines().filter_map(running).collect())
+        Ok(said.lines().filter_map(running).collect())
     }
 
     /// Ends what a lost run may have left on its node, bars it from starting late, and says whether it ever started.
@@ -255,6 +267,8 @@ struct Came {
     /// How it ended on its node, or why that was not waited for.
     ended: Result<Ending, GivenUp>,
     last_error: String,
+    /// What the wrapper says of it, if that has arrived with the run itself.
+    told: Option<Vec<u8>>,
 }
 
 /// Why a run is not followed to its end, and whether it ever started on the node, if that is known.
@@ -291,6 +305,9 @@ struct Heard {
     err: Lines,
 }
 
+/// A script's bytes, by the hash that names them.
+type Script = (Hash, Vec<u8>);
+
 /// Short commands on a node.
 #[derive(Clone)]
 struct Errands {
@@ -322,12 +339,22 @@ impl Errands {
     }
 
     async fn stage_wrapper_again(&self) -> Result<(), Trouble> {
-        let words = [self.wrapper_path()];
-        self.errand("staging the wrapper", STAGE_WRAPPER, &words, WRAPPER.as_bytes()).await?;
+        self.stage_wrapper_and("staging the wrapper", &[]).await.map(drop)
+    }
+
+    /// Stages the wrapper and calls it with these words, if there are any: one command, since each costs a login on the node.
+    async fn stage_wrapper_and(&self, doing: &'static str, call: &[String]) -> Result<String, Trouble> {
+        let mut words = vec![self.wrapper_path()];
+        words.extend_from_slice(call);
+        let said = self.long_errand(doing, STAGE_WRAPPER, &words, WRAPPER.as_bytes(), SURVEYED).await?;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        if let Ok(mut scripts) = self.ways.scripts.lock() {
+            scripts.insert(self.transport.place(), said.lines().filter_map(|name| name.parse().ok()).collect());
+        }
         if let Ok(mut staged) = self.ways.staged.lock() {
             staged.insert(self.transport.place());
         }
-        Ok(())
+        Ok(said)
     }
 
     async fn start(&self, line: &str, words: &[String]) -> Result<Process, Trouble> {
@@ -414,8 +441,47 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
+    /// The scripts that go with the run, since this worker does not know them to be on the node: asking first would cost more. Where they
+    /// are too long for that, none does.
+    async fn scripts_along(&self, scripts: &dyn Scripts) -> Result<Vec<Script>, Trouble> {
+        let place = self.errands.transport.place();
+        let known = self.errands.ways.scripts.lock().ok().and_then(|known| known.get(&place).cloned());
+        let mut there = known.unwrap_or_default();
+        let (mut along, mut length) = (Vec::new(), 0);
+        for script in &self.job.role.scripts {
+            if !there.insert(script.hash) {
+                continue;
+            }
+            let bytes = scripts.script(script.hash).await.map_err(Trouble::Script)?;
+            length += bytes.len();
+            if length > ALONG {
+                return Ok(Vec::new());
+            }
+            along.push((script.hash, bytes));
+        }
+        Ok(along)
+    }
+
+    /// Where a run has started, its scripts are.
+    fn note_scripts(&self) {
+        if let Ok(mut known) = self.errands.ways.scripts.lock() {
+            let of_node = known.entry(self.errands.transport.place()).or_default();
+            if of_node.len() > SCRIPTS_KNOWN {
+                of_node.clear();
+            }
+            of_node.extend(self.job.role.scripts.iter().map(|script| script.hash));
+        }
+    }
+
+    fn forget_scripts(&self) {
+        if let Ok(mut known) = self.errands.ways.scripts.lock() {
+            known.remove(&self.errands.transport.place());
+        }
+    }
+
     /// Sends the scripts that the node lacks.
     async fn send_scripts(&self, scripts: &dyn Scripts) -> Result<(), Trouble> {
+        self.forget_scripts();
         let mut command = vec!["lacks".to_owned()];
         let wanted: BTreeSet<String> = self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
         command.extend(wanted);
@@ -430,7 +496,7 @@ impl Node<'_> {
         Ok(())
     }
 
-    fn run_command(&self) -> Vec<String> {
+    fn run_command(&self, size: usize, mark: &Mark, along: &[Script]) -> Vec<String> {
         let job = self.job;
         let mut command = vec![
             "run".to_owned(),
@@ -444,28 +510,38 @@ impl Node<'_> {
             GRACE.to_string(),
             job.fqdn.to_string(),
             job.role.name.to_string(),
+            size.to_string(),
+            mark.as_str().to_owned(),
+            MAX_RESULT.to_string(),
         ];
-        command.extend(job.role.scripts.iter().map(|s| format!("{}:{}", s.hash, s.name)));
+        let mut sent: BTreeMap<Hash, usize> = along.iter().map(|(hash, bytes)| (*hash, bytes.len())).collect();
+        command.extend(job.role.scripts.iter().map(|script| match sent.remove(&script.hash) {
+            Some(bytes) => format!("{}+{bytes}:{}", script.hash, script.name),
+            None => format!("{}:{}", script.hash, script.name),
+        }));
         command
     }
 
     /// Starts the run and stays with it to its end, also when the way to it breaks meanwhile.
-    async fn run(&self, log: &Log, stop: &mut Stop) -> Result<Came, Trouble> {
+    async fn run(&self, along: &[Script], log: &Log, stop: &mut Stop) -> Result<Came, Trouble> {
         let until = Instant::now() + self.job.timeout() + Duration::from_secs(GRACE) + OVERTIME;
         let mut patience = Patience { stop, until };
         let mut heard = Heard { out: log.lines(Stream::Out), err: log.lines(Stream::Err) };
-        let words = self.errands.wrapper_words(&self.run_command());
+        let (mark, mut input) = (Mark::random(), self.standard_input(along));
+        let words = self.errands.wrapper_words(&self.run_command(input.len(), &mark, along));
         let mut process = self.errands.start(CALL_WRAPPER, &words).await?;
         let mut abandoned = Abandoned::of(self);
-        let mut input = self.standard_input();
+        let mut told = None;
         let ended = loop {
-            let come = self.follow(&mut process, std::mem::take(&mut input), &mut heard, &mut patience).await;
+            let (come, result) =
+                self.follow(&mut process, (std::mem::take(&mut input), &mark), &mut heard, &mut patience).await;
+            told = result.or(told);
             let lost = match &come {
                 Ok(lost @ (Ending::Cut(_) | Ending::Killed(_))) => lost,
                 _ => break come,
             };
             tracing::warn!(run = %self.job.run, why = %lost, "the way to a run broke; looking for it again");
-            match self.way_back(&heard, &mut patience).await {
+            match self.way_back(&heard, &mark, &mut patience).await {
                 Ok(found) => process = found,
                 Err(given_up) => break Err(given_up),
             }
@@ -480,22 +556,30 @@ impl Node<'_> {
             }
             Ok(Ending::Code(ORPHANED)) => {
                 self.errands.end(self.job.step, self.job.epoch, self.job.run).await?;
-                Ok(Came { ended, last_error })
+                Ok(Came { ended, last_error, told })
             }
-            _ => Ok(Came { ended, last_error }),
+            _ => {
+                if matches!(ended, Ok(Ending::Code(0))) {
+                    self.note_scripts();
+                }
+                Ok(Came { ended, last_error, told })
+            }
         }
     }
 
-    /// Reads what comes until the process ends, or until there is no patience any more.
+    /// Reads what comes until the process ends, or until there is no patience any more; with what the wrapper says of the run, if that
+    /// comes.
     async fn follow(
         &self,
         process: &mut Process,
-        input: Vec<u8>,
+        (input, mark): (Vec<u8>, &Mark),
         heard: &mut Heard,
         patience: &mut Patience<'_>,
-    ) -> Result<Ending, GivenUp> {
+    ) -> (Result<Ending, GivenUp>, Option<Vec<u8>>) {
         let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let (says, over) = watch::channel(false);
+        let mut told = Told::behind(mark);
+        let arrived = told.arrived();
         let waiting = async {
             let ended = tokio::select! {
                 ending = process.wait() => Ok(ending),
@@ -508,22 +592,27 @@ impl Node<'_> {
         let until_over = over.clone();
         let feeding = async {
             tokio::select! {
-                () = feed(stdin, &input) => {}
+                () = feed_and_thank(stdin, &input, arrived) => {}
                 () = is_over(until_over) => {}
             }
         };
+        let mut nothing = Nothing;
         let reading = futures::future::join(
-            read_out(stdout, &mut heard.out, over.clone()),
-            read_out(stderr, &mut heard.err, over),
+            read_out(stdout, &mut heard.out, over.clone(), &mut told),
+            read_out(stderr, &mut heard.err, over, &mut nothing),
         );
         let (ended, (), _) = futures::join!(waiting, feeding, reading);
-        ended
+        if matches!(ended, Ok(Ending::Code(_))) {
+            heard.out.push(&told.held());
+        }
+        (ended, told.result())
     }
 
     /// Finds the run again, from where it was heard last.
-    async fn way_back(&self, heard: &Heard, patience: &mut Patience<'_>) -> Result<Process, GivenUp> {
+    async fn way_back(&self, heard: &Heard, mark: &Mark, patience: &mut Patience<'_>) -> Result<Process, GivenUp> {
         let mut command = vec!["follow".to_owned(), self.token()];
         command.extend([&heard.out, &heard.err].map(|lines| lines.taken().to_string()));
+        command.extend([mark.as_str().to_owned(), MAX_RESULT.to_string()]);
         let words = self.errands.wrapper_words(&command);
         let mut pauses = AGAIN.into_iter();
         let mut pause = AGAIN[0];
@@ -563,13 +652,12 @@ impl Node<'_> {
         GivenUp { why, started }
     }
 
-    fn standard_input(&self) -> Vec<u8> {
+    fn standard_input(&self, along: &[Script]) -> Vec<u8> {
+        let mut all: Vec<u8> = along.iter().flat_map(|(_, bytes)| bytes).copied().collect();
         // A line each: JSON as serde_json writes it has none within.
-        let mut text = format!("{}\n{}\n", self.job.input, self.job.surroundings);
-        text.push_str(&environment::as_shell(&environment::variables(&self.job.input)));
-        // Without this line the wrapper starts nothing: a worker that is killed while it writes leaves half an input.
-        text.push_str("# whole\n");
-        text.into_bytes()
+        all.extend(format!("{}\n{}\n", self.job.input, self.job.surroundings).into_bytes());
+        all.extend(environment::as_shell(&environment::variables(&self.job.input)).into_bytes());
+        all
     }
 
     async fn how_it_ended(&self, came: Came, log: &Log) -> Result<Ended, Trouble> {
@@ -577,7 +665,10 @@ impl Node<'_> {
             Ok(ending) => ending,
             Err(GivenUp { why: Why::Told(why), started }) => {
                 // Taken also where nobody wants it: it must not stay on the node.
-                let taken = self.take().await.unwrap_or_default();
+                let taken = match came.told {
+                    Some(told) => told,
+                    None => self.take().await.unwrap_or_default(),
+                };
                 return Ok(Ended::Stopped { why, started, found: found(split_line(&taken).1, log) });
             }
             Err(GivenUp { why: Why::TooLong, .. }) => {
@@ -595,7 +686,10 @@ impl Node<'_> {
                 return Ok(Ended::failed(format!("the node's wrapper ended with {ending}: {}", came.last_error)));
             }
         }
-        let taken = self.take().await?;
+        let taken = match came.told {
+            Some(told) => told,
+            None => self.take().await?,
+        };
         let (how, output) = split_line(&taken);
         Ok(self.judged(&String::from_utf8_lossy(how), output, &came.last_error, log))
     }
@@ -612,6 +706,12 @@ impl Node<'_> {
 
     fn judged(&self, how: &str, output: &[u8], last_error: &str, log: &Log) -> Ended {
         let script = how.split_once("script=").map_or("", |(_, name)| name);
+        if word(how, "output") == Some("no-file") {
+            return Ended::failed(format!(
+                "{script} left something at $GANTRY_OUTPUT that is no file, so nobody knows what it returned; a script writes JSON into \
+                 that file and puts nothing else in its place"
+            ));
+        }
         let reason = match (word(how, "why"), word(how, "code")) {
             (Some("exit"), Some("0")) => {
                 return match returned(output, log.secrets()) {
@@ -697,6 +797,18 @@ impl Drop for Abandoned {
     }
 }
 
+/// Feeds a run; when all that is told of it has arrived, says so, and it goes from the node.
+async fn feed_and_thank(stdin: Option<Writer>, text: &[u8], mut arrived: watch::Receiver<bool>) {
+    let Some(mut stdin) = stdin else { return };
+    // A command that ends before it has read everything says why by its exit code.
+    let _ = stdin.write_all(text).await;
+    let _ = stdin.flush().await;
+    if arrived.wait_for(|arrived| *arrived).await.is_ok() {
+        let _ = stdin.write_all(b"taken\n").await;
+    }
+    let _ = stdin.shutdown().await;
+}
+
 async fn feed(stdin: Option<Writer>, text: &[u8]) {
     if let Some(mut stdin) = stdin {
         // A command that ends before it has read everything says why by its exit code.
@@ -730,7 +842,7 @@ async fn is_over(mut over: watch::Receiver<bool>) {
 const PROMPT: Duration = Duration::from_millis(500);
 
 /// Reads a stream into the log until it ends, or until its process has ended and it has been silent for a moment.
-async fn read_out(from: Option<Reader>, lines: &mut Lines, mut over: watch::Receiver<bool>) {
+async fn read_out(from: Option<Reader>, lines: &mut Lines, mut over: watch::Receiver<bool>, behind: &mut impl Behind) {
     let Some(mut from) = from else { return };
     let mut buffer = vec![0; 16 << 10];
     let mut deadline = None;
@@ -743,7 +855,7 @@ async fn read_out(from: Option<Reader>, lines: &mut Lines, mut over: watch::Rece
             biased;
             read = from.read(&mut buffer) => match read {
                 Ok(0) | Err(_) => return,
-                Ok(length) => lines.push(&buffer[..length]),
+                Ok(length) => behind.take(&buffer[..length], |bytes| lines.push(bytes)),
             },
             Ok(()) = over.changed() => deadline = Some(Instant::now() + LATE_OUTPUT),
             () = tokio::time::sleep(wait) => match deadline {

@@ -38,6 +38,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::greeting::{Heard, Listened};
 use super::process::{Ending, Process};
 use crate::secrets::SecretSource;
 
@@ -376,12 +377,10 @@ async fn connect(
     };
     let pinned = &pinned;
     let (each, entered) = first_in(addresses, APART, move |address| async move {
-        match timeout(LETS_IN, enter(&address, reach, pinned, key)).await {
+        let heard = Heard::default();
+        match timeout(LETS_IN, enter(&address, reach, pinned, key, &heard)).await {
             Ok(came) => came,
-            Err(_) => {
-                let why = format!("{address}: it did not let us in within {} seconds", LETS_IN.as_secs());
-                Err(SshError::Unreached(vec![why]))
-            }
+            Err(_) => Err(SshError::Unreached(vec![format!("{address}: {}", heard.too_late(reach.port, LETS_IN))])),
         }
     })
     .await;
@@ -480,6 +479,7 @@ async fn enter(
     reach: &Reach,
     pinned: &PublicKey,
     key: &Arc<PrivateKey>,
+    heard: &Heard,
 ) -> Result<Handle<Pinned>, SshError> {
     let unreached = |why: &dyn std::fmt::Display| SshError::Unreached(vec![format!("{address}: {why}")]);
     let stream = match timeout(ANSWERS, TcpStream::connect((address, reach.port))).await {
@@ -496,6 +496,7 @@ async fn enter(
         ..client::Config::default()
     };
     let _ = stream.set_nodelay(true);
+    let stream = Listened { stream, heard: heard.clone() };
     let connected = client::connect_stream(Arc::new(config), stream, Pinned { key: pinned.clone() }).await;
     let mut handle = connected.map_err(|error| match error {
         Handshake::OtherKey(found) => SshError::OtherHost {
@@ -508,7 +509,7 @@ async fn enter(
             found: format!("none of the kind {}", pinned.algorithm()),
             pinned: pinned.fingerprint(HashAlg::Sha256).to_string(),
         },
-        Handshake::Ssh(error) => unreached(&error),
+        Handshake::Ssh(error) => unreached(&heard.failed(reach.port, &error)),
     })?;
     let with = PrivateKeyWithHashAlg::new(Arc::clone(key), None);
     match handle.authenticate_publickey(&reach.user, with).await {
@@ -516,7 +517,7 @@ async fn enter(
         Ok(_) => {
             Err(SshError::NotLetIn { address: address.to_owned(), user: reach.user.clone(), key: reach.key.0.clone() })
         }
-        Err(error) => Err(unreached(&error)),
+        Err(error) => Err(unreached(&heard.failed(reach.port, &error))),
     }
 }
 

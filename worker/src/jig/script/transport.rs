@@ -169,10 +169,14 @@ shift 2
 exec sh "$wrapper" "$@"
 "#;
 
-/// Puts the wrapper, from standard input, to `$1`.
+/// Puts the wrapper, from standard input, to `$1`; says which scripts are there, as many as are worth remembering; then runs it with all
+/// further words, if there are any.
 pub const STAGE_WRAPPER: &str = r#"
 umask 077
-mkdir -p "${1%/*}" && cat >"$1.$$" && mv -f "$1.$$" "$1" && exit 0
-rm -f "$1.$$"
-exit 1
+mkdir -p "${1%/*}" && cat >"$1.$$" && mv -f "$1.$$" "$1" || {
+    rm -f "$1.$$"
+    exit 1
+}
+ls "${1%/bin/*}/scripts" 2>/dev/null | head -n 10000
+[ $# = 1 ] || exec sh "$@"
 "#;

@@ -21,12 +21,18 @@
 # Whoever asked for a run may lose the way to it: a connection breaks, a network is gone for a while. The run does not notice. It has a
 # supervisor of its own here, and writes to files; `run` only follows these, and so does `follow`, from any byte on.
 #
+# A machine has many runs, and each costs processes: what the shell can do itself, it does, and one call carries a run from its scripts to
+# its result.
+#
 # Plain POSIX shell, so that it also runs where nothing of ours is installed. Usage: sh wrapper ROOT COMMAND ARGUMENTS
 #
-#   run    STEP EPOCH ATTEMPT GENERATION CONTENT EXCLUSIVE TIMEOUT GRACE NODE ROLE HASH:NAME...
-#          standard input: the input and what surrounds it (JSON, one line each), then lines of the form  export NAME='value'
+#   run    STEP EPOCH ATTEMPT GENERATION CONTENT EXCLUSIVE TIMEOUT GRACE NODE ROLE SIZE MARK LIMIT HASH[+BYTES]:NAME...
+#          standard input, SIZE bytes: the scripts that have BYTES, one behind the other; then the input and what surrounds it (JSON,
+#          one line each), then lines of the form  export NAME='value'
 #          starts it and follows it to its end
-#   follow EPOCH.ATTEMPT OUT ERR    the streams from these bytes on, to the run's end
+#   follow EPOCH.ATTEMPT OUT ERR MARK LIMIT    the streams from these bytes on, to the run's end
+#          Where MARK is no -, all that `take` says comes behind the last byte of standard output, between MARK and MARK. It stays here
+#          until a line on standard input says that it has arrived.
 #   take   EPOCH.ATTEMPT LIMIT      how it ended: one line of words, then what it wrote to GANTRY_OUTPUT (LIMIT bytes and one)
 #   end    STEP EPOCH ATTEMPT GRACE    ends it and what is older of its step if it runs, bars it if it does not; says whether it ever
 #          started
@@ -64,33 +70,44 @@ SELF=$0
 say() { printf '%s\n' "$*" >&2; }
 fail() { code=$1; shift; say "$*"; exit "$code"; }
 
-mkdir -p "$HOME_DIR/ledger" "$HOME_DIR/run" "$HOME_DIR/incoming" "$HOME_DIR/scripts" || fail $UNUSABLE "gantry: can't create $HOME_DIR"
+for part in ledger run incoming scripts; do
+    [ -d "$HOME_DIR/$part" ] || mkdir -p "$HOME_DIR/$part" || fail $UNUSABLE "gantry: can't create $HOME_DIR/$part"
+done
 
 # ---- who is who -----------------------------------------------------------------------------------------------------------
 
-boot_id() { cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown; }
+read -r BOOT 2>/dev/null </proc/sys/kernel/random/boot_id || BOOT=unknown
 
 # A process number is used again some day; together with the time of its start it is not.
-started_at() {
+look_at() { # PID; sets begun (the time of its start, nothing for one that is not there) and does (its state)
+    begun='' does='' stat=''
     if [ -r "/proc/$1/stat" ]; then
-        # The name, in parentheses, may hold spaces: what counts comes after the last one. 20 more fields to the start time.
-        sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20
+        while read -r line || [ -n "$line" ]; do stat="$stat $line"; done 2>/dev/null <"/proc/$1/stat"
+        # The name, in parentheses, may hold anything: what counts comes after the last one.
+        set -- ${stat##*)}
+        does=${1:-}
+        [ $# -lt 20 ] || begun=${20}
     else
-        ps -o lstart= -p "$1" 2>/dev/null | tr ' ' '_'
+        begun=$(ps -o lstart= -p "$1" 2>/dev/null | tr ' ' '_')
     fi
 }
 
-# Who a process is, and whether it still is: nothing else ever has the same name.
-identity() { echo "$(boot_id).$1.$(started_at "$1")"; }
+# Who this process is: nothing else ever has the same name.
+identify() { # sets identity
+    look_at $$
+    identity=$BOOT.$$.$begun
+}
 
 lives() { # IDENTITY
     boot=${1%%.*}
     pid=${1#*.}
     start=${pid#*.}
     pid=${pid%%.*}
-    [ "$boot" = "$(boot_id)" ] && kill -0 "$pid" 2>/dev/null && [ "$(started_at "$pid")" = "$start" ] || return 1
+    [ "$boot" = "$BOOT" ] && kill -0 "$pid" 2>/dev/null || return 1
+    look_at "$pid"
+    [ "$begun" = "$start" ] || return 1
     # One that nobody has collected yet does nothing any more.
-    case $(sed 's/^.*) //' "/proc/$pid/stat" 2>/dev/null) in Z* | X*) return 1 ;; esac
+    case $does in Z* | X*) return 1 ;; esac
 }
 
 # Everything in the session that this process leads or led. A service that called setsid has left it, and is meant to stay.
@@ -101,12 +118,20 @@ session_of() {
     done
 }
 
-group_alive() {
-    if ps -eo pid= >/dev/null 2>&1; then
-        [ -n "$(session_of "$1")" ]
-    else
-        kill -0 -- "-$1" 2>/dev/null
+group_alive() { # SESSION
+    session=$1
+    set -- $(ps -eo sid=,stat= 2>/dev/null)
+    if [ $# = 0 ]; then
+        kill -0 -- "-$session" 2>/dev/null
+        return
     fi
+    while [ $# -gt 1 ]; do
+        if [ "$1" = "$session" ]; then
+            case $2 in Z*) ;; *) return 0 ;; esac
+        fi
+        shift 2
+    done
+    return 1
 }
 
 # The leader is meant by its number too: it leads a group only once it has called setsid.
@@ -123,7 +148,8 @@ signal_group() {
 # attempt's own folder (a number can't be given away while its group has members, so one witness is enough).
 group_is_of() {
     pgid=$1 start=$2 name=$3
-    [ -n "$start" ] && [ "$(started_at "$pgid")" = "$start" ] && return 0
+    look_at "$pgid"
+    [ -n "$start" ] && [ "$begun" = "$start" ] && return 0
     for pid in $(session_of "$pgid"); do
         if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -q "^GANTRY_INPUT=.*/run/$name/input\.json\$"; then
             return 0
@@ -184,7 +210,8 @@ else
     # name, and of many who want to do so, one succeeds: the old name is gone for the others. So nobody can free or take over a lock
     # that has changed hands since they looked.
     LOCK=$HOME_DIR/holder
-    holder=$(identity $$)
+    identify
+    holder=$identity
     lock() {
         trap leave EXIT
         tenths=600
@@ -288,7 +315,7 @@ close_ledger() { # STEP EPOCH.ATTEMPT STATE
 end_processes() { # FOLDER GRACE
     [ -f "$1/process" ] || return 0
     read -r boot pgid start <"$1/process"
-    if [ "$boot" = "$(boot_id)" ] && group_is_of "$pgid" "$start" "${1##*/}"; then
+    if [ "$boot" = "$BOOT" ] && group_is_of "$pgid" "$start" "${1##*/}"; then
         end_group "$pgid" "$2"
     fi
 }
@@ -299,8 +326,10 @@ end_attempt() { # FOLDER GRACE
     rm -rf "$1"
 }
 
-forget_input() { # FOLDER
-    rm -f "$1/stdin" "$1/input.json" "$1/surroundings.json" "$1/environment"
+forget_input() { # FOLDER OTHER...
+    gone=$1
+    shift
+    rm -f "$gone/stdin" "$gone/input.json" "$gone/surroundings.json" "$gone/environment" "$@"
 }
 
 # Whether a token is this attempt's, or comes before it.
@@ -356,14 +385,22 @@ check_token() {
     fi
 }
 
-sum_of() { sha256sum <"$1" | cut -d' ' -f1; }
+has_sum() { # FILE SUM
+    sum=$(sha256sum <"$1")
+    [ "${sum%% *}" = "$2" ]
+}
+
+script_hash() { # HASH[+BYTES]:NAME; sets hash
+    hash=${1%%:*}
+    hash=${hash%%+*}
+}
 
 # Names the scripts that are not here, or are not what their name says.
 missing_scripts() {
     for script in "$@"; do
-        hash=${script%%:*}
+        script_hash "$script"
         file=$HOME_DIR/scripts/$hash
-        if [ ! -f "$file" ] || [ "$(sum_of "$file")" != "$hash" ]; then
+        if [ ! -f "$file" ] || ! has_sum "$file" "$hash"; then
             rm -f "$file"
             echo "$hash"
         fi
@@ -373,20 +410,24 @@ missing_scripts() {
 command_run() {
     STEP=$1 EPOCH=$2 ATTEMPT=$3 GENERATION=$4 CONTENT=$5 EXCLUSIVE=$6 TIMEOUT=$7 GRACE=$8
     shift 8
-    NODE=$1 ROLE=$2
-    shift 2
-    [ -z "$(missing_scripts "$@")" ] || exit $MISSING
+    NODE=$1 ROLE=$2 SIZE=$3 MARK=$4 LIMIT=$5
+    shift 5
     command -v setsid >/dev/null 2>&1 || fail $UNUSABLE "gantry: this node has no setsid (package util-linux)"
     token=$EPOCH.$ATTEMPT
     folder=$HOME_DIR/run/$token
 
     # Read before the lock is taken: the way from whoever sends it may break, and nobody else is to wait for that.
     clear_away_at_exit
-    incoming=$HOME_DIR/incoming/$STEP@$token@$(identity $$)
-    cat >"$incoming" || fail $UNUSABLE "gantry: can't write $incoming: is the disk full?"
+    identify
+    incoming=$HOME_DIR/incoming/$STEP@$token@$identity
+    head -c "$SIZE" >"$incoming" || fail $UNUSABLE "gantry: can't write $incoming: is the disk full?"
     lock
     check_token
-    [ "$(tail -n 1 "$incoming" 2>/dev/null)" = "# whole" ] || fail $UNUSABLE "gantry: the input broke off, so nothing was started"
+    # A worker that is killed while it writes leaves half an input.
+    came=$(wc -c 2>/dev/null <"$incoming") && [ "$((came))" = "$SIZE" ] ||
+        fail $UNUSABLE "gantry: the input broke off, so nothing was started"
+    keep_scripts "$@"
+    [ -z "$(missing_scripts "$@")" ] || exit $MISSING
     end_older
     clear_incoming
     end_attempt "$folder" 2
@@ -402,14 +443,29 @@ command_run() {
         </dev/null >/dev/null 2>&1 &
     # The started process gives the lock back.
     let_go
-    follow "$token" 0 0
+    follow "$token" 0 0 "$MARK" "$LIMIT"
+}
+
+# Keeps the scripts that came with the input; what is left of it begins at the byte `from`.
+keep_scripts() {
+    from=1
+    for script in "$@"; do
+        script_hash "$script"
+        bytes=${script%%:*}
+        case $bytes in *+*) bytes=${bytes#*+} ;; *) continue ;; esac
+        if [ ! -f "$HOME_DIR/scripts/$hash" ]; then
+            tail -c "+$from" "$incoming" | head -c "$bytes" | (command_put "$hash") || exit $UNUSABLE
+        fi
+        from=$((from + bytes))
+    done
 }
 
 # Whose it is comes first: who has the lock next finds it by that, whatever happens here.
 make_folder() {
-    mkdir -p "$folder" && echo "$STEP $EXCLUSIVE" >"$folder/of" && boot_id >"$folder/boot" &&
-        head -n 1 "$incoming" >"$folder/input.json" && sed -n '2{p;q;}' "$incoming" >"$folder/surroundings.json" &&
-        tail -n +3 "$incoming" >"$folder/environment" && rm "$incoming" && true >"$folder/out" && true >"$folder/err" &&
+    mkdir -p "$folder" && echo "$STEP $EXCLUSIVE" >"$folder/of" && echo "$BOOT" >"$folder/boot" &&
+        tail -c "+$from" "$incoming" >"$folder/stdin" && head -n 1 "$folder/stdin" >"$folder/input.json" &&
+        sed -n '2{p;q;}' "$folder/stdin" >"$folder/surroundings.json" && tail -n +3 "$folder/stdin" >"$folder/environment" &&
+        rm "$incoming" "$folder/stdin" && true >"$folder/out" && true >"$folder/err" &&
         head -c "$RESERVE" /dev/zero >"$folder/reserve" && incoming=
 }
 
@@ -422,7 +478,8 @@ command_supervise() {
     why= child=
     trap 'why=cancelled; end_aside' TERM INT HUP
     trap 'why=timeout; end_aside' USR1
-    echo "$(boot_id) $$ $(started_at $$)" >"$folder/supervisor.new" && mv "$folder/supervisor.new" "$folder/supervisor"
+    look_at $$
+    echo "$BOOT $$ $begun" >"$folder/supervisor.new" && mv "$folder/supervisor.new" "$folder/supervisor"
     setsid sh "$SELF" "$ROOT" launch "$token" "$holder" "$@" </dev/null >>"$folder/out" 2>>"$folder/err" &
     child=$!
     let_go
@@ -444,18 +501,22 @@ command_supervise() {
     [ -d "$folder" ] || exit 0
     [ -f "$folder/cancelled" ] && why=cancelled
     full=
-    is_full && full=1
-    forget_input "$folder"
-    rm -f "$folder/process" "$folder/reserve"
+    [ "$code" = 0 ] || ! is_full || full=1
+    forget_input "$folder" "$folder/process" "$folder/reserve"
     # What the script itself had to say of it did not fit.
-    [ -z "$full" ] || [ "$code" = 0 ] || echo "gantry: the disk of this node is full" >>"$folder/err"
-    name=$(cat "$folder/at" 2>/dev/null || echo)
+    [ -z "$full" ] || echo "gantry: the disk of this node is full" >>"$folder/err"
+    read -r name 2>/dev/null <"$folder/at" || name=
     if [ -z "$why" ] && [ "$code" = 0 ]; then state=succeeded; else state=failed; fi
     close_ledger "$STEP" "$token" "$state"
     # Closing took the lock, so whoever ended this attempt has also cleared it away by now.
     [ -d "$folder" ] || exit 0
     # Last: who sees this looks no further.
     echo "code=$code why=${why:-exit} script=$name" >"$folder/ended.new" && mv "$folder/ended.new" "$folder/ended"
+    # Whoever follows need not wait for the next look.
+    if read -r pid start 2>/dev/null <"$folder/follower"; then
+        look_at "$pid"
+        [ "$begun" != "$start" ] || kill -s USR1 "$pid" 2>/dev/null
+    fi
     exit 0
 }
 
@@ -475,24 +536,28 @@ end_aside() {
 # Wakes the supervisor when the time is over. In a session of its own, and ended by force, its sleeper after it: a polite signal that
 # comes just before it would be heard is lost, and then a run would last as long as it may.
 start_clock() {
-    setsid sh "$SELF" "$ROOT" clock "$TIMEOUT" $$ "$(started_at $$)" "$folder" </dev/null >/dev/null 2>&1 &
+    look_at $$
+    setsid sh "$SELF" "$ROOT" clock "$TIMEOUT" $$ "$begun" "$folder" </dev/null >/dev/null 2>&1 &
     clock=$!
 }
 
 # Seconds since some moment; steps of the wall clock are none of them.
-seconds() {
-    if read -r up _ 2>/dev/null </proc/uptime; then echo "${up%%.*}"; else date +%s; fi
+look_at_clock() { # sets now
+    if read -r now _ 2>/dev/null </proc/uptime; then now=${now%%.*}; else now=$(date +%s); fi
 }
 
 # Sees to it meanwhile that nobody's output fills the disk. The supervisor may have been killed, and its number be somebody else's.
 command_clock() {
-    until=$(($(seconds) + $1))
-    while [ "$(seconds)" -lt "$until" ]; do
+    look_at_clock
+    until=$((now + $1))
+    while [ "$now" -lt "$until" ]; do
         sleep 1
         [ -n "${4:-}" ] && for stream in out err; do bound "$4/$stream"; done
         kill -0 "$2" 2>/dev/null || exit 0
+        look_at_clock
     done
-    [ "$(started_at "$2")" = "$3" ] && kill -s USR1 "$2"
+    look_at "$2"
+    [ "$begun" = "$3" ] && kill -s USR1 "$2"
     exit 0
 }
 
@@ -527,7 +592,7 @@ supervised() { # FOLDER
     if read -r boot pid start 2>/dev/null <"$1/supervisor"; then
         lives "$boot.$pid.$start"
     else
-        [ ! -f "$1/boot" ] || [ "$(cat "$1/boot" 2>/dev/null)" = "$(boot_id)" ]
+        ! read -r boot 2>/dev/null <"$1/boot" || [ "$boot" = "$BOOT" ]
     fi
 }
 
@@ -536,13 +601,18 @@ orphaned() { # FOLDER
     ! supervised "$1" && [ ! -f "$1/ended" ]
 }
 
-follow() { # EPOCH.ATTEMPT OUT ERR
-    folder=$HOME_DIR/run/$1 attempt=${1#*.} out=$2 err=$3 looks=0 over=
+follow() { # EPOCH.ATTEMPT OUT ERR MARK LIMIT
+    folder=$HOME_DIR/run/$1 attempt=${1#*.} out=$2 err=$3 looks=0 over=''
     [ -d "$folder" ] || fail $NOTHING "gantry: nothing of attempt $attempt is here"
+    woken='' sleeper='' pause=0.2
+    trap 'woken=1' USR1
+    look_at $$
+    # Where this can't be written, the end is seen at the next look.
+    echo "$$ $begun" 2>/dev/null >"$folder/follower"
     while :; do
         # Looked at before the streams: what has ended has said everything by then.
         [ -f "$folder/ended" ] && over=ended
-        if [ -z "$over" ] && [ "$((looks % 50))" = 49 ] && orphaned "$folder"; then over=orphaned; fi
+        if [ -z "$over" ] && [ "$((looks % 20))" = 19 ] && orphaned "$folder"; then over=orphaned; fi
         # Whoever ended it has its folder away, too.
         [ -d "$folder" ] || fail $REFUSED "gantry: attempt $attempt was ended by a newer one"
         pass_on "$folder/out" "$out"
@@ -553,13 +623,26 @@ follow() { # EPOCH.ATTEMPT OUT ERR
         # Whoever called is gone, and this would be looked at by nobody to the run's end.
         if read -r _ _ _ parent _ 2>/dev/null <"/proc/$$/stat" && [ "$parent" != "$PPID" ]; then exit 0; fi
         looks=$((looks + 1))
-        # What is short is waited for closely, what is long is not.
-        if [ "$looks" -lt 50 ]; then sleep 0.02; else sleep 0.2; fi
+        # Until the supervisor says that it is over; a signal that comes just before `wait` costs no more than the sleep.
+        [ "$looks" -lt 50 ] || pause=0.5
+        sleep "$pause" </dev/null >/dev/null 2>&1 &
+        sleeper=$!
+        [ -n "$woken" ] || wait "$sleeper"
+        [ -z "$woken" ] || kill "$sleeper" 2>/dev/null
+        woken=''
     done
     for stream in out err; do
         [ ! -f "$folder/$stream.cut" ] || say "[gantry: more output than this node keeps; what came after $MOST bytes may be missing]"
     done
     [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $attempt has lost its supervisor on the node: the machine was restarted, its disk is full, or something killed it"
+    [ "$4" != - ] || exit 0
+    # It may come only now, and would break off the reading.
+    trap '' USR1
+    printf %s "$4"
+    tell "$folder" "$5"
+    printf %s "$4"
+    # Whoever listened may be gone before it has kept anything: then it is there to be taken.
+    read -r _ 2>/dev/null && rm -rf "$folder"
     exit 0
 }
 
@@ -568,7 +651,8 @@ command_launch() {
     folder=$HOME_DIR/run/$1 attempt=${1#*.} node=$3 role=$4
     inherit "$2" || exit 126
     shift 4
-    echo "$(boot_id) $$ $(started_at $$)" >"$folder/process.new" && mv "$folder/process.new" "$folder/process" || exit 126
+    look_at $$
+    echo "$BOOT $$ $begun" >"$folder/process.new" && mv "$folder/process.new" "$folder/process" || exit 126
     unlock
     GANTRY_ROOT=$ROOT GANTRY_NODE=$node GANTRY_ROLE=$role GANTRY_RUN=$attempt
     GANTRY_INPUT=$folder/input.json GANTRY_SURROUNDINGS=$folder/surroundings.json GANTRY_OUTPUT=$folder/output.json
@@ -579,21 +663,30 @@ command_launch() {
     cd "$ROOT" || exit 126
     for script in "$@"; do
         echo "${script#*:}" >"$folder/at"
-        "$HOME_DIR/scripts/${script%%:*}" || exit $?
+        script_hash "$script"
+        "$HOME_DIR/scripts/$hash" || exit $?
     done
     exit 0
 }
 
 command_take() {
-    folder=$HOME_DIR/run/$1
-    if [ -f "$folder/ended" ]; then
-        cat "$folder/ended"
-        [ -f "$folder/output.json" ] && head -c "$(($2 + 1))" "$folder/output.json"
-        rm -rf "$folder"
-    else
-        echo "code= why=unknown script="
-    fi
+    tell "$HOME_DIR/run/$1" "$2"
+    [ ! -f "$HOME_DIR/run/$1/ended" ] || rm -rf "$HOME_DIR/run/$1"
     exit 0
+}
+
+# How a run ended, and what it wrote to GANTRY_OUTPUT; also that what is there now can't be read.
+tell() { # FOLDER LIMIT
+    ended='code= why=unknown script='
+    read -r ended 2>/dev/null <"$1/ended"
+    if [ -f "$1/output.json" ]; then
+        echo "$ended"
+        head -c "$(($2 + 1))" "$1/output.json"
+    elif [ -e "$1/output.json" ] || [ -L "$1/output.json" ]; then
+        echo "output=no-file $ended"
+    else
+        echo "$ended"
+    fi
 }
 
 command_end() {
@@ -664,7 +757,7 @@ command_attempts() {
             state=ended
         elif orphaned "$left"; then
             # Its supervisor may have been killed, and it not.
-            if ! { read -r boot pgid start 2>/dev/null <"$left/process" && [ "$boot" = "$(boot_id)" ] &&
+            if ! { read -r boot pgid start 2>/dev/null <"$left/process" && [ "$boot" = "$BOOT" ] &&
                 group_is_of "$pgid" "$start" "${left##*/}" && group_alive "$pgid"; }; then
                 state=gone
                 forget_input "$left"
@@ -683,7 +776,7 @@ command_put() {
     clear_away_at_exit
     incoming=$file.$$
     cat >"$incoming" || fail $UNUSABLE "gantry: can't write $file: is the disk full?"
-    [ "$(sum_of "$incoming")" = "$1" ] || fail $UNUSABLE "gantry: script $1 arrived damaged"
+    has_sum "$incoming" "$1" || fail $UNUSABLE "gantry: script $1 arrived damaged"
     chmod 0700 "$incoming" && mv -f "$incoming" "$file" || fail $UNUSABLE "gantry: can't write $file"
     exit 0
 }

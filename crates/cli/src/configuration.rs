@@ -1,0 +1,363 @@
+//! Configuration: what a program is told before it starts.
+//!
+//! # Theory
+//!
+//! Every setting is one option of the command line, has one environment variable and one key of the configuration file, and the three have
+//! the same name: `--listen`, `GANTRY_LISTEN`, `listen`. The command line wins over the environment, that over the file, and that over what is
+//! built in. There is no list of settings beside the options themselves: clap knows which there are, and a file's values become its
+//! defaults, so they are read and refused by the same rules.
+//!
+//! Invariants:
+//! * a key that no option has is refused, with the one that may be meant: a setting that is silently ignored is worse than none;
+//! * what holds secrets (an address of a database) is never printed, whichever way it came.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Arg, Command};
+use serde::Serialize;
+
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 64 << 10;
+/// Names the file.
+const VARIABLE: &str = "GANTRY_CONFIG";
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Print it for programs
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print the table of all settings for the documentation, whatever is set here
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// What a configuration file says.
+#[derive(Debug, Default)]
+pub struct File {
+    path: Option<PathBuf>,
+    values: BTreeMap<String, String>,
+}
+
+impl File {
+    /// The file that the command line or the environment names, or else one at the usual place, if there is one.
+    ///
+    /// # Errors
+    /// When a named one is not there, or it says something that is no setting.
+    pub fn find(line: &[OsString], command: &Command) -> Result<Self> {
+        let named =
+            named_on(line).or_else(|| std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from));
+        let path = match named {
+            Some(path) => path,
+            None => match usual_place().filter(|path| path.is_file()) {
+                Some(path) => path,
+                None => return Ok(Self::default()),
+            },
+        };
+        let shown = path.display();
+        let length =
+            std::fs::metadata(&path).with_context(|| format!("the configuration file {shown} can't be read"))?.len();
+        if length > MAX_FILE {
+            bail!("the configuration file {shown} has more than {MAX_FILE} bytes, so it is something else");
+        }
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("the configuration file {shown} can't be read"))?;
+        let values = read(&text, command).with_context(|| format!("the configuration file {shown} is wrong"))?;
+        // Whoever is started by this program has another working folder.
+        Ok(Self { path: Some(path.canonicalize().unwrap_or(path)), values })
+    }
+
+    /// Where it is; none was found otherwise.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The command line with this file's values as what is built in.
+    pub fn below(&self, command: Command) -> Command {
+        let own = |arg: Arg| match value_key(&arg).and_then(|key| self.values.get(&key)) {
+            Some(value) => {
+                let hidden = arg.is_hide_env_values_set();
+                arg.default_value(value.clone()).required(false).hide_default_value(hidden)
+            }
+            None => arg,
+        };
+        command.mut_args(own).mut_subcommands(|command| self.below(command))
+    }
+}
+
+/// The command line with the option that names the file. Its value is found before anything else is understood, so no command has it.
+pub fn with_option(command: Command) -> Command {
+    let option = Arg::new("config").long("config").env(VARIABLE).value_name("FILE").global(true);
+    command.arg(
+        option.help(
+            "The configuration file [default: /etc/gantry/gantry.toml for root, else ~/.config/gantry/gantry.toml]",
+        ),
+    )
+}
+
+/// `--config FILE` or `--config=FILE`, before anything else is understood.
+fn named_on(line: &[OsString]) -> Option<PathBuf> {
+    let mut words = line.iter().skip(1);
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--") => return None,
+            Some("--config") => return words.next().map(PathBuf::from),
+            Some(word) => {
+                if let Some(path) = word.strip_prefix("--config=") {
+                    return Some(PathBuf::from(path));
+                }
+            }
+            None => {}
+        }
+    }
+    None
+}
+
+fn usual_place() -> Option<PathBuf> {
+    if nix::unistd::Uid::effective().is_root() {
+        return Some(PathBuf::from("/etc/gantry/gantry.toml"));
+    }
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(configuration.join("gantry/gantry.toml"))
+}
+
+/// A setting's name in a file: its variable's, without what all of them have.
+fn key_of(variable: &str) -> String {
+    variable.strip_prefix("GANTRY_").unwrap_or(variable).to_ascii_lowercase()
+}
+
+/// The key of an option, if a file may say it. Which file it is, a file can't say.
+fn value_key(arg: &Arg) -> Option<String> {
+    let variable = arg.get_env()?.to_str().filter(|variable| *variable != VARIABLE)?;
+    Some(key_of(variable))
+}
+
+fn read(text: &str, command: &Command) -> Result<BTreeMap<String, String>> {
+    let table: toml::Table = text.parse()?;
+    let known: BTreeSet<String> = settings(command).into_iter().map(|setting| setting.key).collect();
+    let entry = |(key, value)| {
+        let key = known_key(key, &known)?;
+        let text = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Float(number) => number.to_string(),
+            toml::Value::Boolean(yes) => yes.to_string(),
+            _ => bail!("{key} must be a text, a number, true or false"),
+        };
+        Ok((key, text))
+    };
+    table.into_iter().map(entry).collect()
+}
+
+fn known_key(key: String, known: &BTreeSet<String>) -> Result<String> {
+    if known.contains(&key) {
+        return Ok(key);
+    }
+    let shown: String = key.chars().take(60).collect();
+    let nearest = known.iter().map(|other| (strsim::damerau_levenshtein(&key, other), other)).min();
+    match nearest.filter(|(distance, _)| *distance <= 3) {
+        Some((_, other)) => {
+            bail!("there is no setting {shown:?}; is {other:?} meant? `gantry config` lists all of them")
+        }
+        None => bail!("there is no setting {shown:?}; `gantry config` lists all of them"),
+    }
+}
+
+/// One setting.
+#[derive(Debug, Serialize)]
+struct Setting {
+    key: String,
+    variable: String,
+    option: String,
+    /// The commands that it is for; nothing for all of them.
+    commands: Vec<String>,
+    about: String,
+    #[serde(skip)]
+    built_in: Option<String>,
+    #[serde(skip)]
+    secret: bool,
+}
+
+/// All settings, by key.
+fn settings(command: &Command) -> Vec<Setting> {
+    let mut all = BTreeMap::new();
+    collect(command, "", &mut all);
+    all.into_values().collect()
+}
+
+fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
+    for arg in command.get_arguments().filter(|arg| !arg.is_global_set() || path.is_empty()) {
+        let (Some(key), Some(variable)) = (value_key(arg), arg.get_env()) else { continue };
+        let setting = all.entry(key.clone()).or_insert_with(|| Setting {
+            variable: variable.to_string_lossy().into_owned(),
+            option: arg.get_long().map(|long| format!("--{long}")).unwrap_or_default(),
+            commands: Vec::new(),
+            about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+            built_in: arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned()),
+            secret: arg.is_hide_env_values_set(),
+            key,
+        });
+        if !path.is_empty() {
+            setting.commands.push(path.to_owned());
+        }
+    }
+    for sub in command.get_subcommands() {
+        let name = sub.get_name();
+        let path = if path.is_empty() { name.to_owned() } else { format!("{path} {name}") };
+        collect(sub, &path, all);
+    }
+}
+
+/// What holds for a setting here, and why.
+#[derive(Debug, Serialize)]
+struct Held {
+    #[serde(flatten)]
+    setting: Setting,
+    /// None: nothing is set, or it is a secret.
+    value: Option<String>,
+    /// `environment`, `file`, `built in` or `nothing`.
+    source: &'static str,
+}
+
+fn held(setting: Setting, file: &File, environment: impl Fn(&str) -> Option<String>) -> Held {
+    let (value, source) = if let Some(value) = environment(&setting.variable) {
+        (Some(value), "environment")
+    } else if let Some(value) = file.values.get(&setting.key) {
+        (Some(value.clone()), "file")
+    } else if let Some(value) = &setting.built_in {
+        (Some(value.clone()), "built in")
+    } else {
+        (None, "nothing")
+    };
+    Held { value: value.filter(|_| !setting.secret), source, setting }
+}
+
+/// Prints what holds here.
+pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> {
+    if arguments.markdown {
+        print!("{}", markdown(command));
+        return Ok(());
+    }
+    let environment = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let all: Vec<Held> = settings(command).into_iter().map(|setting| held(setting, file, environment)).collect();
+    if arguments.json {
+        let path = file.path().map(|path| path.to_string_lossy().into_owned());
+        println!("{}", serde_json::to_string_pretty(&serde_json::json!({"file": path, "settings": all}))?);
+        return Ok(());
+    }
+    match file.path() {
+        Some(path) => println!("file: {}\n", path.display()),
+        None => {
+            println!("file: none (--config FILE, {VARIABLE}, or {})\n", usual_place().unwrap_or_default().display())
+        }
+    }
+    let width = all.iter().map(|held| held.setting.key.len()).max().unwrap_or_default();
+    for Held { setting, value, source } in &all {
+        let shown = match (value, *source) {
+            (_, "nothing") => "-".to_owned(),
+            (None, _) => "(set, and not shown)".to_owned(),
+            (Some(value), _) => value.clone(),
+        };
+        println!("{:width$}  {shown}  [{source}]", setting.key);
+    }
+    Ok(())
+}
+
+/// The table of all settings.
+fn markdown(command: &Command) -> String {
+    let mut text =
+        String::from("| Key in the file | Variable | For | Built in | What it is |\n|---|---|---|---|---|\n");
+    for setting in settings(command) {
+        let commands = match setting.commands.is_empty() {
+            true => "all".to_owned(),
+            false => setting.commands.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+        };
+        let built_in = setting.built_in.map(|value| format!("`{value}`")).unwrap_or_default();
+        let about = setting.about.replace('|', "\\|").replace('\n', " ");
+        let _ = writeln!(text, "| `{}` | `{}` | {commands} | {built_in} | {about} |", setting.key, setting.variable);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command() -> Command {
+        crate::command()
+    }
+
+    fn file(text: &str) -> Result<File> {
+        Ok(File { path: None, values: read(text, &command())? })
+    }
+
+    fn worker(file: &File, words: &[&str]) -> clap::ArgMatches {
+        let line = ["gantry", "worker"].iter().chain(words);
+        let matches = file.below(command()).try_get_matches_from(line).expect("it is right");
+        matches.subcommand_matches("worker").expect("a worker").clone()
+    }
+
+    #[test]
+    fn a_file_stands_below_the_command_line_and_above_what_is_built_in() {
+        let file = file("worker_capacity = 3\ndatabase_url = 'postgres://a'\nlog_json = true\n").expect("it is right");
+        let capacity = |words: &[&str]| *worker(&file, words).get_one::<u32>("capacity").expect("a number");
+        assert_eq!((capacity(&[]), capacity(&["--capacity", "7"])), (3, 7));
+        assert_eq!(worker(&file, &[]).get_one::<String>("database_url").map(String::as_str), Some("postgres://a"));
+        assert!(worker(&file, &[]).get_flag("log_json"), "global ones, too");
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused_with_the_one_that_may_be_meant() {
+        let said = |text: &str| format!("{:#}", file(text).expect_err(text));
+        assert!(said("worker_capasity = 3").contains("\"worker_capacity\""));
+        assert!(said("hello = 3").contains("there is no setting \"hello\"; `gantry config`"));
+        assert!(said("listen = [1]").contains("listen must be a text"));
+        assert!(said("config = 'x'").contains("no setting"), "a file names no other file");
+        assert!(said("listen = ").contains("line 1"));
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_as_on_the_command_line() {
+        let file = file("worker_capacity = 'many'\ndatabase_url = 'x'").expect("the keys are right");
+        let refused = file.below(command()).try_get_matches_from(["gantry", "worker"]).expect_err("no number");
+        assert!(refused.to_string().contains("'many'"), "{refused}");
+    }
+
+    #[test]
+    fn the_packaged_file_is_right() {
+        file(include_str!("../../../packaging/gantry.toml")).expect("settings that there are");
+    }
+
+    #[test]
+    fn secrets_are_said_to_be_set_and_not_what_they_are() {
+        let file = file("database_url = 'postgres://gantry:hunter22@db'\nlisten = '[::1]:80'").expect("it is right");
+        let all: Vec<Held> = settings(&command()).into_iter().map(|setting| held(setting, &file, |_| None)).collect();
+        let text = serde_json::to_string(&all).expect("JSON");
+        assert!(!text.contains("hunter22") && text.contains("[::1]:80"), "{text}");
+        let of = |key: &str| all.iter().find(|held| held.setting.key == key).expect(key);
+        assert_eq!((of("database_url").source, &of("database_url").value), ("file", &None));
+        let help = file.below(command()).try_get_matches_from(["gantry", "worker", "--help"]).expect_err("help");
+        assert!(!help.to_string().contains("hunter22"), "{help}");
+    }
+
+    #[test]
+    fn the_file_is_named_before_anything_else_is_understood() {
+        let named = |words: &[&str]| named_on(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(named(&["gantry", "worker", "--config", "a"]), Some("a".into()));
+        assert_eq!(named(&["gantry", "--config=b", "worker"]), Some("b".into()));
+        assert_eq!(named(&["gantry", "worker", "--", "--config", "a"]), None);
+    }
+
+    #[test]
+    fn the_documentation_has_every_setting() {
+        let kept = include_str!("../../../docs/configuration.md");
+        assert!(
+            kept.contains(&markdown(&command())),
+            "docs/configuration.md has another table: put in what `gantry config --markdown` prints"
+        );
+    }
+}

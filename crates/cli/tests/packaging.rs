@@ -1,0 +1,53 @@
+//! What is packaged beside the program: units that systemd understands and that start what there is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const GANTRY: &str = env!("CARGO_BIN_EXE_gantry");
+
+fn units() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let mut units: Vec<_> = fs::read_dir(folder).expect("units").map(|entry| entry.expect("a unit").path()).collect();
+    units.sort();
+    assert_eq!(units.len(), 3);
+    units
+}
+
+#[test]
+fn systemd_understands_the_units() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        println!("left out: this machine has no systemd-analyze (package systemd)");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut here = Vec::new();
+    for unit in units() {
+        let text = fs::read_to_string(&unit).expect("a unit").replace("/usr/local/bin/gantry", GANTRY);
+        let path = folder.path().join(unit.file_name().expect("a name"));
+        fs::write(&path, text).expect("to write");
+        here.push(path);
+    }
+    let said =
+        Command::new("systemd-analyze").args(["verify", "--man=no", "--recursive-errors=no"]).args(&here).output();
+    let said = said.expect("systemd-analyze");
+    let ours: Vec<String> = String::from_utf8_lossy(&said.stderr)
+        .lines()
+        .filter(|line| line.contains("gantry"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(ours, Vec::<String>::new());
+}
+
+#[test]
+fn the_units_start_commands_that_there_are() {
+    for unit in units() {
+        let text = fs::read_to_string(&unit).expect("a unit");
+        let start = text
+            .lines()
+            .find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/gantry "))
+            .expect("what it starts");
+        let help = Command::new(GANTRY).args(start.split(' ')).arg("--help").output().expect("gantry");
+        assert!(help.status.success(), "{}: {start}", unit.display());
+    }
+}

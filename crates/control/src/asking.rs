@@ -1,0 +1,56 @@
+//! Whom to ask: a refusal for want of a permission names some of those who can give it.
+//!
+//! Use cases refuse before they have read anything, so they only mark such a refusal ([`Problem::admins_give`]); who answers a request
+//! adds the names, whatever was asked.
+
+use api::Problem;
+use store::reading;
+
+use crate::Control;
+
+/// Admins that are named.
+const NAMED: usize = 3;
+
+impl Control {
+    /// The same problem; of a missing permission with whom to ask for it. When the database can't say it stays as it is.
+    pub async fn whom_to_ask(&self, problem: Problem) -> Problem {
+        if !problem.admins_give {
+            return problem;
+        }
+        let Ok(mut connection) = self.connection().await else { return problem };
+        let Ok(admins) = reading::admins(&mut connection, NAMED as i64 + 1).await else { return problem };
+        Problem {
+            detail: format!("{}. {}", problem.detail.trim_end_matches('.'), named(&admins)),
+            admins_give: false,
+            ..problem
+        }
+    }
+}
+
+fn named(admins: &[String]) -> String {
+    let shown = &admins[..admins.len().min(NAMED)];
+    match (admins.len(), shown) {
+        (_, []) => "Nobody is an admin yet: whoever keeps the database makes somebody one, as its owner, by UPDATE person SET permissions = \
+                    permissions || '{admin}' WHERE name = 'NAME'."
+            .to_owned(),
+        (more, _) if more > NAMED => format!("Admins are {} and others.", shown.join(", ")),
+        (_, [one]) => format!("The admin is {one}."),
+        (_, [first @ .., last]) => format!("Admins are {} and {last}.", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn up_to_three_are_named() {
+        let said = |count: usize| {
+            named(&["ada", "bo", "cy", "di"][..count].iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())
+        };
+        assert!(said(0).starts_with("Nobody is an admin yet"));
+        assert_eq!(said(1), "The admin is ada.");
+        assert_eq!(said(3), "Admins are ada, bo and cy.");
+        assert_eq!(said(4), "Admins are ada, bo, cy and others.");
+    }
+}

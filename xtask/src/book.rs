@@ -1,0 +1,273 @@
+//! The book: whether each chapter is in its table of contents, and whether every link leads somewhere.
+//!
+//! # Theory
+//!
+//! `docs/` is read in two ways: file by file, where the code is, and as a book (mdBook), which has the files that `SUMMARY.md` names and
+//! nothing else. A file that it does not name would be in no book, and a link from a chapter out of `docs/` would lead nowhere there;
+//! neither is seen by whoever writes. So this asks of every Markdown file in `docs/`, and of `README.md`:
+//! * a chapter is named by `SUMMARY.md`, once;
+//! * a link without a scheme names a file of the tree, as it is spelt, and from a chapter one in `docs/`;
+//! * what follows `#` is a heading there, under the name that mdBook gives it (and GitHub, for what we write in headings).
+//!
+//! Links to other sites are not followed: nothing here reaches for the network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
+
+use crate::tree::Tree;
+
+/// The folder of the book.
+const BOOK: &str = "docs";
+/// Its table of contents.
+const SUMMARY: &str = "docs/SUMMARY.md";
+/// What is read beside the book.
+const FRONT: &str = "README.md";
+
+/// Checks the book of the tree.
+///
+/// # Errors
+/// One that names every chapter that is missing from the table of contents, and every link that leads nowhere.
+pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
+    let mut pages = BTreeMap::new();
+    for path in markdown_in(tree, Path::new(BOOK))?.into_iter().chain([PathBuf::from(FRONT)]) {
+        let text = fs::read_to_string(tree.path(&path)).with_context(|| path.display().to_string())?;
+        pages.insert(path, Page::read(&text));
+    }
+    let mut findings = missing_chapters(&pages)?;
+    for (path, page) in &pages {
+        findings.extend(page.links.iter().filter_map(|link| {
+            let trouble = dead(tree, &pages, path, &link.to)?;
+            Some(format!("{}:{}: the link {:?} {trouble}", path.display(), link.line, link.to))
+        }));
+    }
+    if !findings.is_empty() {
+        bail!("{}", findings.join("\n"));
+    }
+    println!("\n{} chapters, all in {SUMMARY}; every link leads somewhere", pages.len() - 2);
+    Ok(())
+}
+
+/// Chapters that the table of contents does not name, or names more than once.
+fn missing_chapters(pages: &BTreeMap<PathBuf, Page>) -> anyhow::Result<Vec<String>> {
+    let summary =
+        pages.get(Path::new(SUMMARY)).with_context(|| format!("{SUMMARY} is missing: the book has no contents"))?;
+    let named: Vec<PathBuf> = summary.links.iter().filter_map(|link| target(Path::new(SUMMARY), &link.to)).collect();
+    let chapters = pages.keys().filter(|path| path.starts_with(BOOK) && *path != Path::new(SUMMARY));
+    Ok(chapters
+        .filter_map(|path| match named.iter().filter(|name| *name == path).count() {
+            0 => Some(format!("{}: {SUMMARY} does not name it, so it is in no book", path.display())),
+            1 => None,
+            times => Some(format!("{}: {SUMMARY} names it {times} times", path.display())),
+        })
+        .collect())
+}
+
+/// Why a link leads nowhere.
+fn dead(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, to: &str) -> Option<String> {
+    if has_scheme(to) {
+        return None;
+    }
+    let Some(path) = target(from, to) else {
+        return Some("leads out of the tree".to_owned());
+    };
+    if from.starts_with(BOOK) && !path.starts_with(BOOK) {
+        return Some(format!("leads out of {BOOK}/, and so nowhere in the book: write the path as code instead"));
+    }
+    if !is_there(tree, &path) {
+        return Some(format!("leads nowhere: there is no {}", path.display()));
+    }
+    let (_, heading) = to.split_once('#')?;
+    let known = pages.get(&path).is_some_and(|page| page.headings.contains(heading));
+    (!known).then(|| format!("leads to no heading of {}", path.display()))
+}
+
+/// Whether a link is another site's, or something else than a place.
+fn has_scheme(to: &str) -> bool {
+    let scheme = to.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()))
+}
+
+/// The file that a link names, from the top of the tree; none: it is outside.
+fn target(from: &Path, to: &str) -> Option<PathBuf> {
+    let file = to.split('#').next().unwrap_or_default();
+    if file.is_empty() {
+        return Some(from.to_path_buf());
+    }
+    let mut path = from.parent()?.to_path_buf();
+    for part in Path::new(file).components() {
+        match part {
+            Component::Normal(name) => path.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => path.pop().then_some(())?,
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(path)
+}
+
+/// Whether a file or folder of exactly this name is there, also where the disk takes large and small letters alike.
+fn is_there(tree: &Tree, path: &Path) -> bool {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return path.as_os_str().is_empty();
+    };
+    let listed = fs::read_dir(tree.path(folder)).into_iter().flatten().flatten();
+    is_there(tree, folder) && listed.into_iter().any(|entry| entry.file_name() == name)
+}
+
+/// Every Markdown file below a folder of the tree.
+fn markdown_in(tree: &Tree, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(tree.path(folder)).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        let path = folder.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            found.extend(markdown_in(tree, &path)?);
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// What of a Markdown file matters here.
+struct Page {
+    links: Vec<Link>,
+    /// The names under which its headings are reached.
+    headings: BTreeSet<String>,
+}
+
+struct Link {
+    /// From 1.
+    line: usize,
+    to: String,
+}
+
+impl Page {
+    fn read(text: &str) -> Self {
+        let mut page = Self { links: Vec::new(), headings: BTreeSet::new() };
+        let mut heading: Option<String> = None;
+        for (event, range) in
+            Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES).into_offset_iter()
+        {
+            match event {
+                Event::Start(Tag::Link { link_type: LinkType::Email, .. }) => {}
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    let line = text[..range.start].matches('\n').count() + 1;
+                    page.links.push(Link { line, to: dest_url.into_string() });
+                }
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::End(TagEnd::Heading(_)) => {
+                    if let Some(heading) = heading.take() {
+                        page.add_heading(&heading);
+                    }
+                }
+                Event::Text(part) | Event::Code(part) => {
+                    if let Some(heading) = &mut heading {
+                        heading.push_str(&part);
+                    }
+                }
+                _ => {}
+            }
+        }
+        page
+    }
+
+    /// Of headings that are called the same, each later one has a number behind it.
+    fn add_heading(&mut self, text: &str) {
+        let name = place(text);
+        let free = (1..).map(|n| format!("{name}-{n}"));
+        let name = std::iter::once(name.clone()).chain(free).find(|name| !self.headings.contains(name));
+        self.headings.extend(name);
+    }
+}
+
+/// Under which name a heading is reached.
+fn place(heading: &str) -> String {
+    let letter = |c: char| match c {
+        c if c.is_alphanumeric() || c == '_' || c == '-' => Some(c.to_lowercase().next().unwrap_or(c)),
+        c if c.is_whitespace() => Some('-'),
+        _ => None,
+    };
+    heading.trim().chars().filter_map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTENTS: &str = "# Contents\n\n- [One](one.md)\n- [Two](two.md)\n";
+
+    /// What is wrong with a tree of these files.
+    fn found(files: &[(&str, &str)]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        check(&Tree::at(folder.path())).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    fn with_one(text: &str) -> String {
+        found(&[
+            ("README.md", "[the book](docs/one.md) ![a picture](docs/pictures/a.svg)"),
+            ("docs/SUMMARY.md", CONTENTS),
+            ("docs/one.md", text),
+            ("docs/two.md", "# Two\n\n## Backup, and *restore*\n\n## Twice\n\n## Twice\n"),
+            ("docs/pictures/a.svg", "<svg/>"),
+        ])
+    }
+
+    #[test]
+    fn a_whole_book_passes() {
+        let text = "# One\n\n[b](two.md#backup-and-restore), [t](./two.md#twice-1), [up](#one), ![p](pictures/a.svg), \
+                    [out](https://example.com/x#y), <a@example.com>, [folder](pictures/)\n\n    [no link](in-code.md)\n\n`[n](x.md)`\n";
+        assert_eq!(with_one(text), "");
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_named_with_its_line() {
+        for (link, trouble) in [
+            ("three.md", "leads nowhere: there is no docs/three.md"),
+            ("Two.md", "leads nowhere: there is no docs/Two.md"),
+            ("two.md#back-up", "leads to no heading of docs/two.md"),
+            ("two.md#twice-2", "leads to no heading of docs/two.md"),
+            ("#two", "leads to no heading of docs/one.md"),
+            ("pictures/a.svg#x", "leads to no heading of docs/pictures/a.svg"),
+            ("../README.md", "leads out of docs/, and so nowhere in the book: write the path as code instead"),
+            ("../../x.md", "leads out of the tree"),
+            ("/two.md", "leads out of the tree"),
+        ] {
+            let text = format!("# One\n\nfirst\nsecond [x]({link})\n");
+            assert_eq!(with_one(&text), format!("docs/one.md:4: the link {link:?} {trouble}"));
+        }
+        let by_name = with_one("[x][y]\n\n[y]: three.md\n");
+        assert_eq!(by_name, "docs/one.md:1: the link \"three.md\" leads nowhere: there is no docs/three.md");
+    }
+
+    #[test]
+    fn each_chapter_is_in_the_contents_once() {
+        let chapters = [("README.md", ""), ("docs/one.md", ""), ("docs/two.md", ""), ("docs/deep/three.md", "")];
+        let with = |summary| found(&[&chapters[..], &[("docs/SUMMARY.md", summary)]].concat());
+        assert_eq!(with(CONTENTS), "docs/deep/three.md: docs/SUMMARY.md does not name it, so it is in no book");
+        let twice = format!("{CONTENTS}- [Three](deep/three.md)\n- [Once more](two.md)\n");
+        assert_eq!(with(&twice), "docs/two.md: docs/SUMMARY.md names it 2 times");
+        assert!(found(&chapters).starts_with("docs/SUMMARY.md is missing"));
+    }
+
+    #[test]
+    fn headings_are_reached_by_the_names_that_the_book_gives_them() {
+        for (heading, name) in [
+            ("Why not yet", "why-not-yet"),
+            ("`gantry up`, and more", "gantry-up-and-more"),
+            ("Who may? Ada & Bo", "who-may-ada--bo"),
+            ("on-change: keep", "on-change-keep"),
+        ] {
+            assert_eq!(Page::read(&format!("## {heading}\n")).headings, BTreeSet::from([name.to_owned()]));
+        }
+    }
+}
