@@ -7,7 +7,9 @@
 //! it comes from a page of this server or from no page at all:
 //! * `Sec-Fetch-Site`, which pages can't forge, must be `same-origin` where it is sent; `Origin` must be our own where it is sent;
 //! * with neither, it is no browser of this decade, and the header `X-Gantry: 1` is asked for: a program sets it easily, a form can't,
-//!   and a script of another origin would have to ask for leave first, which nobody here gives.
+//!   and a script of another origin would have to ask for leave first, which nobody here gives;
+//! * a request with `Authorization: Bearer` is proof enough: no browser adds that by itself, a script of another origin would have to ask
+//!   for leave as well, and no cookie of such a request is looked at ([`crate::session`]).
 //!
 //! GET changes nothing anywhere, and so needs no proof. `SameSite=Lax` on the cookie says the same once more.
 //!
@@ -23,6 +25,7 @@ use api::Problem;
 
 use crate::address::PublicAddress;
 use crate::refusal::Refusal;
+use crate::session;
 use crate::state::AppState;
 
 /// What a program that is no browser says instead of an origin.
@@ -114,7 +117,10 @@ fn is_own(headers: &HeaderMap, host: Option<&str>, address: &PublicAddress) -> b
     match (same_site, same_origin) {
         (Some(false), _) | (_, Some(false)) => false,
         (Some(true), _) | (_, Some(true)) => true,
-        (None, None) => headers.get(PROGRAM).is_some_and(|value| value == "1"),
+        (None, None) => {
+            let is_bearer = session::bearer(headers).is_some_and(|token| !token.is_empty());
+            is_bearer || headers.get(PROGRAM).is_some_and(|value| value == "1")
+        }
     }
 }
 
@@ -138,6 +144,9 @@ mod tests {
         assert!(own(&[("sec-fetch-site", "same-origin"), here]));
         assert!(own(&[here]));
         assert!(own(&[("x-gantry", "1")]));
+        assert!(own(&[("authorization", "Bearer gantry_x")]));
+        assert!(!own(&[("authorization", "Basic YTpi")]) && !own(&[("authorization", "Bearer ")]));
+        assert!(!own(&[("authorization", "Bearer gantry_x"), ("origin", "http://evil.example")]));
         for site in ["cross-site", "same-site", "none", ""] {
             assert!(!own(&[("sec-fetch-site", site), here, ("x-gantry", "1")]), "{site}");
         }

@@ -17,6 +17,7 @@
 // A page is one deep type.
 #![recursion_limit = "512"]
 
+mod accounts;
 mod address;
 mod bound;
 mod carried;
@@ -29,6 +30,7 @@ mod live;
 mod logs;
 mod machines;
 mod pages;
+mod people_rest;
 mod refusal;
 mod rest;
 mod session;
@@ -176,7 +178,7 @@ fn router(state: AppState) -> Router {
         .route("/graph/{name}/graph.svg", get(drawings::of_deployment))
         .route("/reviews/{id}/graph.svg", get(drawings::of_review))
         .layer(DefaultBodyLimit::max(limits::BODY))
-        .route_layer(from_fn_with_state(state.clone(), session::look_up));
+        .route_layer(from_fn_with_state(state.clone(), session::look_up_any));
     let checked = Router::new()
         .merge(for_people)
         .merge(pages::routes(&state).layer(RequestBodyLimitLayer::new(limits::BODY)))

@@ -1,7 +1,7 @@
 //! `/api/v1`: what programs ask, over the same use cases as the pages.
 //!
-//! Every handler is one call into [`control`]. Whoever asks is known by the session's cookie; a program that is no browser sends
-//! `X-Gantry: 1` with whatever changes something (see [`crate::guard`]). Refusals are problem details (RFC 9457).
+//! Every handler is one call into [`control`]. Whoever asks is known by the session's cookie, or by a token (see
+//! [`crate::session`]); a program with a cookie sends `X-Gantry: 1` with whatever changes something (see [`crate::guard`]). Refusals are problem details (RFC 9457).
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ use crate::machines::Machine;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
-use crate::{limits, machines};
+use crate::{limits, machines, people_rest};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
@@ -88,7 +88,7 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/proposals/{id}/report", get(report))
         .route("/submissions/{id}/report", get(review_report))
         .route("/barclamps", import.get(catalog));
-    Router::new().nest("/api/v1", paths.merge(machines::routes()))
+    Router::new().nest("/api/v1", paths.merge(machines::routes()).merge(people_rest::routes()))
 }
 
 /// A proposal at a version.

@@ -4,6 +4,7 @@ mod coming_in;
 mod gate;
 mod logs;
 mod machines;
+mod matrix;
 mod refusing;
 mod scopes;
 mod streaming;

@@ -104,7 +104,7 @@ async fn a_machine_is_called_by_its_name_everywhere() {
 /// Every path of the REST interface with its methods, as its modules say them.
 fn rest_routes() -> Vec<(Method, String)> {
     let mut found = Vec::new();
-    for text in [include_str!("../rest.rs"), include_str!("../machines.rs")] {
+    for text in [include_str!("../rest.rs"), include_str!("../machines.rs"), include_str!("../people_rest.rs")] {
         for line in text.lines().filter_map(|line| line.trim().strip_prefix(".route(\"")) {
             let (path, handlers) = line.split_once("\", ").expect("a path and its handlers");
             let methods = [

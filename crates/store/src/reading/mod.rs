@@ -17,7 +17,7 @@ pub use machines::{
     noderoles_on, reports,
 };
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
-pub use runs::{RunFilter, RunRow, run, run_documents, runs, runs_of_node, runs_of_step};
+pub use runs::{RunFilter, RunRow, place_of_run, run, run_documents, runs, runs_of_node, runs_of_step};
 pub use steps::{
     DeploymentCounts, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes, node_counts, nodes, states_of,
     step_names, steps_by_noderole, steps_of, unreached,
