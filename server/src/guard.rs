@@ -37,7 +37,7 @@ const NOTHING: HeaderValue =
     HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
 
 /// Headers of every answer, unless it has its own.
-const EVERYWHERE: [(HeaderName, HeaderValue); 8] = [
+const EVERYWHERE: [(HeaderName, HeaderValue); 11] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
     // A page's own requests carry where they come from (forms without scripts go back there); nobody else learns it.
@@ -51,6 +51,10 @@ const EVERYWHERE: [(HeaderName, HeaderValue); 8] = [
     ),
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    // All that a page brings along is ours, so it can be kept apart from everybody else's.
+    (HeaderName::from_static("cross-origin-embedder-policy"), HeaderValue::from_static("require-corp")),
+    (HeaderName::from_static("origin-agent-cluster"), HeaderValue::from_static("?1")),
+    (HeaderName::from_static("x-permitted-cross-domain-policies"), HeaderValue::from_static("none")),
     (header::CONTENT_SECURITY_POLICY, NOTHING),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];

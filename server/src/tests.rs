@@ -1,10 +1,12 @@
 //! The router as a whole, over a database of each test's own.
 
+mod canary;
 mod coming_in;
 mod gate;
 mod logs;
 mod machines;
 mod matrix;
+mod people;
 mod refusing;
 mod scopes;
 mod streaming;

@@ -5,15 +5,23 @@
 use std::fmt;
 
 use engine::ids::PersonId;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use crate::At;
 
 /// A password on its way to where it is checked. It never shows in logs.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Password(String);
+
+impl<'de> Deserialize<'de> for Password {
+    /// What is no text is refused without a word of it: the usual refusal quotes what was sent.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a password is a text"))
+    }
+}
 
 impl Password {
     /// What somebody typed.

@@ -4,6 +4,7 @@
 //! works on files alone. What a person reads goes to standard output, the log to standard error. Exit codes: 0 it did what it
 //! should, 1 it could not, 2 it was called wrongly.
 
+mod admin;
 mod catalog;
 mod configuration;
 mod home;
@@ -46,6 +47,8 @@ enum Command {
     Worker(work::Arguments),
     /// Bring a database up to date
     Migrate(migrate::Arguments),
+    /// Add the first admin, or let one in who can't come in any more: prints a one-time link
+    Admin(admin::Arguments),
     /// Compare the database's rows with what the approved documents say
     Verify(verify::Arguments),
     /// Start SSH servers on this machine as nodes to try things on, and make them known; Ctrl-C stops them
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
             Command::Server(arguments) => serve::run(arguments).await,
             Command::Worker(arguments) => work::run(arguments).await,
             Command::Migrate(arguments) => migrate::run(arguments).await,
+            Command::Admin(arguments) => admin::run(arguments).await,
             Command::Verify(arguments) => verify::run(arguments).await,
             Command::Testbed(arguments) => testbed::run(arguments).await,
             Command::Config(arguments) => configuration::run(&arguments, &file, &command()),

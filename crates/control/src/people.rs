@@ -252,12 +252,30 @@ impl People {
         person: PersonId,
         holds: Duration,
     ) -> Result<Token, Problem> {
+        self.link(by, person, holds, &[]).await
+    }
+
+    /// The same by who starts Gantry's processes, for somebody who is to set a password.
+    ///
+    /// # Errors
+    /// When there is no such person.
+    pub async fn first_link(&self, person: PersonId, holds: Duration) -> Result<Token, Problem> {
+        self.link(None, person, holds, &[ASKS_PASSWORD]).await
+    }
+
+    async fn link(
+        &self,
+        by: Option<&Actor>,
+        person: PersonId,
+        holds: Duration,
+        asks: &[&str],
+    ) -> Result<Token, Problem> {
         require_admin(by)?;
         let row = people::person(self.store.pool(), person).await.map_err(failed)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no person {person}.")))?;
         let token = Token::random()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        people::insert_sign_in(&mut transaction, person, &token.hash(), holds, &[]).await.map_err(failed)?;
+        people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks).await.map_err(failed)?;
         let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
         people::append_audit(&mut transaction, id_of(by), "sign_in.offer", &person.to_string(), &detail)
             .await

@@ -251,7 +251,7 @@ fn of_people() -> Vec<Row> {
 }
 
 /// What a router has, by its own word: each path with the methods that it takes.
-async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
+pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
     let printed = format!("{:?}", house.router);
     let paths: BTreeSet<&str> = printed.split('"').filter(|text| text.starts_with('/')).collect();
     let mut found = BTreeSet::new();
