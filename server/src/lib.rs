@@ -168,8 +168,8 @@ async fn to_its_end(request: Request, next: Next) -> Response {
     }
 }
 
-/// Everything that answers.
-fn router(state: AppState) -> Router {
+/// Every route there is.
+fn routes(state: &AppState) -> Router {
     let for_people = rest::routes()
         .route("/sign-out", post(sign_in::sign_out))
         .route("/sign-out/everywhere", post(sign_in::sign_out_everywhere))
@@ -181,12 +181,17 @@ fn router(state: AppState) -> Router {
         .route_layer(from_fn_with_state(state.clone(), session::look_up_any));
     let checked = Router::new()
         .merge(for_people)
-        .merge(pages::routes(&state).layer(RequestBodyLimitLayer::new(limits::BODY)))
+        .merge(pages::routes(state).layer(RequestBodyLimitLayer::new(limits::BODY)))
         .route("/sign-in", post(sign_in::sign_in).layer(DefaultBodyLimit::max(limits::BODY)))
         .fallback(site::file_or_nothing)
         .layer(from_fn_with_state(state.clone(), guard::pass))
         .layer(from_fn(to_its_end));
     let unchecked = Router::new().route("/healthz", get(health::lives)).route("/readyz", get(health::ready));
+    checked.merge(unchecked).with_state(state.clone())
+}
+
+/// Everything that answers.
+fn router(state: AppState) -> Router {
     let limited = ServiceBuilder::new()
         .layer(HandleErrorLayer::new(too_much))
         .load_shed()
@@ -208,7 +213,7 @@ fn router(state: AppState) -> Router {
         .layer(from_fn_with_state(state.clone(), refusal::shape))
         .layer(limited);
     // Around the router and not a layer of it: which methods an address takes it says outside of its layers.
-    Router::new().fallback_service(around.service(checked.merge(unchecked).with_state(state)))
+    Router::new().fallback_service(around.service(routes(&state)))
 }
 
 /// Ids of requests are ours: a client's could be anything, and would be logged.

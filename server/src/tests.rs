@@ -39,6 +39,8 @@ const NEAR: &str = "127.0.0.1:7780";
 struct House {
     db: TestDatabase,
     router: Router,
+    /// The router's routes, by its own word.
+    routes: String,
     people: People,
     ada: PersonId,
     site: TempDir,
@@ -67,7 +69,8 @@ impl House {
         let people = state.people.clone();
         let new = NewPerson::human("ada", [Permission::Viewer, Permission::Operator]);
         let ada = people.create_person(None, &new).await.expect("a person");
-        Self { db, router: crate::router(state), people, ada, site, stopping, host }
+        let routes = format!("{:?}", crate::routes(&state));
+        Self { db, router: crate::router(state), routes, people, ada, site, stopping, host }
     }
 
     async fn link(&self) -> Token {

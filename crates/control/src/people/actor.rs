@@ -212,7 +212,9 @@ impl Actor {
 
     fn missing(&self, permission: Permission, place: &str) -> Problem {
         let who = if self.token.is_some() { format!("This token of {}", self.name) } else { self.name.clone() };
-        Problem::permission_missing(format!("{who} does not have the permission {permission}{place}; an admin can give it."))
+        Problem::permission_missing(format!(
+            "{who} does not have the permission {permission}{place}; an admin can give it."
+        ))
     }
 
     /// Goes on only with a permission that counts everywhere.
