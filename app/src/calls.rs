@@ -9,6 +9,8 @@
 )]
 #![expect(clippy::too_many_arguments, reason = "a form's fields are arguments, one each")]
 
+pub mod people;
+
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,

@@ -20,6 +20,8 @@
 #[cfg(not(erase_components))]
 compile_error!("compile with `--cfg erase_components`, as .cargo/config.toml does: is RUSTFLAGS set?");
 
+#[cfg(feature = "ssr")]
+pub mod accounts;
 pub mod calls;
 pub mod check;
 pub mod clock;
@@ -104,6 +106,11 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/proposals/:id") view=pages::node_proposal::NodeProposalPage ssr=SsrMode::Async/>
                     <Route path=path!("/nodes") view=pages::nodes::Nodes ssr=SsrMode::Async/>
                     <Route path=path!("/nodes/:name") view=pages::node::NodePage ssr=SsrMode::Async/>
+                    <Route path=path!("/settings") view=pages::settings::account::Account ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/account") view=pages::settings::account::Account ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/people") view=pages::settings::people::People ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/people/:id") view=pages::settings::person::PersonPage ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/services") view=pages::settings::people::Services ssr=SsrMode::Async/>
                 </ParentRoute>
             </Routes>
         </Router>

@@ -1,6 +1,6 @@
 //! The addresses of the pages.
 
-use engine::ids::{DeploymentName, NoderoleId, ProposalId, RunId, SubmissionId};
+use engine::ids::{DeploymentName, NoderoleId, PersonId, ProposalId, RunId, SubmissionId};
 
 /// Where people sign in.
 pub const SIGN_IN: &str = "/sign-in";
@@ -29,6 +29,22 @@ pub const WAITING: &str = "/waiting";
 pub const CATALOG: &str = "/catalog";
 /// The line of targets.
 pub const BLUEPRINTS: &str = "/blueprints";
+
+/// Accounts, one's own first.
+pub const SETTINGS: &str = "/settings";
+/// One's own account.
+pub const ACCOUNT: &str = "/settings/account";
+/// The same, for who came to set a password.
+pub const SET_PASSWORD: &str = "/settings/account?set=1";
+/// Everybody who may come in.
+pub const PEOPLE: &str = "/settings/people";
+/// Programs that may come in.
+pub const SERVICES: &str = "/settings/services";
+
+/// A person, or a service account.
+pub fn person(id: PersonId) -> String {
+    format!("{PEOPLE}/{id}")
+}
 
 /// A deployment's board.
 pub fn deployment(name: &DeploymentName) -> String {

@@ -235,11 +235,107 @@ SET enable_seqscan = off SET jit = off AS $$
         IS DISTINCT FROM 'keep')
 $$;
 
--- Whether a person may review: human, enabled, with the permission.
-CREATE OR REPLACE FUNCTION may_review(p person) RETURNS boolean LANGUAGE sql IMMUTABLE
-SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT p.kind = 'human' AND NOT p.disabled AND 'reviewer' = ANY (p.permissions)
+-- Who may do what, where ------------------------------------------------------------------------------------------------
+
+-- The deployments that a submission touches: those that it writes, the one that it was proposed on, and *system*, which stands above
+-- all, when it brings another policy. Whoever submits, reviews or commits it needs the permission in every one of them. This is the
+-- one place that says so; the use cases ask it. A deployment that the submission itself makes is covered by the one above it, which it
+-- writes.
+CREATE OR REPLACE FUNCTION touched_by(submission bigint) RETURNS uuid[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
+  SELECT array(
+    SELECT w.deployment_id FROM written_by(submission) w JOIN deployment d ON d.id = w.deployment_id
+    UNION
+    SELECT coalesce((SELECT n.deployment_id FROM node n WHERE n.id = p.node_id), p.deployment_id)
+    FROM submission s JOIN proposal p ON p.id = s.proposal_id WHERE s.id = submission
+    UNION
+    SELECT d.id FROM deployment d WHERE d.system
+      AND EXISTS (SELECT FROM submission s WHERE s.id = submission AND s.new_policy_hash IS NOT NULL))
 $$;
+
+-- Where a person may something that they may not everywhere: each deployment of a grant and all below it.
+CREATE OR REPLACE FUNCTION covered(who uuid) RETURNS TABLE (deployment_id uuid, permission text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  WITH RECURSIVE inside AS (
+    SELECT g.deployment_id, g.permission FROM scoped_grant g WHERE g.person_id = who
+    UNION
+    SELECT d.id, i.permission FROM inside i JOIN deployment d ON d.parent = i.deployment_id)
+  SELECT i.deployment_id, i.permission FROM inside i
+$$;
+
+-- Whether a person has one of some permissions in all of these deployments: everywhere, or in each or one above it.
+CREATE OR REPLACE FUNCTION may_in(p person, wanted text[], places uuid[]) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF p.permissions && wanted THEN
+    RETURN true;
+  END IF;
+  IF coalesce(cardinality(places), 0) = 0
+     OR NOT EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY (wanted)) THEN
+    RETURN false;
+  END IF;
+  RETURN EXISTS (
+    SELECT FROM unnest(wanted) AS w (permission) WHERE NOT EXISTS (
+      SELECT FROM unnest(places) AS place (id) WHERE NOT EXISTS (
+        WITH RECURSIVE above AS (
+          SELECT place.id AS id
+          UNION
+          SELECT d.parent FROM above a JOIN deployment d ON d.id = a.id WHERE d.parent IS NOT NULL)
+        SELECT FROM above a JOIN scoped_grant g ON g.deployment_id = a.id
+        WHERE g.person_id = p.id AND g.permission = w.permission)));
+END $$;
+
+-- Whether a person may review what touches these deployments: human, enabled, with the permission in all of them.
+DROP FUNCTION IF EXISTS may_review(person);
+CREATE OR REPLACE FUNCTION may_review(p person, places uuid[]) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT p.kind = 'human' AND NOT p.disabled AND may_in(p, ARRAY['reviewer'], places)
+$$;
+
+-- The deployments that a submission touches, where anybody may anything in a part of the tree only: nobody else is asked about them.
+CREATE OR REPLACE FUNCTION places_of(submission bigint) RETURNS uuid[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM scoped_grant) THEN
+    RETURN '{}';
+  END IF;
+  RETURN touched_by(submission);
+END $$;
+
+-- Somebody is left who may decide about people, if there ever was: whoever takes an admin away waits for others who do.
+CREATE OR REPLACE FUNCTION guard_admins() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF OLD.disabled OR NOT 'admin' = ANY (OLD.permissions) OR (NOT NEW.disabled AND 'admin' = ANY (NEW.permissions)) THEN
+    RETURN NEW;
+  END IF;
+  -- With an older snapshot, whoever was taken away meanwhile would still be seen.
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'an admin is taken away by a transaction that sees what others commit meanwhile' USING ERRCODE = 'GY024';
+  END IF;
+  PERFORM pg_advisory_xact_lock(6);
+  IF NOT EXISTS (SELECT FROM person p WHERE p.id <> OLD.id AND p.kind = 'human' AND NOT p.disabled AND 'admin' = ANY (p.permissions)) THEN
+    RAISE EXCEPTION '% is the last admin', OLD.name
+      USING ERRCODE = 'GY024', HINT = 'Make somebody else an admin first.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_admins BEFORE UPDATE OF disabled, permissions ON person FOR EACH ROW EXECUTE FUNCTION guard_admins();
+
+-- Takes the person's row lock: whoever counts what a person may holds it too. All of the tree is not a part of it.
+CREATE OR REPLACE FUNCTION guard_grant() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  PERFORM FROM person WHERE id = coalesce(NEW.person_id, OLD.person_id) FOR NO KEY UPDATE;
+  IF TG_OP = 'DELETE' THEN
+    RETURN OLD;
+  END IF;
+  IF NOT EXISTS (SELECT FROM deployment d WHERE d.id = NEW.deployment_id AND NOT d.system AND d.removed_in IS NULL) THEN
+    RAISE EXCEPTION 'a permission in a part of the tree names a deployment that is there, below the first'
+      USING ERRCODE = 'GY025', HINT = 'Leave the deployment out: then it is given everywhere.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_grant BEFORE INSERT OR DELETE ON scoped_grant FOR EACH ROW EXECUTE FUNCTION guard_grant();
 
 CREATE OR REPLACE FUNCTION guard_target_change(new_target target, h head) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
@@ -252,6 +348,7 @@ DECLARE
   others text;
   approving int;
   threads int;
+  places uuid[];
 BEGIN
   SELECT * INTO s FROM submission WHERE id = new_target.submission_id;
   SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
@@ -335,12 +432,13 @@ BEGIN
 
   -- Everybody's last word, of those who may review now. Rows are locked, so nobody is disabled meanwhile.
   PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE submission_id = s.id) ORDER BY id FOR SHARE;
+  places := places_of(s.id);
   WITH last AS (
     SELECT DISTINCT ON (v.person_id) v.person_id, v.kind FROM verdict v
     WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.person_id, v.id DESC),
   counted AS (
     SELECT l.kind, who.name FROM last l JOIN person who ON who.id = l.person_id
-    WHERE may_review(who) AND NOT EXISTS (
+    WHERE may_review(who, places) AND NOT EXISTS (
       SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = l.person_id))
   SELECT count(*) FILTER (WHERE c.kind = 'approve'), string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.kind <> 'approve')
   INTO approving, named FROM counted c;
@@ -391,13 +489,13 @@ BEGIN
     RETURN NEW;
   END IF;
   -- Also the one who commits may do so at this very moment; the row is locked, so nobody is disabled meanwhile.
-  PERFORM FROM person WHERE id = NEW.committed_by AND NOT disabled
-    AND permissions && CASE NEW.kind WHEN 'change' THEN ARRAY['operator', 'reviewer'] ELSE ARRAY['operator'] END
-  FOR SHARE;
-  IF NOT FOUND THEN
+  PERFORM FROM person WHERE id = NEW.committed_by FOR SHARE;
+  IF NOT EXISTS (SELECT FROM person p WHERE p.id = NEW.committed_by AND NOT p.disabled AND CASE NEW.kind
+      WHEN 'change' THEN may_in(p, ARRAY['operator', 'reviewer'], places_of(NEW.submission_id))
+      ELSE 'operator' = ANY (p.permissions) END) THEN
     RAISE EXCEPTION '% may not make target %',
       coalesce((SELECT name FROM person WHERE id = NEW.committed_by), 'nobody'), NEW.number
-      USING ERRCODE = 'GY019', HINT = 'That takes an enabled account with the operator permission, or for a change with reviewer.';
+      USING ERRCODE = 'GY019', HINT = 'That takes an enabled account with the operator permission everywhere, or for a change operator or reviewer wherever it changes something.';
   END IF;
   SELECT * INTO parent_target FROM target WHERE number = NEW.parent;
   IF NEW.kind = 'change' THEN
@@ -688,9 +786,9 @@ BEGIN
     RAISE EXCEPTION '% wrote part of submission %', who.name, s.id
       USING ERRCODE = 'GY011', HINT = 'Somebody else has to review it.';
   END IF;
-  IF NOT may_review(who) THEN
+  IF NOT may_review(who, places_of(s.id)) THEN
     RAISE EXCEPTION '% may not review', coalesce(who.name, NEW.person_id::text)
-      USING ERRCODE = 'GY012', HINT = 'Reviewers are people, enabled, and have the reviewer permission.';
+      USING ERRCODE = 'GY012', HINT = 'Reviewers are people, enabled, and have the reviewer permission wherever the change does something.';
   END IF;
   IF p.state <> 'open' OR p.version <> s.version THEN
     RAISE EXCEPTION 'proposal % is % at version %, submission % is of version %', p.id, p.state, p.version, s.id, s.version
@@ -743,12 +841,12 @@ BEGIN
   ELSE
     NEW.resolved_at := now();
     SELECT * INTO who FROM person WHERE id = NEW.resolved_by;
-    IF who.id <> OLD.person_id AND (NOT may_review(who) OR is_author(p.id, who.id)) THEN
+    IF who.id <> OLD.person_id AND (NOT may_review(who, places_of(s.id)) OR is_author(p.id, who.id)) THEN
       RAISE EXCEPTION '% neither opened thread % nor could approve the change', who.name, OLD.id
         USING ERRCODE = 'GY018', HINT = 'Whoever opened it, or a reviewer who is no author, resolves it.';
     END IF;
   END IF;
-  IF who.disabled OR NOT who.permissions && ARRAY['operator', 'reviewer'] THEN
+  IF who.disabled OR NOT may_in(who, ARRAY['operator', 'reviewer'], ARRAY[p.deployment_id]) THEN
     RAISE EXCEPTION '% may not take part in a discussion', who.name
       USING ERRCODE = 'GY018', HINT = 'That takes the operator or the reviewer permission.';
   END IF;
@@ -1254,6 +1352,7 @@ BEGIN
     'INSERT (person_id, key, request, claim, claimed_until), UPDATE, DELETE ON idempotency',
     'INSERT ON person',
     'UPDATE (name, display, disabled, permissions) ON person',
+    'INSERT, DELETE ON scoped_grant',
     'INSERT, UPDATE ON account',
     'INSERT, UPDATE, DELETE ON session',
     'INSERT, UPDATE, DELETE ON token',

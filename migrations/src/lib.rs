@@ -45,6 +45,8 @@
 //! | GY021 | a deployment lies too far below the first |
 //! | GY022 | a submission of a proposal on one node changes more than that node |
 //! | GY023 | an address or a network card of a node is another's already |
+//! | GY024 | nobody would be left who may decide about people |
+//! | GY025 | a permission is given in a part of the tree that is none |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -80,6 +82,7 @@ mod m0022_results;
 mod m0023_waiting;
 mod m0024_each_address;
 mod m0025_machines_once;
+mod m0026_people;
 mod m0028_interface;
 mod refusal;
 
@@ -98,6 +101,8 @@ pub const SEAL_LOCK: i64 = 3;
 pub const MIGRATE_LOCK: i64 = 4;
 /// The transaction-level advisory lock of adding nodes; taken by the guards of their folders, addresses and network cards.
 pub const ROOT_LOCK: i64 = 5;
+/// The transaction-level advisory lock of taking an admin away; taken by the guard of people.
+pub const ADMIN_LOCK: i64 = 6;
 
 const GUARDS: &str = include_str!("guards.sql");
 
@@ -163,6 +168,7 @@ migrations! {
     m0023_waiting,
     m0024_each_address,
     m0025_machines_once,
+    m0026_people,
     m0028_interface,
 }
 

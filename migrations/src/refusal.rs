@@ -49,11 +49,15 @@ pub enum Refusal {
     BeyondScope,
     /// GY023: an address or a network card of a node is another's already.
     MachineTaken,
+    /// GY024: nobody would be left who may decide about people.
+    LastAdmin,
+    /// GY025: a permission is given in a part of the tree that is none.
+    NoPartOfTheTree,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 23] = [
+    pub const ALL: [(&'static str, Self); 25] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -77,6 +81,8 @@ impl Refusal {
         ("GY021", Self::TooLow),
         ("GY022", Self::BeyondScope),
         ("GY023", Self::MachineTaken),
+        ("GY024", Self::LastAdmin),
+        ("GY025", Self::NoPartOfTheTree),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

@@ -126,6 +126,7 @@ async fn two_commits_of_one_submission_make_one_target() {
 async fn who_commits_may_do_so_now() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
+    world.app("INSERT INTO person (name, permissions) VALUES ('fay', '{admin}')").await.unwrap();
     for changed in ["permissions = '{viewer,admin}'", "permissions = '{operator}', disabled = true"] {
         world.app(&format!("UPDATE person SET {changed} WHERE name = 'ada'")).await.unwrap();
         assert_refused(changed, world.commit(&planned, submission).await, Refusal::MayNotCommit);

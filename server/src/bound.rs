@@ -43,7 +43,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    fn actor(&self) -> Result<&Actor, Problem> {
+    pub fn actor(&self) -> Result<&Actor, Problem> {
         self.actor.as_ref().ok_or_else(Problem::signed_out)
     }
 }

@@ -7,7 +7,9 @@
 //! it comes from a page of this server or from no page at all:
 //! * `Sec-Fetch-Site`, which pages can't forge, must be `same-origin` where it is sent; `Origin` must be our own where it is sent;
 //! * with neither, it is no browser of this decade, and the header `X-Gantry: 1` is asked for: a program sets it easily, a form can't,
-//!   and a script of another origin would have to ask for leave first, which nobody here gives.
+//!   and a script of another origin would have to ask for leave first, which nobody here gives;
+//! * a request with `Authorization: Bearer` is proof enough: no browser adds that by itself, a script of another origin would have to ask
+//!   for leave as well, and no cookie of such a request is looked at ([`crate::session`]).
 //!
 //! GET changes nothing anywhere, and so needs no proof. `SameSite=Lax` on the cookie says the same once more.
 //!
@@ -23,6 +25,7 @@ use api::Problem;
 
 use crate::address::PublicAddress;
 use crate::refusal::Refusal;
+use crate::session;
 use crate::state::AppState;
 
 /// What a program that is no browser says instead of an origin.
@@ -34,7 +37,7 @@ const NOTHING: HeaderValue =
     HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
 
 /// Headers of every answer, unless it has its own.
-const EVERYWHERE: [(HeaderName, HeaderValue); 8] = [
+const EVERYWHERE: [(HeaderName, HeaderValue); 11] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
     // A page's own requests carry where they come from (forms without scripts go back there); nobody else learns it.
@@ -48,6 +51,10 @@ const EVERYWHERE: [(HeaderName, HeaderValue); 8] = [
     ),
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    // All that a page brings along is ours, so it can be kept apart from everybody else's.
+    (HeaderName::from_static("cross-origin-embedder-policy"), HeaderValue::from_static("require-corp")),
+    (HeaderName::from_static("origin-agent-cluster"), HeaderValue::from_static("?1")),
+    (HeaderName::from_static("x-permitted-cross-domain-policies"), HeaderValue::from_static("none")),
     (header::CONTENT_SECURITY_POLICY, NOTHING),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
@@ -114,7 +121,10 @@ fn is_own(headers: &HeaderMap, host: Option<&str>, address: &PublicAddress) -> b
     match (same_site, same_origin) {
         (Some(false), _) | (_, Some(false)) => false,
         (Some(true), _) | (_, Some(true)) => true,
-        (None, None) => headers.get(PROGRAM).is_some_and(|value| value == "1"),
+        (None, None) => {
+            let is_bearer = session::bearer(headers).is_some_and(|token| !token.is_empty());
+            is_bearer || headers.get(PROGRAM).is_some_and(|value| value == "1")
+        }
     }
 }
 
@@ -138,6 +148,9 @@ mod tests {
         assert!(own(&[("sec-fetch-site", "same-origin"), here]));
         assert!(own(&[here]));
         assert!(own(&[("x-gantry", "1")]));
+        assert!(own(&[("authorization", "Bearer gantry_x")]));
+        assert!(!own(&[("authorization", "Basic YTpi")]) && !own(&[("authorization", "Bearer ")]));
+        assert!(!own(&[("authorization", "Bearer gantry_x"), ("origin", "http://evil.example")]));
         for site in ["cross-site", "same-site", "none", ""] {
             assert!(!own(&[("sec-fetch-site", site), here, ("x-gantry", "1")]), "{site}");
         }

@@ -17,6 +17,7 @@
 // A page is one deep type.
 #![recursion_limit = "512"]
 
+mod accounts;
 mod address;
 mod bound;
 mod carried;
@@ -33,6 +34,7 @@ mod machines;
 mod metrics;
 mod overseeing;
 mod pages;
+mod people_rest;
 mod refusal;
 mod rest;
 mod session;
@@ -186,9 +188,9 @@ async fn to_its_end(request: Request, next: Next) -> Response {
     }
 }
 
-/// Everything that answers.
-fn router(state: AppState) -> Router {
-    let for_people = rest::operations(Some(&state))
+/// Every route there is.
+fn routes(state: &AppState) -> Router {
+    let for_people = rest::operations(Some(state))
         .into_router()
         .route("/sign-out", post(sign_in::sign_out))
         .route("/sign-out/everywhere", post(sign_in::sign_out_everywhere))
@@ -197,10 +199,10 @@ fn router(state: AppState) -> Router {
         .route("/graph/{name}/graph.svg", get(drawings::of_deployment))
         .route("/reviews/{id}/graph.svg", get(drawings::of_review))
         .layer(DefaultBodyLimit::max(limits::BODY))
-        .route_layer(from_fn_with_state(state.clone(), session::look_up));
+        .route_layer(from_fn_with_state(state.clone(), session::look_up_any));
     let checked = Router::new()
         .merge(for_people)
-        .merge(pages::routes(&state).layer(RequestBodyLimitLayer::new(limits::BODY)))
+        .merge(pages::routes(state).layer(RequestBodyLimitLayer::new(limits::BODY)))
         .route("/sign-in", post(sign_in::sign_in).layer(DefaultBodyLimit::max(limits::BODY)))
         .fallback(site::file_or_nothing)
         .layer(from_fn_with_state(state.clone(), guard::pass))
@@ -209,6 +211,11 @@ fn router(state: AppState) -> Router {
         .route("/healthz", get(health::lives))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::collect));
+    checked.merge(unchecked).with_state(state.clone())
+}
+
+/// Everything that answers.
+fn router(state: AppState) -> Router {
     let limited = ServiceBuilder::new()
         .layer(HandleErrorLayer::new(too_much))
         .load_shed()
@@ -232,7 +239,7 @@ fn router(state: AppState) -> Router {
         .layer(from_fn_with_state(state.clone(), refusal::shape))
         .layer(limited);
     // Around the router and not a layer of it: which methods an address takes it says outside of its layers.
-    Router::new().fallback_service(around.service(checked.merge(unchecked).with_state(state)))
+    Router::new().fallback_service(around.service(routes(&state)))
 }
 
 /// Ids of requests are ours: a client's could be anything, and would be logged.

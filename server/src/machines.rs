@@ -3,7 +3,8 @@
 //! The entity tag of a machine begins with the version of what people say of it, and a change names that version (`If-Match`); how the
 //! machine is at the moment is no part of it, so nobody is refused a change because a worker looked meanwhile.
 //!
-//! `/self` is for machines: who asks is known by `Authorization: Bearer TOKEN` alone, and that header means nothing anywhere else.
+//! `/self` is for machines: who asks is known by `Authorization: Bearer TOKEN` alone. Such a token means nothing anywhere else, and a
+//! person's or a program's means nothing here.
 
 use std::collections::BTreeMap;
 
@@ -232,10 +233,7 @@ impl FromRequestParts<AppState> for AsItself {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
-        let sent = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let token =
-            sent.and_then(|text| text.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let token = token.map(|(_, token)| token.trim()).unwrap_or_default();
+        let token = session::bearer(&parts.headers).unwrap_or_default();
         let visitor = session::visitor(&state.address, parts);
         Ok(Self(state.control.itself(token, &visitor).await?))
     }

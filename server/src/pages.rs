@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use app::accounts::Accounts;
 use app::console::Console;
 use axum::Router;
 use axum::extract::Request;
@@ -61,14 +62,15 @@ fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
         if let Some(policy) = use_nonce().and_then(|nonce| guard::page_policy(&nonce)) {
             answer.insert_header(header::CONTENT_SECURITY_POLICY, policy);
         }
-        let console: Arc<dyn Console> = Arc::new(Bound {
+        let bound = Arc::new(Bound {
             control: Arc::clone(&state.control),
             people: state.people.clone(),
             address: Arc::clone(&state.address),
             actor: actor(),
             answer,
         });
-        provide_context(console);
+        provide_context::<Arc<dyn Console>>(bound.clone());
+        provide_context::<Arc<dyn Accounts>>(bound);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `/api/v1`: what programs ask, over the same use cases as the pages.
 //!
-//! Every handler is one call into [`control`]. Whoever asks is known by the session's cookie; a program that is no browser sends
-//! `X-Gantry: 1` with whatever changes something (see [`crate::guard`]). Refusals are problem details (RFC 9457).
+//! Every handler is one call into [`control`]. Whoever asks is known by the session's cookie, or by a token (see
+//! [`crate::session`]); a program with a cookie sends `X-Gantry: 1` with whatever changes something (see [`crate::guard`]). Refusals are problem details (RFC 9457).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -35,7 +35,7 @@ use crate::machines::Machine;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
-use crate::{limits, live, machines, overseeing};
+use crate::{limits, live, machines, overseeing, people_rest};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
@@ -44,7 +44,7 @@ pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
     let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
-    overseeing::operations(machines::operations(about_runs(all)))
+    people_rest::operations(overseeing::operations(machines::operations(about_runs(all))))
         .get("/nodes", nodes, op("listNodes", "Nodes, by name, 50 a page"))
         .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
         .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it"))

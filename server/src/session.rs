@@ -1,4 +1,8 @@
-//! Who a request comes from: the session's cookie, and the actor behind it.
+//! Who a request comes from: a session's cookie or a token, and the actor behind it.
+//!
+//! A request with `Authorization` is asked about that alone: its cookies count for nothing. A browser never adds that header by itself, nor
+//! does another page's script without leave, so such a request needs no other proof of whose idea it was ([`crate::guard`]). Tokens are for
+//! programs: REST, the live stream, downloads. Pages and their calls take the cookie only.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,6 +32,13 @@ const FAR: &str = "__Host-gantry";
 #[derive(Debug, Clone)]
 pub(crate) struct Who(pub Option<Actor>);
 
+/// The token that is sent, if one is: whatever stands behind `Bearer`. A header of another kind is an empty token, which lets nobody in.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let sent = headers.get(header::AUTHORIZATION)?.to_str().unwrap_or_default();
+    let token = sent.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    Some(token.map(|(_, token)| token.trim()).unwrap_or_default())
+}
+
 /// The actor of a request that needs one.
 #[derive(Debug, Clone)]
 pub(crate) struct SignedIn(pub Actor);
@@ -37,7 +48,18 @@ impl FromRequestParts<AppState> for SignedIn {
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Refusal> {
         let actor = parts.extensions.get::<Who>().and_then(|who| who.0.clone());
-        actor.map(Self).ok_or_else(|| Refusal(Problem::signed_out()))
+        actor.map(Self).ok_or_else(|| {
+            Refusal(match bearer(&parts.headers) {
+                None => Problem::signed_out(),
+                Some(_) => Problem::new(
+                    401,
+                    "token_refused",
+                    "This token does not let you in",
+                    "It is none of this server, has expired, was taken back, or whose it is was disabled. Send one that holds: \
+                     Authorization: Bearer gantry_...",
+                ),
+            })
+        })
     }
 }
 
@@ -69,16 +91,20 @@ pub(crate) fn end(address: &PublicAddress) -> Cookie<'static> {
         .build()
 }
 
-/// Looks up who a request comes from.
+/// The session that a browser sends along, whether it holds or not.
+pub(crate) fn cookie(state: &AppState, headers: &HeaderMap) -> Option<String> {
+    CookieJar::from_headers(headers).get(name(&state.address)).map(|cookie| cookie.value().to_owned())
+}
+
+/// Looks up whose browser a request comes from.
 pub(crate) async fn actor_of(state: &AppState, headers: &HeaderMap) -> Result<Option<Actor>, Problem> {
-    let cookies = CookieJar::from_headers(headers);
-    match cookies.get(name(&state.address)) {
-        Some(cookie) => state.people.actor_of_session(cookie.value()).await,
+    match cookie(state, headers).filter(|_| bearer(headers).is_none()) {
+        Some(cookie) => state.people.actor_of_session(&cookie).await,
         None => Ok(None),
     }
 }
 
-/// Puts [`Who`] into every request.
+/// Puts [`Who`] into every request of a page.
 pub(crate) async fn look_up(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     match actor_of(&state, request.headers()).await {
         Ok(actor) => {
@@ -86,6 +112,24 @@ pub(crate) async fn look_up(State(state): State<AppState>, mut request: Request,
             next.run(request).await
         }
         Err(problem) => Refusal(problem).into_response(),
+    }
+}
+
+/// Puts [`Who`] into every request that may be a program's. What is done by a token is audited with it.
+pub(crate) async fn look_up_any(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    let found = match bearer(request.headers()) {
+        Some(token) => state.people.actor_of_token(token).await,
+        None => actor_of(&state, request.headers()).await,
+    };
+    let actor = match found {
+        Ok(actor) => actor,
+        Err(problem) => return Refusal(problem).into_response(),
+    };
+    let token = actor.as_ref().and_then(|actor| actor.token.as_ref()).map(|token| token.id);
+    request.extensions_mut().insert(Who(actor));
+    match token {
+        Some(token) => store::people::by_token(token, next.run(request)).await,
+        None => next.run(request).await,
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A one-time sign-in is a link to a page with one button. Following the link spends nothing: mail scanners, chats and browsers fetch
 //! links ahead, and one of those would have used it up. The button posts the token, and that spends it.
+//!
+//! The same address takes a name and a password instead. Either way the browser gets a session of its own: the one that it had ends.
 
 use axum::Form;
 use axum::extract::rejection::FormRejection;
@@ -11,6 +13,7 @@ use axum_extra::extract::CookieJar;
 use serde::Deserialize;
 
 use api::Problem;
+use api::people::Password;
 use app::places;
 
 use crate::refusal::{Refusal, wants_page};
@@ -20,19 +23,26 @@ use crate::state::AppState;
 /// What the sign-in page posts.
 #[derive(Deserialize)]
 struct SigningIn {
+    #[serde(default)]
     token: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    password: Password,
     /// Where they wanted to go.
     #[serde(default)]
     next: String,
 }
 
-/// `POST /sign-in`: spends a one-time sign-in, begins a session, and goes where they wanted to go.
+/// `POST /sign-in`: spends a one-time sign-in, or takes a name and a password; begins a session, and goes where they wanted to go. Whoever
+/// comes by a link that was made to set a password goes to do that first.
 ///
 /// A browser that is refused lands on the sign-in page again, with a word for the problem in the address.
 pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> Response {
     let browser = wants_page(&request);
     let (parts, body) = request.into_parts();
     let visitor = session::visitor(&state.address, &parts);
+    let before = session::cookie(&state, &parts.headers);
     let form: Result<Form<SigningIn>, FormRejection> =
         Form::from_request(Request::from_parts(parts, body), &state).await;
     let Form(form) = match form {
@@ -40,9 +50,15 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
         Err(rejection) => return Refusal::from(rejection).into_response(),
     };
     let next = own_place(&form.next);
-    match state.people.sign_in(token_in(&form.token), &visitor).await {
-        Ok(session) => {
-            let cookies = CookieJar::new().add(session::begin(&state.address, &session));
+    let (by_link, name) = (form.name.trim().is_empty(), form.name.clone());
+    let begun = match by_link {
+        true => state.people.sign_in(token_in(&form.token), &visitor, before.as_deref()).await,
+        false => state.people.sign_in_by_password(&name, form.password, &visitor, before.as_deref()).await,
+    };
+    match begun {
+        Ok(begun) => {
+            let cookies = CookieJar::new().add(session::begin(&state.address, &begun.session));
+            let next = if begun.asks_password { places::SET_PASSWORD } else { next };
             (cookies, Redirect::to(next)).into_response()
         }
         Err(problem) if browser => refused(&problem, next),
@@ -54,7 +70,9 @@ fn refused(problem: &Problem, next: &str) -> Response {
     let word = match problem.code.as_str() {
         "sign_in_used" => "used",
         "sign_in_expired" => "expired",
+        "sign_in_wrong" => "wrong",
         "too_many_attempts" => "slow",
+        "unavailable" => "busy",
         _ => "unknown",
     };
     let place = match next {

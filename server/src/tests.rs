@@ -1,12 +1,15 @@
 //! The router as a whole, over a database of each test's own.
 
+mod canary;
 mod coming_in;
 mod contract;
 mod gate;
 mod idempotency;
 mod logs;
 mod machines;
+mod matrix;
 mod overseeing;
+mod people;
 mod refusing;
 mod scopes;
 mod streaming;
@@ -39,6 +42,8 @@ const NEAR: &str = "127.0.0.1:7780";
 struct House {
     db: TestDatabase,
     router: Router,
+    /// The router's routes, by its own word.
+    routes: String,
     people: People,
     ada: PersonId,
     site: TempDir,
@@ -67,7 +72,8 @@ impl House {
         let people = state.people.clone();
         let new = NewPerson::human("ada", [Permission::Viewer, Permission::Operator]);
         let ada = people.create_person(None, &new).await.expect("a person");
-        Self { db, router: crate::router(state), people, ada, site, stopping, host }
+        let routes = format!("{:?}", crate::routes(&state));
+        Self { db, router: crate::router(state), routes, people, ada, site, stopping, host }
     }
 
     async fn link(&self) -> Token {

@@ -173,6 +173,7 @@ fn Rail(children: Children) -> impl IntoView {
                 {place(places::WAITING, Icon::Queued, "Why not yet", None)}
                 {place(places::BLUEPRINTS, Icon::Blueprint, "Blueprints", None)}
                 {place(places::CATALOG, Icon::Catalog, "Catalog", None)}
+                {place(places::SETTINGS, Icon::Person, "Settings", None)}
             </ul>
         </nav>
     }
@@ -225,6 +226,7 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
         "runs" => ("Runs", places::RUNS),
         "waiting" => ("Why not yet", places::WAITING),
         "catalog" => ("Catalog", places::CATALOG),
+        "settings" => ("Settings", places::SETTINGS),
         "blueprints" => ("Blueprints", places::BLUEPRINTS),
         "noderoles" => ("Noderoles", places::DEPLOYMENTS),
         // Of one node: those of deployments stand on their boards.

@@ -15,6 +15,7 @@ pub mod review;
 pub mod reviews;
 pub mod run;
 pub mod runs;
+pub mod settings;
 pub mod sign_in;
 pub mod values;
 pub mod waiting;

@@ -1,4 +1,4 @@
-//! The way in: one-time links, and a field for those who have theirs in another window.
+//! The way in: name and password, one-time links, and a field for those who have theirs in another window.
 
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -7,7 +7,8 @@ use leptos_router::hooks::use_query_map;
 use crate::parts::icon::drawn;
 use crate::parts::{Icon, icon};
 
-/// Explains one-time sign-ins and takes one. The form is a plain one; the server owns where it goes.
+/// Takes a name and a password, or a one-time sign-in. The forms are plain ones; the server owns where they go. Whoever follows a link
+/// finds its form first.
 #[component]
 pub fn SignIn() -> impl IntoView {
     let query = use_query_map();
@@ -19,6 +20,7 @@ pub fn SignIn() -> impl IntoView {
     if problem.is_some() {
         crate::respond::status(403);
     }
+    let by_link = !token.is_empty();
     let notice = problem.map(|word| {
         let (what, then) = explained(&word);
         view! {
@@ -33,18 +35,33 @@ pub fn SignIn() -> impl IntoView {
         <main class="sign-in" id="main">
             <div class="brand-line">{drawn(Icon::Gantry, "icon large")} <b>"Gantry"</b></div>
             <h1>"Sign in"</h1>
-            <p class="muted">
-                "Open the link that " <code>"gantry up"</code> " printed when it started. It has two: one to propose changes with, one to review them. Each works once; every start prints new ones."
-            </p>
             {notice}
+            {(!by_link).then(|| view! {
+                <form class="form" method="post" action="/sign-in">
+                    <div class="field">
+                        <label for="name">"Name"</label>
+                        <input class="input" id="name" name="name" required maxlength="96" autocomplete="username" autocapitalize="none" spellcheck="false" autofocus/>
+                    </div>
+                    <div class="field">
+                        <label for="password">"Password"</label>
+                        <input class="input" id="password" name="password" type="password" required autocomplete="current-password"/>
+                    </div>
+                    {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
+                    <button class="button primary wide" type="submit">"Sign in"</button>
+                </form>
+                <h2>"Or by a link"</h2>
+            })}
+            <p class="muted">
+                "A one-time link comes from an admin, or from " <code>"gantry up"</code> ", which prints some when it starts. Each works once; every start prints new ones."
+            </p>
             <form class="form" method="post" action="/sign-in">
                 <div class="field">
                     <label for="token">"Link or token"</label>
-                    <input class="input mono" id="token" name="token" value=token required autocomplete="off" spellcheck="false" autofocus/>
+                    <input class="input mono" id="token" name="token" value=token required autocomplete="off" spellcheck="false" autofocus=by_link/>
                     <span class="hint">"The link fills it in. Or paste the whole link here."</span>
                 </div>
                 {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
-                <button class="button primary wide" type="submit">"Sign in"</button>
+                <button class="button wide" class:primary=by_link type="submit">"Sign in by the link"</button>
             </form>
         </main>
     }
@@ -62,7 +79,9 @@ fn explained(word: &str) -> (&'static str, &'static str) {
             ("This link was used already", "Each works once. Start Gantry again for new ones, or ask an administrator.")
         }
         "expired" => ("This link is too old", "Start Gantry again for new ones, or ask an administrator."),
-        "slow" => ("Too many attempts", "Wait a minute, then try again."),
+        "wrong" => ("Name or password is wrong", "Whoever forgot their password asks an administrator for a new link."),
+        "slow" => ("Too many attempts", "Wait a few minutes, then try again, or come in by a one-time link."),
+        "busy" => ("Many people sign in at this moment", "Try again in a few seconds."),
         _ => (
             "This link is not known here",
             "Look whether all of it was copied, and whether it is of this Gantry's last start.",

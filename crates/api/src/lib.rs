@@ -10,6 +10,7 @@
 //! * [`problem`]: how anything says no (RFC 9457).
 //! * [`console`]: what the pages show.
 //! * [`nodes`]: a machine, and what people change about it.
+//! * [`people`]: people, what they may, their sessions and tokens.
 //! * [`limits`]: how long texts may be.
 //! * [`reviews`]: lists of reviews and proposals, page by page.
 //! * [`values`]: values of data, each with where it comes from.
@@ -23,6 +24,7 @@ pub mod listing;
 pub mod live;
 pub mod nodes;
 pub mod overview;
+pub mod people;
 pub mod problem;
 pub mod reviews;
 pub mod values;

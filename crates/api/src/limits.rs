@@ -23,3 +23,12 @@ pub const FACTS: usize = 256 * 1024;
 pub const WORD: usize = 100;
 /// Days that a machine's token may hold.
 pub const TOKEN_DAYS: u32 = 366;
+
+/// Characters of a password at least.
+pub const PASSWORD_LEAST: usize = 12;
+/// Characters of a password at most.
+pub const PASSWORD_MOST: usize = 1024;
+/// Days that a token of the API may hold.
+pub const API_TOKEN_DAYS: u32 = 365;
+/// Permissions that one person may be given, each deployment counting.
+pub const GRANTS: usize = 200;

@@ -4,6 +4,7 @@
 //! works on files alone. What a person reads goes to standard output, the log to standard error. Exit codes: 0 it did what it
 //! should, 1 it could not, 2 it was called wrongly.
 
+mod admin;
 mod audit;
 mod catalog;
 mod configuration;
@@ -47,6 +48,8 @@ enum Command {
     Worker(work::Arguments),
     /// Bring a database up to date
     Migrate(migrate::Arguments),
+    /// Add the first admin, or let one in who can't come in any more: prints a one-time link
+    Admin(admin::Arguments),
     /// Compare the database's rows with what the approved documents say
     Verify(verify::Arguments),
     /// Check an export of the audit, without a server
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
             Command::Server(arguments) => serve::run(arguments).await,
             Command::Worker(arguments) => work::run(arguments).await,
             Command::Migrate(arguments) => migrate::run(arguments).await,
+            Command::Admin(arguments) => admin::run(arguments).await,
             Command::Verify(arguments) => verify::run(arguments).await,
             Command::Audit(command) => audit::run(&command),
             Command::Testbed(arguments) => testbed::run(arguments).await,

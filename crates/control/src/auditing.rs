@@ -26,7 +26,7 @@ const GANTRY: &str = "gantry";
 
 /// Who may read the audit.
 fn may_read(actor: &Actor) -> Result<(), Problem> {
-    actor.require_any(&[Permission::Operator, Permission::Reviewer, Permission::Admin])
+    actor.require_any_somewhere(&[Permission::Operator, Permission::Reviewer, Permission::Admin])
 }
 
 impl Control {

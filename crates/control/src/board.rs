@@ -165,7 +165,7 @@ impl Control {
                 Some(_) => Some(self.policy(&mut connection, &present).await?),
                 None => None,
             },
-            may_propose: actor.require(Permission::Operator).map_err(|problem| problem.detail),
+            may_propose: actor.require_in(Permission::Operator, id).map_err(|problem| problem.detail),
             cursor,
         })
     }

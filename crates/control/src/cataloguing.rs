@@ -18,7 +18,7 @@ use store::intent;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{counting, objections_aside, plan};
+use crate::proposing::{counting, objections_aside, place_of, plan};
 use crate::saying;
 use crate::words::{self, at};
 use crate::{Control, aside};
@@ -102,7 +102,7 @@ impl Control {
     /// What a proposal would come to with further edits, which are not made by this. It costs what making them costs, so it takes
     /// the same permission.
     pub async fn foresee(&self, actor: &Actor, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         if edits.is_empty() || edits.len() > crate::proposing::MAX_EDITS_PER_CALL {
             return Err(Problem::invalid("Ask for what 1 to 1000 edits would come to."));
         }
@@ -111,6 +111,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {proposal}.")))?;
+        actor.require_in(Permission::Operator, place_of(&present, &row))?;
         if row.state != "open" {
             // Who asks looks at a page from before that. It is an answer like any other: the edits would be refused.
             let closed = format!("this proposal was {}, so nothing is added to it any more", row.state);

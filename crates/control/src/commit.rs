@@ -20,7 +20,7 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Planned, counting, plan};
-use crate::reviewing::{Case, may_commit, name_to_type, risks_of};
+use crate::reviewing::{Case, may_commit, name_to_type, places, risks_of};
 use crate::weighing::settle;
 use crate::words::capital;
 use crate::{Control, aside, done};
@@ -62,7 +62,7 @@ impl Control {
     }
 
     async fn commit_in_turn(&self, actor: &Actor, what: &ToCommit) -> Result<TargetNo, Problem> {
-        actor.require_any(&[Permission::Operator, Permission::Reviewer])?;
+        actor.require_any_somewhere(&[Permission::Operator, Permission::Reviewer])?;
         for _ in 0..ATTEMPTS {
             if let Some(number) = self.try_commit(actor, what).await? {
                 return Ok(number);
@@ -87,13 +87,14 @@ impl Control {
         let row = intent::submission(&mut transaction, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
         intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;
-        actor.require_any(&[Permission::Operator, Permission::Reviewer])?;
+        let places = places(&mut transaction, actor, id).await?;
+        actor.require_any_in_all(&[Permission::Operator, Permission::Reviewer], &places)?;
         // Rows of deployments may have moved only together with the head, which is locked now.
         let mut case = self.case(&mut transaction, &present, id, true).await?;
         let ground = self.ground(&mut transaction, &present).await?;
         settle(&mut case, planned.as_ref(), &ground);
         let gate = evaluate(&case.facts);
-        if let Err(reason) = may_commit(actor, &case, &gate) {
+        if let Err(reason) = may_commit(actor, &places, &case, &gate) {
             // What is committed breaks rules by being there: its documents are not any more what it was planned on.
             let broken = || gate.broken().filter(|_| case.row.target.is_none());
             let code = broken().next().map_or("committed", |rule| rule_code(rule.rule));

@@ -23,7 +23,7 @@ use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 use crate::people::{Actor, Permission};
 use crate::present::load_deployments;
 use crate::problems::from_store;
-use crate::reviewing::{Case, changed, pins_of, policies, shown};
+use crate::reviewing::{Case, changed, no_token, pins_of, policies, shown};
 use crate::words::{self, at};
 use crate::{Control, done, versions};
 
@@ -206,6 +206,7 @@ impl Control {
     /// Notes that this person has looked at a submission.
     pub async fn look(&self, actor: &Actor, id: SubmissionId) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
+        actor.require_in_person()?;
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
         intent::ensure_looked(&mut connection, actor.person, row.proposal, id).await.map_err(from_store)
@@ -266,9 +267,10 @@ fn document(change: &DocumentChange) -> Anchor {
 fn voice(actor: &Actor, case: &Case) -> Voice {
     Voice {
         person: actor.person,
-        writes: actor.may(Permission::Operator) || actor.may(Permission::Reviewer),
+        writes: [Permission::Operator, Permission::Reviewer].iter().any(|p| actor.may_in(*p, case.proposal.deployment)),
         // A replaced submission's threads are resolved by the same people, so only who they are counts here.
-        reviews: may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person).is_ok(),
+        reviews: no_token(actor).is_ok()
+            && may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person).is_ok(),
     }
 }
 

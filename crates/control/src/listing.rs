@@ -7,7 +7,7 @@
 //! Every page has a badge with the number of reviews that wait for its reader. That is asked for more often than anything else, so it
 //! waits for plans only for a moment, counts to [`COUNTED`], and says when there may be more. It never says too many.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::Problem;
@@ -16,9 +16,9 @@ use api::reviews::{Fate, LONGEST_TEXT, ProposalPage, ProposalsWanted, ReviewPage
 use engine::gate::standing::{Turn, turn};
 use engine::gate::who::Helpers;
 use engine::gate::{Facts, Reviewer, Verdict, evaluate};
-use engine::ids::{DeploymentName, PersonId, SubmissionId};
+use engine::ids::{DeploymentId, DeploymentName, PersonId, SubmissionId};
 use sqlx::PgConnection;
-use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, LineRow, PersonRow};
+use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, JudgeRow, LineRow};
 use tokio::time::Instant;
 
 use crate::Control;
@@ -26,7 +26,7 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposals::scope_view;
-use crate::reviewing::{commits, risks_by_word, state_of};
+use crate::reviewing::{commits, no_token, risks_by_word, state_of};
 use crate::weighing::Ground;
 use crate::words::at;
 
@@ -41,7 +41,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 struct Reader<'a> {
     actor: &'a Actor,
     /// Everybody who gave a verdict, and the reader, as they are now.
-    people: Vec<PersonRow>,
+    people: Vec<JudgeRow>,
+    /// What each submission touches, if that makes a difference for one of them.
+    places: BTreeMap<SubmissionId, BTreeSet<DeploymentId>>,
 }
 
 impl Reader<'_> {
@@ -49,8 +51,10 @@ impl Reader<'_> {
     /// else could act.
     fn facts(&self, ground: &Ground, row: &FactsRow) -> Facts {
         let judges: BTreeSet<PersonId> = row.verdicts.iter().map(|(person, _)| *person).collect();
-        let matters = |person: &&PersonRow| person.id == self.actor.person || judges.contains(&person.id);
-        let reviewer = |p: &PersonRow| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer };
+        let matters = |person: &&JudgeRow| person.id == self.actor.person || judges.contains(&person.id);
+        let places = self.places(row.id);
+        let covers = |p: &JudgeRow| !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside);
+        let reviewer = |p: &JudgeRow| Reviewer { id: p.id, name: p.name.clone(), eligible: p.everywhere || covers(p) };
         let asked = ground.policy.approvals_for(&risks_by_word(&row.risks));
         Facts {
             submission: row.id,
@@ -70,8 +74,15 @@ impl Reader<'_> {
         }
     }
 
+    fn places(&self, id: SubmissionId) -> &BTreeSet<DeploymentId> {
+        const NOWHERE: &BTreeSet<DeploymentId> = &BTreeSet::new();
+        self.places.get(&id).unwrap_or(NOWHERE)
+    }
+
     fn turn(&self, facts: &Facts) -> Option<Turn> {
-        turn(facts, &evaluate(facts), self.actor.person, commits(self.actor))
+        let commits = commits(self.actor, self.places(facts.submission));
+        let turn = turn(facts, &evaluate(facts), self.actor.person, commits);
+        turn.filter(|turn| *turn != Turn::Judge || no_token(self.actor).is_ok())
     }
 }
 
@@ -85,7 +96,14 @@ impl Control {
         let judges = rows.iter().flat_map(|row| &row.verdicts).map(|(person, _)| *person);
         let people: BTreeSet<PersonId> = judges.chain([actor.person]).collect();
         let people: Vec<PersonId> = people.into_iter().collect();
-        Ok(Reader { actor, people: intent::people(on, &people, false).await.map_err(from_store)? })
+        let people = intent::judges(on, &people).await.map_err(from_store)?;
+        let asks_where = !actor.is_everywhere() || people.iter().any(|person| !person.inside.is_empty());
+        let ids: Vec<SubmissionId> = if asks_where { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
+        let places = match ids.is_empty() {
+            true => BTreeMap::new(),
+            false => intent::touched_each(on, &ids).await.map_err(from_store)?,
+        };
+        Ok(Reader { actor, people, places })
     }
 
     /// How many submissions this person could judge or commit now. The caller has no connection.

@@ -66,7 +66,7 @@ impl Control {
         let runs = reading::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
         let deployment = DeploymentId(row.deployment_id);
         let record = !present.blueprint.nodes.contains_key(&id);
-        let may_change = actor.require(Permission::Operator).map_err(|problem| problem.detail);
+        let may_change = actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail);
         Ok(NodeView {
             id,
             version: row.version,
@@ -83,7 +83,7 @@ impl Control {
             facts: facts.into_iter().map(facts_of).collect(),
             reports: reports.into_iter().map(report).collect(),
             tokens: tokens.into_iter().map(token).collect(),
-            may_reach: may_reach(actor, record, row.fqdn.as_str()).map_err(|problem| problem.detail),
+            may_reach: may_reach(actor, record, deployment, row.fqdn.as_str()).map_err(|problem| problem.detail),
             may_change,
             settled: !record,
             cursor,
@@ -129,16 +129,17 @@ impl Control {
         version: i32,
         change: NodeChange,
     ) -> Result<i32, Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
         // Reaching a machine otherwise keeps claims out; the rest needs the row alone.
         if change.way.is_some() {
             intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         }
         let actor = actor.still(&mut transaction).await?;
-        actor.require(Permission::Operator)?;
         let row = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
         let before = row.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        let place = place_of_node(&mut transaction, node).await?;
+        actor.require_in(Permission::Operator, place)?;
         still(Some(version), before.version, &before.fqdn)?;
         let after = self.changed(&before, &change)?;
         if after == before {
@@ -146,7 +147,7 @@ impl Control {
         }
         let mut reason = None;
         if is_other_way(&before, &after) {
-            may_reach(&actor, !before.meant, &before.fqdn)?;
+            may_reach(&actor, !before.meant, place, &before.fqdn)?;
             reason = before.meant.then(|| checked(&change.reason)).transpose()?;
         }
         if before.meant && after.hints != before.hints {
@@ -226,13 +227,14 @@ impl Control {
         reason: String,
     ) -> Result<(), Problem> {
         let Seen { node, version } = node.into();
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        let actor = actor.still(&mut transaction).await?;
         let gone = || Problem::not_found("There is no such node any more.");
         let row = reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
         still(version, row.version, &row.fqdn)?;
         let held = (!available).then_some((actor.person, reason));
         let news = running::set_node_available(&mut transaction, node, held).await.map_err(from_change)?;
@@ -336,15 +338,23 @@ pub(crate) fn checked_object<'v>(what: &str, value: &'v Value, most: usize) -> R
 }
 
 /// Who may say how a machine is reached.
-fn may_reach(actor: &Actor, record: bool, fqdn: &str) -> Result<(), Problem> {
+fn may_reach(actor: &Actor, record: bool, place: DeploymentId, fqdn: &str) -> Result<(), Problem> {
     match record {
-        true => actor.require(Permission::Operator),
+        true => actor.require_in(Permission::Operator, place),
         false if actor.may(Permission::Admin) => Ok(()),
         false => Err(Problem::permission_missing(format!(
             "{fqdn} is part of the target, so how it is reached decides which machine carries out what was approved: that takes the \
              permission admin, and a reason."
         ))),
     }
+}
+
+/// Where a machine belongs now: whoever acts on it needs the permission there. The caller keeps it there, by its record's lock or by that
+/// of commits.
+pub(crate) async fn place_of_node(on: &mut PgConnection, node: NodeId) -> Result<DeploymentId, Problem> {
+    let row = reading::machine(on, node).await.map_err(from_store)?;
+    let row = row.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+    Ok(DeploymentId(row.deployment_id))
 }
 
 async fn machine_of(on: &mut PgConnection, name: &str) -> Result<reading::MachineRow, Problem> {

@@ -14,7 +14,7 @@ use store::node_tokens::{self, MOST_TOKENS};
 use store::running::{self, MOST_REPORTS, Report, Reported, Reporter};
 use uuid::Uuid;
 
-use crate::machines::{Seen, checked_object, still, tell};
+use crate::machines::{Seen, checked_object, place_of_node, still, tell};
 use crate::people::{Actor, MAX_TOKEN, Permission, Token, Visitor, hash_of};
 use crate::problems::from_store;
 use crate::words::{self, at};
@@ -36,7 +36,8 @@ impl Control {
         days: u32,
     ) -> Result<MintedToken, Problem> {
         let Seen { node, version } = node.into();
-        actor.require_any(&[Permission::Operator, Permission::Admin])?;
+        actor.require_in_person()?;
+        actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let name = words::plain(&name)?;
         if name.is_empty() || name.chars().count() > limits::TOKEN_NAME || name.contains(['\n', '\t']) {
             let most = limits::TOKEN_NAME;
@@ -47,9 +48,11 @@ impl Control {
         }
         let token = Token::random()?;
         let mut transaction = self.begin().await?;
-        actor.still(&mut transaction).await?.require_any(&[Permission::Operator, Permission::Admin])?;
+        let actor = &actor.still(&mut transaction).await?;
         let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        let place = place_of_node(&mut transaction, node).await?;
+        actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
         still(version, machine.version, &machine.fqdn)?;
         let lifetime = Duration::from_secs(u64::from(days) * DAY);
         let made = node_tokens::insert_node_token(&mut transaction, node, &token.hash(), name, lifetime, actor.person)
@@ -73,11 +76,13 @@ impl Control {
     /// Takes a machine's token back: with the next request it is none.
     pub async fn revoke_node_token(&self, actor: &Actor, node: impl Into<Seen>, token: Uuid) -> Result<(), Problem> {
         let Seen { node, version } = node.into();
-        actor.require_any(&[Permission::Operator, Permission::Admin])?;
+        actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let mut transaction = self.begin().await?;
-        actor.still(&mut transaction).await?.require_any(&[Permission::Operator, Permission::Admin])?;
+        let actor = &actor.still(&mut transaction).await?;
         let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        let place = place_of_node(&mut transaction, node).await?;
+        actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
         still(version, machine.version, &machine.fqdn)?;
         let name = node_tokens::revoke_node_token(&mut transaction, node, token).await.map_err(from_store)?;
         let name = name.ok_or_else(|| {

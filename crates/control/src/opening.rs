@@ -28,6 +28,8 @@ impl Control {
     /// Notes that this person opened the changes of these documents in a submission. Saying it twice is saying it once.
     pub async fn open_changes(&self, actor: &Actor, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
+        // What a person had before their eyes no token had.
+        actor.require_in_person()?;
         let anchors: BTreeSet<Anchor> = anchors.into_iter().collect();
         if anchors.len() > MAX_OPENED {
             return Err(Problem::invalid(format!("Mark at most {MAX_OPENED} changes at a time.")));

@@ -2,26 +2,31 @@
 //!
 //! # Theory
 //!
-//! Every use case takes an [`Actor`] and asks it by [`Actor::require`]; a permission that is not there means no. There is no
-//! permission that contains another one, but for looking: whoever may do anything may look. In particular an admin, who decides
+//! Every use case takes an [`Actor`] and asks it what it may, and where ([`actor`]); a permission that is not there means no. There is
+//! no permission that contains another one, but for looking: whoever may do anything may look. In particular an admin, who decides
 //! about people, does not decide about machines: that takes an operator and, each time, a reviewer.
 //!
-//! A person comes in with a *one-time sign-in*: a link that somebody who may make one hands them. Spending it begins a *session*.
-//! Both are random tokens of 256 bits, shown once, and stored as their SHA-256 (a slow hash protects what people can remember;
+//! A person comes in with a *one-time sign-in*, a link that somebody who may make one hands them, or with their name and a password
+//! ([`passwords`]). Either begins a *session*. Programs come with *tokens* ([`tokens`]). Links, sessions and tokens are random tokens of 256 bits, shown once, and stored as their SHA-256 (a slow hash protects what people can remember;
 //! nobody guesses these). Invariants:
 //! * a sign-in is spent once, whoever comes first; only who has it learns whether it was used or has expired;
 //! * a session ends [`SESSION_IDLE`] after the last visit, [`SESSION_ABSOLUTE`] after it began, when it is signed out, and at once when
 //!   its person is disabled: it is looked up anew for every request and kept in no memory;
 //! * a visit is written down at most once in [`NOTE_EVERY`], so that looking costs one read;
+//! * whoever signs in gets a session of its own, and the one that their browser had ends with that: nobody is handed a session that
+//!   somebody else knows;
 //! * signing in and out is in the audit, in the same transaction. Refused sign-ins are not: anybody can cause those, so they are
 //!   logged and counted for the [`throttle`] instead.
 
+mod accounts;
+mod actor;
+mod passwords;
 mod throttle;
+mod tokens;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,11 +36,17 @@ use rand::TryRngCore as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
-use store::people::{self, PersonRow, SessionTimes, TokenHash, Unspendable};
+use store::people::{self, ASKS_PASSWORD, SessionTimes, TokenHash, Unspendable};
 use store::{Store, StoreError};
+use uuid::Uuid;
 
 use crate::problems;
-use throttle::Throttle;
+use passwords::Hasher;
+use throttle::{MINUTE, MOST_BY_TOKEN, MOST_FAILURES, Throttle, WINDOW, network};
+
+pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD};
+pub use actor::{Actor, Bearer, Permission, Session};
+pub use tokens::TOKEN_PREFIX;
 
 /// A session that is not used for so long ends.
 pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
@@ -53,48 +64,6 @@ const TIMES: SessionTimes = SessionTimes { idle: SESSION_IDLE, absolute: SESSION
 pub(crate) const MAX_TOKEN: usize = 128;
 /// Longest name that a client gives itself that is kept, in characters.
 const MAX_USER_AGENT: usize = 200;
-
-/// What a person may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Permission {
-    /// Look at everything but secrets. Whoever has any permission has this one.
-    Viewer,
-    /// Propose, commit what is approved, retry, cancel, switch.
-    Operator,
-    /// Judge what others propose, and commit what is approved.
-    Reviewer,
-    /// Decide who may come in and do what.
-    Admin,
-}
-
-impl Permission {
-    const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Reviewer, Self::Admin];
-
-    /// The word for people and for the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Reviewer => "reviewer",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl fmt::Display for Permission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Permission {
-    type Err = Problem;
-
-    fn from_str(word: &str) -> Result<Self, Problem> {
-        let found = Self::ALL.into_iter().find(|permission| permission.as_str() == word);
-        found.ok_or_else(|| Problem::invalid("A permission is one of viewer, operator, reviewer and admin."))
-    }
-}
 
 /// What an account stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -122,107 +91,6 @@ impl PersonKind {
     }
 }
 
-/// The session that an actor came with.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Session {
-    hash: TokenHash,
-    /// How long ago they proved who they are.
-    pub fresh_for: Duration,
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("fresh_for", &self.fresh_for).finish_non_exhaustive()
-    }
-}
-
-/// Who asks for something. Only this module makes one, of an enabled person.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Actor {
-    /// Who.
-    pub person: PersonId,
-    /// Short name.
-    pub name: String,
-    /// What they may do.
-    pub permissions: BTreeSet<Permission>,
-    /// What the account stands for.
-    pub kind: PersonKind,
-    /// None: they came by another way than a session, such as the command line.
-    pub session: Option<Session>,
-}
-
-impl Actor {
-    fn of(row: PersonRow, session: Option<Session>) -> Self {
-        let known = row.permissions.iter().filter_map(|word| word.parse().ok());
-        Self {
-            person: row.id,
-            permissions: known.collect(),
-            kind: PersonKind::of_word(&row.kind),
-            name: row.name,
-            session,
-        }
-    }
-
-    /// Whether they have a permission.
-    pub fn may(&self, permission: Permission) -> bool {
-        match permission {
-            Permission::Viewer => !self.permissions.is_empty(),
-            other => self.permissions.contains(&other),
-        }
-    }
-
-    /// The actor as of this transaction, and until it ends. A request may have waited for a lock since it was looked up who sent it;
-    /// whoever was signed out, disabled or deprived of a permission meanwhile does not get through.
-    ///
-    /// # Errors
-    /// Signed out, when they are not let in any more.
-    pub(crate) async fn still(&self, on: &mut PgConnection) -> Result<Self, Problem> {
-        // The person first, as whoever disables one does.
-        let row = people::lock_person(on, self.person).await.map_err(failed)?.ok_or_else(Problem::signed_out)?;
-        if let Some(session) = &self.session
-            && !people::lock_session(on, &session.hash).await.map_err(failed)?
-        {
-            return Err(Problem::signed_out());
-        }
-        Ok(Self::of(row, self.session.clone()))
-    }
-
-    /// Goes on only with a permission.
-    ///
-    /// # Errors
-    /// Forbidden, with what is missing and who can give it.
-    pub fn require(&self, permission: Permission) -> Result<(), Problem> {
-        if self.may(permission) {
-            return Ok(());
-        }
-        Err(Problem::permission_missing(format!(
-            "{} does not have the permission {permission}; an admin can give it.",
-            self.name
-        )))
-    }
-
-    /// Goes on with any of several permissions.
-    ///
-    /// # Errors
-    /// As [`Actor::require`].
-    pub fn require_any(&self, permissions: &[Permission]) -> Result<(), Problem> {
-        if permissions.iter().any(|permission| self.may(*permission)) {
-            return Ok(());
-        }
-        let words: Vec<&str> = permissions.iter().map(|permission| permission.as_str()).collect();
-        Err(Problem::permission_missing(format!(
-            "{} has none of the permissions {}; an admin can give one.",
-            self.name,
-            words.join(", ")
-        )))
-    }
-
-    /// The words of all permissions.
-    pub fn permission_words(&self) -> Vec<String> {
-        self.permissions.iter().map(ToString::to_string).collect()
-    }
-}
-
 /// A secret that is shown once. It never shows in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
@@ -239,6 +107,11 @@ impl Token {
             let _ = write!(text, "{byte:02x}");
         }
         Ok(Self(text))
+    }
+
+    /// One that is recognised as ours wherever it is found.
+    fn for_programs() -> Result<Self, Problem> {
+        Ok(Self(format!("{TOKEN_PREFIX}{}", Self::random()?.0)))
     }
 
     /// The secret itself.
@@ -303,13 +176,34 @@ impl NewPerson {
 #[derive(Debug, Clone)]
 pub struct People {
     store: Store,
-    attempts: Arc<Throttle>,
+    /// Failing sign-ins, by where they come from.
+    attempts: Arc<Throttle<Option<IpAddr>>>,
+    /// Wrong passwords, by the name that they were tried with, whether there is one or not.
+    names: Arc<Throttle<String>>,
+    /// Requests, by the token that they came with.
+    requests: Arc<Throttle<Uuid>>,
+    hasher: Hasher,
+}
+
+/// A session that begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Begun {
+    /// What the browser keeps.
+    pub session: Token,
+    /// Whether the link was made to set a password by.
+    pub asks_password: bool,
 }
 
 impl People {
     /// Over a database. Clones share what is known of failing sign-ins.
     pub fn over(store: Store) -> Self {
-        Self { store, attempts: Arc::default() }
+        Self {
+            store,
+            attempts: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
+            names: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
+            requests: Arc::new(Throttle::of(MOST_BY_TOKEN, MINUTE)),
+            hasher: Hasher::default(),
+        }
     }
 
     /// Adds a person.
@@ -358,12 +252,30 @@ impl People {
         person: PersonId,
         holds: Duration,
     ) -> Result<Token, Problem> {
+        self.link(by, person, holds, &[]).await
+    }
+
+    /// The same by who starts Gantry's processes, for somebody who is to set a password.
+    ///
+    /// # Errors
+    /// When there is no such person.
+    pub async fn first_link(&self, person: PersonId, holds: Duration) -> Result<Token, Problem> {
+        self.link(None, person, holds, &[ASKS_PASSWORD]).await
+    }
+
+    async fn link(
+        &self,
+        by: Option<&Actor>,
+        person: PersonId,
+        holds: Duration,
+        asks: &[&str],
+    ) -> Result<Token, Problem> {
         require_admin(by)?;
         let row = people::person(self.store.pool(), person).await.map_err(failed)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no person {person}.")))?;
         let token = Token::random()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        people::insert_sign_in(&mut transaction, person, &token.hash(), holds).await.map_err(failed)?;
+        people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks).await.map_err(failed)?;
         let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
         people::append_audit(&mut transaction, id_of(by), "sign_in.offer", &person.to_string(), &detail)
             .await
@@ -372,38 +284,50 @@ impl People {
         Ok(token)
     }
 
-    /// Spends a one-time sign-in and begins a session; hands back the session's token.
+    /// Spends a one-time sign-in and begins a session. `before`: the session that the browser had, which ends.
     ///
     /// # Errors
     /// `sign_in_used`, `sign_in_expired` or `sign_in_unknown` for what does not sign in (401); `too_many_attempts` when it failed too
     /// often from that address (429).
-    pub async fn sign_in(&self, token: &str, visitor: &Visitor) -> Result<Token, Problem> {
-        if let Err(wait) = self.attempts.check(visitor.address) {
-            return Err(too_many_attempts(wait));
-        }
+    pub async fn sign_in(&self, token: &str, visitor: &Visitor, before: Option<&str>) -> Result<Begun, Problem> {
+        self.attempts.check(&network(visitor.address)).map_err(too_many_attempts)?;
         if token.len() > MAX_TOKEN {
             return Err(self.refuse(visitor, Unspendable::Unknown));
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let spent = people::claim_sign_in(&mut transaction, &hash_of(token)).await.map_err(failed)?;
-        let Some(person) = spent else {
+        let Some((person, asks)) = spent else {
             let why = people::unspendable(&mut transaction, &hash_of(token)).await.map_err(failed)?;
             return Err(self.refuse(visitor, why));
         };
+        let session = self.begin_session(&mut transaction, person, visitor, before, true).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(Begun { session, asks_password: asks.iter().any(|word| word == ASKS_PASSWORD) })
+    }
+
+    async fn begin_session(
+        &self,
+        on: &mut PgConnection,
+        person: PersonId,
+        visitor: &Visitor,
+        before: Option<&str>,
+        by_link: bool,
+    ) -> Result<Token, Problem> {
+        if let Some(before) = before.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN) {
+            people::end_session(on, &hash_of(before)).await.map_err(failed)?;
+        }
         let session = Token::random()?;
         let origin = visitor.noted();
-        people::insert_session(&mut transaction, person, &session.hash(), TIMES, &origin).await.map_err(failed)?;
-        let detail = json!({"address": origin.address, "user_agent": origin.user_agent});
-        people::append_audit(&mut transaction, Some(person), "sign_in", &person.to_string(), &detail)
-            .await
-            .map_err(failed)?;
-        transaction.commit().await.map_err(failed)?;
+        people::insert_session(on, person, &session.hash(), TIMES, &origin, by_link).await.map_err(failed)?;
+        let by = if by_link { "link" } else { "password" };
+        let detail = json!({"by": by, "address": origin.address, "user_agent": origin.user_agent});
+        people::append_audit(on, Some(person), "sign_in", &person.to_string(), &detail).await.map_err(failed)?;
         Ok(session)
     }
 
     fn refuse(&self, visitor: &Visitor, why: Unspendable) -> Problem {
         tracing::warn!(address = ?visitor.address, ?why, "a sign-in was refused");
-        self.attempts.note_failure(visitor.address);
+        self.attempts.note(network(visitor.address));
         let (code, detail) = match why {
             Unspendable::Used => ("sign_in_used", "This sign-in was used already. Each works once: ask for another."),
             Unspendable::Expired => ("sign_in_expired", "This sign-in is too old or was taken back: ask for another."),
@@ -428,11 +352,14 @@ impl People {
         Ok(Some(actor))
     }
 
-    /// Whether a session still holds, without counting as a visit: for streams that stay open while nobody looks.
+    /// Whether a session, or a token, still holds, without counting as a visit: for streams that stay open while nobody looks.
     ///
     /// # Errors
     /// As [`People::actor_of_session`].
     pub async fn session_holds(&self, actor: &Actor) -> Result<bool, Problem> {
+        if let Some(token) = &actor.token {
+            return store::api_tokens::holds(self.store.pool(), token.id).await.map_err(failed);
+        }
         let Some(session) = &actor.session else {
             return Ok(false);
         };
@@ -446,7 +373,10 @@ impl People {
         }
         let hash = hash_of(token);
         let row = people::session(self.store.pool(), &hash, TIMES).await.map_err(failed)?;
-        Ok(row.map(|row| (Actor::of(row.person, Some(Session { hash, fresh_for: row.fresh_for })), row.note_due)))
+        Ok(row.map(|row| {
+            let session = Session { hash, fresh_for: row.fresh_for, by_link: row.by_link };
+            (Actor::of(row.person, Some(session)), row.note_due)
+        }))
     }
 
     /// Ends the session that an actor came with. One that has ended already, or none, is fine.
@@ -470,10 +400,11 @@ impl People {
     /// Ends every session of the actor and revokes their unused sign-ins; hands back how many sessions ended.
     ///
     /// # Errors
-    /// When the database does not answer.
+    /// When the actor came by a token, or the database does not answer.
     pub async fn sign_out_everywhere(&self, actor: &Actor) -> Result<u64, Problem> {
+        actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let ended = people::end_everything_of(&mut transaction, actor.person).await.map_err(failed)?;
+        let ended = people::end_everything_of(&mut transaction, actor.person, None).await.map_err(failed)?;
         let subject = actor.person.to_string();
         people::append_audit(
             &mut transaction,
@@ -511,7 +442,7 @@ impl People {
                 None => Err(Problem::not_found(format!("There is no person {person}."))),
             };
         }
-        let ended = people::end_everything_of(&mut transaction, person).await.map_err(failed)?;
+        let ended = people::end_everything_of(&mut transaction, person, None).await.map_err(failed)?;
         let detail = json!({"sessions": ended});
         people::append_audit(&mut transaction, id_of(by), "person.disable", &person.to_string(), &detail)
             .await
@@ -547,7 +478,7 @@ fn too_many_attempts(wait: Duration) -> Problem {
         "too_many_attempts",
         "Too many attempts",
         format!(
-            "Signing in failed too often from your address. Try again in {} minutes.",
+            "Signing in failed too often, from your address or with that name. Try again in {} minutes, or come in by a one-time link.",
             wait.as_secs().div_ceil(60).max(1)
         ),
     )
@@ -583,7 +514,7 @@ mod tests {
 
         async fn session(&self) -> Token {
             let link = self.link().await;
-            self.people.sign_in(link.reveal(), &Visitor::default()).await.expect("a session")
+            self.people.sign_in(link.reveal(), &Visitor::default(), None).await.expect("a session").session
         }
 
         async fn actor(&self, session: &Token) -> Option<Actor> {
@@ -591,7 +522,7 @@ mod tests {
         }
 
         async fn refused(&self, link: &Token) -> Problem {
-            self.people.sign_in(link.reveal(), &Visitor::default()).await.expect_err("a refusal")
+            self.people.sign_in(link.reveal(), &Visitor::default(), None).await.expect_err("a refusal")
         }
 
         async fn change(&self, sql: &'static str) {
@@ -610,7 +541,7 @@ mod tests {
         let link = house.link().await;
         let tries = (0..8).map(|_| {
             let (people, link) = (house.people.clone(), link.clone());
-            tokio::spawn(async move { people.sign_in(link.reveal(), &Visitor::default()).await })
+            tokio::spawn(async move { people.sign_in(link.reveal(), &Visitor::default(), None).await })
         });
         let mut sessions = Vec::new();
         for one in tries.collect::<Vec<_>>() {
@@ -620,7 +551,7 @@ mod tests {
             }
         }
         assert_eq!(sessions.len(), 1);
-        let actor = house.actor(&sessions[0]).await.expect("an actor");
+        let actor = house.actor(&sessions[0].session).await.expect("an actor");
         assert_eq!((actor.person, actor.name.as_str()), (house.ada, "ada"));
         assert_eq!(house.audit().await, ["person.create", "sign_in.offer", "sign_in"]);
     }
@@ -721,15 +652,15 @@ mod tests {
     async fn failing_too_often_makes_an_address_wait() {
         let house = House::new().await;
         let visitor = Visitor { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
-        for _ in 0..throttle::MOST_FAILURES {
-            let problem = house.people.sign_in("wrong", &visitor).await.expect_err("a refusal");
+        for _ in 0..MOST_FAILURES {
+            let problem = house.people.sign_in("wrong", &visitor, None).await.expect_err("a refusal");
             assert_eq!(problem.code, "sign_in_unknown");
         }
         let link = house.link().await;
-        let problem = house.people.sign_in(link.reveal(), &visitor).await.expect_err("a refusal");
+        let problem = house.people.sign_in(link.reveal(), &visitor, None).await.expect_err("a refusal");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_attempts"));
         assert!(
-            house.people.sign_in(link.reveal(), &Visitor::default()).await.is_ok(),
+            house.people.sign_in(link.reveal(), &Visitor::default(), None).await.is_ok(),
             "not spent, and others come in"
         );
     }

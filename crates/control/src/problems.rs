@@ -75,6 +75,8 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::MachineTaken => "machine_taken",
         Refusal::TooLow => "too_low",
         Refusal::BeyondScope => "beyond_scope",
+        Refusal::LastAdmin => "last_admin",
+        Refusal::NoPartOfTheTree => "no_part_of_the_tree",
         _ => "refused",
     };
     match refusal {

@@ -17,7 +17,7 @@ use crate::board::proposal_view;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Planned, counting, node_name, plan_aside};
+use crate::proposing::{Planned, counting, node_name, place_of, plan_aside};
 use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::Names;
@@ -57,7 +57,9 @@ impl Control {
             proposal: self.open_view(actor, &mut connection, &present, &row, &edits, &planned).await?,
             carries: carries(&present, node, &planned)?,
             choices: choices(&present, node, &planned)?,
-            may_edit: actor.require(Permission::Operator).map_err(|problem| problem.detail),
+            may_edit: actor
+                .require_in(Permission::Operator, place_of(&present, &row))
+                .map_err(|problem| problem.detail),
             cursor,
         })
     }

@@ -29,7 +29,7 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::restoring::left_out;
-use crate::reviewing::risks_of;
+use crate::reviewing::{places, risks_of};
 use crate::saying;
 use crate::words::{self, Names};
 use crate::{Control, aside, done};
@@ -104,7 +104,13 @@ pub(crate) struct Summary {
 /// Whether a person could approve a proposal, and no longer can once they touch it: it is somebody else's so far.
 pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
     let is_others = !edits.is_empty() && !authors(edits).contains(&actor.person);
-    is_others && actor.may(Permission::Reviewer) && actor.may(Permission::Operator)
+    is_others && actor.may_somewhere(Permission::Reviewer) && actor.may_somewhere(Permission::Operator)
+}
+
+/// Where a proposal is: on a deployment, or on a node wherever that is now. Whoever edits it needs the permission there.
+pub(crate) fn place_of(present: &Present, row: &ProposalRow) -> DeploymentId {
+    let node = row.node.and_then(|node| present.skeleton.nodes.get(&node));
+    node.map_or(row.deployment, |node| node.deployment)
 }
 
 /// The edits that count, in their order.
@@ -168,10 +174,11 @@ impl Control {
     /// Opens a proposal on a deployment, or hands back the one that is open. One on *system* makes and removes the deployments at
     /// the top, takes nodes back, and changes what all share; it rests on the whole tree, so every commit plans it anew.
     pub async fn propose(&self, actor: &Actor, deployment: DeploymentId) -> Result<ProposalId, Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
         let found = present.skeleton.deployments.get(&deployment);
         let found = found.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
+        actor.require_in(Permission::Operator, deployment)?;
         let mut transaction = self.begin().await?;
         let (id, new) =
             intent::ensure_proposal(&mut transaction, deployment, actor.person).await.map_err(from_store)?;
@@ -189,10 +196,11 @@ impl Control {
     /// Opens a proposal on a single node, or hands back the one that is open. It stands beside the one on the node's deployment, and
     /// *system* has these, too: that is how a new node gets what it begins with.
     pub async fn propose_on_node(&self, actor: &Actor, node: NodeId) -> Result<ProposalId, Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
         let found = present.skeleton.nodes.get(&node);
         let found = found.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        actor.require_in(Permission::Operator, found.deployment)?;
         if found.phantom {
             return Err(Problem::conflict(
                 "phantom",
@@ -222,12 +230,13 @@ impl Control {
         version: i32,
         edits: Vec<Edit>,
     ) -> Result<i32, Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         if edits.is_empty() || edits.len() > MAX_EDITS_PER_CALL {
             return Err(Problem::invalid(format!("Send 1 to {MAX_EDITS_PER_CALL} edits at a time.")));
         }
         edits.iter().try_for_each(words::well_formed)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
+        actor.require_in(Permission::Operator, place_of(&present, &row))?;
         self.check_minted(&edits).await?;
         self.check_edits(&present, row.scope(), &rows, &edits).await?;
         self.check_fit(&present, &rows, &edits).await?;
@@ -319,8 +328,9 @@ impl Control {
         version: i32,
         back: bool,
     ) -> Result<i32, Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
+        actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
         let (action, moved) = if back {
             ("proposal.undo", intent::undo_edit(&mut transaction, proposal, version, actor.person).await)
@@ -346,8 +356,9 @@ impl Control {
 
     /// Closes a proposal without effect.
     pub async fn discard(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<(), Problem> {
-        actor.require(Permission::Operator)?;
-        let (_, row, _) = self.at_version(proposal, version).await?;
+        actor.require_somewhere(Permission::Operator)?;
+        let (present, row, _) = self.at_version(proposal, version).await?;
+        actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
         if !intent::discard_proposal(&mut transaction, proposal, version).await.map_err(from_store)? {
             return Err(moved_on());
@@ -373,7 +384,7 @@ impl Control {
         version: i32,
         title: String,
     ) -> Result<SubmissionId, Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let title = words::plain(&title)?;
         if title.is_empty() || title.chars().count() > limits::TITLE {
             return Err(Problem::invalid(format!(
@@ -382,6 +393,7 @@ impl Control {
             )));
         }
         let (present, row, rows) = self.at_version(proposal, version).await?;
+        actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let planned = plan_aside(&present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
         let asked = Asked { title: title.to_owned(), by: actor.person };
@@ -394,6 +406,9 @@ impl Control {
             new.version = self.plan_anew(&mut transaction, known, &new).await?;
         }
         let id = self.put_submission(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
+        // It may reach further than the deployment that it was proposed on: a node that comes from elsewhere is taken from there.
+        let places = places(&mut transaction, actor, id).await?;
+        actor.require_in_all(Permission::Operator, &places)?;
         done(transaction).await?;
         Ok(id)
     }

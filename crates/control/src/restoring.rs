@@ -33,9 +33,10 @@ impl Control {
         target: TargetNo,
         partial: bool,
     ) -> Result<Restored, Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
         let id = present.named(deployment)?;
+        actor.require_in(Permission::Operator, id)?;
         if id == present.system()? {
             return Err(Problem::conflict(
                 "system",

@@ -14,7 +14,7 @@ use engine::gate::who::{Helpers, may_judge_or_who};
 use engine::gate::{
     Facts, GateState, NoVerdict, Policy, Reviewer, Risk, Verdict, VerdictKind, asks_for_name, evaluate, may_judge,
 };
-use engine::ids::{DeploymentName, PersonId, SubmissionId, TargetNo};
+use engine::ids::{DeploymentId, DeploymentName, PersonId, SubmissionId, TargetNo};
 use serde_json::json;
 use sqlx::PgConnection;
 use store::StoreError;
@@ -57,9 +57,9 @@ impl Control {
         // not count has to be said.
         let judges: BTreeSet<PersonId> = verdicts.iter().map(|v| v.person).collect();
         let judges: Vec<PersonId> = judges.into_iter().collect();
-        let mut people = intent::reviewers(on).await.map_err(from_store)?;
+        let mut people = intent::reviewers_of(on, id).await.map_err(from_store)?;
         people.retain(|person| !judges.contains(&person.id));
-        people.extend(intent::people(on, &judges, lock).await.map_err(from_store)?);
+        people.extend(intent::people(on, &judges, id, lock).await.map_err(from_store)?);
         people.sort_by(|a, b| a.name.cmp(&b.name));
         let policy = self.policy(on, present).await?;
         let risks = risks_of(&row);
@@ -78,7 +78,7 @@ impl Control {
             verdicts: verdicts.iter().map(|v| Verdict { person: v.person, kind: v.kind }).collect(),
             people: people.iter().map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer }).collect(),
             open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
-            helpers: helpers(on).await?,
+            helpers: helpers(on, id).await?,
         };
         Ok(Case { row, proposal, authors, verdicts, documents, facts })
     }
@@ -162,8 +162,8 @@ impl Control {
             fresh,
             waits,
             verdicts: shown_verdicts(&case, actor.person),
-            may_judge: may_judge_or_who(&case.facts, actor.person),
-            may_commit: may_commit(actor, &case, &gate),
+            may_judge: no_token(actor).and_then(|()| may_judge_or_who(&case.facts, actor.person)),
+            may_commit: may_commit(actor, &places(&mut connection, actor, id).await?, &case, &gate),
             gate,
             type_to_commit: match asks_for_name(&risks_of(&case.row)) {
                 true => Some(name_to_type(&present, &case)?),
@@ -199,6 +199,7 @@ impl Control {
         reason: String,
     ) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
+        no_token(actor).map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
         let reason = words::plain(&reason)?;
         if kind != VerdictKind::Approve && reason.is_empty() {
             return Err(Problem::invalid("Say what should be different: the author reads it."));
@@ -259,19 +260,46 @@ pub(crate) async fn tell(on: &mut PgConnection, id: SubmissionId) -> Result<(), 
     intent::append_live(on, &topics, &Live::Submission { submission: id }).await.map_err(from_store)
 }
 
-/// Whether a person commits anything at all.
-pub(crate) fn commits(actor: &Actor) -> bool {
-    actor.may(Permission::Operator) || actor.may(Permission::Reviewer)
+/// The deployments that a submission touches, for who may not do everything everywhere; others are not asked where.
+pub(crate) async fn places(
+    on: &mut PgConnection,
+    actor: &Actor,
+    id: SubmissionId,
+) -> Result<BTreeSet<DeploymentId>, Problem> {
+    if actor.is_everywhere() {
+        return Ok(BTreeSet::new());
+    }
+    intent::touched(on, id).await.map_err(from_store)
 }
 
-/// Whether a person may commit now; else why not.
-pub(crate) fn may_commit(actor: &Actor, case: &Case, gate: &GateState) -> Result<(), String> {
+/// Whoever reviews is a person who looks: their token is not.
+pub(crate) fn no_token(actor: &Actor) -> Result<(), String> {
+    match &actor.token {
+        None => Ok(()),
+        Some(_) => Err("No token gives a verdict: whoever reviews signs in and looks.".into()),
+    }
+}
+
+/// Whether a person commits what touches these deployments.
+pub(crate) fn commits(actor: &Actor, places: &BTreeSet<DeploymentId>) -> bool {
+    [Permission::Operator, Permission::Reviewer].into_iter().any(|permission| actor.may_in_all(permission, places))
+}
+
+/// Whether a person may commit now what touches these deployments; else why not.
+pub(crate) fn may_commit(
+    actor: &Actor,
+    places: &BTreeSet<DeploymentId>,
+    case: &Case,
+    gate: &GateState,
+) -> Result<(), String> {
     if let Some(target) = case.row.target {
         return Err(format!("It is committed already, as target {target}."));
     }
-    if !commits(actor) {
+    if !commits(actor, places) {
+        let somewhere = [Permission::Operator, Permission::Reviewer].into_iter().any(|p| actor.may_somewhere(p));
+        let place = if somewhere { " wherever it changes something" } else { "" };
         return Err(format!(
-            "Your account may not commit: that takes the operator or the reviewer permission. {}",
+            "Your account may not commit: that takes the operator or the reviewer permission{place}. {}",
             case.facts.helpers.to_commit()
         ));
     }
@@ -281,9 +309,9 @@ pub(crate) fn may_commit(actor: &Actor, case: &Case, gate: &GateState) -> Result
     }
 }
 
-async fn helpers(on: &mut PgConnection) -> Result<Helpers, Problem> {
+async fn helpers(on: &mut PgConnection, id: SubmissionId) -> Result<Helpers, Problem> {
     let mut helpers = Helpers::default();
-    for (name, permissions) in intent::able(on).await.map_err(from_store)? {
+    for (name, permissions) in intent::able(on, id).await.map_err(from_store)? {
         let has = |permission: Permission| permissions.iter().any(|word| word == permission.as_str());
         if has(Permission::Operator) || has(Permission::Reviewer) {
             helpers.committers.push(name.clone());

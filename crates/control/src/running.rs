@@ -11,6 +11,7 @@ use engine::plan::MAX_REASON;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, DeploymentRow};
+use store::reading;
 use store::running::{self, ChangeError};
 
 use crate::people::{Actor, Permission};
@@ -71,11 +72,12 @@ fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<Deploymen
 impl Control {
     /// Lets a step in ERROR try again.
     pub async fn retry(&self, actor: &Actor, noderole: NoderoleId, reason: String) -> Result<(), Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
         let step = StepId::of(noderole, &ActionName::run());
-        let row = store::reading::noderole(&self.store, noderole).await.map_err(from_store)?;
+        let row = reading::noderole(&self.store, noderole).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found("There is no such noderole. It may have been removed."))?;
+        actor.require_in(Permission::Operator, DeploymentId(row.noderole.deployment_id))?;
         let called = format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
         // Written down first: what was done is never without a name, and a refused attempt is worth knowing too.
         self.note(actor, "step.retry", &noderole.to_string(), &json!({"reason": reason})).await?;
@@ -85,14 +87,18 @@ impl Control {
 
     /// Stops a run. What is written down is what was done: of a run that has ended, or never was, there is nothing to note.
     pub async fn cancel(&self, actor: &Actor, run: RunId) -> Result<(), Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
+        // Where a run is bound never changes.
+        let place = reading::place_of_run(&mut transaction, run).await.map_err(from_store)?;
+        place.map_or(Ok(()), |place| actor.require_in(Permission::Operator, place))?;
         let asked = match running::ask_to_cancel(&mut transaction, run, &actor.name).await {
             Ok(asked) => asked,
             Err(ChangeError::NotOpen(_)) => return Err(not_open(&mut transaction, run).await?),
             Err(error) => return Err(from_change(error)),
         };
-        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        let now = actor.still(&mut transaction).await?;
+        place.map_or(Ok(()), |place| now.require_in(Permission::Operator, place))?;
         intent::append_audit(&mut transaction, Some(actor.person), "run.cancel", &run.to_string(), &json!({}))
             .await
             .map_err(from_store)?;
@@ -113,11 +119,11 @@ impl Control {
         held: bool,
         reason: String,
     ) -> Result<(), Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         let rows = intent::deployment_rows(&mut transaction).await.map_err(from_store)?;
         let row = rows.iter().find(|row| row.id == deployment);
         let row = row.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
@@ -150,7 +156,7 @@ impl Control {
         priority: i32,
         reason: String,
     ) -> Result<(), Problem> {
-        actor.require(Permission::Operator)?;
+        actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
         if !(-MAX_PRIORITY..=MAX_PRIORITY).contains(&priority) {
             return Err(Problem::invalid(format!(
@@ -159,7 +165,7 @@ impl Control {
         }
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         if !intent::set_priority(&mut transaction, deployment, priority).await.map_err(from_store)? {
             return Err(Problem::conflict("state", "It has that priority already, or is gone."));
         }

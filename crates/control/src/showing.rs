@@ -184,9 +184,9 @@ impl Control {
             children: children.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
             runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             limits: limits(&row.step),
-            may_retry: may_retry(actor, state),
+            may_retry: may_retry(actor, deployment, state),
             may_edit,
-            may_propose: actor.require(Permission::Operator).map_err(|problem| problem.detail),
+            may_propose: actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail),
         })
     }
 
@@ -209,10 +209,10 @@ impl Control {
         row: &NoderoleRow,
         role: &Role,
     ) -> Result<Result<NoderoleDraft, String>, Problem> {
-        if !actor.may(Permission::Operator) {
-            return Ok(Err("Your account may not edit: that takes the operator permission.".into()));
-        }
         let deployment = DeploymentId(row.noderole.deployment_id);
+        if !actor.may_in(Permission::Operator, deployment) {
+            return Ok(Err("Your account may not edit here: that takes the operator permission.".into()));
+        }
         let mut connection = self.connection().await?;
         let Some(open) = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)? else {
             let name = &row.deployment.name;
@@ -343,7 +343,10 @@ impl Control {
         let may_cancel = match (open, row.run.cancel_requested) {
             (false, _) => Err("It has ended.".to_owned()),
             (true, true) => Err("Somebody stopped it already; it ends as soon as its node lets go.".to_owned()),
-            (true, false) => actor.require(Permission::Operator).map_err(|p| p.detail),
+            (true, false) => match reading::place_of_run(&mut connection, id).await.map_err(from_store)? {
+                Some(place) => actor.require_in(Permission::Operator, place).map_err(|p| p.detail),
+                None => Err("It has ended.".to_owned()),
+            },
         };
         Ok(RunView {
             input: input.get("data").cloned().unwrap_or_else(|| json!({})),
@@ -444,9 +447,9 @@ pub(crate) fn attribs(role: &Role) -> Vec<AttribView> {
     role.attribs.iter().map(view).collect()
 }
 
-fn may_retry(actor: &Actor, state: StepState) -> Result<(), String> {
-    if !actor.may(Permission::Operator) {
-        return Err("Your account may not retry: that takes the operator permission.".into());
+fn may_retry(actor: &Actor, place: DeploymentId, state: StepState) -> Result<(), String> {
+    if !actor.may_in(Permission::Operator, place) {
+        return Err("Your account may not retry here: that takes the operator permission.".into());
     }
     match state {
         StepState::Error => Ok(()),

@@ -60,7 +60,7 @@ pub(crate) struct Ground {
     pub present: Present,
     pub jigs: Jigs,
     pub policy: Policy,
-    /// Who may review.
+    /// Who may review, in whichever part of the tree: who may review just this the gate counts.
     pub reviewers: BTreeSet<PersonId>,
 }
 
@@ -174,7 +174,7 @@ impl Control {
             present: present.clone(),
             jigs: intent::jigs(on).await.map_err(from_store)?,
             policy: self.policy(on, present).await?,
-            reviewers: intent::reviewers(on).await.map_err(from_store)?.into_iter().map(|person| person.id).collect(),
+            reviewers: intent::reviewers(on).await.map_err(from_store)?.into_iter().collect(),
         }))
     }
 

@@ -3,12 +3,15 @@
 //! Theory: nothing here knows a token, only the SHA-256 of one, so that who reads the database can't come in with what it holds.
 //! Every moment is the database's own (`now()`), because several servers judge the same session and their clocks differ. A one-time
 //! sign-in is spent by a single `UPDATE ... RETURNING`: of two that come at once, one finds it spent. Whether a session still holds
-//! is asked of the rows each time and kept nowhere else, so disabling a person works with the next request.
+//! is asked of the rows each time and kept nowhere else, so disabling a person works with the next request. The same holds for what they
+//! may: everywhere (`person.permissions`) and in parts of the tree (`scoped_grant`), which the database spreads over all below.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::ids::PersonId;
+use engine::ids::{DeploymentId, PersonId};
 use serde_json::Value;
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -16,6 +19,9 @@ use crate::StoreError;
 
 /// SHA-256 of a token.
 pub type TokenHash = [u8; 32];
+
+/// What a one-time sign-in asks for that was made to set a password by.
+pub const ASKS_PASSWORD: &str = "password";
 
 /// Kinds of persons, as the database calls them.
 pub const HUMAN: &str = "human";
@@ -33,8 +39,49 @@ pub struct PersonRow {
     pub kind: String,
     /// Whether they are kept out.
     pub disabled: bool,
-    /// Words of permissions.
+    /// Words of the permissions that they have everywhere.
     pub permissions: Vec<String>,
+    /// Words of those that they have in single deployments besides, with all below the ones that they were given for.
+    pub inside: BTreeMap<DeploymentId, Vec<String>>,
+}
+
+/// The columns of a [`PersonRow`], of a person `p`.
+pub(crate) const PERSON: &str = "p.id, p.name, p.kind, p.disabled, p.permissions,
+    (SELECT jsonb_object_agg(c.deployment_id, c.words) FROM
+      (SELECT deployment_id, jsonb_agg(permission) AS words FROM covered(p.id) GROUP BY deployment_id) c) AS inside";
+
+type Inside = Json<BTreeMap<Uuid, Vec<String>>>;
+
+#[derive(Debug, sqlx::FromRow)]
+pub(crate) struct RawPerson {
+    id: Uuid,
+    name: String,
+    kind: String,
+    disabled: bool,
+    permissions: Vec<String>,
+    inside: Option<Inside>,
+}
+
+impl From<RawPerson> for PersonRow {
+    fn from(raw: RawPerson) -> Self {
+        Self {
+            id: PersonId(raw.id),
+            name: raw.name,
+            kind: raw.kind,
+            disabled: raw.disabled,
+            permissions: raw.permissions,
+            inside: spread(raw.inside),
+        }
+    }
+}
+
+fn spread(inside: Option<Inside>) -> BTreeMap<DeploymentId, Vec<String>> {
+    inside
+        .map(|Json(inside)| inside)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(id, words)| (DeploymentId(id), words))
+        .collect()
 }
 
 /// A session that holds, with whose it is.
@@ -46,6 +93,10 @@ pub struct SessionRow {
     pub fresh_for: Duration,
     /// Whether the last visit was noted long enough ago to note this one.
     pub note_due: bool,
+    /// By which it is named.
+    pub id: Uuid,
+    /// Whether it was begun by a one-time sign-in.
+    pub by_link: bool,
 }
 
 /// What is noted about where a session comes from.
@@ -79,13 +130,6 @@ pub enum Unspendable {
     Expired,
 }
 
-type PersonTuple = (Uuid, String, String, bool, Vec<String>);
-type SessionTuple = (Uuid, String, String, bool, Vec<String>, f64, bool);
-
-fn person_row((id, name, kind, disabled, permissions): PersonTuple) -> PersonRow {
-    PersonRow { id: PersonId(id), name, kind, disabled, permissions }
-}
-
 /// Adds a person; None when the name is taken.
 ///
 /// # Errors
@@ -112,9 +156,9 @@ pub async fn insert_person(
 /// # Errors
 /// When the database does not answer.
 pub async fn person_by_name(pool: &PgPool, name: &str) -> Result<Option<PersonRow>, StoreError> {
-    let sql = "SELECT id, name, kind, disabled, permissions FROM person WHERE name = $1";
-    let row: Option<PersonTuple> = sqlx::query_as(sql).bind(name).fetch_optional(pool).await?;
-    Ok(row.map(person_row))
+    let sql = format!("SELECT {PERSON} FROM person p WHERE p.name = $1");
+    let row: Option<RawPerson> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await?;
+    Ok(row.map(PersonRow::from))
 }
 
 /// A person.
@@ -122,9 +166,9 @@ pub async fn person_by_name(pool: &PgPool, name: &str) -> Result<Option<PersonRo
 /// # Errors
 /// When the database does not answer.
 pub async fn person(pool: &PgPool, id: PersonId) -> Result<Option<PersonRow>, StoreError> {
-    let sql = "SELECT id, name, kind, disabled, permissions FROM person WHERE id = $1";
-    let row: Option<PersonTuple> = sqlx::query_as(sql).bind(id.0).fetch_optional(pool).await?;
-    Ok(row.map(person_row))
+    let sql = format!("SELECT {PERSON} FROM person p WHERE p.id = $1");
+    let row: Option<RawPerson> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(pool).await?;
+    Ok(row.map(PersonRow::from))
 }
 
 /// Keeps a person out, or lets them in again; hands back whether there is such a person and this changed something.
@@ -137,7 +181,7 @@ pub async fn set_disabled(db: &mut PgConnection, id: PersonId, disabled: bool) -
     Ok(done.rows_affected() == 1)
 }
 
-/// Adds a one-time sign-in.
+/// Adds a one-time sign-in. `asks`: what whoever spends it is asked to do ([`ASKS_PASSWORD`]).
 ///
 /// # Errors
 /// When the database does not answer.
@@ -146,34 +190,40 @@ pub async fn insert_sign_in(
     person: PersonId,
     hash: &TokenHash,
     lifetime: Duration,
+    asks: &[&str],
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO token (kind, hash, person_id, expires_at)
-         VALUES ('sign_in', $1, $2, now() + make_interval(secs => $3))",
+        "INSERT INTO token (kind, hash, person_id, expires_at, scopes)
+         VALUES ('sign_in', $1, $2, now() + make_interval(secs => $3), $4)",
     )
     .bind(hash.as_slice())
     .bind(person.0)
     .bind(lifetime.as_secs_f64())
+    .bind(asks)
     .execute(db)
     .await?;
     Ok(())
 }
 
-/// Spends a one-time sign-in; None when there is none, it was used, has expired or is revoked, or its person is disabled.
+/// Spends a one-time sign-in; None when there is none, it was used, has expired or is revoked, or its person is disabled or a
+/// program; with what it asks for.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn claim_sign_in(db: &mut PgConnection, hash: &TokenHash) -> Result<Option<PersonId>, StoreError> {
-    let person: Option<Uuid> = sqlx::query_scalar(
+pub async fn claim_sign_in(
+    db: &mut PgConnection,
+    hash: &TokenHash,
+) -> Result<Option<(PersonId, Vec<String>)>, StoreError> {
+    let person: Option<(Uuid, Vec<String>)> = sqlx::query_as(
         "UPDATE token t SET used_at = now() FROM person p
          WHERE t.hash = $1 AND t.kind = 'sign_in' AND t.used_at IS NULL AND t.revoked_at IS NULL
-           AND t.expires_at > now() AND p.id = t.person_id AND NOT p.disabled
-         RETURNING p.id",
+           AND t.expires_at > now() AND p.id = t.person_id AND NOT p.disabled AND p.kind = 'human'
+         RETURNING p.id, t.scopes",
     )
     .bind(hash.as_slice())
     .fetch_optional(db)
     .await?;
-    Ok(person.map(PersonId))
+    Ok(person.map(|(id, asks)| (PersonId(id), asks)))
 }
 
 /// Why [`claim_sign_in`] found nothing to spend. Whoever asks has the token, so the answer tells no stranger anything.
@@ -200,14 +250,15 @@ pub async fn insert_session(
     hash: &TokenHash,
     times: SessionTimes,
     origin: &Origin,
+    by_link: bool,
 ) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM session WHERE person_id = $1 AND (expires_at <= now() OR idle_expires_at <= now())")
         .bind(person.0)
         .execute(&mut *db)
         .await?;
     sqlx::query(
-        "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, user_agent, address)
-         VALUES ($1, $2, now() + make_interval(secs => $3), now() + make_interval(secs => $4), $5, $6)",
+        "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, user_agent, address, by_link)
+         VALUES ($1, $2, now() + make_interval(secs => $3), now() + make_interval(secs => $4), $5, $6, $7)",
     )
     .bind(hash.as_slice())
     .bind(person.0)
@@ -215,6 +266,7 @@ pub async fn insert_session(
     .bind(times.absolute.as_secs_f64())
     .bind(&origin.user_agent)
     .bind(&origin.address)
+    .bind(by_link)
     .execute(db)
     .await?;
     Ok(())
@@ -225,22 +277,34 @@ pub async fn insert_session(
 /// # Errors
 /// When the database does not answer.
 pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<Option<SessionRow>, StoreError> {
-    let row: Option<SessionTuple> = sqlx::query_as(
-        "SELECT p.id, p.name, p.kind, p.disabled, p.permissions,
-                extract(epoch FROM now() - s.fresh_at)::float8,
-                s.last_seen_at < now() - make_interval(secs => $2)
+    let sql = format!(
+        "SELECT {PERSON}, extract(epoch FROM now() - s.fresh_at)::float8 AS fresh,
+                s.last_seen_at < now() - make_interval(secs => $2) AS note_due, s.id AS session, s.by_link
          FROM session s JOIN person p ON p.id = s.person_id
-         WHERE s.token_hash = $1 AND s.expires_at > now() AND s.idle_expires_at > now() AND NOT p.disabled",
-    )
-    .bind(hash.as_slice())
-    .bind(times.note_every.as_secs_f64())
-    .fetch_optional(pool)
-    .await?;
-    Ok(row.map(|(id, name, kind, disabled, permissions, fresh, note_due)| SessionRow {
-        person: person_row((id, name, kind, disabled, permissions)),
-        fresh_for: Duration::from_secs_f64(fresh.max(0.0)),
-        note_due,
+         WHERE s.token_hash = $1 AND s.expires_at > now() AND s.idle_expires_at > now() AND NOT p.disabled"
+    );
+    let row: Option<RawSession> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(hash.as_slice())
+        .bind(times.note_every.as_secs_f64())
+        .fetch_optional(pool)
+        .await?;
+    Ok(row.map(|row| SessionRow {
+        person: row.person.into(),
+        fresh_for: Duration::from_secs_f64(row.fresh.max(0.0)),
+        note_due: row.note_due,
+        id: row.session,
+        by_link: row.by_link,
     }))
+}
+
+#[derive(Debug, sqlx::FromRow)]
+struct RawSession {
+    #[sqlx(flatten)]
+    person: RawPerson,
+    fresh: f64,
+    note_due: bool,
+    session: Uuid,
+    by_link: bool,
 }
 
 /// A person who is let in, as they are until this transaction ends: nobody changes or disables them meanwhile.
@@ -248,9 +312,15 @@ pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Re
 /// # Errors
 /// When the database does not answer.
 pub async fn lock_person(db: &mut PgConnection, id: PersonId) -> Result<Option<PersonRow>, StoreError> {
-    let sql = "SELECT id, name, kind, disabled, permissions FROM person WHERE id = $1 AND NOT disabled FOR SHARE";
-    let row: Option<PersonTuple> = sqlx::query_as(sql).bind(id.0).fetch_optional(db).await?;
-    Ok(row.map(person_row))
+    let sql = "SELECT 1 FROM person WHERE id = $1 AND NOT disabled FOR SHARE";
+    let found: Option<i32> = sqlx::query_scalar(sql).bind(id.0).fetch_optional(&mut *db).await?;
+    if found.is_none() {
+        return Ok(None);
+    }
+    // By a statement of its own: what they were given in parts of the tree may have changed while the first one waited for the row.
+    let sql = format!("SELECT {PERSON} FROM person p WHERE p.id = $1");
+    let row: Option<RawPerson> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(db).await?;
+    Ok(row.map(PersonRow::from))
 }
 
 /// Whether a session holds, and then it does until this transaction ends.
@@ -295,11 +365,16 @@ pub async fn end_session(db: &mut PgConnection, hash: &TokenHash) -> Result<Opti
     Ok(person.map(PersonId))
 }
 
-/// Ends every session of a person and revokes the sign-ins they have not used; hands back how many sessions ended.
+/// Ends every session of a person but one, if one is named, and revokes the sign-ins they have not used; hands back how many sessions
+/// ended.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn end_everything_of(db: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
+pub async fn end_everything_of(
+    db: &mut PgConnection,
+    person: PersonId,
+    but: Option<&TokenHash>,
+) -> Result<u64, StoreError> {
     sqlx::query(
         "UPDATE token SET revoked_at = now()
          WHERE person_id = $1 AND kind = 'sign_in' AND used_at IS NULL AND revoked_at IS NULL",
@@ -307,11 +382,24 @@ pub async fn end_everything_of(db: &mut PgConnection, person: PersonId) -> Resul
     .bind(person.0)
     .execute(&mut *db)
     .await?;
-    let ended = sqlx::query("DELETE FROM session WHERE person_id = $1").bind(person.0).execute(db).await?;
+    let ended = sqlx::query("DELETE FROM session WHERE person_id = $1 AND token_hash IS DISTINCT FROM $2")
+        .bind(person.0)
+        .bind(but.map(<[u8; 32]>::as_slice))
+        .execute(db)
+        .await?;
     Ok(ended.rows_affected())
 }
 
-/// Writes down who did what. `detail` holds no secret: audit rows are kept for ever and exported.
+tokio::task_local! {
+    static TOKEN: Uuid;
+}
+
+/// Does something that was asked for by a token: whatever is audited meanwhile names it.
+pub async fn by_token<W: Future>(token: Uuid, work: W) -> W::Output {
+    TOKEN.scope(token, work).await
+}
+
+/// Writes down who did what, and by which token if it was by one. `detail` holds no secret: audit rows are kept for ever and exported.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -322,6 +410,12 @@ pub async fn append_audit(
     subject: &str,
     detail: &Value,
 ) -> Result<(), StoreError> {
+    let mut detail = detail.clone();
+    if actor.is_some()
+        && let (Ok(token), Some(object)) = (TOKEN.try_get(), detail.as_object_mut())
+    {
+        object.insert("by_token".into(), token.to_string().into());
+    }
     sqlx::query("INSERT INTO audit (actor, action, subject, detail) VALUES ($1, $2, $3, $4)")
         .bind(actor.map(|person| person.0))
         .bind(action)

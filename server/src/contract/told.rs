@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum_extra::extract::CookieJar;
 use schemars::generate::{Contract, SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
@@ -233,6 +234,13 @@ impl<const N: usize, T: Says> Says for ([(HeaderName, HeaderValue); N], T) {
 impl<const N: usize, T: JsonSchema> Says for (StatusCode, [(HeaderName, HeaderValue); N], Json<T>) {
     fn say(sketch: &mut Sketch<'_>) {
         <(StatusCode, Json<T>)>::say(sketch);
+    }
+}
+
+/// With a session that goes on under another cookie.
+impl<T: Says> Says for (CookieJar, T) {
+    fn say(sketch: &mut Sketch<'_>) {
+        T::say(sketch);
     }
 }
 

@@ -5,7 +5,6 @@ mod cases;
 mod rules;
 mod starting;
 
-use control::people::PersonKind;
 use serde_json::json;
 
 use super::streaming::Tab;

@@ -166,6 +166,41 @@ async fn people_get_pages_that_say_no() {
     assert!(plain.header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
 }
 
+#[test]
+fn limits_are_documented_as_they_are() {
+    let docs = include_str!("../../../docs/limits.md");
+    let (mib, kib) = (1024 * 1024, 1024);
+    let lines = [
+        format!("| a request's body | {} MiB |", limits::BODY / mib),
+        format!("| an import of barclamps | {} MiB |", limits::IMPORT_BODY / mib),
+        format!("| {} KiB as sent, {} KiB as JSON |", limits::REPORT_BODY / kib, api::limits::FACTS / kib),
+        format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
+        format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
+        format!("| a title; a verdict's reason, a comment | {}; 10,000 characters |", api::limits::TITLE),
+        format!("| a password | {} to 1,024 characters |", api::limits::PASSWORD_LEAST),
+        format!("| grants of a person | {} |", api::limits::GRANTS),
+        format!("| {}; {} | 409 |", store::api_tokens::MOST_TOKENS, store::node_tokens::MOST_TOKENS),
+        format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
+        format!("| requests that are answered at once, by one server | {} |", limits::REQUESTS),
+        format!("| until an answer begins | {} seconds |", limits::REQUEST.as_secs()),
+        format!("| open answers after the order to stop | {} seconds |", limits::GRACE.as_secs()),
+        format!("| {} hours; 7 days | sign in again |", control::people::SESSION_IDLE.as_secs() / 3600),
+        format!("| a one-time link: by an admin; by a start | {} hours;", control::people::LINK_HOLDS.as_secs() / 3600),
+        format!(
+            "| a token of the API; of a machine | {} days; {} days |",
+            api::limits::API_TOKEN_DAYS,
+            api::limits::TOKEN_DAYS
+        ),
+    ];
+    for line in lines {
+        assert!(docs.contains(&line), "docs/limits.md does not say: {line}");
+    }
+    assert_eq!(
+        (limits::STREAMS, api::limits::VERDICT, api::limits::COMMENT, api::limits::PASSWORD_MOST),
+        (1_024, 10_000, 10_000, 1_024)
+    );
+}
+
 #[tokio::test]
 async fn every_answer_carries_its_guards() {
     let house = House::new().await;
@@ -178,12 +213,17 @@ async fn every_answer_carries_its_guards() {
             ("referrer-policy", "same-origin"),
             ("cross-origin-opener-policy", "same-origin"),
             ("cross-origin-resource-policy", "same-origin"),
+            ("cross-origin-embedder-policy", "require-corp"),
+            ("origin-agent-cluster", "?1"),
+            ("x-permitted-cross-domain-policies", "none"),
         ] {
             assert_eq!(answer.header(name), value, "{path}");
         }
         let policy = answer.header(header::CONTENT_SECURITY_POLICY);
         assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
         assert!(!policy.contains("unsafe-inline") && !policy.contains("'unsafe-eval'"));
+        assert!(policy.contains("base-uri 'none'") && policy.contains("form-action"), "{path}: {policy}");
+        assert!(!policy.contains('*') && !policy.contains("http"), "nothing of others: {path}: {policy}");
         assert!(answer.header("permissions-policy").contains("camera=()"));
         assert_eq!(answer.header(header::STRICT_TRANSPORT_SECURITY), "", "loopback names are shared by programs");
         if path != "/pkg/gantry.js" {

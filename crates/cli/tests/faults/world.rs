@@ -465,7 +465,7 @@ async fn session(people: &People, name: &str) -> String {
     let person = people.create_person(None, &NewPerson::human(name, everything)).await.unwrap();
     let token = people.one_time_sign_in(None, person, Duration::from_secs(600)).await.unwrap();
     let visitor = Visitor { address: None, user_agent: "a test".to_owned() };
-    let session = people.sign_in(token.reveal(), &visitor).await.unwrap();
+    let session = people.sign_in(token.reveal(), &visitor, None).await.unwrap().session;
     format!("gantry_session={}", session.reveal())
 }
 

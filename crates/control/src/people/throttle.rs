@@ -1,76 +1,108 @@
-//! How often signing in may fail from one address.
+//! How often something may be tried by one who tries it.
 //!
-//! Nobody guesses a token of 256 bits; this keeps those who try from costing anything, and from filling the log. It lives in memory:
-//! each server counts for itself and forgets with its process, which is enough for that purpose. IPv6 clients are counted by their
-//! /64, which is what one of them has to itself. The table has a fixed size; when it is full, the address that failed first makes
-//! room, so a flood costs the flooder's own record and nobody's access.
+//! Nobody guesses a token of 256 bits; for those it keeps whoever tries from costing anything, and from filling the log. For passwords it is
+//! what makes guessing hopeless. It lives in memory: each server counts for itself and forgets with its process, so with several servers
+//! that many times as much may be tried. IPv6 clients are counted by their /64, which is what one of them has to itself. The table has a
+//! fixed size; when it is full, whoever was counted first makes room, so a flood costs the flooder's own record and nobody's access.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures within [`WINDOW`] before an address has to wait.
+/// Failures within [`WINDOW`] before an address, or a name, has to wait.
 pub(super) const MOST_FAILURES: u32 = 10;
 /// How long failures count, from the first one on.
 pub(super) const WINDOW: Duration = Duration::from_secs(10 * 60);
-/// Addresses that are remembered.
-const MOST_ADDRESSES: usize = 4096;
+/// Requests by one token within [`MINUTE`].
+pub(super) const MOST_BY_TOKEN: u32 = 600;
+/// What a token's requests are counted in.
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+/// Those that are remembered.
+const MOST_REMEMBERED: usize = 4096;
 
 #[derive(Debug, Clone, Copy)]
-struct Failures {
+struct Tries {
     since: Instant,
     count: u32,
 }
 
-/// Failures by address.
-#[derive(Debug, Default)]
-pub(super) struct Throttle {
-    failures: Mutex<HashMap<Option<IpAddr>, Failures>>,
+/// Tries by whoever tries.
+#[derive(Debug)]
+pub(super) struct Throttle<K> {
+    tries: Mutex<HashMap<K, Tries>>,
+    most: u32,
+    window: Duration,
 }
 
-impl Throttle {
-    /// Whether an address may try; else how long it has to wait.
-    pub(super) fn check(&self, address: Option<IpAddr>) -> Result<(), Duration> {
-        self.check_at(address, Instant::now())
+impl<K: Eq + Hash + Clone> Throttle<K> {
+    /// So many within so long, from the first one on.
+    pub(super) fn of(most: u32, window: Duration) -> Self {
+        Self { tries: Mutex::default(), most, window }
     }
 
-    fn check_at(&self, address: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = failures.get(&network(address)) else {
+    /// Whether one may try; else how long they have to wait.
+    pub(super) fn check(&self, key: &K) -> Result<(), Duration> {
+        self.check_at(key, Instant::now())
+    }
+
+    fn check_at(&self, key: &K, now: Instant) -> Result<(), Duration> {
+        let tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = tries.get(key) else {
             return Ok(());
         };
-        let left = WINDOW.saturating_sub(now.saturating_duration_since(known.since));
-        match known.count >= MOST_FAILURES && !left.is_zero() {
+        let left = self.window.saturating_sub(now.saturating_duration_since(known.since));
+        match known.count >= self.most && !left.is_zero() {
             true => Err(left),
             false => Ok(()),
         }
     }
 
-    /// Counts a failure.
-    pub(super) fn note_failure(&self, address: Option<IpAddr>) {
-        self.note_failure_at(address, Instant::now());
+    /// Counts a try.
+    pub(super) fn note(&self, key: K) {
+        self.note_at(key, Instant::now());
     }
 
-    fn note_failure_at(&self, address: Option<IpAddr>, now: Instant) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = network(address);
-        if failures.len() >= MOST_ADDRESSES && !failures.contains_key(&key) {
-            failures.retain(|_, known| now.saturating_duration_since(known.since) < WINDOW);
-            let first = failures.iter().min_by_key(|(_, known)| known.since).map(|(key, _)| *key);
-            if let Some(first) = first.filter(|_| failures.len() >= MOST_ADDRESSES) {
-                failures.remove(&first);
+    fn note_at(&self, key: K, now: Instant) {
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        if tries.len() >= MOST_REMEMBERED && !tries.contains_key(&key) {
+            tries.retain(|_, known| now.saturating_duration_since(known.since) < self.window);
+            let first = tries.iter().min_by_key(|(_, known)| known.since).map(|(key, _)| key.clone());
+            if let Some(first) = first.filter(|_| tries.len() >= MOST_REMEMBERED) {
+                tries.remove(&first);
             }
         }
-        let known = failures.entry(key).or_insert(Failures { since: now, count: 0 });
-        if now.saturating_duration_since(known.since) >= WINDOW {
-            *known = Failures { since: now, count: 0 };
+        let known = tries.entry(key).or_insert(Tries { since: now, count: 0 });
+        if now.saturating_duration_since(known.since) >= self.window {
+            *known = Tries { since: now, count: 0 };
         }
         known.count = known.count.saturating_add(1);
     }
+
+    /// Checks, and counts what may be tried: of many who come at once, no more get through.
+    pub(super) fn take(&self, key: K) -> Result<(), Duration> {
+        self.check(&key)?;
+        self.note(key);
+        Ok(())
+    }
+
+    /// One try less: it was none of those that are to be rare.
+    pub(super) fn give_back(&self, key: &K) {
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = tries.get_mut(key) {
+            known.count = known.count.saturating_sub(1);
+        }
+    }
+
+    /// Forgets what one tried.
+    pub(super) fn forget(&self, key: &K) {
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
 }
 
-fn network(address: Option<IpAddr>) -> Option<IpAddr> {
+/// By what an address is counted.
+pub(super) fn network(address: Option<IpAddr>) -> Option<IpAddr> {
     let address = address?.to_canonical();
     match address {
         IpAddr::V4(_) => Some(address),
@@ -86,31 +118,48 @@ mod tests {
     use super::*;
 
     fn address(text: &str) -> Option<IpAddr> {
-        Some(text.parse().expect("an address"))
+        network(Some(text.parse().expect("an address")))
+    }
+
+    fn throttle() -> Throttle<Option<IpAddr>> {
+        Throttle::of(MOST_FAILURES, WINDOW)
     }
 
     #[test]
     fn an_address_waits_after_too_many_failures_and_others_do_not() {
-        let (throttle, now) = (Throttle::default(), Instant::now());
+        let (throttle, now) = (throttle(), Instant::now());
         for _ in 0..MOST_FAILURES {
-            assert_eq!(throttle.check_at(address("2001:db8::1"), now), Ok(()));
-            throttle.note_failure_at(address("2001:db8::1"), now);
+            assert_eq!(throttle.check_at(&address("2001:db8::1"), now), Ok(()));
+            throttle.note_at(address("2001:db8::1"), now);
         }
-        assert!(throttle.check_at(address("2001:db8::2"), now).is_err(), "the same network");
-        assert_eq!(throttle.check_at(address("2001:db8:1::1"), now), Ok(()));
-        assert_eq!(throttle.check_at(None, now), Ok(()));
-        assert_eq!(throttle.check_at(address("2001:db8::1"), now + WINDOW), Ok(()));
-        throttle.note_failure_at(address("2001:db8::1"), now + WINDOW);
-        assert_eq!(throttle.check_at(address("2001:db8::1"), now + WINDOW), Ok(()), "counting begins anew");
+        assert!(throttle.check_at(&address("2001:db8::2"), now).is_err(), "the same network");
+        assert_eq!(throttle.check_at(&address("2001:db8:1::1"), now), Ok(()));
+        assert_eq!(throttle.check_at(&None, now), Ok(()));
+        assert_eq!(throttle.check_at(&address("2001:db8::1"), now + WINDOW), Ok(()));
+        throttle.note_at(address("2001:db8::1"), now + WINDOW);
+        assert_eq!(throttle.check_at(&address("2001:db8::1"), now + WINDOW), Ok(()), "counting begins anew");
+    }
+
+    #[test]
+    fn what_was_no_failure_does_not_count() {
+        let throttle = throttle();
+        for _ in 0..3 * MOST_FAILURES {
+            assert_eq!(throttle.take(None), Ok(()));
+            throttle.give_back(&None);
+        }
+        (0..MOST_FAILURES).for_each(|_| assert_eq!(throttle.take(None), Ok(())));
+        assert!(throttle.take(None).is_err());
+        throttle.forget(&None);
+        assert_eq!(throttle.take(None), Ok(()));
     }
 
     #[test]
     fn a_flood_of_addresses_takes_no_more_room() {
-        let (throttle, now) = (Throttle::default(), Instant::now());
-        for number in 0..2 * MOST_ADDRESSES {
+        let (throttle, now) = (throttle(), Instant::now());
+        for number in 0..2 * MOST_REMEMBERED {
             let from = IpAddr::V4(std::net::Ipv4Addr::from_bits(u32::try_from(number).expect("small")));
-            throttle.note_failure_at(Some(from), now + Duration::from_micros(number as u64));
+            throttle.note_at(Some(from), now + Duration::from_micros(number as u64));
         }
-        assert_eq!(throttle.failures.lock().expect("the table").len(), MOST_ADDRESSES);
+        assert_eq!(throttle.tries.lock().expect("the table").len(), MOST_REMEMBERED);
     }
 }

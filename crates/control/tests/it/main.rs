@@ -18,6 +18,7 @@ mod listing;
 mod looks;
 mod machines;
 mod opening;
+mod people;
 mod pool;
 mod races;
 mod records;

@@ -115,7 +115,7 @@ async fn a_session_that_ends_during_a_commit_or_a_verdict_ends_that_too() {
         let house = &house;
         async move {
             let link = house.people.one_time_sign_in(None, person, std::time::Duration::from_secs(60)).await.unwrap();
-            let session = house.people.sign_in(link.reveal(), &Default::default()).await.unwrap();
+            let session = house.people.sign_in(link.reveal(), &Default::default(), None).await.unwrap().session;
             house.people.actor_of_session(session.reveal()).await.unwrap().unwrap()
         }
     };

@@ -281,38 +281,122 @@ pub async fn authors(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<Pers
     Ok(rows.into_iter().map(to_person).collect())
 }
 
-/// Everybody who may review at this moment; at most 1,000.
-pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonRow>, StoreError> {
+/// Somebody who may review in a part of the tree at least.
+const SOMEWHERE: &str =
+    "(p.permissions && $1 OR EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY ($1)))";
+
+/// Everybody who may review anything at this moment, in whichever part of the tree; at most 1,000.
+pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonId>, StoreError> {
+    let sql = format!(
+        "SELECT p.id FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE} ORDER BY p.name LIMIT 1000"
+    );
+    let ids: Vec<Uuid> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).fetch_all(on).await?;
+    Ok(ids.into_iter().map(PersonId).collect())
+}
+
+/// Everybody who may review all that a submission touches at this moment; at most 1,000.
+pub async fn reviewers_of(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<PersonRow>, StoreError> {
+    // What it touches is worked out once, and only where somebody may review in a part of the tree.
+    let sql = format!(
+        "SELECT p.id, p.name, true FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE}
+           AND CASE WHEN p.permissions && $1 THEN true ELSE may_in(p, $1, (SELECT touched_by($2))) END
+         ORDER BY p.name LIMIT 1000"
+    );
+    let rows: Vec<(Uuid, String, bool)> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).bind(id.0).fetch_all(on).await?;
+    Ok(rows.into_iter().map(to_person).collect())
+}
+
+/// Everybody who may edit, review or permit what a submission touches at this moment, by name, with the permissions that they have in all
+/// of it; at most 1,000.
+pub async fn able(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<(String, Vec<String>)>, StoreError> {
+    let sql = format!(
+        "SELECT p.name, CASE WHEN EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id)
+           THEN ARRAY(SELECT w FROM unnest($1) AS w WHERE may_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
+         FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE} ORDER BY p.name LIMIT 1000"
+    );
+    let able = sqlx::query_as(sqlx::AssertSqlSafe(sql));
+    Ok(able.bind(&["operator", "reviewer", "admin"][..]).bind(id.0).fetch_all(on).await?)
+}
+
+/// The deployments that a submission touches: whoever submits, reviews or commits it needs the permission in all of them.
+pub async fn touched(on: &mut PgConnection, id: SubmissionId) -> Result<BTreeSet<DeploymentId>, StoreError> {
+    let touched: Vec<Uuid> = sqlx::query_scalar("SELECT touched_by($1)").bind(id.0).fetch_one(on).await?;
+    Ok(touched.into_iter().map(DeploymentId).collect())
+}
+
+/// The same of several.
+pub async fn touched_each(
+    on: &mut PgConnection,
+    ids: &[SubmissionId],
+) -> Result<BTreeMap<SubmissionId, BTreeSet<DeploymentId>>, StoreError> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let rows: Vec<(i64, Vec<Uuid>)> =
+        sqlx::query_as("SELECT s, touched_by(s) FROM unnest($1::bigint[]) AS s").bind(ids).fetch_all(on).await?;
+    Ok(rows
+        .into_iter()
+        .map(|(id, places)| (SubmissionId(id), places.into_iter().map(DeploymentId).collect()))
+        .collect())
+}
+
+/// These people as they are now, and whether they may review what a submission touches; locked until the transaction ends, if asked for,
+/// so that nobody loses or gets a permission while a commit counts.
+pub async fn people(
+    on: &mut PgConnection,
+    ids: &[PersonId],
+    submission: SubmissionId,
+    lock: bool,
+) -> Result<Vec<PersonRow>, StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
+    if lock {
+        // By a statement of its own: what is read behind it is as it was left by whoever was waited for.
+        sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR SHARE").bind(&ids).execute(&mut *on).await?;
+    }
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
-        "SELECT id, name, true FROM person WHERE kind = 'human' AND NOT disabled AND 'reviewer' = ANY(permissions) \
-         ORDER BY name LIMIT 1000",
+        "SELECT p.id, p.name, p.kind = 'human' AND NOT p.disabled
+           AND CASE WHEN p.permissions && $2 THEN true ELSE may_in(p, $2, (SELECT touched_by($3))) END
+         FROM person p WHERE p.id = ANY($1) ORDER BY p.id",
     )
+    .bind(ids)
+    .bind(&["reviewer"][..])
+    .bind(submission.0)
     .fetch_all(on)
     .await?;
     Ok(rows.into_iter().map(to_person).collect())
 }
 
-/// Everybody who may edit, review or permit at this moment, by name, with their permissions; at most 1,000.
-pub async fn able(on: &mut PgConnection) -> Result<Vec<(String, Vec<String>)>, StoreError> {
-    Ok(sqlx::query_as(
-        "SELECT name, permissions FROM person WHERE kind = 'human' AND NOT disabled \
-         AND permissions && ARRAY['operator', 'reviewer', 'admin'] ORDER BY name LIMIT 1000",
-    )
-    .fetch_all(on)
-    .await?)
+/// A person as a list of reviews sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JudgeRow {
+    /// Who.
+    pub id: PersonId,
+    /// Short name.
+    pub name: String,
+    /// Whether they are a human, enabled, and may review everywhere.
+    pub everywhere: bool,
+    /// Where else they may.
+    pub inside: BTreeSet<DeploymentId>,
 }
 
-/// These people as they are now; locked until the transaction ends, if asked for, so that nobody loses or gets a permission while a
-/// commit counts.
-pub async fn people(on: &mut PgConnection, ids: &[PersonId], lock: bool) -> Result<Vec<PersonRow>, StoreError> {
+/// These people as they are now, and where they may review.
+pub async fn judges(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<JudgeRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
-    let query = format!(
-        "SELECT id, name, kind = 'human' AND NOT disabled AND 'reviewer' = ANY(permissions) FROM person \
-         WHERE id = ANY($1) ORDER BY id {}",
-        if lock { "FOR SHARE" } else { "" }
-    );
-    let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(ids).fetch_all(on).await?;
-    Ok(rows.into_iter().map(to_person).collect())
+    let rows: Vec<(Uuid, String, bool, Vec<Uuid>)> = sqlx::query_as(
+        "SELECT p.id, p.name, p.kind = 'human' AND NOT p.disabled AND 'reviewer' = ANY (p.permissions),
+           CASE WHEN p.kind = 'human' AND NOT p.disabled
+             THEN ARRAY(SELECT c.deployment_id FROM covered(p.id) c WHERE c.permission = 'reviewer') ELSE '{}' END
+         FROM person p WHERE p.id = ANY($1) ORDER BY p.id",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    let row = |(id, name, everywhere, inside): (Uuid, String, bool, Vec<Uuid>)| JudgeRow {
+        id: PersonId(id),
+        name,
+        everywhere,
+        inside: inside.into_iter().map(DeploymentId).collect(),
+    };
+    Ok(rows.into_iter().map(row).collect())
 }
 
 /// A verdict.

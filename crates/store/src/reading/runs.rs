@@ -160,3 +160,14 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
     };
     Ok(runs.into_iter().filter_map(named).collect())
 }
+
+/// The deployment that a run's noderole is bound in.
+pub async fn place_of_run(on: &mut PgConnection, id: RunId) -> Result<Option<DeploymentId>, StoreError> {
+    let place: Option<Uuid> = sqlx::query_scalar(
+        "SELECT n.deployment_id FROM run r JOIN step s ON s.id = r.step_id JOIN noderole n ON n.id = s.noderole_id WHERE r.id = $1",
+    )
+    .bind(id.0)
+    .fetch_optional(on)
+    .await?;
+    Ok(place.map(DeploymentId))
+}

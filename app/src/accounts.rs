@@ -1,0 +1,39 @@
+//! What the pages of the settings ask of the server, as [`crate::console`] says it of the others.
+
+use api::Problem;
+use api::people::{
+    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView, PersonWish,
+    TokenMade, TokenView, TokenWish,
+};
+use async_trait::async_trait;
+use engine::ids::PersonId;
+use uuid::Uuid;
+
+/// Accounts, as whoever sent the request.
+#[async_trait]
+pub trait Accounts: Send + Sync {
+    /// One's own, with one's tokens.
+    async fn mine(&self) -> Result<(MyAccount, Vec<TokenView>), Problem>;
+    /// A page of the list of people.
+    async fn list(&self, wanted: PeopleWanted) -> Result<PersonPage, Problem>;
+    /// One person, with their tokens.
+    async fn one(&self, id: PersonId) -> Result<(PersonView, Vec<TokenView>), Problem>;
+    /// Adds a person or a service account.
+    async fn add(&self, wish: PersonWish) -> Result<PersonMade, Problem>;
+    /// Says what somebody may from now on.
+    async fn change_grants(&self, id: PersonId, grants: Vec<Grant>) -> Result<PersonView, Problem>;
+    /// Keeps somebody out, or lets them in again.
+    async fn set_disabled(&self, id: PersonId, disabled: bool) -> Result<(), Problem>;
+    /// Makes a link by which somebody comes in once and sets a password.
+    async fn new_link(&self, id: PersonId) -> Result<LinkMade, Problem>;
+    /// Sets one's own password; this session goes on, by another cookie.
+    async fn set_password(&self, wish: PasswordWish) -> Result<(), Problem>;
+    /// Ends one of one's own sessions.
+    async fn end_session(&self, session: Uuid) -> Result<(), Problem>;
+    /// Ends all of one's own sessions but this one.
+    async fn end_other_sessions(&self) -> Result<Ended, Problem>;
+    /// Makes a token.
+    async fn make_token(&self, wish: TokenWish) -> Result<TokenMade, Problem>;
+    /// Takes a token back.
+    async fn revoke_token(&self, token: Uuid) -> Result<(), Problem>;
+}

@@ -1,0 +1,176 @@
+//! The server functions of the settings: one for each method of `Accounts`.
+#![expect(
+    missing_docs,
+    reason = "the macro makes a struct of each function's arguments, whose names say what they are"
+)]
+
+use api::people::{
+    AccountKind, Ended, LinkMade, MyAccount, Password, PeopleWanted, PersonMade, PersonPage, PersonView, TokenMade,
+    TokenView,
+};
+#[cfg(feature = "ssr")]
+use api::people::{PasswordWish, PersonWish, TokenWish};
+use engine::ids::PersonId;
+use leptos::prelude::*;
+use uuid::Uuid;
+
+use crate::failure::Answer;
+use crate::wire::AsJson;
+
+#[cfg(feature = "ssr")]
+mod server {
+    use std::sync::Arc;
+
+    use api::Problem;
+    use api::people::Grant;
+    use leptos::prelude::*;
+
+    use crate::accounts::Accounts;
+    use crate::failure::{Answer, Failure};
+
+    pub(super) fn accounts() -> Answer<Arc<dyn Accounts>> {
+        use_context::<Arc<dyn Accounts>>().ok_or_else(|| Failure(Problem::internal()))
+    }
+
+    /// What a form's boxes and its field of lines (`PERMISSION DEPLOYMENT`) say.
+    pub(super) fn grants(everywhere: [(&str, &str); 4], inside: &str) -> Result<Vec<Grant>, Problem> {
+        let ticked = everywhere.into_iter().filter(|(_, box_)| !box_.is_empty());
+        let mut grants: Vec<Grant> =
+            ticked.map(|(permission, _)| Grant { permission: permission.to_owned(), deployment: None }).collect();
+        for line in inside.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (permission, deployment) = line.split_once(char::is_whitespace).ok_or_else(|| {
+                Problem::invalid(
+                    "In single deployments: write a permission and a deployment in each line, like operator web.",
+                )
+            })?;
+            let deployment = Some(deployment.trim().to_owned());
+            grants.push(Grant { permission: permission.to_lowercase(), deployment });
+        }
+        Ok(grants)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn boxes_and_lines_become_grants() {
+            let boxes = [("viewer", "on"), ("operator", ""), ("reviewer", ""), ("admin", "")];
+            let read = grants(boxes, " operator  web\n\nReviewer edge \n").expect("grants");
+            let words: Vec<_> = read.iter().map(|g| (g.permission.as_str(), g.deployment.as_deref())).collect();
+            assert_eq!(words, [("viewer", None), ("operator", Some("web")), ("reviewer", Some("edge"))]);
+            assert!(grants(boxes, "operator").is_err());
+        }
+    }
+}
+#[cfg(feature = "ssr")]
+use super::server::{answer, number};
+#[cfg(feature = "ssr")]
+use server::{accounts, grants};
+
+/// One's own account, with one's tokens.
+#[server(name = ReadAccount, prefix = "/call", endpoint = "account", input = AsJson, output = AsJson)]
+pub async fn account() -> Answer<(MyAccount, Vec<TokenView>)> {
+    answer(accounts()?.mine().await)
+}
+
+/// A page of people.
+#[server(name = ReadPeople, prefix = "/call", endpoint = "people", input = AsJson, output = AsJson)]
+pub async fn people(wanted: PeopleWanted) -> Answer<PersonPage> {
+    answer(accounts()?.list(wanted).await)
+}
+
+/// One person, with their tokens.
+#[server(name = ReadPerson, prefix = "/call", endpoint = "person", input = AsJson, output = AsJson)]
+pub async fn person(id: PersonId) -> Answer<(PersonView, Vec<TokenView>)> {
+    answer(accounts()?.one(id).await)
+}
+
+/// Adds a person or a service account.
+#[server(name = AddPerson, prefix = "/call", endpoint = "add-person", output = AsJson)]
+pub async fn add_person(
+    name: String,
+    kind: AccountKind,
+    #[server(default)] viewer: String,
+    #[server(default)] operator: String,
+    #[server(default)] reviewer: String,
+    #[server(default)] admin: String,
+    #[server(default)] inside: String,
+) -> Answer<PersonMade> {
+    let boxes = [("viewer", &*viewer), ("operator", &*operator), ("reviewer", &*reviewer), ("admin", &*admin)];
+    let grants = answer(grants(boxes, &inside))?;
+    answer(accounts()?.add(PersonWish { name: name.trim().to_owned(), kind, grants }).await)
+}
+
+/// Says what somebody may from now on.
+#[server(name = ChangeGrants, prefix = "/call", endpoint = "change-grants", output = AsJson)]
+pub async fn change_grants(
+    person: PersonId,
+    #[server(default)] viewer: String,
+    #[server(default)] operator: String,
+    #[server(default)] reviewer: String,
+    #[server(default)] admin: String,
+    #[server(default)] inside: String,
+) -> Answer<PersonView> {
+    let boxes = [("viewer", &*viewer), ("operator", &*operator), ("reviewer", &*reviewer), ("admin", &*admin)];
+    let grants = answer(grants(boxes, &inside))?;
+    answer(accounts()?.change_grants(person, grants).await)
+}
+
+/// Keeps somebody out, or lets them in again.
+#[server(name = SetDisabled, prefix = "/call", endpoint = "set-disabled", output = AsJson)]
+pub async fn set_disabled(person: PersonId, disabled: bool) -> Answer<()> {
+    answer(accounts()?.set_disabled(person, disabled).await)
+}
+
+/// Makes a link by which somebody comes in once.
+#[server(name = NewLink, prefix = "/call", endpoint = "new-link", output = AsJson)]
+pub async fn new_link(person: PersonId) -> Answer<LinkMade> {
+    answer(accounts()?.new_link(person).await)
+}
+
+/// Sets one's own password.
+#[server(name = SetPassword, prefix = "/call", endpoint = "set-password", output = AsJson)]
+pub async fn set_password(#[server(default)] old: Password, new: Password, again: Password) -> Answer<()> {
+    if new != again {
+        return answer(Err(api::Problem::invalid("The new password stands there twice, and differs: type it again.")));
+    }
+    let old = Some(old).filter(|old| !old.reveal().is_empty());
+    answer(accounts()?.set_password(PasswordWish { old, new }).await)
+}
+
+/// Ends one of one's own sessions.
+#[server(name = EndSession, prefix = "/call", endpoint = "end-session", output = AsJson)]
+pub async fn end_session(session: Uuid) -> Answer<()> {
+    answer(accounts()?.end_session(session).await)
+}
+
+/// Ends all of one's own sessions but this one.
+#[server(name = EndOtherSessions, prefix = "/call", endpoint = "end-other-sessions", output = AsJson)]
+pub async fn end_other_sessions() -> Answer<Ended> {
+    answer(accounts()?.end_other_sessions().await)
+}
+
+/// Makes a token, for oneself or for a service account.
+#[server(name = MakeToken, prefix = "/call", endpoint = "make-token", output = AsJson)]
+pub async fn make_token(
+    name: String,
+    #[server(default)] days: String,
+    #[server(default)] viewer: String,
+    #[server(default)] operator: String,
+    #[server(default)] admin: String,
+    #[server(default)] deployment: String,
+    #[server(default)] person: Option<PersonId>,
+) -> Answer<TokenMade> {
+    let days = if days.trim().is_empty() { Ok(api::people::usual_days()) } else { number::<u32>("days", &days) };
+    let boxes = [("viewer", &viewer), ("operator", &operator), ("admin", &admin)];
+    let scopes = boxes.into_iter().filter(|(_, ticked)| !ticked.is_empty()).map(|(word, _)| word.to_owned()).collect();
+    let deployment = Some(deployment.trim().to_owned()).filter(|name| !name.is_empty());
+    answer(accounts()?.make_token(TokenWish { name, days: answer(days)?, scopes, deployment, person }).await)
+}
+
+/// Takes a token back.
+#[server(name = RevokeToken, prefix = "/call", endpoint = "revoke-token", output = AsJson)]
+pub async fn revoke_token(token: Uuid) -> Answer<()> {
+    answer(accounts()?.revoke_token(token).await)
+}

@@ -1,0 +1,170 @@
+//! One's own account: what one may, the password, where one is signed in, one's tokens.
+
+use api::limits;
+use api::people::{MyAccount, SessionView, TokenView};
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::use_query_map;
+
+use super::tokens::Tokens;
+use super::{ADMIN, Sections, in_words};
+use crate::calls::people::{self, EndOtherSessions, EndSession, SetPassword};
+use crate::clock::Moment;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Feed, Icon, ProblemNotice, icon, load};
+
+type Own = (MyAccount, Vec<TokenView>);
+
+/// The page.
+#[component]
+pub fn Account() -> impl IntoView {
+    let query = use_query_map();
+    let asked = query.read_untracked().get("set").is_some();
+    let account = Resource::new(|| (), |()| people::account());
+    view! {
+        <Title text="My account"/>
+        <div class="head">
+            <h1>"My account"</h1>
+            <Sections/>
+        </div>
+        {load(account, move |first| view! { <Shown first asked/> })}
+    }
+    .into_any()
+}
+
+#[component]
+fn Shown(first: Own, asked: bool) -> impl IntoView {
+    let is_admin = first.0.permissions.iter().any(|word| word == ADMIN);
+    let feed = Feed::new(first, people::account);
+    let own = feed.value();
+    let tokens = Signal::derive(move || own.read().1.clone());
+    let person = Memo::new(move |_| own.read().0.person.clone());
+    view! {
+        <ProblemNotice problem=feed.problem()/>
+        <section class="card" aria-label="Who I am">
+            <header><h2>{move || person.read().name.clone()}</h2></header>
+            <div class="inside">
+                <dl class="facts">
+                    <dt>"May"</dt>
+                    <dd>{move || in_words(&person.read().grants)}</dd>
+                    <dt>"Password"</dt>
+                    <dd>{move || if person.read().password { "set" } else { "none yet: you come in by one-time links" }}</dd>
+                </dl>
+            </div>
+        </section>
+        <PasswordCard feed asked/>
+        <Sessions feed/>
+        <Tokens tokens person=None admin=is_admin makes=true changed=Callback::new(move |()| feed.now())/>
+    }
+    .into_any()
+}
+
+#[component]
+fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
+    let set = ServerAction::<SetPassword>::new();
+    when_done(set, move |()| feed.now());
+    let own = feed.value();
+    let asks_old = Memo::new(move |_| own.read().0.asks_old);
+    let is_set = Memo::new(move |_| own.read().0.person.password);
+    let done = move || {
+        set.value().get().and_then(Result::ok)?;
+        Some(view! { <div class="notice" role="status"><p>"The password is set. Other sessions have ended."</p></div> })
+    };
+    let welcome = move || {
+        (asked && !is_set.get()).then(|| {
+            view! { <div class="notice" role="status"><p>"You are in. Set a password now: the link that brought you here works only once."</p></div> }
+        })
+    };
+    let old =
+        move || {
+            asks_old.get().then(|| view! {
+            <div class="field">
+                <label for="old">"The password now"</label>
+                <input class="input" id="old" name="old" type="password" required autocomplete="current-password"/>
+            </div>
+        })
+        };
+    view! {
+        <section class="card" aria-label="Password" id="password">
+            <header><h2>{move || if is_set.get() { "Change the password" } else { "Set a password" }}</h2></header>
+            <div class="inside">
+                {welcome}
+                <ActionForm action=set attr:class="form">
+                    <input type="hidden" name="username" autocomplete="username" value=move || own.read().0.person.name.clone()/>
+                    {old}
+                    <div class="field">
+                        <label for="new">"New password"</label>
+                        <input class="input" id="new" name="new" type="password" required minlength=limits::PASSWORD_LEAST maxlength=limits::PASSWORD_MOST autocomplete="new-password"/>
+                        <span class="hint">"At least " {limits::PASSWORD_LEAST} " characters, of whatever kind. Several words are easy to remember."</span>
+                    </div>
+                    <div class="field">
+                        <label for="again">"The same again"</label>
+                        <input class="input" id="again" name="again" type="password" required autocomplete="new-password"/>
+                    </div>
+                    <ProblemNotice problem=problem_of(set)/>
+                    {done}
+                    <div class="buttons">
+                        <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set the password"</button>
+                    </div>
+                </ActionForm>
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+#[component]
+fn Sessions(feed: Feed<Own>) -> impl IntoView {
+    let end = ServerAction::<EndSession>::new();
+    let end_others = ServerAction::<EndOtherSessions>::new();
+    when_done(end, move |()| feed.now());
+    when_done(end_others, move |_| feed.now());
+    let own = feed.value();
+    let sessions = Memo::new(move |_| own.read().0.sessions.clone());
+    let one = move |session: SessionView| {
+        let agent = if session.agent.is_empty() { "an unnamed client".to_owned() } else { session.agent };
+        let label = format!("End the session of {agent}");
+        view! {
+            <tr>
+                <td>{agent} {session.this.then(|| view! { " " <span class="pill" data-state="active">{icon(Icon::Active)} "this one"</span> })}</td>
+                <td data-label="From" class="muted">{session.address}</td>
+                <td data-label="Since"><Moment at=session.since/></td>
+                <td data-label="Last used"><Moment at=session.seen/></td>
+                <td data-label="End">
+                    {(!session.this).then(|| view! {
+                        <ActionForm action=end>
+                            <input type="hidden" name="session" value=session.id.to_string()/>
+                            <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "End"</button>
+                        </ActionForm>
+                    })}
+                </td>
+            </tr>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Sessions">
+            <header><h2>"Where I am signed in"</h2></header>
+            <table class="table folds">
+                <thead>
+                    <tr>
+                        <th scope="col">"Client"</th>
+                        <th scope="col">"From"</th>
+                        <th scope="col">"Since"</th>
+                        <th scope="col">"Last used"</th>
+                        <th scope="col">"End"</th>
+                    </tr>
+                </thead>
+                <tbody>{move || sessions.get().into_iter().map(one).collect_view()}</tbody>
+            </table>
+            <div class="inside">
+                <ProblemNotice problem=problem_of(end)/>
+                <ProblemNotice problem=problem_of(end_others)/>
+                <ActionForm action=end_others>
+                    <button class="button" type="submit" disabled=move || end_others.pending().get()>{icon(Icon::Leave)} "End all others"</button>
+                </ActionForm>
+            </div>
+        </section>
+    }
+    .into_any()
+}

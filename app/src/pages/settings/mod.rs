@@ -1,0 +1,99 @@
+//! Settings: one's own account, and for admins everybody's.
+
+pub mod account;
+pub mod people;
+pub mod person;
+pub mod tokens;
+
+use api::people::Grant;
+use leptos::prelude::*;
+use leptos_router::hooks::use_location;
+
+use crate::places;
+
+/// The permission to decide about people.
+pub(crate) const ADMIN: &str = "admin";
+
+/// The pages of the settings.
+#[component]
+fn Sections() -> impl IntoView {
+    let path = use_location().pathname;
+    let link = move |place: &'static str, word: &'static str| {
+        let here =
+            move || path.with(|path| path.starts_with(place) || (path == places::SETTINGS && place == places::ACCOUNT));
+        view! { <a class="button small" href=place aria-current=move || here().then_some("page")>{word}</a> }
+    };
+    view! {
+        <nav class="buttons" aria-label="Settings">
+            {link(places::ACCOUNT, "My account")}
+            {link(places::PEOPLE, "People")}
+            {link(places::SERVICES, "Service accounts")}
+        </nav>
+    }
+    .into_any()
+}
+
+/// What somebody may, in words.
+fn in_words(grants: &[Grant]) -> String {
+    if grants.is_empty() {
+        return "nothing, not even look".into();
+    }
+    let word = |grant: &Grant| match &grant.deployment {
+        None => grant.permission.clone(),
+        Some(deployment) => format!("{} in {deployment}", grant.permission),
+    };
+    grants.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// The boxes and the field that say what somebody may. `id` tells the forms of one page apart.
+#[component]
+fn GrantFields(id: &'static str, grants: Vec<Grant>, service: bool) -> impl IntoView {
+    let has = |word: &str| grants.iter().any(|grant| grant.deployment.is_none() && grant.permission == word);
+    let inside = grants.iter().filter_map(|grant| Some(format!("{} {}", grant.permission, grant.deployment.as_ref()?)));
+    let inside: Vec<String> = inside.collect();
+    let choices = [
+        ("viewer", "viewer", "looks at everything but secrets"),
+        ("operator", "operator", "proposes, commits what is approved, retries, holds"),
+        ("reviewer", "reviewer", "judges what others propose"),
+        ("admin", "admin", "decides who may come in and do what"),
+    ];
+    let shown = choices.into_iter().filter(|(name, ..)| !service || matches!(*name, "viewer" | "operator"));
+    let one = |(name, word, about): (&'static str, &'static str, &'static str)| {
+        view! {
+            <li>
+                <label class="choice">
+                    <input type="checkbox" name=name value="on" checked=has(name)/>
+                    <span><b>{word}</b> " " <small>{about}</small></span>
+                </label>
+            </li>
+        }
+    };
+    let area = format!("{id}-inside");
+    view! {
+        <fieldset class="field">
+            <legend>"Everywhere"</legend>
+            <ul class="choices">{shown.map(one).collect_view()}</ul>
+        </fieldset>
+        <div class="field">
+            <label for=area.clone()>"In single deployments, and in all below them"</label>
+            <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{inside.join("\n")}</textarea>
+            <span class="hint">"One in each line: viewer, operator or reviewer, then the deployment."</span>
+        </div>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_may_is_said_with_where() {
+        let grant = |permission: &str, deployment: Option<&str>| Grant {
+            permission: permission.into(),
+            deployment: deployment.map(str::to_owned),
+        };
+        assert_eq!(in_words(&[]), "nothing, not even look");
+        assert_eq!(in_words(&[grant("viewer", None), grant("operator", Some("web"))]), "viewer, operator in web");
+    }
+}

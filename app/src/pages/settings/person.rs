@@ -1,0 +1,147 @@
+//! One account, as an admin sees it.
+
+use api::people::{AccountKind, PersonView, TokenView};
+use engine::ids::PersonId;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::use_params_map;
+
+use super::tokens::Tokens;
+use super::{GrantFields, Sections, in_words};
+use crate::calls::people::{self, ChangeGrants, NewLink, SetDisabled};
+use crate::clock::Moment;
+use crate::failure::Failure;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Feed, Icon, ProblemNotice, icon, load};
+
+type Found = (PersonView, Vec<TokenView>);
+
+/// The page.
+#[component]
+pub fn PersonPage() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| params.read().get("id").and_then(|id| id.parse::<PersonId>().ok()));
+    let found = Resource::new(
+        move || id.get(),
+        |id| async move {
+            match id {
+                Some(id) => people::person(id).await,
+                None => Err(Failure(api::Problem::not_found("There is no such person. The list has all of them."))),
+            }
+        },
+    );
+    view! {
+        <div class="head">
+            <h1>"Account"</h1>
+            <Sections/>
+        </div>
+        {load(found, move |first| view! { <Shown first/> })}
+    }
+    .into_any()
+}
+
+/// A link that is shown this once.
+pub(super) fn link_notice(link: String, minutes: u64) -> impl IntoView {
+    let hours = minutes / 60;
+    // The server names the path; where people reach it is where they are.
+    let origin = RwSignal::new(String::new());
+    Effect::new(move |_| origin.set(window().location().origin().unwrap_or_default()));
+    view! {
+        <div class="notice" role="status">
+            <p>"Hand it over now, by a way that nobody else reads: it is shown this once, works once, and holds for " {hours} " hours."</p>
+            <pre class="data" tabindex="0" role="group" aria-label="Link">{move || origin.get()}{link}</pre>
+        </div>
+    }
+    .into_any()
+}
+
+#[component]
+fn Shown(first: Found) -> impl IntoView {
+    let id = first.0.id;
+    let service = first.0.kind == AccountKind::Service;
+    let name = first.0.name.clone();
+    let feed = Feed::new(first, move || people::person(id));
+    let found = feed.value();
+    let person = Memo::new(move |_| found.read().0.clone());
+    let tokens = Signal::derive(move || found.read().1.clone());
+    let state = move || match person.read().disabled {
+        true => view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any(),
+        false => view! { <span class="pill" data-state="active">{icon(Icon::Active)} "may come in"</span> }.into_any(),
+    };
+    view! {
+        <Title text=name.clone()/>
+        <ProblemNotice problem=feed.problem()/>
+        <section class="card" aria-label="Account">
+            <header><h2>{name}</h2></header>
+            <div class="inside">
+                <dl class="facts">
+                    <dt>"State"</dt>
+                    <dd>{state}</dd>
+                    <dt>"May"</dt>
+                    <dd>{move || in_words(&person.read().grants)}</dd>
+                    <dt>"Known since"</dt>
+                    <dd><Moment at=person.read_untracked().created/></dd>
+                </dl>
+                <Ways id service person feed/>
+            </div>
+        </section>
+        <Grants id service person feed/>
+        <Tokens tokens person=Some(id) admin=false makes=service changed=Callback::new(move |()| feed.now())/>
+    }
+    .into_any()
+}
+
+/// Disabling, and a new link.
+#[component]
+fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>) -> impl IntoView {
+    let disable = ServerAction::<SetDisabled>::new();
+    let link = ServerAction::<NewLink>::new();
+    when_done(disable, move |()| feed.now());
+    let made = move || link.value().get().and_then(Result::ok).map(|made| link_notice(made.link, made.minutes));
+    let word = move || if person.read().disabled { "Let them in again" } else { "Disable" };
+    view! {
+        <p class="muted">"Who is disabled is out with the next request: sessions end, links are void, tokens let nobody in, approvals count no more."</p>
+        <div class="buttons">
+            <ActionForm action=disable>
+                <input type="hidden" name="person" value=id.to_string()/>
+                <input type="hidden" name="disabled" value=move || (!person.read().disabled).to_string()/>
+                <button class="button" type="submit" disabled=move || disable.pending().get()>{word}</button>
+            </ActionForm>
+            {(!service).then(|| view! {
+                <ActionForm action=link>
+                    <input type="hidden" name="person" value=id.to_string()/>
+                    <button class="button" type="submit" disabled=move || link.pending().get()>"New one-time link"</button>
+                </ActionForm>
+            })}
+        </div>
+        <ProblemNotice problem=problem_of(disable)/>
+        <ProblemNotice problem=problem_of(link)/>
+        {made}
+    }
+    .into_any()
+}
+
+#[component]
+fn Grants(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>) -> impl IntoView {
+    let change = ServerAction::<ChangeGrants>::new();
+    when_done(change, move |_| feed.now());
+    let grants = Memo::new(move |_| person.read().grants.clone());
+    view! {
+        <section class="card" aria-label="What they may">
+            <header><h2>"What they may"</h2></header>
+            <div class="inside">
+                <p class="muted">"Who becomes a reviewer or an admin is signed out everywhere and comes in anew. What is taken away is gone with the next request."</p>
+                <ActionForm action=change attr:class="form">
+                    <input type="hidden" name="person" value=id.to_string()/>
+                    {move || view! { <GrantFields id="change" grants=grants.get() service/> }}
+                    <ProblemNotice problem=problem_of(change)/>
+                    <div class="buttons">
+                        <button class="button primary" type="submit" disabled=move || change.pending().get()>"Change"</button>
+                    </div>
+                </ActionForm>
+            </div>
+        </section>
+    }
+    .into_any()
+}

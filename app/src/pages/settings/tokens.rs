@@ -1,0 +1,129 @@
+//! A person's tokens, and the way to another one.
+
+use api::limits;
+use api::people::TokenView;
+use engine::ids::PersonId;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use crate::calls::people::{MakeToken, RevokeToken};
+use crate::clock::Moment;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Icon, ProblemNotice, icon};
+
+/// The card. `person`: the service account that it is about; None: oneself.
+#[component]
+pub(super) fn Tokens(
+    tokens: Signal<Vec<TokenView>>,
+    person: Option<PersonId>,
+    admin: bool,
+    makes: bool,
+    changed: Callback<()>,
+) -> impl IntoView {
+    let revoke = ServerAction::<RevokeToken>::new();
+    when_done(revoke, move |()| changed.run(()));
+    let none = move || tokens.read().is_empty().then(|| view! { <p class="muted">"None."</p> });
+    view! {
+        <section class="card" aria-label="Tokens">
+            <header><h2>"Tokens"</h2></header>
+            <div class="inside">
+                <p class="muted">
+                    "By a token a program does what its account may, within the token's own bounds. It never reviews, makes no other tokens and changes no people. \
+                     It is sent as " <code>"Authorization: Bearer gantry_…"</code> "."
+                </p>
+                {none}
+                <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one(token, revoke)).collect_view()}</ul>
+                <ProblemNotice problem=problem_of(revoke)/>
+                {makes.then(|| view! { <Make person admin changed/> })}
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
+    let state = match (token.holds, token.revoked) {
+        (true, _) => view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any(),
+        (false, Some(at)) => view! { <span class="muted">"taken back " <Moment at/></span> }.into_any(),
+        (false, None) => {
+            view! { <span class="muted">"ends " <Moment at=token.expires/> ", lets nobody in"</span> }.into_any()
+        }
+    };
+    let used = match token.used {
+        Some(at) => view! { <span class="muted">", used " <Moment at/></span> }.into_any(),
+        None => view! { <span class="muted">", never used"</span> }.into_any(),
+    };
+    let place = token.deployment.map(|name| format!(" in {name}")).unwrap_or_default();
+    let label = format!("Take back the token {}", token.name);
+    view! {
+        <li>
+            <b>{token.name}</b> " " {token.scopes.join(", ")} {place} " " {state} {used}
+            {token.holds.then(|| view! {
+                <ActionForm action=revoke>
+                    <input type="hidden" name="token" value=token.id.to_string()/>
+                    <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "Take back"</button>
+                </ActionForm>
+            })}
+        </li>
+    }
+    .into_any()
+}
+
+/// Makes a token, and shows it this once.
+#[component]
+fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl IntoView {
+    let make = ServerAction::<MakeToken>::new();
+    when_done(make, move |_| changed.run(()));
+    let made = move || {
+        let made = make.value().get().and_then(Result::ok)?;
+        Some(view! {
+            <div class="notice" role="status">
+                <p>"Copy it now: it is shown this once."</p>
+                <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
+            </div>
+        })
+    };
+    let choice = |name: &'static str, about: &'static str, checked: bool| {
+        view! {
+            <li>
+                <label class="choice">
+                    <input type="checkbox" name=name value="on" checked=checked/>
+                    <span><b>{name}</b> " " <small>{about}</small></span>
+                </label>
+            </li>
+        }
+    };
+    view! {
+        <ActionForm action=make attr:class="form">
+            {person.map(|person| view! { <input type="hidden" name="person" value=person.to_string()/> })}
+            <div class="field">
+                <label for="token-name">"New token"</label>
+                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for"/>
+            </div>
+            <fieldset class="field">
+                <legend>"What it may"</legend>
+                <ul class="choices">
+                    {choice("viewer", "looks", true)}
+                    {choice("operator", "proposes, commits what is approved, retries, holds", false)}
+                    {admin.then(|| choice("admin", "reads the list of people, changes how machines are reached", false))}
+                </ul>
+            </fieldset>
+            <div class="field">
+                <label for="token-deployment">"Only in the deployment"</label>
+                <input class="input" id="token-deployment" name="deployment" autocomplete="off" spellcheck="false" placeholder="wherever the account may"/>
+            </div>
+            <div class="field">
+                <label for="token-days">"Days that it holds"</label>
+                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90"/>
+                <span class="hint">"At most " {limits::API_TOKEN_DAYS} "."</span>
+            </div>
+            <ProblemNotice problem=problem_of(make)/>
+            {made}
+            <div class="buttons">
+                <button class="button" type="submit" disabled=move || make.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
+            </div>
+            <noscript><p class="muted">"Without scripts a new token can't be shown here: ask POST /api/v1/tokens."</p></noscript>
+        </ActionForm>
+    }
+    .into_any()
+}

@@ -1,0 +1,329 @@
+//! People, what they may, their sessions and their tokens.
+//!
+//! What lets somebody in (a link, a token, a password) is in an answer once, when it is made, or in a request; never in a list.
+
+use std::fmt;
+
+use engine::ids::PersonId;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use uuid::Uuid;
+
+use crate::At;
+
+/// A password on its way to where it is checked. It never shows in logs.
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct Password(String);
+
+impl<'de> Deserialize<'de> for Password {
+    /// What is no text is refused without a word of it: the usual refusal quotes what was sent.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a password is a text"))
+    }
+}
+
+impl Password {
+    /// What somebody typed.
+    pub fn typed(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The password itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+/// What an account stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AccountKind {
+    /// Somebody who can be asked.
+    #[default]
+    Human,
+    /// A program: it has tokens only, and its verdicts never count.
+    Service,
+}
+
+impl AccountKind {
+    /// The word in the database and in addresses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Service => "service",
+        }
+    }
+}
+
+/// A permission and where it counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// `viewer`, `operator`, `reviewer` or `admin`.
+    pub permission: String,
+    /// In this deployment, by name, and in all below it. Absent: everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<String>,
+}
+
+/// A person, or a service account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PersonView {
+    /// Who.
+    pub id: PersonId,
+    /// Short name.
+    pub name: String,
+    /// What the account stands for.
+    pub kind: AccountKind,
+    /// Whether they are kept out.
+    pub disabled: bool,
+    /// What they may. Empty: nothing, not even look.
+    pub grants: Vec<Grant>,
+    /// Whether they have a password.
+    pub password: bool,
+    /// When they were last here, by a session that has not ended.
+    pub seen: Option<At>,
+    /// Since when they are known.
+    pub created: At,
+}
+
+/// Which people a list should have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PeopleWanted {
+    /// In their names.
+    #[serde(default)]
+    pub filter: String,
+    /// Of this kind only.
+    #[serde(default)]
+    pub kind: Option<AccountKind>,
+    /// Only those who are kept out, or who are not.
+    #[serde(default)]
+    pub disabled: Option<bool>,
+    /// Behind this name.
+    #[serde(default)]
+    pub after: Option<String>,
+}
+
+/// A page of a list of people, in the order of their names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PersonPage {
+    /// Of this page.
+    pub people: Vec<PersonView>,
+    /// Behind which name the next page begins; None: there is none.
+    pub next: Option<String>,
+}
+
+/// Somebody to be added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PersonWish {
+    /// Short name: lower case letters, digits, `.`, `_`, `@`, `-`; unique for ever.
+    pub name: String,
+    /// What the account stands for.
+    #[serde(default)]
+    pub kind: AccountKind,
+    /// What they may.
+    #[serde(default)]
+    pub grants: Vec<Grant>,
+}
+
+/// What somebody may from now on, in the place of all that they might before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct GrantsWish {
+    /// All of it.
+    pub grants: Vec<Grant>,
+}
+
+/// A one-time sign-in, shown this once: whoever opens it is that person.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LinkMade {
+    /// Where it leads, from this server's address on.
+    pub link: String,
+    /// Until when it holds, in minutes from now.
+    pub minutes: u64,
+}
+
+impl fmt::Debug for LinkMade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkMade").field("minutes", &self.minutes).finish_non_exhaustive()
+    }
+}
+
+/// Somebody who was added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PersonMade {
+    /// Who.
+    pub id: PersonId,
+    /// How they come in the first time; None for a service account, which has tokens.
+    pub link: Option<LinkMade>,
+}
+
+/// A session of one's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SessionView {
+    /// By which it is ended. It lets nobody in.
+    pub id: Uuid,
+    /// Whether it is the one that asks.
+    pub this: bool,
+    /// Since when.
+    pub since: At,
+    /// When it was last used, to the minute.
+    pub seen: At,
+    /// When it ends at the latest.
+    pub expires: At,
+    /// What the client calls itself.
+    pub agent: String,
+    /// Where it came from.
+    pub address: String,
+}
+
+/// Who asks, and how they came in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MyAccount {
+    /// Who, and what they may.
+    pub person: PersonView,
+    /// What this request may: less than the person when it came by a token.
+    pub permissions: Vec<String>,
+    /// The token that it came by.
+    pub token: Option<Uuid>,
+    /// Whether setting a password asks for the old one.
+    pub asks_old: bool,
+    /// Their sessions, newest first.
+    pub sessions: Vec<SessionView>,
+}
+
+/// A password to be set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PasswordWish {
+    /// The one before, where there is one.
+    #[serde(default)]
+    pub old: Option<Password>,
+    /// The new one.
+    pub new: Password,
+}
+
+/// How many sessions ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Ended {
+    /// So many.
+    pub sessions: u64,
+}
+
+/// A token to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TokenWish {
+    /// What it is for.
+    pub name: String,
+    /// For how many days it holds.
+    #[serde(default = "usual_days")]
+    pub days: u32,
+    /// What it may at most: some of what its person may, and never `reviewer`.
+    pub scopes: Vec<String>,
+    /// Only in this deployment, by name, and in all below it. Absent: wherever its person may.
+    #[serde(default)]
+    pub deployment: Option<String>,
+    /// The service account that it is for. Absent: oneself.
+    #[serde(default)]
+    pub person: Option<PersonId>,
+}
+
+/// How long a token holds unless its maker says otherwise.
+pub fn usual_days() -> u32 {
+    90
+}
+
+/// A token that was made, shown this once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TokenMade {
+    /// By which it is taken back.
+    pub id: Uuid,
+    /// What a program sends: `Authorization: Bearer gantry_...`.
+    pub token: String,
+    /// Until when it holds.
+    pub expires: At,
+}
+
+impl fmt::Debug for TokenMade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenMade").field("id", &self.id).field("expires", &self.expires).finish_non_exhaustive()
+    }
+}
+
+/// A token, without what it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TokenView {
+    /// Which.
+    pub id: Uuid,
+    /// Whose, by name.
+    pub person: String,
+    /// What its maker calls it.
+    pub name: String,
+    /// What it may at most.
+    pub scopes: Vec<String>,
+    /// Where it may at most; None: wherever its person may.
+    pub deployment: Option<String>,
+    /// Who made it.
+    pub by: Option<String>,
+    /// When.
+    pub created: At,
+    /// Until when.
+    pub expires: At,
+    /// When it was last used, to the minute.
+    pub used: Option<At>,
+    /// Since when it is taken back.
+    pub revoked: Option<At>,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+/// Whose tokens a list should have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TokensWanted {
+    /// Absent: one's own. Others' takes an admin.
+    #[serde(default)]
+    pub person: Option<PersonId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lets_somebody_in_is_not_printed() {
+        let link = LinkMade { link: "/sign-in?token=hush".into(), minutes: 15 };
+        let token = TokenMade { id: Uuid::nil(), token: "hush".into(), expires: At(0) };
+        let password = PasswordWish { old: Some(Password::typed("hush")), new: Password::typed("hush") };
+        let printed = format!("{link:?} {token:?} {password:?}");
+        assert!(!printed.contains("hush"), "{printed}");
+    }
+}

@@ -1,0 +1,47 @@
+//! `gantry admin`: the first admin of a database, or a way back in for one. Whoever can write to the database could do as much by hand.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use control::people::{NewPerson, People, Permission};
+use serde_json::json;
+use store::{Connecting, Store};
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The admin's name; somebody new is added
+    name: String,
+    /// The database as the application's role, `postgres://...`
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    database_url: String,
+    /// For how many minutes the link holds
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1440))]
+    minutes: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(arguments: Arguments) -> Result<()> {
+    let store = Store::open(&Connecting::to(arguments.database_url)).context("DATABASE_URL can't be used")?;
+    let people = People::over(store);
+    let name = &arguments.name;
+    if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
+        let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
+        people.create_person(None, &new).await.context("the admin can't be added")?;
+    }
+    let admin = people.actor_by_name(name).await.context("there is no way in for them")?;
+    if !admin.may(Permission::Admin) {
+        bail!("{name} is there and is no admin: name another, or let an admin give them the permission");
+    }
+    let holds = Duration::from_secs(60 * arguments.minutes);
+    let link = people.first_link(admin.person, holds).await.context("the link can't be made")?;
+    let path = format!("/sign-in?token={}", link.reveal());
+    if arguments.json {
+        println!("{}", json!({"person": name, "path": path, "minutes": arguments.minutes}));
+        return Ok(());
+    }
+    println!("{name} comes in once by this address, behind the one that people reach the server under:\n\n  {path}\n");
+    println!("It holds for {} minutes and asks to set a password.", arguments.minutes);
+    Ok(())
+}

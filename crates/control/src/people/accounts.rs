@@ -1,0 +1,519 @@
+//! Accounts: who there is, and what an admin does about it; and what everybody does about their own.
+//!
+//! Every change takes the rows of both people, of whoever changes and of whoever is changed, in one order, and asks under these locks whether
+//! the one still may. That an enabled admin is left is a rule of the database (`guard_admins`), so two who take each other out at once
+//! don't leave nobody.
+//!
+//! Who gets the permission reviewer or admin is signed out everywhere and comes in anew: a session that somebody else may have got hold of
+//! while it was worth little does not become worth more. What is taken away is gone with the next request in any case.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::people::{
+    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PasswordWish, PeopleWanted, PersonMade, PersonPage,
+    PersonView, PersonWish, SessionView,
+};
+use api::{Problem, limits};
+use engine::ids::{DeploymentId, PersonId};
+use serde_json::json;
+use sqlx::{PgConnection, Postgres, Transaction};
+use store::accounts::{self, AccountRow, FindAccounts, GrantRow};
+use store::people::{self, ASKS_PASSWORD, append_audit};
+use uuid::Uuid;
+
+use super::{Actor, Begun, People, Permission, Token, Visitor, check_name, failed, passwords, throttle};
+use crate::words::{self, at};
+
+/// How long a link holds that an admin makes for somebody: long enough to reach them, and one night.
+pub const LINK_HOLDS: Duration = Duration::from_secs(24 * 3600);
+/// For how long after a one-time sign-in a password is set without the one before.
+pub const LINK_SETS_PASSWORD: Duration = Duration::from_secs(3600);
+/// People of one page.
+const PAGE: usize = api::console::PAGE_SIZE;
+
+/// What somebody may, as the database has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Given {
+    everywhere: BTreeSet<Permission>,
+    inside: BTreeSet<(Permission, DeploymentId)>,
+}
+
+impl Given {
+    /// Whether it has something of a permission that the other one has not.
+    fn gains(&self, before: &Self, permission: Permission) -> bool {
+        let inside = |given: &Self| -> BTreeSet<DeploymentId> {
+            given.inside.iter().filter(|(p, _)| *p == permission).map(|(_, place)| *place).collect()
+        };
+        if before.everywhere.contains(&permission) {
+            return false;
+        }
+        self.everywhere.contains(&permission) || !inside(self).is_subset(&inside(before))
+    }
+}
+
+impl People {
+    /// A page of the list of people.
+    ///
+    /// # Errors
+    /// When the actor is no admin.
+    pub async fn list(&self, actor: &Actor, wanted: &PeopleWanted) -> Result<PersonPage, Problem> {
+        actor.require(Permission::Admin)?;
+        let text: String = words::plain(&wanted.filter)?.to_lowercase().chars().take(96).collect();
+        let find = FindAccounts {
+            text,
+            kind: wanted.kind.map(|kind| kind.as_str().to_owned()),
+            disabled: wanted.disabled,
+            after: wanted.after.clone(),
+        };
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let mut rows = accounts::accounts(&mut connection, &find, PAGE as i64 + 1).await.map_err(failed)?;
+        let more = rows.len() > PAGE;
+        rows.truncate(PAGE);
+        let next = rows.last().filter(|_| more).map(|row| row.name.clone());
+        Ok(PersonPage { people: views(&mut connection, rows).await?, next })
+    }
+
+    /// One person.
+    ///
+    /// # Errors
+    /// When there is none, or the actor is neither an admin nor that person.
+    pub async fn one(&self, actor: &Actor, id: PersonId) -> Result<PersonView, Problem> {
+        if id != actor.person {
+            actor.require(Permission::Admin)?;
+        }
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let row = accounts::account(&mut connection, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        let view = views(&mut connection, vec![row]).await?.pop();
+        view.ok_or_else(Problem::internal)
+    }
+
+    /// The actor's own account.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn mine(&self, actor: &Actor) -> Result<MyAccount, Problem> {
+        let person = self.one(actor, actor.person).await?;
+        Ok(MyAccount {
+            permissions: actor.permission_words(),
+            token: actor.token.as_ref().map(|token| token.id),
+            asks_old: person.password && !sets_by_link(actor),
+            sessions: self.sessions(actor).await?,
+            person,
+        })
+    }
+
+    /// Adds a person, with a link by which they come in the first time, or a service account.
+    ///
+    /// # Errors
+    /// When the name is no name or taken, a grant is none, or the actor is no admin.
+    pub async fn add(&self, actor: &Actor, wish: &PersonWish) -> Result<PersonMade, Problem> {
+        actor.require_in_person()?;
+        actor.require(Permission::Admin)?;
+        check_name(&wish.name)?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        actor.require(Permission::Admin)?;
+        let given = self.given(&mut transaction, &wish.grants, wish.kind).await?;
+        let made =
+            people::insert_person(&mut transaction, &wish.name, wish.kind.as_str(), &[]).await.map_err(failed)?;
+        let taken = || Problem::conflict("name_taken", format!("There is a person {} already.", wish.name));
+        let id = made.ok_or_else(taken)?;
+        write(&mut transaction, id, &given).await?;
+        let detail = json!({"name": wish.name, "kind": wish.kind, "grants": wish.grants});
+        append_audit(&mut transaction, Some(actor.person), "person.create", &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        let link = match wish.kind {
+            AccountKind::Human => Some(offer(&mut transaction, &actor, id, &wish.name).await?),
+            AccountKind::Service => None,
+        };
+        transaction.commit().await.map_err(failed)?;
+        Ok(PersonMade { id, link })
+    }
+
+    /// Says what somebody may from now on, in the place of all that they might before.
+    ///
+    /// # Errors
+    /// When a grant is none, it would leave nobody who decides about people, or the actor is no admin.
+    pub async fn change_grants(&self, actor: &Actor, id: PersonId, grants: &[Grant]) -> Result<PersonView, Problem> {
+        let (mut transaction, actor, row) = self.to_change(actor, id).await?;
+        let kind = if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
+        let after = self.given(&mut transaction, grants, kind).await?;
+        let was = accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
+        let before = given_of(&row, &was);
+        if before != after {
+            write(&mut transaction, id, &after).await?;
+            let worth_more = [Permission::Reviewer, Permission::Admin].into_iter().any(|p| after.gains(&before, p));
+            let ended = match worth_more {
+                true => people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?,
+                false => 0,
+            };
+            let detail =
+                json!({"name": row.name, "was": grant_views(&row, &was), "is": grants, "sessions_ended": ended});
+            append_audit(&mut transaction, Some(actor.person), "person.grants", &id.to_string(), &detail)
+                .await
+                .map_err(failed)?;
+        }
+        let now = accounts::account(&mut transaction, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        let view = views(&mut transaction, vec![now]).await?.pop().ok_or_else(Problem::internal)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(view)
+    }
+
+    /// Keeps somebody out from now on: their sessions end, their unused links are void, their tokens let nobody in.
+    ///
+    /// # Errors
+    /// When there is none, it would leave nobody who decides about people, or the actor is no admin or that person.
+    pub async fn set_disabled(&self, actor: &Actor, id: PersonId, disabled: bool) -> Result<(), Problem> {
+        let (mut transaction, actor, row) = self.to_change(actor, id).await?;
+        if disabled && actor.person == id {
+            return Err(Problem::conflict(
+                "own_account",
+                "Another admin has to disable your account, so that one is left.",
+            ));
+        }
+        if !people::set_disabled(&mut transaction, id, disabled).await.map_err(failed)? {
+            return Ok(());
+        }
+        let ended = match disabled {
+            true => people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?,
+            false => 0,
+        };
+        let action = if disabled { "person.disable" } else { "person.enable" };
+        let detail = json!({"name": row.name, "sessions": ended});
+        append_audit(&mut transaction, Some(actor.person), action, &id.to_string(), &detail).await.map_err(failed)?;
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// Makes a link by which somebody comes in once and sets a password without the old one. Links from before are void.
+    ///
+    /// # Errors
+    /// When there is no such person, they are kept out or a program, or the actor is no admin.
+    pub async fn new_link(&self, actor: &Actor, id: PersonId) -> Result<LinkMade, Problem> {
+        let (mut transaction, actor, row) = self.to_change(actor, id).await?;
+        if row.kind != people::HUMAN {
+            return Err(Problem::conflict("service", format!("{} is a program: make a token for it.", row.name)));
+        }
+        if row.disabled {
+            return Err(Problem::conflict("disabled", format!("{} is disabled: let them in again first.", row.name)));
+        }
+        accounts::revoke_sign_ins(&mut transaction, id).await.map_err(failed)?;
+        let link = offer(&mut transaction, &actor, id, &row.name).await?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(link)
+    }
+
+    /// Takes both rows and asks whether the actor still decides about people.
+    async fn to_change(
+        &self,
+        actor: &Actor,
+        id: PersonId,
+    ) -> Result<(Transaction<'static, Postgres>, Actor, AccountRow), Problem> {
+        actor.require_in_person()?;
+        actor.require(Permission::Admin)?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        accounts::lock_to_change(&mut transaction, &[actor.person, id]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        actor.require(Permission::Admin)?;
+        let row = accounts::account(&mut transaction, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        Ok((transaction, actor, row))
+    }
+
+    /// What is asked for, with deployments by id.
+    async fn given(&self, on: &mut PgConnection, grants: &[Grant], kind: AccountKind) -> Result<Given, Problem> {
+        if grants.len() > limits::GRANTS {
+            return Err(Problem::invalid(format!(
+                "grants: one person has at most {}; one on a deployment counts for all below it.",
+                limits::GRANTS
+            )));
+        }
+        let top = accounts::top(on).await.map_err(failed)?;
+        let (mut given, mut known) = (Given::default(), BTreeMap::new());
+        for grant in grants {
+            let permission: Permission = grant.permission.parse()?;
+            if kind == AccountKind::Service && matches!(permission, Permission::Reviewer | Permission::Admin) {
+                return Err(Problem::invalid(format!(
+                    "grants: a service account is no {permission}: that takes a person who looks."
+                )));
+            }
+            let place = match grant.deployment.as_deref() {
+                None => None,
+                Some(name) => match known.get(name) {
+                    Some(place) => *place,
+                    None => {
+                        let place = self.place(on, Some(name)).await?;
+                        known.insert(name, place);
+                        place
+                    }
+                },
+            };
+            match place {
+                // All of the tree is everywhere.
+                None => drop(given.everywhere.insert(permission)),
+                Some(place) if Some(place) == top => drop(given.everywhere.insert(permission)),
+                Some(_) if permission == Permission::Admin => {
+                    return Err(Problem::invalid(
+                        "grants: admin is given everywhere or not at all: leave the deployment out.",
+                    ));
+                }
+                Some(place) => drop(given.inside.insert((permission, place))),
+            }
+        }
+        let everywhere = given.everywhere.clone();
+        given.inside.retain(|(permission, _)| !everywhere.contains(permission));
+        Ok(given)
+    }
+
+    /// One's own sessions, newest first.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn sessions(&self, actor: &Actor) -> Result<Vec<SessionView>, Problem> {
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let rows = accounts::sessions(&mut connection, actor.person).await.map_err(failed)?;
+        let this = actor.session.as_ref().map(|session| session.hash);
+        let view = |row: accounts::OwnSessionRow| SessionView {
+            id: row.id,
+            this: this.is_some_and(|hash| row.token_hash == hash),
+            since: at(row.created_at),
+            seen: at(row.last_seen_at),
+            expires: at(row.expires_at),
+            agent: row.user_agent,
+            address: row.address,
+        };
+        Ok(rows.into_iter().map(view).collect())
+    }
+
+    /// Ends one of one's own sessions.
+    ///
+    /// # Errors
+    /// When there is none, or the actor came by a token.
+    pub async fn end_session(&self, actor: &Actor, session: Uuid) -> Result<(), Problem> {
+        actor.require_in_person()?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        if !accounts::end_session_named(&mut transaction, actor.person, session).await.map_err(failed)? {
+            return Err(Problem::not_found("You have no such session: it may have ended."));
+        }
+        let detail = json!({"session": session});
+        append_audit(&mut transaction, Some(actor.person), "session.end", &actor.person.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// Ends all of one's own sessions but this one, and revokes the links that were not used.
+    ///
+    /// # Errors
+    /// When the actor came by a token.
+    pub async fn end_other_sessions(&self, actor: &Actor) -> Result<Ended, Problem> {
+        actor.require_in_person()?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        let this = actor.session.as_ref().map(|session| session.hash);
+        let sessions =
+            people::end_everything_of(&mut transaction, actor.person, this.as_ref()).await.map_err(failed)?;
+        let detail = json!({"sessions": sessions});
+        append_audit(&mut transaction, Some(actor.person), "session.end_others", &actor.person.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(Ended { sessions })
+    }
+
+    /// Sets one's own password; hands back what this session is from now on. All others end, and links that were not used are void.
+    ///
+    /// # Errors
+    /// When the old one is wrong or missing, the new one is none, or the actor came by a token.
+    pub async fn set_password(&self, actor: &Actor, wish: &PasswordWish) -> Result<Token, Problem> {
+        actor.require_in_person()?;
+        let session = actor.session.as_ref().ok_or_else(Problem::signed_out)?.hash;
+        passwords::check(&wish.new, &actor.name)?;
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let kept = accounts::password(&mut connection, actor.person).await.map_err(failed)?;
+        drop(connection);
+        if !sets_by_link(actor) {
+            self.proves_old(actor, wish.old.clone(), kept.clone()).await?;
+        }
+        let hash = self.hasher.hash(wish.new.clone()).await?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        if !accounts::set_password(&mut transaction, actor.person, kept.as_deref(), &hash).await.map_err(failed)? {
+            return Err(Problem::conflict(
+                "state",
+                "The password was changed this moment, by another session: look again.",
+            ));
+        }
+        let ended = people::end_everything_of(&mut transaction, actor.person, Some(&session)).await.map_err(failed)?;
+        let next = Token::random()?;
+        if !accounts::rotate_session(&mut transaction, &session, &next.hash()).await.map_err(failed)? {
+            return Err(Problem::signed_out());
+        }
+        let action = if kept.is_some() { "password.change" } else { "password.set" };
+        let detail = json!({"sessions_ended": ended});
+        append_audit(&mut transaction, Some(actor.person), action, &actor.person.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(next)
+    }
+
+    /// Whoever sits before somebody's session does not know their password, and guesses no faster than anybody.
+    async fn proves_old(&self, actor: &Actor, old: Option<Password>, kept: Option<String>) -> Result<(), Problem> {
+        if kept.is_none() {
+            return Err(Problem::forbidden(
+                "This session is too old to set a first password: ask an admin for a new link, and come in by that.",
+            ));
+        }
+        let wrong = || {
+            let mut problem = Problem::forbidden("The old password is not this one.");
+            problem.code = "old_password".into();
+            problem
+        };
+        let old = old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
+        self.names.take(actor.name.clone()).map_err(super::too_many_attempts)?;
+        if !self.hasher.verify(old, kept).await? {
+            return Err(wrong());
+        }
+        self.names.give_back(&actor.name);
+        Ok(())
+    }
+
+    /// Begins a session by name and password. `before`: the session that the browser had, which ends.
+    ///
+    /// The answer is the same, and takes as long, for a name that nobody has, for one without a password, and for a wrong password.
+    ///
+    /// # Errors
+    /// `sign_in_wrong` (401); `too_many_attempts` (429) when it failed too often from that address or for that name.
+    pub async fn sign_in_by_password(
+        &self,
+        name: &str,
+        password: Password,
+        visitor: &Visitor,
+        before: Option<&str>,
+    ) -> Result<Begun, Problem> {
+        let network = throttle::network(visitor.address);
+        let name: String = name.trim().to_lowercase().chars().take(97).collect();
+        self.attempts.take(network).map_err(super::too_many_attempts)?;
+        if let Err(wait) = self.names.take(name.clone()) {
+            self.attempts.give_back(&network);
+            return Err(super::too_many_attempts(wait));
+        }
+        let wrong = || {
+            tracing::warn!(address = ?visitor.address, "a sign-in by password was refused");
+            Problem::new(
+                401,
+                "sign_in_wrong",
+                "This does not sign you in",
+                "The name or the password is wrong. Whoever forgot theirs asks an admin for a new link.",
+            )
+        };
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let found = accounts::password_of_name(&mut connection, &name).await.map_err(failed)?;
+        drop(connection);
+        let fits = password.reveal().len() <= 4 * limits::PASSWORD_MOST;
+        let password = if fits { password } else { Password::default() };
+        let kept = found.as_ref().map(|(_, kept)| kept.clone());
+        let right = self.hasher.verify(password, kept).await.inspect_err(|_| {
+            self.attempts.give_back(&network);
+            self.names.give_back(&name);
+        })?;
+        let Some((person, kept)) = found.filter(|_| right) else { return Err(wrong()) };
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        // Nobody disables them or changes the password from here on.
+        let row = people::lock_person(&mut transaction, person).await.map_err(failed)?;
+        let now = accounts::password(&mut transaction, person).await.map_err(failed)?;
+        if row.is_none() || now.as_deref() != Some(&kept) {
+            return Err(wrong());
+        }
+        let session = self.begin_session(&mut transaction, person, visitor, before, false).await?;
+        transaction.commit().await.map_err(failed)?;
+        self.attempts.give_back(&network);
+        self.names.forget(&name);
+        Ok(Begun { session, asks_password: false })
+    }
+}
+
+/// Whether a password is set without the one before: the link that they came in by stands for it.
+fn sets_by_link(actor: &Actor) -> bool {
+    actor.session.as_ref().is_some_and(|session| session.by_link && session.fresh_for <= LINK_SETS_PASSWORD)
+}
+
+fn nobody(id: PersonId) -> Problem {
+    Problem::not_found(format!("There is no person {id}."))
+}
+
+async fn offer(on: &mut PgConnection, by: &Actor, person: PersonId, name: &str) -> Result<LinkMade, Problem> {
+    let token = Token::random()?;
+    people::insert_sign_in(on, person, &token.hash(), LINK_HOLDS, &[ASKS_PASSWORD]).await.map_err(failed)?;
+    let detail = json!({"name": name, "holds_seconds": LINK_HOLDS.as_secs()});
+    append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail).await.map_err(failed)?;
+    Ok(LinkMade { link: format!("/sign-in?token={}", token.reveal()), minutes: LINK_HOLDS.as_secs() / 60 })
+}
+
+async fn write(on: &mut PgConnection, id: PersonId, given: &Given) -> Result<(), Problem> {
+    let everywhere: Vec<&str> = given.everywhere.iter().map(|permission| permission.as_str()).collect();
+    let inside = given.inside.iter().map(|(permission, place)| (permission.as_str(), *place)).collect();
+    accounts::set_grants(on, id, &everywhere, &inside).await.map_err(failed)
+}
+
+fn given_of(row: &AccountRow, grants: &[GrantRow]) -> Given {
+    Given {
+        everywhere: row.permissions.iter().filter_map(|word| word.parse().ok()).collect(),
+        inside: grants
+            .iter()
+            .filter_map(|grant| Some((grant.permission.parse().ok()?, DeploymentId(grant.deployment_id))))
+            .collect(),
+    }
+}
+
+/// Grants as people read them. One in a deployment that is gone is for nothing, and is not told.
+fn grant_views(row: &AccountRow, grants: &[GrantRow]) -> Vec<Grant> {
+    let everywhere = row.permissions.iter().map(|word| Grant { permission: word.clone(), deployment: None });
+    let inside = grants.iter().filter(|grant| grant.person_id == row.id).filter_map(|grant| {
+        let deployment = grant.deployment.clone()?;
+        Some(Grant { permission: grant.permission.clone(), deployment: Some(deployment) })
+    });
+    everywhere.chain(inside).collect()
+}
+
+async fn views(on: &mut PgConnection, rows: Vec<AccountRow>) -> Result<Vec<PersonView>, Problem> {
+    let ids: Vec<PersonId> = rows.iter().map(|row| PersonId(row.id)).collect();
+    let grants = accounts::grants(on, &ids).await.map_err(failed)?;
+    let view = |row: AccountRow| PersonView {
+        id: PersonId(row.id),
+        kind: if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service },
+        disabled: row.disabled,
+        grants: grant_views(&row, &grants),
+        password: row.password,
+        seen: row.seen.map(at),
+        created: at(row.created_at),
+        name: row.name,
+    };
+    Ok(rows.into_iter().map(view).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_worth_more_is_seen() {
+        let place = DeploymentId(Uuid::from_u128(1));
+        let given = |everywhere: &[Permission], inside: &[Permission]| Given {
+            everywhere: everywhere.iter().copied().collect(),
+            inside: inside.iter().map(|permission| (*permission, place)).collect(),
+        };
+        let (all, part, none) = (
+            given(&[Permission::Reviewer], &[]),
+            given(&[], &[Permission::Reviewer]),
+            given(&[Permission::Viewer], &[]),
+        );
+        assert!(all.gains(&part, Permission::Reviewer) && part.gains(&none, Permission::Reviewer));
+        assert!(!part.gains(&all, Permission::Reviewer) && !part.gains(&part, Permission::Reviewer));
+        assert!(!none.gains(&all, Permission::Reviewer) && !all.gains(&none, Permission::Admin));
+    }
+}

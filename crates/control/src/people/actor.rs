@@ -1,0 +1,388 @@
+//! Who asks, and what they may where.
+//!
+//! # Theory
+//!
+//! A *grant* is a person, a permission, and a deployment or everywhere; one on a deployment counts for all below it. No permission
+//! contains another one, but for looking: whoever may do anything, anywhere, may look at everything. (What one deployment does shows in
+//! the others: shared roles, nodes that move, the graph, the journal. A reader who sees half of it is told half the truth.)
+//!
+//! An act is asked for in one of three ways, and each use case says which:
+//! * [`Actor::require`]: everywhere. What all deployments share: the switch, the catalog, records of machines that wait in *system*;
+//! * [`Actor::require_in`]: in the deployment that it is about;
+//! * [`Actor::require_in_all`]: in each deployment that a submission touches. Which those are is said in one place, the database's
+//!   `touched_by`, because its guards count reviewers by it.
+//!
+//! A *token* acts for its person with what both may, never more, and never as a reviewer: whoever reviews is a person who looks.
+//! What only somebody in person may do, such as making tokens, asks [`Actor::require_in_person`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use api::Problem;
+use engine::ids::{DeploymentId, PersonId};
+use sqlx::PgConnection;
+use store::api_tokens::{self, BearerRow};
+use store::people::{self, PersonRow, TokenHash};
+use uuid::Uuid;
+
+use super::{PersonKind, failed};
+
+/// What a person may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Permission {
+    /// Look at everything but secrets. Whoever has any permission has this one.
+    Viewer,
+    /// Propose, commit what is approved, retry, cancel, switch.
+    Operator,
+    /// Judge what others propose, and commit what is approved.
+    Reviewer,
+    /// Decide who may come in and do what.
+    Admin,
+}
+
+impl Permission {
+    const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Reviewer, Self::Admin];
+
+    /// The word for people and for the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Reviewer => "reviewer",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Permission {
+    type Err = Problem;
+
+    fn from_str(word: &str) -> Result<Self, Problem> {
+        let found = Self::ALL.into_iter().find(|permission| permission.as_str() == word);
+        found.ok_or_else(|| Problem::invalid("A permission is one of viewer, operator, reviewer and admin."))
+    }
+}
+
+/// The session that an actor came with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Session {
+    pub(super) hash: TokenHash,
+    /// How long ago they proved who they are.
+    pub fresh_for: Duration,
+    /// Whether they did so by a one-time sign-in.
+    pub by_link: bool,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("fresh_for", &self.fresh_for).finish_non_exhaustive()
+    }
+}
+
+/// The token that an actor came with, and the bounds that it sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bearer {
+    /// Which.
+    pub id: Uuid,
+    scopes: BTreeSet<Permission>,
+    inside: Option<BTreeSet<DeploymentId>>,
+}
+
+/// Who asks for something. Only this module makes one, of an enabled person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// Who.
+    pub person: PersonId,
+    /// Short name.
+    pub name: String,
+    /// What they may everywhere.
+    pub permissions: BTreeSet<Permission>,
+    /// What they may in single deployments besides.
+    inside: BTreeMap<DeploymentId, BTreeSet<Permission>>,
+    /// What the account stands for.
+    pub kind: PersonKind,
+    /// None: they came by another way than a session, such as the command line or a token.
+    pub session: Option<Session>,
+    /// None: they came in person.
+    pub token: Option<Bearer>,
+}
+
+fn known(words: &[String]) -> BTreeSet<Permission> {
+    words.iter().filter_map(|word| word.parse().ok()).collect()
+}
+
+impl Actor {
+    pub(super) fn of(row: PersonRow, session: Option<Session>) -> Self {
+        Self {
+            person: row.id,
+            permissions: known(&row.permissions),
+            inside: row.inside.iter().map(|(id, words)| (*id, known(words))).collect(),
+            kind: PersonKind::of_word(&row.kind),
+            name: row.name,
+            session,
+            token: None,
+        }
+    }
+
+    pub(super) fn of_bearer(row: BearerRow) -> Self {
+        let bearer = Bearer { id: row.id, scopes: known(&row.scopes), inside: row.inside };
+        Self::of(row.person, None).bound_by(bearer)
+    }
+
+    /// The same person, as far as a token lets them.
+    fn bound_by(mut self, token: Bearer) -> Self {
+        let mut kept = token.scopes.clone();
+        kept.remove(&Permission::Reviewer);
+        let looks = kept.contains(&Permission::Viewer) && self.may(Permission::Viewer);
+        self.permissions.retain(|permission| kept.contains(permission));
+        for permissions in self.inside.values_mut() {
+            permissions.retain(|permission| kept.contains(permission));
+        }
+        if let Some(places) = &token.inside {
+            let everywhere = std::mem::take(&mut self.permissions);
+            self.inside.retain(|place, _| places.contains(place));
+            for place in places {
+                self.inside.entry(*place).or_default().extend(everywhere.iter().copied());
+            }
+        }
+        self.inside.retain(|_, permissions| !permissions.is_empty());
+        if looks {
+            self.permissions.insert(Permission::Viewer);
+        }
+        self.token = Some(token);
+        self
+    }
+
+    /// Whether they have a permission everywhere. Looking is for whoever may anything anywhere.
+    pub fn may(&self, permission: Permission) -> bool {
+        match permission {
+            Permission::Viewer => !self.permissions.is_empty() || !self.inside.is_empty(),
+            other => self.permissions.contains(&other),
+        }
+    }
+
+    /// Whether they have a permission in a deployment.
+    pub fn may_in(&self, permission: Permission, place: DeploymentId) -> bool {
+        self.may(permission) || self.inside.get(&place).is_some_and(|given| given.contains(&permission))
+    }
+
+    /// Whether they have a permission in all of these deployments; in none of none.
+    pub fn may_in_all(&self, permission: Permission, places: &BTreeSet<DeploymentId>) -> bool {
+        self.may(permission) || (!places.is_empty() && places.iter().all(|place| self.may_in(permission, *place)))
+    }
+
+    /// Whether they have a permission in some deployment at least.
+    pub fn may_somewhere(&self, permission: Permission) -> bool {
+        self.may(permission) || self.inside.values().any(|given| given.contains(&permission))
+    }
+
+    /// Whether all that they may, they may everywhere: then nobody has to ask where.
+    pub fn is_everywhere(&self) -> bool {
+        self.inside.is_empty()
+    }
+
+    /// The actor as of this transaction, and until it ends. A request may have waited for a lock since it was looked up who sent it;
+    /// whoever was signed out, disabled or deprived of a permission meanwhile does not get through.
+    ///
+    /// # Errors
+    /// Signed out, when they are not let in any more.
+    pub(crate) async fn still(&self, on: &mut PgConnection) -> Result<Self, Problem> {
+        // The person first, as whoever disables one does.
+        let row = people::lock_person(on, self.person).await.map_err(failed)?.ok_or_else(Problem::signed_out)?;
+        if let Some(session) = &self.session
+            && !people::lock_session(on, &session.hash).await.map_err(failed)?
+        {
+            return Err(Problem::signed_out());
+        }
+        let now = Self::of(row, self.session.clone());
+        let Some(token) = &self.token else { return Ok(now) };
+        if !api_tokens::lock_token(on, token.id).await.map_err(failed)? {
+            return Err(Problem::signed_out());
+        }
+        Ok(now.bound_by(token.clone()))
+    }
+
+    fn missing(&self, permission: Permission, place: &str) -> Problem {
+        let who = if self.token.is_some() { format!("This token of {}", self.name) } else { self.name.clone() };
+        Problem::permission_missing(format!(
+            "{who} does not have the permission {permission}{place}; an admin can give it."
+        ))
+    }
+
+    /// Goes on only with a permission that counts everywhere.
+    ///
+    /// # Errors
+    /// Forbidden, with what is missing and who can give it.
+    pub fn require(&self, permission: Permission) -> Result<(), Problem> {
+        if self.may(permission) {
+            return Ok(());
+        }
+        let place = if self.may_somewhere(permission) { " everywhere, which this takes" } else { "" };
+        Err(self.missing(permission, place))
+    }
+
+    /// Goes on only with a permission in a deployment.
+    ///
+    /// # Errors
+    /// Forbidden, with what is missing and who can give it.
+    pub fn require_in(&self, permission: Permission, place: DeploymentId) -> Result<(), Problem> {
+        self.require_in_all(permission, &[place].into())
+    }
+
+    /// Goes on only with a permission in all of these deployments.
+    ///
+    /// # Errors
+    /// Forbidden, with what is missing and who can give it.
+    pub fn require_in_all(&self, permission: Permission, places: &BTreeSet<DeploymentId>) -> Result<(), Problem> {
+        if self.may_in_all(permission, places) {
+            return Ok(());
+        }
+        let place = match self.may_somewhere(permission) {
+            true if places.len() > 1 => " in all deployments that this touches",
+            true => " in this deployment",
+            false => "",
+        };
+        Err(self.missing(permission, place))
+    }
+
+    /// Goes on with a permission in some deployment at least: in which one it takes is not known yet, and is asked once it is.
+    ///
+    /// # Errors
+    /// Forbidden, with what is missing and who can give it.
+    pub fn require_somewhere(&self, permission: Permission) -> Result<(), Problem> {
+        if self.may_somewhere(permission) { Ok(()) } else { Err(self.missing(permission, "")) }
+    }
+
+    /// Goes on only with one of several permissions, in all of these deployments.
+    ///
+    /// # Errors
+    /// As [`Actor::require_in_all`].
+    pub fn require_any_in_all(
+        &self,
+        permissions: &[Permission],
+        places: &BTreeSet<DeploymentId>,
+    ) -> Result<(), Problem> {
+        if permissions.iter().any(|permission| self.may_in_all(*permission, places)) {
+            return Ok(());
+        }
+        Err(self.has_none_of(permissions))
+    }
+
+    /// Goes on with one of several permissions in some deployment at least.
+    ///
+    /// # Errors
+    /// As [`Actor::require_somewhere`].
+    pub fn require_any_somewhere(&self, permissions: &[Permission]) -> Result<(), Problem> {
+        if permissions.iter().any(|permission| self.may_somewhere(*permission)) {
+            return Ok(());
+        }
+        Err(self.has_none_of(permissions))
+    }
+
+    fn has_none_of(&self, permissions: &[Permission]) -> Problem {
+        let words: Vec<&str> = permissions.iter().map(|permission| permission.as_str()).collect();
+        let place = match permissions.iter().any(|permission| self.may_somewhere(*permission)) {
+            true => " wherever this does something",
+            false => "",
+        };
+        Problem::permission_missing(format!(
+            "{} has none of the permissions {}{place}; an admin can give one.",
+            self.name,
+            words.join(", ")
+        ))
+    }
+
+    /// Goes on only with somebody who came in person: not by a token.
+    ///
+    /// # Errors
+    /// Forbidden.
+    pub fn require_in_person(&self) -> Result<(), Problem> {
+        match (&self.token, self.kind) {
+            (None, PersonKind::Human) => Ok(()),
+            _ => Err(Problem {
+                code: "in_person".into(),
+                ..Problem::forbidden("No token does this: sign in with a browser, as the person that you are.")
+            }),
+        }
+    }
+
+    /// The words of all permissions that they have everywhere, and of those that they have in parts of the tree.
+    pub fn permission_words(&self) -> Vec<String> {
+        let inside = self.inside.values().flatten().copied().filter(|p| !self.permissions.contains(p));
+        let inside: BTreeSet<Permission> = inside.collect();
+        let everywhere = self.permissions.iter().map(ToString::to_string);
+        everywhere.chain(inside.iter().map(|permission| format!("{permission} in some deployments"))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(n: u128) -> DeploymentId {
+        DeploymentId(Uuid::from_u128(n))
+    }
+
+    fn actor(everywhere: &[&str], inside: &[(u128, &[&str])]) -> Actor {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let row = PersonRow {
+            id: PersonId(Uuid::nil()),
+            name: "ada".into(),
+            kind: "human".into(),
+            disabled: false,
+            permissions: words(everywhere),
+            inside: inside.iter().map(|(n, given)| (place(*n), words(given))).collect(),
+        };
+        Actor::of(row, None)
+    }
+
+    fn token(scopes: &[Permission], inside: Option<&[u128]>) -> Bearer {
+        let inside = inside.map(|places| places.iter().map(|n| place(*n)).collect());
+        Bearer { id: Uuid::nil(), scopes: scopes.iter().copied().collect(), inside }
+    }
+
+    #[test]
+    fn a_grant_counts_where_it_was_given() {
+        let ada = actor(&["viewer"], &[(1, &["operator"]), (2, &["operator", "reviewer"])]);
+        assert!(ada.may(Permission::Viewer) && !ada.may(Permission::Operator));
+        assert!(ada.require_in(Permission::Operator, place(1)).is_ok());
+        assert!(ada.require_in(Permission::Reviewer, place(1)).is_err());
+        assert!(ada.require_in(Permission::Operator, place(3)).is_err());
+        let both = [place(1), place(2)].into();
+        assert!(ada.may_in_all(Permission::Operator, &both) && !ada.may_in_all(Permission::Reviewer, &both));
+        let any = [Permission::Operator, Permission::Reviewer];
+        assert!(ada.require_any_in_all(&any, &both).is_ok());
+        assert!(ada.require_any_in_all(&any, &[place(1), place(3)].into()).is_err());
+        assert!(!ada.may_in_all(Permission::Operator, &BTreeSet::new()), "nowhere is no place where they may");
+        assert!(actor(&["operator"], &[]).may_in_all(Permission::Operator, &BTreeSet::new()));
+        assert!(
+            ada.require_somewhere(Permission::Operator).is_ok() && ada.require_somewhere(Permission::Admin).is_err()
+        );
+        assert!(!actor(&[], &[]).may(Permission::Viewer) && actor(&[], &[(1, &["viewer"])]).may(Permission::Viewer));
+    }
+
+    #[test]
+    fn a_token_gives_what_both_may_and_never_reviews() {
+        let all = Permission::ALL;
+        let ada = actor(&["operator", "reviewer"], &[(1, &["admin", "reviewer"])]);
+        let free = ada.clone().bound_by(token(&all, None));
+        assert!(free.may(Permission::Operator) && !free.may_somewhere(Permission::Reviewer));
+        assert!(free.require_in_person().is_err() && ada.require_in_person().is_ok());
+        let bound = ada.clone().bound_by(token(&[Permission::Operator], Some(&[2, 3])));
+        assert!(!bound.may(Permission::Operator) && bound.may_in(Permission::Operator, place(2)));
+        assert!(!bound.may_in(Permission::Operator, place(1)), "of its person's places only those of both");
+        let looks = ada.bound_by(token(&[Permission::Viewer], None));
+        assert!(!looks.may_somewhere(Permission::Operator));
+        assert!(looks.may(Permission::Viewer), "whoever may anything may look, and so may their token");
+        let nobody = actor(&[], &[]).bound_by(token(&all, None));
+        assert!(!nobody.may(Permission::Viewer));
+    }
+}

@@ -1,0 +1,223 @@
+//! Passwords: which ones are taken, and how they are kept and checked.
+//!
+//! # Theory
+//!
+//! A password is what a person remembers, so it is guessed at, and if the database leaks, with all the machines that somebody can rent.
+//! Argon2id makes each guess cost [`MEMORY_KIB`] of memory and [`PASSES`] passes over it (OWASP asks for 19 MiB and 2). Its cost is ours as
+//! well: hashing happens beside the threads that answer requests, [`AT_ONCE`] at a time, and no more than [`WAITING`] wait for that; more are
+//! turned away. So whoever floods the sign-in is refused, and nobody else notices.
+//!
+//! What is asked of a password follows NIST SP 800-63B: length, and not being one that is tried first. Nothing is asked of what kinds of
+//! characters it has: that makes people choose `Password1!`.
+//!
+//! A name that nobody has is checked against a password that nobody knows, so that it takes as long as one that somebody has.
+
+use std::sync::{Arc, OnceLock};
+
+use api::people::Password;
+use api::{Problem, limits};
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash};
+use argon2::{Algorithm, Argon2, Params, Version};
+use tokio::sync::Semaphore;
+
+use super::Token;
+use crate::aside;
+
+/// Memory that one guess costs.
+const MEMORY_KIB: u32 = 32 * 1024;
+/// Passes over it.
+const PASSES: u32 = 3;
+/// Passwords that are hashed at once.
+const AT_ONCE: usize = 2;
+/// Those and the ones that wait for that.
+const WAITING: usize = 32;
+
+/// What is tried first by those who guess, as far as it is long enough to be asked about. Digits and marks at the ends, repetition and
+/// case don't make another one of it.
+const COMMON: &str = include_str!("common_passwords.txt");
+
+/// Whether a password may be somebody's.
+///
+/// # Errors
+/// What is wrong with it, never the password itself.
+pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
+    let text = password.reveal();
+    let length = text.chars().take(limits::PASSWORD_MOST + 1).count();
+    let refused = |why: &str| Err(Problem { code: "weak_password".into(), ..Problem::invalid(why) });
+    if !(limits::PASSWORD_LEAST..=limits::PASSWORD_MOST).contains(&length) {
+        return Err(Problem::invalid(format!(
+            "A password has {} to {} characters. Several words that have nothing to do with each other are easy to remember.",
+            limits::PASSWORD_LEAST,
+            limits::PASSWORD_MOST
+        )));
+    }
+    let lower = text.to_lowercase();
+    let different: std::collections::BTreeSet<char> = lower.chars().collect();
+    if different.len() < 5 || is_a_run(&lower) {
+        return refused("Few characters over and over, or in a row, are guessed at once: choose another password.");
+    }
+    let name = name.split('@').next().unwrap_or_default();
+    if name.chars().count() >= 3 && lower.replace(name, "").chars().count() < limits::PASSWORD_LEAST / 2 {
+        return refused("This password is little more than your name: choose another one.");
+    }
+    let bare = lower.trim_matches(|c: char| !c.is_alphabetic() && c != '@');
+    if COMMON.lines().any(|common| [lower.as_str(), bare, once(bare)].contains(&common)) {
+        return refused("This password is among those that are tried first: choose another one.");
+    }
+    Ok(())
+}
+
+/// Whether each character follows the one before it: `123456789012`, `zyxwvutsrqpo`.
+fn is_a_run(text: &str) -> bool {
+    let codes: Vec<u32> = text.chars().map(u32::from).collect();
+    let follow = |step: i64| {
+        let next = |pair: &&[u32]| {
+            let by = i64::from(pair[1]) - i64::from(pair[0]);
+            // Digits begin anew behind 9 and before 0.
+            by == step || by.abs() == 9
+        };
+        codes.windows(2).filter(next).count()
+    };
+    [1, -1].into_iter().any(|step| follow(step) + 2 >= codes.len())
+}
+
+/// What a text repeats: `lalala` is `la`.
+fn once(text: &str) -> &str {
+    let lengths = (1..=text.len() / 2).filter(|n| text.len().is_multiple_of(*n) && text.is_char_boundary(*n));
+    lengths.map(|n| &text[..n]).find(|part| part.repeat(text.len() / part.len()) == text).unwrap_or(text)
+}
+
+fn argon2() -> Argon2<'static> {
+    let params = Params::new(MEMORY_KIB, PASSES, 1, None).unwrap_or(Params::DEFAULT);
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+/// Hashes and checks passwords, so many at once.
+#[derive(Debug, Clone)]
+pub(super) struct Hasher {
+    places: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+    /// What a name is checked against that nobody has, or that has no password.
+    nobodys: Arc<OnceLock<String>>,
+}
+
+impl Default for Hasher {
+    fn default() -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            waiting: Arc::new(Semaphore::new(WAITING)),
+            nobodys: Arc::default(),
+        }
+    }
+}
+
+impl Hasher {
+    /// A password as it is kept: a PHC string with its own salt.
+    pub(super) async fn hash(&self, password: Password) -> Result<String, Problem> {
+        self.work(move || hashed(password.reveal())).await?
+    }
+
+    /// Whether a password is the one that is kept; never of none, and that takes as long.
+    pub(super) async fn verify(&self, password: Password, kept: Option<String>) -> Result<bool, Problem> {
+        let nobodys = Arc::clone(&self.nobodys);
+        self.work(move || {
+            let dummy = match nobodys.get() {
+                Some(dummy) => dummy,
+                None => {
+                    let made = hashed(Token::random()?.reveal())?;
+                    nobodys.get_or_init(|| made)
+                }
+            };
+            let against = PasswordHash::new(kept.as_deref().unwrap_or(dummy)).map_err(|error| {
+                tracing::error!(%error, "a password's hash can't be read");
+                Problem::internal()
+            })?;
+            let same = argon2().verify_password(password.reveal().as_bytes(), &against).is_ok();
+            Ok(same && kept.is_some())
+        })
+        .await?
+    }
+
+    async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+        let busy = || Problem::unavailable("Many people sign in at this moment. Try again in a few seconds.");
+        let _waits = self.waiting.try_acquire().map_err(|_| busy())?;
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| busy())?;
+        // The place is taken for as long as the work goes on, also when nobody waits for it any more.
+        aside(move || {
+            let done = work();
+            drop(place);
+            done
+        })
+        .await
+    }
+}
+
+fn hashed(password: &str) -> Result<String, Problem> {
+    let hash = argon2().hash_password(password.as_bytes()).map_err(|error| {
+        tracing::error!(%error, "a password can't be hashed");
+        Problem::internal()
+    })?;
+    Ok(hash.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_guessed_first_is_nobodys_password() {
+        let name = "ada.lovelace@example.com";
+        let refused = |text: &str| check(&Password::typed(text), name).err().map(|problem| problem.code);
+        for weak in [
+            "password1234",
+            "Password1234!",
+            "PASSWORDPASSWORD",
+            "123456789012",
+            "098765432109",
+            "aaaaaaaaaaaa",
+            "121212121212",
+            "qwertyuiop12",
+            "abcdefghijkl",
+            "ada.lovelace",
+            "ada.lovelace1!",
+            "Administrator!",
+            "correcthorsebatterystaple",
+        ] {
+            assert_eq!(refused(weak).as_deref(), Some("weak_password"), "{weak}");
+        }
+        for (length, code) in [(11, Some("invalid")), (1025, Some("invalid")), (1024, None)] {
+            let text: String = "lots of äther, 4 words! ".chars().cycle().take(length).collect();
+            assert_eq!(refused(&text).as_deref(), code, "{length} characters");
+        }
+        for good in ["vague otter lamp", "correct horse battery", "пароль-не-самый-частый", "7f!kQ0z-Lm2w"]
+        {
+            assert_eq!(refused(good), None, "{good}");
+        }
+        let said = check(&Password::typed("password1234"), name).expect_err("a refusal");
+        assert!(!said.detail.contains("1234"), "{said:?}");
+    }
+
+    #[tokio::test]
+    async fn a_password_is_kept_as_argon2id_and_nobody_has_none() {
+        let hasher = Hasher::default();
+        let kept = hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash");
+        assert!(kept.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"), "{kept}");
+        assert_ne!(hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash"), kept, "salted");
+        let is = async |text: &str, kept: Option<&String>| {
+            hasher.verify(Password::typed(text), kept.cloned()).await.expect("an answer")
+        };
+        assert!(is("vague otter lamp", Some(&kept)).await);
+        assert!(!is("vague otter lamb", Some(&kept)).await);
+        assert!(!is("", Some(&kept)).await && !is("", None).await);
+        assert!(hasher.nobodys.get().is_some_and(|dummy| dummy.starts_with("$argon2id$v=19$m=32768,t=3,p=1$")));
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_turned_away() {
+        let hasher = Hasher::default();
+        let held = hasher.waiting.clone().try_acquire_many_owned(WAITING as u32).expect("places");
+        assert_eq!(hasher.hash(Password::typed("x")).await.expect_err("a refusal").status, 503);
+        drop(held);
+        assert!(hasher.hash(Password::typed("x")).await.is_ok());
+    }
+}

@@ -1,0 +1,197 @@
+//! Tokens by which programs speak for a person or for a service account.
+//!
+//! A token is `gantry_` and 256 random bits: the prefix lets those who look for leaked secrets recognise one. It is shown once and stored as
+//! its SHA-256. What it may is asked anew with every request: what its person may then, within its own bounds ([`super::actor`]).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::people::{TokenMade, TokenView, TokenWish, TokensWanted};
+use api::{Problem, limits};
+use engine::ids::{DeploymentId, PersonId};
+use serde_json::json;
+use store::accounts;
+use store::api_tokens::{self, ApiTokenRow, MOST_TOKENS, NewToken};
+use store::people::{self, append_audit};
+use uuid::Uuid;
+
+use super::{Actor, MAX_TOKEN, People, Permission, PersonKind, Token, failed, hash_of};
+use crate::words::{self, at};
+
+/// What every token begins with.
+pub const TOKEN_PREFIX: &str = "gantry_";
+const DAY: u64 = 24 * 3600;
+
+impl People {
+    /// Who a token speaks for, within its bounds; None: for nobody (any more).
+    ///
+    /// # Errors
+    /// `too_many_requests` (429) when it asks too often; and when the database does not answer.
+    pub async fn actor_of_token(&self, token: &str) -> Result<Option<Actor>, Problem> {
+        if !token.starts_with(TOKEN_PREFIX) || token.len() > MAX_TOKEN {
+            return Ok(None);
+        }
+        let found = api_tokens::bearer(self.store.pool(), &hash_of(token)).await.map_err(failed)?;
+        let Some(found) = found else { return Ok(None) };
+        self.requests.take(found.id).map_err(|wait| {
+            let seconds = wait.as_secs().max(1);
+            let most = super::throttle::MOST_BY_TOKEN;
+            Problem::new(
+                429,
+                "too_many_requests",
+                "Too many requests",
+                format!("A token may ask {most} times a minute. Try again in {seconds} seconds."),
+            )
+        })?;
+        if found.note_due {
+            api_tokens::note_use(self.store.pool(), found.id).await.map_err(failed)?;
+        }
+        Ok(Some(Actor::of_bearer(found)))
+    }
+
+    /// Makes a token: for oneself, or, as an admin, for a service account.
+    ///
+    /// # Errors
+    /// When it should do more than its person may, review, or hold for too long; or the actor came by a token.
+    pub async fn make_token(&self, actor: &Actor, wish: &TokenWish) -> Result<TokenMade, Problem> {
+        actor.require_in_person()?;
+        let name = words::plain(&wish.name)?;
+        if name.is_empty() || name.chars().count() > limits::TOKEN_NAME || name.contains(['\n', '\t']) {
+            let most = limits::TOKEN_NAME;
+            return Err(Problem::invalid(format!("name: say in 1 to {most} characters what the token is for.")));
+        }
+        if wish.days == 0 || wish.days > limits::API_TOKEN_DAYS {
+            return Err(Problem::invalid(format!("days: a token holds for 1 to {} days.", limits::API_TOKEN_DAYS)));
+        }
+        let scopes = scopes(&wish.scopes)?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let owner = wish.person.unwrap_or(actor.person);
+        accounts::lock_to_change(&mut transaction, &[actor.person, owner]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        let whose = match owner == actor.person {
+            true => actor.clone(),
+            false => {
+                actor.require(Permission::Admin)?;
+                let row = people::lock_person(&mut transaction, owner).await.map_err(failed)?;
+                let row =
+                    row.ok_or_else(|| Problem::not_found("There is no such service account that is not disabled."))?;
+                Actor::of(row, None)
+            }
+        };
+        if owner != actor.person && whose.kind == PersonKind::Human {
+            return Err(Problem::forbidden(
+                "A person makes their own tokens; yours are for service accounts and for you.",
+            ));
+        }
+        let deployment = self.place(&mut transaction, wish.deployment.as_deref()).await?;
+        for scope in &scopes {
+            let may = deployment.map_or_else(|| whose.may_somewhere(*scope), |place| whose.may_in(*scope, place));
+            let looks = *scope == Permission::Viewer && whose.may(Permission::Viewer);
+            if !may && !looks {
+                return Err(Problem::forbidden(format!(
+                    "{} does not have the permission {scope} there, and a token has no more than its person.",
+                    whose.name
+                )));
+            }
+        }
+        let token = Token::for_programs()?;
+        let new = NewToken {
+            person: owner,
+            hash: token.hash(),
+            name,
+            scopes: scopes.iter().map(|scope| scope.as_str()).collect(),
+            deployment,
+            lifetime: Duration::from_secs(u64::from(wish.days) * DAY),
+            by: actor.person,
+        };
+        let made = api_tokens::insert_token(&mut transaction, &new).await.map_err(failed)?;
+        let (id, expires) = made.ok_or_else(|| {
+            Problem::conflict(
+                "too_many_tokens",
+                format!("{} has {MOST_TOKENS} tokens that hold: take one back first.", whose.name),
+            )
+        })?;
+        let detail = json!({"person": whose.name, "name": name, "scopes": new.scopes, "deployment": wish.deployment, "days": wish.days});
+        append_audit(&mut transaction, Some(actor.person), "token.make", &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(TokenMade { id, token: token.reveal().to_owned(), expires: at(expires) })
+    }
+
+    /// Tokens: one's own, or, as an admin, those of somebody.
+    ///
+    /// # Errors
+    /// When they are another's, and the actor is no admin.
+    pub async fn tokens(&self, actor: &Actor, wanted: &TokensWanted) -> Result<Vec<TokenView>, Problem> {
+        let whose = wanted.person.unwrap_or(actor.person);
+        if whose != actor.person {
+            actor.require(Permission::Admin)?;
+        }
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let rows = api_tokens::tokens_of(&mut connection, whose).await.map_err(failed)?;
+        Ok(rows.into_iter().map(view).collect())
+    }
+
+    /// Takes a token back: one's own, or, as an admin, anybody's. With the next request it lets nobody in.
+    ///
+    /// # Errors
+    /// When there is none, it is another's and the actor is no admin, or the actor came by a token.
+    pub async fn revoke_token(&self, actor: &Actor, token: Uuid) -> Result<(), Problem> {
+        actor.require_in_person()?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        let row = api_tokens::token(&mut transaction, token).await.map_err(failed)?;
+        let mine = |row: &ApiTokenRow| PersonId(row.person_id) == actor.person || actor.may(Permission::Admin);
+        // Whether another's is there is nobody's business.
+        let row = row.filter(mine).ok_or_else(|| Problem::not_found("You have no such token."))?;
+        if !api_tokens::revoke(&mut transaction, token).await.map_err(failed)? {
+            return Ok(());
+        }
+        let detail = json!({"person": row.person, "name": row.name});
+        append_audit(&mut transaction, Some(actor.person), "token.revoke", &token.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// A deployment by name.
+    pub(super) async fn place(
+        &self,
+        on: &mut sqlx::PgConnection,
+        name: Option<&str>,
+    ) -> Result<Option<DeploymentId>, Problem> {
+        let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else { return Ok(None) };
+        let found = accounts::deployment_named(on, name).await.map_err(failed)?;
+        let shown: String = engine::text::shown(name).chars().take(96).collect();
+        let found = found.ok_or_else(|| Problem::not_found(format!("There is no deployment {shown}.")))?;
+        Ok(Some(found))
+    }
+}
+
+fn scopes(words: &[String]) -> Result<BTreeSet<Permission>, Problem> {
+    let scopes = words.iter().map(|word| word.parse()).collect::<Result<BTreeSet<Permission>, Problem>>()?;
+    if scopes.is_empty() {
+        return Err(Problem::invalid("scopes: say what the token may: viewer, operator or admin."));
+    }
+    if scopes.contains(&Permission::Reviewer) {
+        return Err(Problem::invalid("scopes: no token reviews. Whoever reviews is a person who looks."));
+    }
+    Ok(scopes)
+}
+
+fn view(row: ApiTokenRow) -> TokenView {
+    TokenView {
+        id: row.id,
+        person: row.person,
+        name: row.name,
+        scopes: row.scopes,
+        deployment: row.deployment,
+        by: row.by,
+        created: at(row.created_at),
+        expires: at(row.expires_at),
+        used: row.last_used_at.map(at),
+        revoked: row.revoked_at.map(at),
+        holds: row.holds,
+    }
+}

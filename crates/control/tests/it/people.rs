@@ -1,0 +1,348 @@
+//! What people may in a part of the tree, and what their tokens may.
+
+use api::Problem;
+use api::people::{AccountKind, Grant, Password, PasswordWish, PersonWish, TokenWish, TokensWanted};
+use api::reviews::{Fate, ReviewsWanted, Whose};
+use control::people::{Actor, NewPerson, Permission, Visitor};
+use engine::gate::VerdictKind;
+use engine::plan::Edit;
+use serde_json::Value;
+
+use crate::house::House;
+
+fn grant(permission: &str, deployment: &str) -> Grant {
+    Grant { permission: permission.into(), deployment: (!deployment.is_empty()).then(|| deployment.into()) }
+}
+
+impl House {
+    async fn admin(&self) -> Actor {
+        self.people.create_person(None, &NewPerson::human("root", [Permission::Admin])).await.unwrap();
+        self.people.actor_by_name("root").await.unwrap()
+    }
+
+    /// Somebody new, as they come in by their first link.
+    async fn with(&self, admin: &Actor, name: &str, grants: &[Grant]) -> Actor {
+        let wish = PersonWish { name: name.into(), kind: AccountKind::Human, grants: grants.to_vec() };
+        let link = self.people.add(admin, &wish).await.unwrap().link.unwrap().link;
+        self.come_in(&link).await
+    }
+
+    async fn come_in(&self, link: &str) -> Actor {
+        let token = link.rsplit('=').next().unwrap();
+        let begun = self.people.sign_in(token, &Visitor::default(), None).await.unwrap();
+        assert!(begun.asks_password);
+        self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
+    }
+
+    async fn token(&self, of: &Actor, scopes: &[&str], deployment: Option<&str>) -> Result<(String, Actor), Problem> {
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        let wish =
+            TokenWish { name: "x".into(), days: 1, scopes, deployment: deployment.map(str::to_owned), person: None };
+        let made = self.people.make_token(of, &wish).await?;
+        let actor = self.people.actor_of_token(&made.token).await?.unwrap();
+        Ok((made.token, actor))
+    }
+
+    async fn audit(&self, action: &str) -> Vec<Value> {
+        let sql = "SELECT detail FROM audit WHERE action = $1 ORDER BY id";
+        sqlx::query_scalar(sql).bind(action).fetch_all(self.database.owner()).await.unwrap()
+    }
+}
+
+fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> String {
+    refused.expect_err("a refusal").code
+}
+
+#[tokio::test]
+async fn a_permission_counts_in_its_deployment_and_below() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let dan = house.with(&root, "dan", &[grant("operator", "web")]).await;
+    let fay = house.with(&root, "fay", &[grant("reviewer", "web")]).await;
+    let gus = house.with(&root, "gus", &[grant("reviewer", "edge"), grant("operator", "edge")]).await;
+    let (web, edge) = (house.id("web").await, house.id("edge").await);
+    assert_eq!(code(house.control.propose(&dan, edge).await), "forbidden");
+    assert_eq!(code(house.control.propose(&fay, web).await), "forbidden");
+    assert!(house.control.board(&dan, "web").await.unwrap().may_propose.is_ok());
+    assert!(house.control.board(&dan, "edge").await.unwrap().may_propose.is_err(), "looking is everywhere");
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&dan, "web", vec![edit]).await;
+
+    let mine = ReviewsWanted { whose: Whose::ForMe, ..ReviewsWanted::default() };
+    let waits = async |who: &Actor| house.control.reviews(who, &mine).await.unwrap().reviews.len();
+    assert_eq!((waits(&fay).await, waits(&gus).await, waits(&dan).await), (1, 0, 0));
+    let seen = house.control.review(&gus, id).await.unwrap();
+    assert!(seen.may_judge.unwrap_err().contains("fay"), "who can is named");
+    assert!(!seen.may_commit.unwrap_err().contains("gus"), "and nobody who can't");
+    assert_eq!(code(house.control.judge(&gus, id, VerdictKind::Approve, String::new()).await), "not_a_reviewer");
+    assert_eq!(
+        code(house.control.open_thread(&gus, id, engine::blueprint::Anchor::Whole, "?".into()).await),
+        "forbidden"
+    );
+    house.approve(&fay, id).await;
+    assert_eq!(code(house.commit(&gus, id).await), "forbidden");
+    assert_eq!((waits(&fay).await, waits(&gus).await, waits(&dan).await), (1, 0, 1), "theirs to commit");
+    house.commit(&dan, id).await.unwrap();
+
+    let why = || "because".to_owned();
+    let noderole = house.noderole(1, "app").await;
+    for refused in [
+        house.control.hold(&gus, web, true, why()).await,
+        house.control.prioritise(&gus, web, 3, why()).await,
+        house.control.retry(&gus, noderole, why()).await,
+        house.control.set_available(&gus, house.node(1).await, false, why()).await,
+        house.control.switch(&dan, false, why()).await.map(drop),
+        house.control.take_out_node(&dan, house.node(4).await, None).await,
+        house.control.import_barclamps(Some(&dan), &Default::default()).await.map(drop),
+    ] {
+        assert_eq!(code(refused), "forbidden");
+    }
+    house.control.hold(&dan, web, true, why()).await.unwrap();
+    house.control.set_available(&dan, house.node(1).await, false, why()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_reaches_into_another_deployment_takes_the_permission_there_too() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let take = Edit::MoveNode { node: house.node(1).await, deployment: house.id("edge").await };
+    let taken = house.submit(&house.ada, "edge", vec![take]).await;
+    house.approve(&house.bo, taken).await;
+    house.commit(&house.ada, taken).await.unwrap();
+    let web_only = house.with(&root, "dan", &[grant("operator", "web")]).await;
+    let judge_of_web = house.with(&root, "fay", &[grant("reviewer", "web")]).await;
+    let both = [grant("reviewer", "web"), grant("reviewer", "edge")];
+    let judge_of_both = house.with(&root, "gus", &both).await;
+    let (web, n1) = (house.id("web").await, house.node(1).await);
+    let (id, version) = house.propose(&web_only, "web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
+    assert_eq!(code(house.control.submit(&web_only, id, version, "take it".into()).await), "forbidden");
+    let review = house.control.submit(&house.ada, id, version, "take it".into()).await.unwrap();
+    let judge = async |who: &Actor| house.control.judge(who, review, VerdictKind::Approve, String::new()).await;
+    assert_eq!(code(judge(&judge_of_web).await), "not_a_reviewer");
+    judge(&judge_of_both).await.unwrap();
+    house.people.change_grants(&root, judge_of_both.person, &both[..1]).await.unwrap();
+    assert_eq!(
+        code(house.commit(&house.ada, review).await),
+        "not_approved",
+        "their word counts as far as they may now"
+    );
+    assert_eq!(code(house.commit(&web_only, review).await), "forbidden");
+}
+
+#[tokio::test]
+async fn a_token_does_what_its_person_may_and_never_reviews() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let dan = house.with(&root, "dan", &[grant("operator", "web"), grant("reviewer", "")]).await;
+    assert_eq!(code(house.token(&dan, &["reviewer"], None).await), "invalid");
+    assert_eq!(code(house.token(&dan, &["admin"], None).await), "forbidden");
+    assert_eq!(code(house.token(&dan, &["operator"], Some("edge")).await), "forbidden");
+    assert_eq!(code(house.token(&dan, &[], None).await), "invalid");
+    let (text, token) = house.token(&dan, &["operator", "viewer"], None).await.unwrap();
+    assert!(text.starts_with("gantry_") && text.len() == 7 + 64, "{text}");
+    let stored = "SELECT count(*) FROM token WHERE hash = sha256($1::bytea) AND last_used_at IS NOT NULL";
+    let stored: i64 = sqlx::query_scalar(stored).bind(text.as_bytes()).fetch_one(house.database.owner()).await.unwrap();
+    assert_eq!(stored, 1, "as its hash, and its use was noted");
+
+    let edit = house.bind("web", 1, "app").await;
+    let done = store::people::by_token(token.token.as_ref().unwrap().id, house.submit(&token, "web", vec![edit]));
+    let id = done.await;
+    let made = house.audit("submission.make").await;
+    assert_eq!(made[0]["by_token"], token.token.as_ref().unwrap().id.to_string(), "the audit names it");
+    let edit = house.bind("edge", 2, "app").await;
+    let others = house.submit(&house.ada, "edge", vec![edit]).await;
+    let no = house.control.judge(&token, others, VerdictKind::Approve, String::new()).await;
+    assert_eq!(code(no), "not_a_reviewer", "although its person may");
+    assert!(house.control.review(&token, others).await.unwrap().may_judge.is_err());
+    assert!(house.control.review(&dan, others).await.unwrap().may_judge.is_ok());
+    let waits = ReviewsWanted { whose: Whose::ForMe, ..ReviewsWanted::default() };
+    assert_eq!(house.control.reviews(&token, &waits).await.unwrap().reviews.len(), 0);
+    assert_eq!(house.control.reviews(&dan, &waits).await.unwrap().reviews.len(), 1);
+    house.approve(&house.bo, id).await;
+    house.commit(&token, id).await.unwrap();
+    assert_eq!(house.listed(&token, Fate::Committed).await.len(), 1);
+
+    let wish = TokenWish { name: "y".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: None };
+    assert_eq!(code(house.people.make_token(&token, &wish).await), "in_person");
+    let password = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+    assert_eq!(code(house.people.set_password(&token, &password).await), "in_person");
+    assert_eq!(code(house.people.end_other_sessions(&token).await), "in_person");
+    assert_eq!(code(house.control.open_changes(&token, others, Vec::new()).await), "in_person");
+    assert_eq!(code(house.control.mint_node_token(&token, house.node(1).await, "z".into(), 1).await), "in_person");
+    let (_, of_root) = house.token(&root_in_person(&house).await, &["admin"], None).await.unwrap();
+    assert_eq!(code(house.people.new_link(&of_root, dan.person).await), "in_person");
+    assert_eq!(code(house.people.change_grants(&of_root, dan.person, &[]).await), "in_person");
+
+    house.people.change_grants(&root, dan.person, &[grant("viewer", "")]).await.unwrap();
+    let now = house.people.actor_of_token(&text).await.unwrap().unwrap();
+    assert_eq!(
+        code(house.control.propose(&now, house.id("web").await).await),
+        "forbidden",
+        "it has what they have now"
+    );
+    let edit = house.bind("web", 3, "still").await;
+    assert_eq!(code(house.control.propose(&now, house.id("web").await).await), "forbidden");
+    drop(edit);
+    house.people.set_disabled(&root, dan.person, true).await.unwrap();
+    assert_eq!(house.people.actor_of_token(&text).await.unwrap(), None, "dead at once");
+    assert_eq!(house.people.session_holds(&now).await, Ok(false), "and so are its streams");
+    house.people.set_disabled(&root, dan.person, false).await.unwrap();
+    assert!(house.people.actor_of_token(&text).await.unwrap().is_some());
+    assert_eq!(code(house.people.revoke_token(&house.ada, now.token.as_ref().unwrap().id).await), "not_found");
+    house.people.revoke_token(&root, now.token.unwrap().id).await.unwrap();
+    assert_eq!(house.people.actor_of_token(&text).await.unwrap(), None);
+}
+
+async fn root_in_person(house: &House) -> Actor {
+    house.people.actor_by_name("root").await.unwrap()
+}
+
+#[tokio::test]
+async fn a_service_account_has_tokens_only() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let wish = |grants: Vec<Grant>| PersonWish { name: "ci".into(), kind: AccountKind::Service, grants };
+    assert_eq!(code(house.people.add(&root, &wish(vec![grant("reviewer", "")])).await), "invalid");
+    assert_eq!(code(house.people.add(&root, &wish(vec![grant("admin", "")])).await), "invalid");
+    assert_eq!(code(house.people.add(&house.ada, &wish(vec![])).await), "forbidden");
+    let made = house.people.add(&root, &wish(vec![grant("operator", "web")])).await.unwrap();
+    assert_eq!(made.link, None);
+    assert_eq!(code(house.people.new_link(&root, made.id).await), "service");
+    let link = house.people.one_time_sign_in(None, made.id, std::time::Duration::from_secs(60)).await.unwrap();
+    assert!(house.people.sign_in(link.reveal(), &Visitor::default(), None).await.is_err(), "no session for a program");
+    let for_it = TokenWish {
+        name: "ci".into(),
+        days: 30,
+        scopes: vec!["operator".into()],
+        deployment: None,
+        person: Some(made.id),
+    };
+    assert_eq!(code(house.people.make_token(&house.ada, &for_it).await), "forbidden");
+    let another = TokenWish { person: Some(house.ada.person), ..for_it.clone() };
+    assert_eq!(code(house.people.make_token(&root, &another).await), "forbidden", "nobody is spoken for");
+    let token = house.people.make_token(&root, &for_it).await.unwrap();
+    let ci = house.people.actor_of_token(&token.token).await.unwrap().unwrap();
+    assert!(house.control.propose(&ci, house.id("web").await).await.is_ok());
+    assert_eq!(code(house.control.propose(&ci, house.id("edge").await).await), "forbidden");
+    let wanted = TokensWanted { person: Some(made.id) };
+    assert_eq!(house.people.tokens(&root, &wanted).await.unwrap().len(), 1);
+    assert_eq!(code(house.people.tokens(&house.ada, &wanted).await), "forbidden");
+}
+
+#[tokio::test]
+async fn a_password_is_set_by_a_link_and_changed_by_itself() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
+    let wish = |old: &str, new: &str| PasswordWish {
+        old: (!old.is_empty()).then(|| Password::typed(old)),
+        new: Password::typed(new),
+    };
+    assert_eq!(code(house.people.set_password(&dan, &wish("", "dan-dan-dan!")).await), "weak_password");
+    let session = house.people.set_password(&dan, &wish("", "vague otter lamp")).await.unwrap();
+    let sign_in = async |name: &str, password: &str| {
+        house.people.sign_in_by_password(name, Password::typed(password), &Visitor::default(), None).await
+    };
+    assert_eq!(house.people.session_holds(&dan).await, Ok(false), "the session before is another now");
+    let dan = house.people.actor_of_session(session.reveal()).await.unwrap().unwrap();
+    let wrong = sign_in("dan", "vague otter lamb").await.unwrap_err();
+    assert_eq!((wrong.status, wrong.code.as_str()), (401, "sign_in_wrong"));
+    for (name, password) in [("nobody", "vague otter lamp"), ("ada", "vague otter lamp"), ("ada", ""), ("", "x")] {
+        assert_eq!(sign_in(name, password).await.unwrap_err(), wrong, "the same answer: {name}");
+    }
+    let begun = sign_in(" Dan ", "vague otter lamp").await.unwrap();
+    let other = house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap();
+    assert_eq!(code(house.people.set_password(&other, &wish("", "purple anvil rain")).await), "old_password");
+    assert_eq!(code(house.people.set_password(&dan, &wish("nonsense", "purple anvil rain")).await), "old_password");
+    let rotated = house.people.set_password(&other, &wish("vague otter lamp", "purple anvil rain")).await.unwrap();
+    assert_eq!(house.people.session_holds(&dan).await, Ok(false), "other sessions end");
+    assert!(house.people.actor_of_session(begun.session.reveal()).await.unwrap().is_none(), "this one is rotated");
+    let other = house.people.actor_of_session(rotated.reveal()).await.unwrap().unwrap();
+    assert_eq!(house.people.sessions(&other).await.unwrap().iter().map(|s| s.this).collect::<Vec<_>>(), [true]);
+    assert!(sign_in("dan", "vague otter lamp").await.is_err());
+
+    // Forgotten: an admin's link sets another without the old one.
+    let first = house.people.new_link(&root, dan.person).await.unwrap();
+    let link = house.people.new_link(&root, dan.person).await.unwrap();
+    let voided = house.people.sign_in(first.link.rsplit('=').next().unwrap(), &Visitor::default(), None).await;
+    assert_eq!(code(voided), "sign_in_expired");
+    let again = house.come_in(&link.link).await;
+    house.people.set_password(&again, &wish("", "seven slow candles")).await.unwrap();
+    sign_in("dan", "seven slow candles").await.unwrap();
+    let actions: Vec<Value> =
+        house.audit("password.set").await.into_iter().chain(house.audit("password.change").await).collect();
+    assert_eq!(actions.len(), 3);
+    let all: String = sqlx::query_scalar("SELECT string_agg(a::text, ' ') FROM audit a")
+        .fetch_one(house.database.owner())
+        .await
+        .unwrap();
+    assert!(!all.contains("otter") && !all.contains("anvil") && !all.contains("candles"));
+}
+
+#[tokio::test]
+async fn guessing_is_slow_by_name_and_a_link_still_comes_in() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
+    let new = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+    house.people.set_password(&dan, &new).await.unwrap();
+    let from = |n: u8| Visitor { address: Some(std::net::IpAddr::from([192, 0, 2, n])), user_agent: String::new() };
+    let attempt = async |name: &str, password: &str, n: u8| {
+        house.people.sign_in_by_password(name, Password::typed(password), &from(n), None).await.map(drop)
+    };
+    for name in ["dan", "nobody"] {
+        for n in 0..10 {
+            assert_eq!(code(attempt(name, "wrong", n).await), "sign_in_wrong");
+        }
+        assert_eq!(
+            code(attempt(name, "vague otter lamp", 99).await),
+            "too_many_attempts",
+            "whether there is one or not"
+        );
+    }
+    let link = house.people.new_link(&root, dan.person).await.unwrap();
+    house.come_in(&link.link).await;
+    for n in 0..8 {
+        assert_eq!(code(attempt(&format!("n{n}"), "wrong", 7).await), "sign_in_wrong");
+    }
+    assert_eq!(code(attempt("other", "wrong", 7).await), "too_many_attempts", "by address: two before, eight now");
+}
+
+#[tokio::test]
+async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
+    house.people.change_grants(&root, dan.person, &[grant("operator", "")]).await.unwrap();
+    assert_eq!(house.people.session_holds(&dan).await, Ok(true));
+    let view = house.people.change_grants(&root, dan.person, &[grant("reviewer", "web"), grant("operator", "")]).await;
+    assert_eq!(view.unwrap().grants, [grant("operator", ""), grant("reviewer", "web")]);
+    assert_eq!(house.people.session_holds(&dan).await, Ok(false));
+    assert_eq!(code(house.people.change_grants(&root, dan.person, &[grant("admin", "web")]).await), "invalid");
+    assert_eq!(code(house.people.change_grants(&root, dan.person, &[grant("operator", "nowhere")]).await), "not_found");
+    let everywhere = house.people.change_grants(&root, dan.person, &[grant("operator", "system")]).await.unwrap();
+    assert_eq!(everywhere.grants, [grant("operator", "")], "all of the tree is everywhere");
+
+    assert_eq!(code(house.people.change_grants(&root, root.person, &[grant("viewer", "")]).await), "last_admin");
+    assert_eq!(code(house.people.set_disabled(&root, root.person, true).await), "own_account");
+    house.people.change_grants(&root, dan.person, &[grant("admin", "")]).await.unwrap();
+    let dan = house.people.actor_by_name("dan").await.unwrap();
+    let (one, two) = tokio::join!(
+        house.people.set_disabled(&dan, root.person, true),
+        house.people.set_disabled(&root, dan.person, true)
+    );
+    assert!(one.is_ok() != two.is_ok(), "of two who take each other out one stays: {one:?} {two:?}");
+}
+
+#[tokio::test]
+async fn signing_in_ends_the_session_that_the_browser_had() {
+    let house = House::new().await;
+    let link = async || {
+        house.people.one_time_sign_in(None, house.ada.person, std::time::Duration::from_secs(60)).await.unwrap()
+    };
+    let first = house.people.sign_in(link().await.reveal(), &Visitor::default(), None).await.unwrap().session;
+    let second =
+        house.people.sign_in(link().await.reveal(), &Visitor::default(), Some(first.reveal())).await.unwrap().session;
+    assert!(house.people.actor_of_session(first.reveal()).await.unwrap().is_none());
+    assert!(house.people.actor_of_session(second.reveal()).await.unwrap().is_some());
+}

@@ -1,0 +1,307 @@
+//! Accounts: who there is, what they were given, their passwords and their sessions by name.
+//!
+//! A change of what somebody may takes their row first ([`lock_to_change`]), as whoever counts on it does ([`crate::people::lock_person`]).
+//! That somebody is left who may decide about people is the database's own rule.
+
+use std::collections::BTreeSet;
+
+use engine::ids::{DeploymentId, PersonId};
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+use crate::people::TokenHash;
+
+/// A person as a list shows them.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct AccountRow {
+    /// Who.
+    pub id: Uuid,
+    /// Short name.
+    pub name: String,
+    /// [`crate::people::HUMAN`] or [`crate::people::SERVICE`].
+    pub kind: String,
+    /// Whether they are kept out.
+    pub disabled: bool,
+    /// Words of what they may everywhere.
+    pub permissions: Vec<String>,
+    /// Whether they have a password.
+    pub password: bool,
+    /// When they were last here, by a session that has not ended.
+    pub seen: Option<OffsetDateTime>,
+    /// Since when they are known.
+    pub created_at: OffsetDateTime,
+}
+
+/// Which accounts are looked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FindAccounts {
+    /// In their names.
+    pub text: String,
+    /// Of this kind only.
+    pub kind: Option<String>,
+    /// Only those who are kept out, or who are not.
+    pub disabled: Option<bool>,
+    /// Behind this name.
+    pub after: Option<String>,
+}
+
+const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions,
+    EXISTS (SELECT FROM account a WHERE a.person_id = p.id) AS password,
+    (SELECT max(s.last_seen_at) FROM session s WHERE s.person_id = p.id) AS seen, p.created_at";
+
+/// Accounts in the order of their names.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn accounts(on: &mut PgConnection, find: &FindAccounts, most: i64) -> Result<Vec<AccountRow>, StoreError> {
+    let sql = format!(
+        "SELECT {ACCOUNT} FROM person p
+         WHERE position($1 IN p.name) > 0 AND ($2::text IS NULL OR p.kind = $2) AND ($3::bool IS NULL OR p.disabled = $3)
+           AND ($4::text IS NULL OR p.name > $4)
+         ORDER BY p.name LIMIT $5"
+    );
+    let rows = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(&find.text)
+        .bind(&find.kind)
+        .bind(find.disabled)
+        .bind(&find.after)
+        .bind(most)
+        .fetch_all(on)
+        .await?;
+    Ok(rows)
+}
+
+/// One account.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn account(on: &mut PgConnection, id: PersonId) -> Result<Option<AccountRow>, StoreError> {
+    let sql = format!("SELECT {ACCOUNT} FROM person p WHERE p.id = $1");
+    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?)
+}
+
+/// A permission that somebody was given in a part of the tree.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct GrantRow {
+    /// Whom.
+    pub person_id: Uuid,
+    /// What.
+    pub permission: String,
+    /// In which deployment and all below it.
+    pub deployment_id: Uuid,
+    /// Its name; None: it is gone, and the permission is for nothing.
+    pub deployment: Option<String>,
+}
+
+/// What these people were given in parts of the tree.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn grants(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<GrantRow>, StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows = sqlx::query_as(
+        "SELECT g.person_id, g.permission, g.deployment_id, CASE WHEN d.removed_in IS NULL THEN d.name END AS deployment
+         FROM scoped_grant g JOIN deployment d ON d.id = g.deployment_id
+         WHERE g.person_id = ANY($1) ORDER BY g.person_id, d.name, g.permission",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    Ok(rows)
+}
+
+/// Takes these people's rows, in one order, so that nobody else changes what they may, or counts on it, until this transaction ends.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn lock_to_change(on: &mut PgConnection, ids: &[PersonId]) -> Result<(), StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE").bind(ids).execute(on).await?;
+    Ok(())
+}
+
+/// Says what a person may: everywhere, and in parts of the tree besides. The caller has their row.
+///
+/// # Errors
+/// When the database does not answer, nobody would be left who may decide about people, or a deployment is none.
+pub async fn set_grants(
+    on: &mut PgConnection,
+    id: PersonId,
+    everywhere: &[&str],
+    inside: &BTreeSet<(&str, DeploymentId)>,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE person SET permissions = $2 WHERE id = $1 AND permissions IS DISTINCT FROM $2")
+        .bind(id.0)
+        .bind(everywhere)
+        .execute(&mut *on)
+        .await?;
+    let (words, places): (Vec<&str>, Vec<Uuid>) = inside.iter().map(|(word, place)| (*word, place.0)).unzip();
+    sqlx::query(
+        "DELETE FROM scoped_grant g WHERE g.person_id = $1
+         AND NOT EXISTS (SELECT FROM unnest($2::text[], $3::uuid[]) AS x (w, d) WHERE x.w = g.permission AND x.d = g.deployment_id)",
+    )
+    .bind(id.0)
+    .bind(&words)
+    .bind(&places)
+    .execute(&mut *on)
+    .await?;
+    // What is there stays: a deployment that is gone since would be refused as a new one.
+    sqlx::query(
+        "INSERT INTO scoped_grant (person_id, permission, deployment_id)
+         SELECT $1, x.w, x.d FROM unnest($2::text[], $3::uuid[]) AS x (w, d)
+         WHERE NOT EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = $1 AND g.permission = x.w AND g.deployment_id = x.d)",
+    )
+    .bind(id.0)
+    .bind(&words)
+    .bind(&places)
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+/// A person's password as it is kept, with who they are; None: they have none, are kept out, or are a program.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn password_of_name(on: &mut PgConnection, name: &str) -> Result<Option<(PersonId, String)>, StoreError> {
+    let row: Option<(Uuid, String)> = sqlx::query_as(
+        "SELECT p.id, a.password_hash FROM person p JOIN account a ON a.person_id = p.id
+         WHERE p.name = $1 AND NOT p.disabled AND p.kind = 'human'",
+    )
+    .bind(name)
+    .fetch_optional(on)
+    .await?;
+    Ok(row.map(|(id, hash)| (PersonId(id), hash)))
+}
+
+/// A person's password as it is kept.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn password(on: &mut PgConnection, id: PersonId) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT password_hash FROM account WHERE person_id = $1";
+    Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(on).await?)
+}
+
+/// Sets a password, if the one before is still this one (None: there is none); hands back whether it was.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn set_password(
+    on: &mut PgConnection,
+    id: PersonId,
+    before: Option<&str>,
+    hash: &str,
+) -> Result<bool, StoreError> {
+    let done =
+        match before {
+            Some(before) => sqlx::query(
+                "UPDATE account SET password_hash = $2, changed_at = now() WHERE person_id = $1 AND password_hash = $3",
+            )
+            .bind(id.0)
+            .bind(hash)
+            .bind(before)
+            .execute(on)
+            .await?,
+            None => {
+                sqlx::query(
+                    "INSERT INTO account (person_id, password_hash) VALUES ($1, $2) ON CONFLICT (person_id) DO NOTHING",
+                )
+                .bind(id.0)
+                .bind(hash)
+                .execute(on)
+                .await?
+            }
+        };
+    Ok(done.rows_affected() == 1)
+}
+
+/// A session, without what it is.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct OwnSessionRow {
+    /// By which it is named.
+    pub id: Uuid,
+    /// SHA-256 of its token, to tell which one asks.
+    pub token_hash: Vec<u8>,
+    /// Since when.
+    pub created_at: OffsetDateTime,
+    /// When it was last used.
+    pub last_seen_at: OffsetDateTime,
+    /// When it ends at the latest.
+    pub expires_at: OffsetDateTime,
+    /// What the client calls itself.
+    pub user_agent: String,
+    /// Where it came from.
+    pub address: String,
+}
+
+/// A person's sessions that hold, newest first; at most 100.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn sessions(on: &mut PgConnection, person: PersonId) -> Result<Vec<OwnSessionRow>, StoreError> {
+    let rows = sqlx::query_as(
+        "SELECT id, token_hash, created_at, last_seen_at, expires_at, user_agent, address FROM session
+         WHERE person_id = $1 AND expires_at > now() AND idle_expires_at > now() ORDER BY created_at DESC, id LIMIT 100",
+    )
+    .bind(person.0)
+    .fetch_all(on)
+    .await?;
+    Ok(rows)
+}
+
+/// Ends a session of a person; hands back whether there was one.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn end_session_named(on: &mut PgConnection, person: PersonId, session: Uuid) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM session WHERE person_id = $1 AND id = $2";
+    let done = sqlx::query(sql).bind(person.0).bind(session).execute(on).await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Gives a session another token, so that the one before lets nobody in; it counts as begun anew by a password.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn rotate_session(on: &mut PgConnection, before: &TokenHash, after: &TokenHash) -> Result<bool, StoreError> {
+    let sql = "UPDATE session SET token_hash = $2, fresh_at = now(), by_link = false WHERE token_hash = $1";
+    let done = sqlx::query(sql).bind(before.as_slice()).bind(after.as_slice()).execute(on).await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// A deployment that is there, by name.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn deployment_named(on: &mut PgConnection, name: &str) -> Result<Option<DeploymentId>, StoreError> {
+    let sql = "SELECT id FROM deployment WHERE name = $1 AND removed_in IS NULL";
+    let id: Option<Uuid> = sqlx::query_scalar(sql).bind(name).fetch_optional(on).await?;
+    Ok(id.map(DeploymentId))
+}
+
+/// The first deployment, above all others; None: there is no genesis yet.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn top(on: &mut PgConnection) -> Result<Option<DeploymentId>, StoreError> {
+    let id: Option<Uuid> = sqlx::query_scalar("SELECT id FROM deployment WHERE system").fetch_optional(on).await?;
+    Ok(id.map(DeploymentId))
+}
+
+/// Revokes the one-time sign-ins of a person that nobody has used.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn revoke_sign_ins(on: &mut PgConnection, person: PersonId) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE token SET revoked_at = now()
+         WHERE person_id = $1 AND kind = 'sign_in' AND used_at IS NULL AND revoked_at IS NULL",
+    )
+    .bind(person.0)
+    .execute(on)
+    .await?;
+    Ok(())
+}

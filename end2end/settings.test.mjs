@@ -1,0 +1,148 @@
+// People: an admin adds one and hands over a link, they set a password, come in by it, let a program in by a token, and are kept out.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { assertAccessible, assertFits, assertQuiet, eachLook, hydrated, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { signIn } from './lib/console.mjs';
+import { start } from './lib/gantry.mjs';
+
+const password = 'vague otter lamp';
+let browser;
+let gantry;
+before(async () => {
+  browser = await openBrowser();
+  gantry = await start({ name: 'settings' });
+}, { timeout: 240_000 });
+after(async () => {
+  await browser.close();
+  await gantry.stop();
+});
+
+/** Signs in by name and password. */
+async function comeIn(page) {
+  await page.goto('/sign-in');
+  await page.getByLabel('Name', { exact: true }).fill('dee');
+  await page.getByLabel('Password').fill(password);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.waitForURL(/\/deployments$/);
+}
+
+test('somebody new, from the link to the day they leave', { timeout: 600_000 }, async (t) => {
+  const admin = await signIn(await openPage(browser, gantry), gantry, 'author');
+  const dee = await openPage(browser, gantry);
+  let link;
+
+  await t.test('an admin adds them and hands over a link', async () => {
+    await admin.getByRole('link', { name: 'Settings' }).click();
+    await admin.waitForURL(/\/settings$/);
+    await admin.getByRole('link', { name: 'People', exact: true }).click();
+    await admin.waitForURL(/\/settings\/people$/);
+    await admin.getByRole('link', { name: 'ada' }).waitFor();
+    const form = admin.getByRole('region', { name: 'Add a person' });
+    await form.getByLabel('Name').fill('dee');
+    await form.getByLabel('In single deployments').fill('operator web');
+    await form.getByRole('button', { name: 'Add' }).click();
+    link = (await form.getByRole('group', { name: 'Link' }).innerText()).trim();
+    assert.match(link, /^http:\/\/.*\/sign-in\?token=[0-9a-f]{64}$/);
+    await admin.getByRole('link', { name: 'dee' }).waitFor();
+    await visit(admin, '/settings/people?filter=de');
+    await admin.getByRole('cell', { name: 'operator in web' }).waitFor();
+    assert.equal(await admin.getByRole('link', { name: 'ada' }).count(), 0);
+    assert.doesNotMatch(await admin.content(), /token=[0-9a-f]{64}/, 'shown once');
+  });
+
+  await t.test('the link lets them in and asks for a password', async () => {
+    await dee.goto(link);
+    await dee.getByRole('button', { name: 'Sign in by the link' }).click();
+    await dee.waitForURL(/\/settings\/account\?set=1$/);
+    await hydrated(dee);
+    await dee.getByText('Set a password now').waitFor();
+    const card = dee.getByRole('region', { name: 'Password' });
+    await card.getByLabel('New password').fill('dee dee dee dee');
+    await card.getByLabel('The same again').fill('dee dee dee dee');
+    await card.getByRole('button', { name: 'Set the password' }).click();
+    await card.getByText('choose another', { exact: false }).waitFor();
+    await card.getByLabel('New password').fill(password);
+    await card.getByLabel('The same again').fill(password);
+    await card.getByRole('button', { name: 'Set the password' }).click();
+    await card.getByText('The password is set').waitFor();
+    await visit(dee, '/settings/account');
+    await dee.getByRole('cell', { name: /this one/ }).waitFor();
+  });
+
+  await t.test('without scripts, too: in by the password, out everywhere else', async () => {
+    const plain = await openPage(browser, { address: gantry.address, scripts: false });
+    await comeIn(plain);
+    await plain.goto('/settings/account');
+    assert.equal(await plain.getByRole('row').count(), 3, 'two sessions and the head');
+    await plain.getByRole('button', { name: 'End all others' }).click();
+    await plain.goto('/settings/account');
+    assert.equal(await plain.getByRole('row').count(), 2);
+    await dee.goto('/deployments');
+    await dee.waitForURL(/\/sign-in/);
+    await dee.getByLabel('Name', { exact: true }).fill('dee');
+    await dee.getByLabel('Password').fill('not this one');
+    await dee.getByRole('button', { name: 'Sign in', exact: true }).click();
+    await dee.getByText('Name or password is wrong').waitFor();
+    await plain.context().close();
+    await comeIn(dee);
+  });
+
+  await t.test('a program comes by a token and does what they may, no more', async () => {
+    await visit(dee, '/settings/account');
+    const card = dee.getByRole('region', { name: 'Tokens' });
+    await card.getByLabel('New token').fill('nightly');
+    await card.getByRole('checkbox', { name: /operator/ }).check();
+    await card.getByRole('button', { name: 'Make a token' }).click();
+    const token = (await card.getByRole('group', { name: 'Token' }).innerText()).trim();
+    assert.match(token, /^gantry_[0-9a-f]{64}$/);
+    const ask = (path, method = 'POST') =>
+      fetch(`${gantry.address}/api/v1/${path}`, {
+        method,
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+        body: method === 'POST' ? '{}' : undefined,
+      });
+    assert.equal((await ask('people/me', 'GET')).status, 200);
+    assert.equal((await ask('deployments/web/proposals')).status, 201);
+    assert.equal((await ask('deployments/edge/proposals')).status, 403);
+    await visit(dee, '/settings/account');
+    await dee.getByText(/used (just now|now|\d)/).first().waitFor();
+    await dee.getByRole('button', { name: 'Take back the token nightly' }).click();
+    await dee.getByText('taken back').waitFor();
+    assert.equal((await ask('people/me', 'GET')).status, 401);
+    await visit(dee, '/deployments/edge');
+    assert.equal(await dee.getByRole('button', { name: 'Propose changes' }).count(), 0, 'edge is not theirs');
+  });
+
+  await t.test('every page of it fits in every width, and is for everybody', async () => {
+    for (const [page, path, name] of [
+      [admin, '/settings/people', 'people'],
+      [admin, '/settings/services', 'services'],
+      [dee, '/settings/account', 'account'],
+    ]) {
+      await visit(page, path);
+      await eachLook(page, async () => {
+        await assertFits(page);
+        await assertAccessible(page);
+      });
+      await screenshot(page, `settings-${name}`);
+      assertQuiet(page, /status of 40[03]|status of 401/);
+    }
+    await visit(dee, '/settings/people');
+    await dee.getByText('does not have the permission admin').waitFor();
+  });
+
+  await t.test('who is disabled is out with the next request', async () => {
+    await visit(admin, '/settings/people?filter=dee');
+    await admin.getByRole('link', { name: 'dee' }).click();
+    await admin.waitForURL(/\/settings\/people\/[0-9a-f-]{36}$/);
+    await eachLook(admin, async () => {
+      await assertFits(admin);
+      await assertAccessible(admin);
+    });
+    await admin.getByRole('button', { name: 'Disable' }).click();
+    await admin.getByText('disabled', { exact: true }).waitFor();
+    await dee.goto('/deployments');
+    await dee.waitForURL(/\/sign-in/);
+  });
+});

@@ -1,0 +1,129 @@
+//! Who may do what where, as the database itself counts it.
+
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
+mod world;
+
+use migrations::Refusal;
+use uuid::Uuid;
+use world::{World, assert_refused};
+
+impl World {
+    async fn grant(&self, person: Uuid, permission: &str, deployment: Uuid) -> Result<(), sqlx::Error> {
+        let sql = format!("INSERT INTO scoped_grant VALUES ('{person}', '{permission}', '{deployment}')");
+        self.app(&sql).await.map(drop)
+    }
+
+    async fn touched(&self, submission: i64) -> Vec<Uuid> {
+        let sql = "SELECT t FROM unnest(touched_by($1)) AS t ORDER BY t";
+        sqlx::query_scalar(sql).bind(submission).fetch_all(self.db.owner()).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_reviewers_word_counts_only_where_they_may_review() {
+    let world = World::new().await;
+    world.app("UPDATE person SET permissions = '{viewer}' WHERE name IN ('bo', 'cy')").await.unwrap();
+    world.grant(world.bo, "reviewer", world.web).await.unwrap();
+    world.grant(world.cy, "reviewer", world.storage).await.unwrap();
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    assert_refused("elsewhere", world.verdict(submission, world.cy, "approve").await, Refusal::NotAReviewer);
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.app("DELETE FROM scoped_grant").await.unwrap();
+    assert_refused("taken away", world.commit(&planned, submission).await, Refusal::NotApproved);
+    world.grant(world.bo, "reviewer", world.storage).await.unwrap();
+    assert_refused("elsewhere", world.commit(&planned, submission).await, Refusal::NotApproved);
+    world.grant(world.bo, "reviewer", world.web).await.unwrap();
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_commits_may_do_so_wherever_it_changes_something() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.app("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await.unwrap();
+    world.grant(world.ada, "operator", world.storage).await.unwrap();
+    assert_refused("elsewhere", world.commit(&planned, submission).await, Refusal::MayNotCommit);
+    world.grant(world.ada, "operator", world.web).await.unwrap();
+    assert_refused("the switch is everybody's", world.switch(false).await, Refusal::MayNotCommit);
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_policy_concerns_everything() {
+    let world = World::new().await;
+    world.grant(world.bo, "reviewer", world.web).await.unwrap();
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    assert_eq!(world.touched(submission).await, [world.web], "what is written, and where it was proposed");
+    let mut brings = world.plan(world.storage, world.ada).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    let policy = serde_json::json!({"approvals": 3, "by_risk": {}});
+    brings.new_policy = Some(world::put_json(&mut tx, "policy", policy).await);
+    brings.needed = 3;
+    tx.commit().await.unwrap();
+    let submission = world.submit(&brings).await.unwrap();
+    let mut expected = vec![world.storage, world.system];
+    expected.sort();
+    assert_eq!(world.touched(submission).await, expected);
+}
+
+#[tokio::test]
+async fn a_part_of_the_tree_is_one_and_admin_is_none() {
+    let world = World::new().await;
+    assert_refused("all", world.grant(world.bo, "operator", world.system).await, Refusal::NoPartOfTheTree);
+    assert_refused("nowhere", world.grant(world.bo, "operator", Uuid::new_v4()).await, Refusal::NoPartOfTheTree);
+    assert_eq!(world::state(world.grant(world.bo, "admin", world.web).await), "23514");
+    assert_eq!(world::state(world.app("UPDATE scoped_grant SET permission = 'reviewer'").await), "42501");
+}
+
+#[tokio::test]
+async fn somebody_is_left_who_decides_about_people_however_they_race() {
+    let world = World::new().await;
+    world.app("UPDATE person SET permissions = '{admin}' WHERE name IN ('bo', 'cy')").await.unwrap();
+    let (mut one, mut two) = (world.db.app().begin().await.unwrap(), world.db.app().begin().await.unwrap());
+    sqlx::query("UPDATE person SET disabled = true WHERE name = 'bo'").execute(&mut *one).await.unwrap();
+    let other = tokio::spawn(async move {
+        let done = sqlx::query("UPDATE person SET permissions = '{}' WHERE name = 'cy'").execute(&mut *two).await;
+        match done {
+            Ok(_) => two.commit().await,
+            Err(error) => Err(error),
+        }
+    });
+    let waits = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                 WHERE NOT l.granted AND a.datname = current_database())";
+    while !sqlx::query_scalar::<_, bool>(waits).fetch_one(world.db.owner()).await.unwrap() {
+        tokio::task::yield_now().await;
+    }
+    one.commit().await.unwrap();
+    assert_refused("the other one is gone by now", other.await.unwrap(), Refusal::LastAdmin);
+    assert_refused("alone", world.app("UPDATE person SET disabled = true WHERE name = 'cy'").await, Refusal::LastAdmin);
+    world.app("UPDATE person SET disabled = false, permissions = '{}' WHERE name = 'bo'").await.unwrap();
+    world.app("UPDATE person SET permissions = '{admin}' WHERE name = 'robot'").await.unwrap();
+    let gone = world.app("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
+    assert_refused("a program decides about nobody", gone, Refusal::LastAdmin);
+}
+
+#[tokio::test]
+async fn a_token_of_the_api_is_bounded() {
+    let world = World::new().await;
+    let token = |scopes: &str, name: &str, holds: &str| {
+        format!(
+            "INSERT INTO token (kind, hash, name, person_id, scopes, expires_at)
+             VALUES ('api', sha256(gen_random_uuid()::text::bytea), '{name}', '{}', '{scopes}', now() + interval '{holds}')",
+            world.ada
+        )
+    };
+    world.app(&token("{operator}", "x", "365 days")).await.unwrap();
+    for (scopes, name, holds) in [
+        ("{reviewer}", "x", "1 day"),
+        ("{}", "x", "1 day"),
+        ("{operator}", "", "1 day"),
+        ("{operator}", "x", "2 years"),
+    ] {
+        assert_eq!(world::state(world.app(&token(scopes, name, holds)).await), "23514", "{scopes} {name} {holds}");
+    }
+}

@@ -1,0 +1,76 @@
+//! The settings' [`Accounts`], bound to whoever sent the request.
+
+use api::Problem;
+use api::people::{
+    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView, PersonWish,
+    TokenMade, TokenView, TokenWish, TokensWanted,
+};
+use app::accounts::Accounts;
+use async_trait::async_trait;
+use axum::http::{HeaderValue, header};
+use control::people::Permission;
+use engine::ids::PersonId;
+use uuid::Uuid;
+
+use crate::bound::Bound;
+use crate::session;
+
+#[async_trait]
+impl Accounts for Bound {
+    async fn mine(&self) -> Result<(MyAccount, Vec<TokenView>), Problem> {
+        let actor = self.actor()?;
+        Ok((self.people.mine(actor).await?, self.people.tokens(actor, &TokensWanted::default()).await?))
+    }
+
+    async fn list(&self, wanted: PeopleWanted) -> Result<PersonPage, Problem> {
+        self.people.list(self.actor()?, &wanted).await
+    }
+
+    async fn one(&self, id: PersonId) -> Result<(PersonView, Vec<TokenView>), Problem> {
+        let actor = self.actor()?;
+        // Its page decides about people, also where it is about who asks.
+        actor.require(Permission::Admin)?;
+        let person = self.people.one(actor, id).await?;
+        Ok((person, self.people.tokens(actor, &TokensWanted { person: Some(id) }).await?))
+    }
+
+    async fn add(&self, wish: PersonWish) -> Result<PersonMade, Problem> {
+        self.people.add(self.actor()?, &wish).await
+    }
+
+    async fn change_grants(&self, id: PersonId, grants: Vec<Grant>) -> Result<PersonView, Problem> {
+        self.people.change_grants(self.actor()?, id, &grants).await
+    }
+
+    async fn set_disabled(&self, id: PersonId, disabled: bool) -> Result<(), Problem> {
+        self.people.set_disabled(self.actor()?, id, disabled).await
+    }
+
+    async fn new_link(&self, id: PersonId) -> Result<LinkMade, Problem> {
+        self.people.new_link(self.actor()?, id).await
+    }
+
+    async fn set_password(&self, wish: PasswordWish) -> Result<(), Problem> {
+        let session = self.people.set_password(self.actor()?, &wish).await?;
+        if let Ok(cookie) = HeaderValue::from_str(&session::begin(&self.address, &session).to_string()) {
+            self.answer.append_header(header::SET_COOKIE, cookie);
+        }
+        Ok(())
+    }
+
+    async fn end_session(&self, session: Uuid) -> Result<(), Problem> {
+        self.people.end_session(self.actor()?, session).await
+    }
+
+    async fn end_other_sessions(&self) -> Result<Ended, Problem> {
+        self.people.end_other_sessions(self.actor()?).await
+    }
+
+    async fn make_token(&self, wish: TokenWish) -> Result<TokenMade, Problem> {
+        self.people.make_token(self.actor()?, &wish).await
+    }
+
+    async fn revoke_token(&self, token: Uuid) -> Result<(), Problem> {
+        self.people.revoke_token(self.actor()?, token).await
+    }
+}

@@ -1,0 +1,126 @@
+//! `/api/v1/people`, `/me` and `/tokens`: who there is, what they may, and one's own account.
+//!
+//! What lets somebody in is in the answer that makes it, once, and that answer is not stored by anything on its way.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum_extra::extract::CookieJar;
+use uuid::Uuid;
+
+use api::people::{
+    Ended, GrantsWish, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView, PersonWish,
+    SessionView, TokenMade, TokenView, TokenWish, TokensWanted,
+};
+use engine::ids::PersonId;
+
+use crate::contract::{Operations, op};
+use crate::refusal::{Asked, Given, Place, Refusal};
+use crate::rest::{Answer, Done, Made};
+use crate::session::{self, SignedIn};
+use crate::state::AppState;
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get("/people", people, op("listPeople", "People and service accounts, by name"))
+        .post("/people", add, op("addPerson", "Add a person, who gets a one-time link, or a service account").secret())
+        .get("/people/me", me, op("getMe", "Who asks: permissions, session, token"))
+        .get("/people/{id}", person, op("getPerson", "A person or service account"))
+        .patch("/people/{id}/grants", change_grants, op("changeGrants", "Say what somebody may, and where"))
+        .post("/people/{id}/disable", disable, op("disablePerson", "Keep somebody out from now on"))
+        .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again"))
+        .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").secret())
+        .get("/me/sessions", sessions, op("listSessions", "Where one is signed in"))
+        .delete("/me/sessions", end_other_sessions, op("endOtherSessions", "Sign out everywhere else"))
+        .delete("/me/sessions/{id}", end_session, op("endSession", "Sign out somewhere"))
+        .put("/me/password", set_password, op("setPassword", "Set or change one's password"))
+        .get("/tokens", tokens, op("listTokens", "Tokens of one's own, or of a service account"))
+        .post("/tokens", make_token, op("makeToken", "Make a token, which is shown once").secret())
+        .delete("/tokens/{id}", revoke_token, op("revokeToken", "Take a token back"))
+}
+
+async fn people(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<PeopleWanted>,
+) -> Answer<PersonPage> {
+    Ok(Json(state.people.list(&actor, &wanted).await?))
+}
+
+async fn add(state: State<AppState>, SignedIn(actor): SignedIn, Given(wish): Given<PersonWish>) -> Made<PersonMade> {
+    Ok((StatusCode::CREATED, Json(state.people.add(&actor, &wish).await?)))
+}
+
+async fn me(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<MyAccount> {
+    Ok(Json(state.people.mine(&actor).await?))
+}
+
+async fn person(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Answer<PersonView> {
+    Ok(Json(state.people.one(&actor, id).await?))
+}
+
+async fn change_grants(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PersonId>,
+    Given(wish): Given<GrantsWish>,
+) -> Answer<PersonView> {
+    Ok(Json(state.people.change_grants(&actor, id, &wish.grants).await?))
+}
+
+async fn disable(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Answer<Done> {
+    state.people.set_disabled(&actor, id, true).await?;
+    Ok(Json(Done {}))
+}
+
+async fn enable(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Answer<Done> {
+    state.people.set_disabled(&actor, id, false).await?;
+    Ok(Json(Done {}))
+}
+
+async fn link(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Made<LinkMade> {
+    Ok((StatusCode::CREATED, Json(state.people.new_link(&actor, id).await?)))
+}
+
+async fn sessions(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<SessionView>> {
+    Ok(Json(state.people.sessions(&actor).await?))
+}
+
+async fn end_other_sessions(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Ended> {
+    Ok(Json(state.people.end_other_sessions(&actor).await?))
+}
+
+async fn end_session(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<Done> {
+    state.people.end_session(&actor, id).await?;
+    Ok(Json(Done {}))
+}
+
+/// The session gets another cookie, and the one before lets nobody in.
+async fn set_password(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(wish): Given<PasswordWish>,
+) -> Result<(CookieJar, Json<Done>), Refusal> {
+    let session = state.people.set_password(&actor, &wish).await?;
+    Ok((CookieJar::new().add(session::begin(&state.address, &session)), Json(Done {})))
+}
+
+async fn tokens(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<TokensWanted>,
+) -> Answer<Vec<TokenView>> {
+    Ok(Json(state.people.tokens(&actor, &wanted).await?))
+}
+
+async fn make_token(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(wish): Given<TokenWish>,
+) -> Made<TokenMade> {
+    Ok((StatusCode::CREATED, Json(state.people.make_token(&actor, &wish).await?)))
+}
+
+async fn revoke_token(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<Done> {
+    state.people.revoke_token(&actor, id).await?;
+    Ok(Json(Done {}))
+}

@@ -1,0 +1,198 @@
+//! Canaries: what lets somebody in, in a form that is recognised wherever it turns up, and then a look everywhere: answers, pages, errors,
+//! the log at its most talkative, the audit, the database.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use axum::http::Method;
+use serde_json::json;
+
+use super::matrix::endpoints;
+use super::*;
+
+const PASSWORD: &str = "canary-password-aurora-4711";
+const WRONG: &str = "canary-guess-borealis-4712";
+const SECRET: &str = "canary-secret-zephyr-4713";
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("the log").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What was found out, and where each answer that may hold one of them came from.
+struct Cage {
+    house: House,
+    canaries: Vec<(&'static str, String)>,
+}
+
+impl Cage {
+    #[track_caller]
+    fn check(&self, place: &str, text: &str) {
+        for (name, canary) in &self.canaries {
+            assert!(!text.contains(canary.as_str()), "{name} in {place}");
+        }
+    }
+
+    async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
+        let mut request = Request::builder().method(method.clone()).uri(path).header(header::HOST, self.house.host);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request = request.header("x-gantry", "1").header(header::CONTENT_TYPE, "application/json");
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let answer = self.house.ask(request.body(body).expect("a request")).await;
+        self.check(&format!("{method} {path}"), &String::from_utf8_lossy(&answer.body));
+        self.check(&format!("the headers of {method} {path}"), &format!("{:?}", answer.headers));
+        answer
+    }
+
+    /// Everything that is stored, as text.
+    async fn stored(&self) {
+        let tables: Vec<String> = sqlx::query_scalar(
+            "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
+        )
+        .fetch_all(self.house.db.owner())
+        .await
+        .expect("tables");
+        assert!(tables.len() > 30 && tables.iter().any(|table| table == "audit"), "{tables:?}");
+        for table in tables {
+            let sql = format!("SELECT coalesce(string_agg(to_jsonb(t)::text, ' '), '') FROM {table} t");
+            let text: String =
+                sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(self.house.db.owner()).await.expect("a text");
+            self.check(&table, &text);
+        }
+    }
+}
+
+/// An admin with a password and two tokens; their session, and a link that somebody new has not used.
+async fn caged() -> (Cage, String) {
+    let house = House::new().await;
+    house.furnish().await;
+    let root = house.person("root", [Permission::Operator, Permission::Admin]).await;
+    let json_of = |answer: Answer| answer.json();
+    let set = house.post("/api/v1/me/password").method(Method::PUT).header(header::COOKIE, &root);
+    let set =
+        set.header(header::CONTENT_TYPE, "application/json").body(Body::from(json!({"new": PASSWORD}).to_string()));
+    let set = house.ask(set.expect("a request")).await;
+    assert!(set.status.is_success(), "{}", set.text());
+    let old_cookie = root;
+    let root = set.cookie().split(';').next().expect("a pair").to_owned();
+    let made = json_of(house.tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer", "admin"]})).await);
+    let token = made["token"].as_str().expect("a token").to_owned();
+    let added = json_of(house.tell("/api/v1/people", &root, json!({"name": "newcomer"})).await);
+    let link = added["link"]["link"].as_str().expect("a link").rsplit('=').next().expect("a token").to_owned();
+    let n1 = house.n1(&root).await;
+    let path = format!("/api/v1/nodes/{}/tokens", n1.as_str().expect("an id"));
+    let node_token = json_of(house.tell(&path, &root, json!({"name": "its unit"})).await)["token"].clone();
+    sqlx::query("INSERT INTO secret (name, version, sealed) VALUES ('deploy/ssh', 1, sha256($1))")
+        .bind(SECRET.as_bytes())
+        .execute(house.db.owner())
+        .await
+        .expect("a secret");
+    let value = |cookie: &str| cookie.split('=').next_back().expect("a value").to_owned();
+    let canaries = vec![
+        ("the password", PASSWORD.to_owned()),
+        ("a wrong password", WRONG.to_owned()),
+        ("a secret", SECRET.to_owned()),
+        ("the token", token),
+        ("the link", link),
+        ("the machine's token", node_token.as_str().expect("a token").to_owned()),
+        ("the session", value(&root)),
+        ("the session before", value(&old_cookie)),
+    ];
+    (Cage { house, canaries }, root)
+}
+
+#[tokio::test]
+async fn nothing_that_lets_somebody_in_is_found_anywhere() {
+    let kept = Kept::default();
+    let writer = kept.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    // What is logged by a place is decided when it is first passed, which another test may do just before anybody listens.
+    let warm = House::new().await;
+    warm.ask_get("/nothing", "").await;
+    let guard = tracing::subscriber::set_default(subscriber);
+    tracing::callsite::rebuild_interest_cache();
+    let (cage, root) = caged().await;
+    let of = |name: &str| cage.canaries.iter().find(|(known, _)| *known == name).expect("a canary").1.clone();
+    let bearer = format!("Bearer {}", of("the token"));
+    let (as_root, as_token) = ([("cookie", root.as_str())], [("authorization", bearer.as_str())]);
+    let page = [("cookie", root.as_str()), ("accept", "text/html")];
+
+    let mut asked = 0;
+    for (method, path) in endpoints(&cage.house).await {
+        let concrete = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
+        let concrete = concrete.collect::<Vec<_>>().join("/");
+        if method != "GET" || path == "/events" {
+            continue;
+        }
+        asked += 1;
+        for headers in [&as_root[..], &as_token, &page] {
+            cage.ask(Method::GET, &concrete, headers, Value::Null).await;
+        }
+    }
+    assert!(asked > 50, "{asked}");
+    for path in ["/api/v1/people?filter=newcomer", "/api/v1/nodes/n1.house.example.com", "/settings/people?filter=root"]
+    {
+        assert!(cage.ask(Method::GET, path, &as_root, Value::Null).await.status.is_success(), "{path}");
+    }
+
+    // Errors, with what was sent in them.
+    let (put, post) = (Method::PUT, Method::POST);
+    let wrong = [
+        (put.clone(), "/api/v1/me/password", json!({"old": WRONG, "new": PASSWORD})),
+        (put.clone(), "/api/v1/me/password", json!({"new": {"text": WRONG}})),
+        (put.clone(), "/api/v1/me/password", json!({"new": [WRONG]})),
+        (put, "/api/v1/me/password", json!({"old": 4_712, "new": WRONG, "more": 1})),
+        (post.clone(), "/api/v1/tokens", json!({"name": 1, "scopes": ["viewer"]})),
+        (post, "/sign-in", json!({"name": "root", "password": WRONG})),
+    ];
+    for (method, path, body) in wrong {
+        let answer = cage.ask(method, path, &as_root, body).await;
+        assert!(answer.status.is_client_error(), "{path}: {}", answer.status);
+    }
+    let number = cage.ask(Method::PUT, "/api/v1/me/password", &as_root, json!({"new": 987_654_321_012_u64})).await;
+    assert!(!number.text().contains("987654321012"), "{}", number.text());
+    for form in [
+        format!("name=root&password={WRONG}"),
+        format!("name=root&password={PASSWORD}&password=x"),
+        format!("token={WRONG}"),
+        format!("name=nobody&password={PASSWORD}"),
+    ] {
+        let request = cage.house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = request.header(header::ACCEPT, "text/html").body(Body::from(form)).expect("a request");
+        let answer = cage.house.ask(request).await;
+        assert_eq!(answer.cookie(), "");
+        cage.check("a refused sign-in", &format!("{:?} {}", answer.headers, answer.text()));
+    }
+    let stale = format!("Bearer {}x", of("the token"));
+    let refused = cage.ask(Method::GET, "/api/v1/people", &[("authorization", &stale)], Value::Null).await;
+    assert_eq!((refused.status.as_u16(), refused.problem()["code"].as_str()), (401, Some("token_refused")));
+    cage.ask(Method::GET, &format!("/api/v1/nothing?token={}", of("the link")), &as_root, Value::Null).await;
+
+    // They do let in, so what was looked for is what counts.
+    assert!(cage.ask(Method::GET, "/api/v1/people/me", &as_token, Value::Null).await.status.is_success());
+    let right = format!("name=root&password={PASSWORD}");
+    let request = cage.house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let in_again = cage.house.ask(request.body(Body::from(right)).expect("a request")).await;
+    assert_eq!(in_again.status, StatusCode::SEE_OTHER);
+    cage.stored().await;
+    drop(guard);
+    let log = String::from_utf8_lossy(&kept.0.lock().expect("the log")).into_owned();
+    assert!(log.contains("a sign-in by password was refused") && log.contains("/api/v1/people"), "it is the log");
+    cage.check("the log", &log);
+    let session = in_again.cookie().split([';', '=']).nth(1).expect("a value").to_owned();
+    assert!(!log.contains(&session), "the new session in the log");
+}

@@ -1,0 +1,527 @@
+//! The permission matrix: every endpoint, asked by everybody, about what is theirs and what is not.
+//!
+//! The endpoints are taken from the router itself: one that is added to it and not to the table here fails the test, and so does one that
+//! is in the table and gone. What everybody but those who may is answered is asserted for each; and that nothing whatever was changed by
+//! all that asking. Then those who may ask the same, and are not refused for who they are (what they ask may be out of date by then).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::people::TokenWish;
+use axum::http::Method;
+use control::people::{Actor, PersonKind};
+use serde_json::json;
+
+use super::*;
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    Nobody,
+    /// Signed in, without any permission.
+    Nothing,
+    Viewer,
+    Operator,
+    Reviewer,
+    Admin,
+    /// An operator of `web` alone.
+    OwnOperator,
+    /// A reviewer of `web` alone.
+    OwnReviewer,
+    /// A service account's, an operator everywhere.
+    ServiceToken,
+    /// Of a person who may everything everywhere, bound to operate in `web`.
+    OwnToken,
+    /// Of the same, for all that a token may be for.
+    FullToken,
+}
+
+use Who::*;
+
+const ALL: [Who; 11] =
+    [Nobody, Nothing, Viewer, Operator, Reviewer, Admin, OwnOperator, OwnReviewer, ServiceToken, OwnToken, FullToken];
+
+/// What an endpoint takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// Nothing: anybody.
+    Open,
+    /// A machine's own token, which nobody here has.
+    Machine,
+    /// To be signed in, or a token.
+    SignedIn,
+    /// To be signed in, in person.
+    InPerson,
+    /// To look.
+    Look,
+    /// To look, in person.
+    LookInPerson,
+    /// To operate where it is.
+    Operate,
+    /// To operate everywhere.
+    OperateAll,
+    /// To review where it is, in person.
+    Review,
+    /// Either of these.
+    OperateOrReview,
+    /// To operate where it is or to decide about people, in person.
+    OperateOrAdminInPerson,
+    /// The same, by whatever.
+    OperateOrAdmin,
+    /// To decide about people.
+    Admins,
+    /// To decide about people, in person.
+    AdminsInPerson,
+}
+
+impl Takes {
+    fn lets(self, who: Who, own: bool) -> bool {
+        let operates =
+            matches!(who, Operator | ServiceToken | FullToken) || (own && matches!(who, OwnOperator | OwnToken));
+        let reviews = who == Reviewer || (own && who == OwnReviewer);
+        let token = matches!(who, ServiceToken | OwnToken | FullToken);
+        let admin = matches!(who, Admin | FullToken);
+        match self {
+            Self::Open => true,
+            Self::Machine => false,
+            Self::SignedIn => who != Nobody,
+            Self::InPerson => who != Nobody && !token,
+            Self::Look => !matches!(who, Nobody | Nothing),
+            Self::LookInPerson => !matches!(who, Nobody | Nothing) && !token,
+            Self::Operate => operates,
+            Self::OperateAll => matches!(who, Operator | ServiceToken | FullToken),
+            Self::Review => reviews,
+            Self::OperateOrReview => operates || reviews,
+            Self::OperateOrAdmin => operates || admin,
+            Self::OperateOrAdminInPerson => (operates || admin) && !token,
+            Self::Admins => admin,
+            Self::AdminsInPerson => admin && !token,
+        }
+    }
+}
+
+/// An endpoint: how it is asked, with what in the place of its ids.
+struct Row {
+    method: Method,
+    path: &'static str,
+    takes: Takes,
+    /// Of what the ids are, in their order.
+    of: &'static [&'static str],
+    query: &'static str,
+    body: Value,
+}
+
+fn row(method: Method, path: &'static str, takes: Takes, of: &'static [&'static str], body: Value) -> Row {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    Row { method, path, takes, of, query, body }
+}
+
+fn get(path: &'static str, takes: Takes, of: &'static [&'static str]) -> Row {
+    row(Method::GET, path, takes, of, Value::Null)
+}
+
+fn post(path: &'static str, takes: Takes, of: &'static [&'static str], body: Value) -> Row {
+    row(Method::POST, path, takes, of, body)
+}
+
+fn table() -> Vec<Row> {
+    use Takes::*;
+    let why = || json!({"reason": "because"});
+    let (delete, put, patch) = (Method::DELETE, Method::PUT, Method::PATCH);
+    let mut rows = vec![
+        get("/healthz", Open, &[]),
+        get("/readyz", Open, &[]),
+        get("/events?after=x", Look, &[]),
+        get("/runs/{id}/log", Look, &["run"]),
+        get("/graph/{name}/graph.svg", Look, &["deployment"]),
+        get("/reviews/{id}/graph.svg", Look, &["submission"]),
+        get("/api/v1/deployments", Look, &[]),
+        get("/api/v1/deployments/{name}/board", Look, &["deployment"]),
+        post("/api/v1/deployments/{name}/proposals", Operate, &["deployment"], json!({})),
+        post(
+            "/api/v1/deployments/{name}/priority",
+            Operate,
+            &["deployment"],
+            json!({"priority": 1, "reason": "because"}),
+        ),
+        post("/api/v1/deployments/{name}/restore", Operate, &["deployment"], json!({"target": 1, "partial": true})),
+        post("/api/v1/nodes/{id}/proposals", Operate, &["node"], json!({})),
+        get("/api/v1/nodes/{id}/results", Look, &["node"]),
+        get("/api/v1/nodes/{id}/looks", Look, &["node"]),
+        get("/api/v1/nodes/{id}", Look, &["node"]),
+        get("/api/v1/nodes", Look, &[]),
+        get("/api/v1/proposals", Look, &[]),
+        get("/api/v1/proposals/{id}", Look, &["proposal"]),
+        get("/api/v1/proposals/{id}/report", Look, &["proposal"]),
+        post("/api/v1/proposals/{id}/foresee", Operate, &["proposal"], json!({"edits": [{"edit": "set_role_data"}]})),
+        post(
+            "/api/v1/proposals/{id}/edits",
+            Operate,
+            &["proposal"],
+            json!({"version": "$version", "edits": ["$edit"]}),
+        ),
+        post("/api/v1/proposals/{id}/undo", Operate, &["proposal"], json!({"version": "$version"})),
+        post("/api/v1/proposals/{id}/redo", Operate, &["proposal"], json!({"version": "$version"})),
+        get("/api/v1/submissions", Look, &[]),
+        get("/api/v1/submissions/{id}", Look, &["submission"]),
+        get("/api/v1/submissions/{id}/difference", Look, &["submission"]),
+        get("/api/v1/submissions/{id}/consequences", Look, &["submission"]),
+        get("/api/v1/submissions/{id}/discussion", Look, &["submission"]),
+        get("/api/v1/submissions/{id}/since", Look, &["submission"]),
+        get("/api/v1/submissions/{id}/opened", Look, &["submission"]),
+        get("/api/v1/submissions/{id}/report", Look, &["submission"]),
+        post("/api/v1/submissions/{id}/opened", LookInPerson, &["submission"], json!({"anchors": []})),
+        post("/api/v1/submissions/{id}/look", LookInPerson, &["submission"], Value::Null),
+        post("/api/v1/submissions/{id}/threads", OperateOrReview, &["submission"], json!({"body": "why"})),
+        post("/api/v1/threads/{id}/replies", OperateOrReview, &["thread"], json!({"body": "so"})),
+        post("/api/v1/threads/{id}/reopen", OperateOrReview, &["thread"], Value::Null),
+        // Whoever opened it, or who may review: ada opened it.
+        post("/api/v1/threads/{id}/resolve", Review, &["thread"], Value::Null),
+        post("/api/v1/submissions/{id}/verdicts", Review, &["submission"], json!({"kind": "approve"})),
+        post("/api/v1/submissions/{id}/commit", OperateOrReview, &["submission"], json!({})),
+        post("/api/v1/proposals/{id}/submit", Operate, &["proposal"], json!({"version": "$version", "title": "again"})),
+        post("/api/v1/proposals/{id}/discard", Operate, &["proposal"], json!({"version": "$version"})),
+        get("/api/v1/targets", Look, &[]),
+        get("/api/v1/targets/compare?from=1&to=1", Look, &[]),
+        get("/api/v1/noderoles/{id}", Look, &["noderole"]),
+        get("/api/v1/noderoles/{id}/data", Look, &["noderole"]),
+        post("/api/v1/noderoles/{id}/retry", Operate, &["noderole"], why()),
+        get("/api/v1/runs", Look, &[]),
+        get("/api/v1/runs/{id}", Look, &["run"]),
+        get("/api/v1/runs/{id}/data", Look, &["run"]),
+        get("/api/v1/runs/{id}/log", Look, &["run"]),
+        get("/api/v1/runs/{id}/log/search?text=x", Look, &["run"]),
+        post("/api/v1/runs/{id}/cancel", Operate, &["run"], Value::Null),
+        get("/api/v1/scripts/{hash}", Look, &["hash"]),
+        get("/api/v1/waiting", Look, &[]),
+        get("/api/v1/barclamps", Look, &[]),
+        post("/api/v1/barclamps", OperateAll, &[], json!({"files": {}})),
+        post("/api/v1/nodes", OperateAll, &[], json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"})),
+        row(patch.clone(), "/api/v1/nodes/{id}", Operate, &["node"], json!({"description": "x"})),
+        row(
+            put.clone(),
+            "/api/v1/nodes/{id}/availability",
+            Operate,
+            &["node"],
+            json!({"available": false, "reason": "x"}),
+        ),
+        post("/api/v1/nodes/{id}/tokens", OperateOrAdminInPerson, &["node"], json!({"name": "x"})),
+        row(delete.clone(), "/api/v1/nodes/{id}/tokens/{token}", OperateOrAdmin, &["node", "uuid"], Value::Null),
+        row(delete.clone(), "/api/v1/nodes/{id}", OperateAll, &["node"], Value::Null),
+        post("/api/v1/self/startup", Machine, &[], json!({"boot_id": "x"})),
+        post("/api/v1/self/shutdown", Machine, &[], json!({})),
+        post("/api/v1/self/bootenv", Machine, &[], json!({"bootenv": "x"})),
+        row(put.clone(), "/api/v1/self/facts", Machine, &[], json!({})),
+        post("/api/v1/deployments/{name}/hold", Operate, &["deployment"], json!({"held": true, "reason": "because"})),
+        post("/api/v1/execution", OperateAll, &[], json!({"enabled": false, "reason": "because"})),
+    ];
+    rows.extend(of_people());
+    rows
+}
+
+fn of_people() -> Vec<Row> {
+    use Takes::*;
+    let (delete, put, patch) = (Method::DELETE, Method::PUT, Method::PATCH);
+    vec![
+        get("/api/v1/people", Admins, &[]),
+        post("/api/v1/people", AdminsInPerson, &[], json!({"name": "someone-new"})),
+        get("/api/v1/people/me", SignedIn, &[]),
+        get("/api/v1/people/{id}", Admins, &["victim"]),
+        row(
+            patch,
+            "/api/v1/people/{id}/grants",
+            AdminsInPerson,
+            &["victim"],
+            json!({"grants": [{"permission": "viewer"}]}),
+        ),
+        post("/api/v1/people/{id}/link", AdminsInPerson, &["victim"], Value::Null),
+        post("/api/v1/people/{id}/disable", AdminsInPerson, &["victim"], Value::Null),
+        post("/api/v1/people/{id}/enable", AdminsInPerson, &["victim"], Value::Null),
+        get("/api/v1/me/sessions", SignedIn, &[]),
+        row(delete.clone(), "/api/v1/me/sessions/{id}", InPerson, &["uuid"], Value::Null),
+        row(put, "/api/v1/me/password", InPerson, &[], json!({"new": "too short"})),
+        get("/api/v1/tokens", SignedIn, &[]),
+        post("/api/v1/tokens", AdminsInPerson, &[], json!({"name": "x", "scopes": ["admin"]})),
+        row(delete.clone(), "/api/v1/tokens/{id}", InPerson, &["uuid"], Value::Null),
+        row(delete, "/api/v1/me/sessions", InPerson, &[], Value::Null),
+        post("/sign-in", Open, &[], Value::Null),
+        // A token has no session that could end, and nothing happens.
+        post("/sign-out", SignedIn, &[], Value::Null),
+        post("/sign-out/everywhere", InPerson, &[], Value::Null),
+    ]
+}
+
+/// What a router has, by its own word: each path with the methods that it takes.
+pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
+    let paths: BTreeSet<&str> = house.routes.split('"').filter(|text| text.starts_with('/')).collect();
+    let mut found = BTreeSet::new();
+    for path in paths.into_iter().filter(|path| !path.starts_with("/call/") && !path.contains("__private__")) {
+        let concrete = path.split('/').map(|part| if part.starts_with(['{', '*']) { "1" } else { part });
+        let concrete = concrete.collect::<Vec<_>>().join("/");
+        let request = Request::builder().method("PROPFIND").uri(concrete).header(header::HOST, house.host);
+        let request = request.header("sec-fetch-site", "same-origin").body(Body::empty()).expect("a request");
+        let answer = house.ask(request).await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        let allowed = answer.header(header::ALLOW).split(',').map(str::trim).filter(|m| !matches!(*m, "HEAD" | ""));
+        found.extend(allowed.map(|method| (method.to_owned(), path.to_owned())));
+    }
+    found
+}
+
+/// Everybody, by the header that they send.
+type Everybody = BTreeMap<Who, (&'static str, String)>;
+
+struct World {
+    house: House,
+    everybody: Everybody,
+    /// In `web`, and in `edge`.
+    places: [BTreeMap<&'static str, String>; 2],
+    versions: [i64; 2],
+    edits: [Value; 2],
+}
+
+impl World {
+    async fn new() -> Self {
+        let house = House::new().await;
+        house.furnish().await;
+        let ada = house.cookie().await;
+        let cy = house.person("cy", [Permission::Reviewer]).await;
+        let added = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
+        let n2 = added.json()["node"].clone();
+        let n1 = house.n1(&ada).await;
+        let victim = NewPerson::human("victim", [Permission::Viewer]);
+        let victim = house.people.create_person(None, &victim).await.expect("a person");
+        let (mut places, mut versions, mut edits) = (Vec::new(), Vec::new(), Vec::new());
+        for (deployment, node) in [("web", &n1), ("edge", &n2)] {
+            let id = house.id_of(deployment, &ada).await;
+            let bind = json!([{"edit": "bind", "deployment": id, "node": node, "role": "app"}]);
+            house.passes(&ada, deployment, bind, &[&cy]).await;
+            let edit = json!({"edit": "set_role_data", "deployment": id, "role": "app", "data": {"n": 7}});
+            let (proposal, version) = house.draft(&ada, deployment, json!([edit])).await;
+            let submit = json!({"version": version, "title": "a change"});
+            let made = house.tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit).await.json();
+            let submission = made["submission"].to_string();
+            let threads = format!("/api/v1/submissions/{submission}/threads");
+            let thread = house.tell(&threads, &ada, json!({"body": "why"})).await.json()["comment"].to_string();
+            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let (noderole, run) = house.bound(&text(node)).await;
+            places.push(BTreeMap::from([
+                ("deployment", deployment.to_owned()),
+                ("node", text(node)),
+                ("proposal", proposal.to_string()),
+                ("submission", submission),
+                ("thread", thread),
+                ("noderole", noderole),
+                ("run", run),
+                ("victim", victim.to_string()),
+                ("uuid", uuid::Uuid::new_v4().to_string()),
+                ("hash", "0".repeat(64)),
+            ]));
+            versions.push(version);
+            edits.push(edit);
+        }
+        let everybody = everybody(&house).await;
+        let two = |mut list: Vec<_>| [list.remove(0), list.remove(0)];
+        Self {
+            everybody,
+            places: two(places),
+            versions: [versions[0], versions[1]],
+            edits: [edits[0].clone(), edits[1].clone()],
+            house,
+        }
+    }
+
+    async fn ask(&self, row: &Row, who: Who, place: usize) -> Answer {
+        let mut ids = row.of.iter().map(|what| self.places[place][what].as_str());
+        let parts =
+            row.path.split('/').map(|part| if part.starts_with('{') { ids.next().expect("an id") } else { part });
+        let mut path = parts.collect::<Vec<_>>().join("/");
+        if !row.query.is_empty() {
+            path = format!("{path}?{}", row.query);
+        }
+        let mut request = Request::builder().method(row.method.clone()).uri(path).header(header::HOST, self.house.host);
+        if let Some((name, value)) = self.everybody.get(&who) {
+            request = request.header(*name, value);
+        }
+        request = request.header("x-gantry", "1").header(header::IF_MATCH, "\"1\"");
+        let body = match &row.body {
+            Value::Null => Body::empty(),
+            body => {
+                request = request.header(header::CONTENT_TYPE, "application/json");
+                let filled = body.to_string().replace("\"$version\"", &self.versions[place].to_string());
+                Body::from(
+                    filled
+                        .replace("\"$edit\"", &self.edits[place].to_string())
+                        .replace("{\"edit\":\"set_role_data\"}", &self.edits[place].to_string()),
+                )
+            }
+        };
+        self.house.ask(request.body(body).expect("a request")).await
+    }
+}
+
+impl House {
+    /// A noderole on a node, with a run of it.
+    async fn bound(&self, node: &str) -> (String, String) {
+        let sql = "WITH of AS (SELECT s.* FROM step s JOIN node n ON n.id = s.node_id WHERE n.id = $1::text::uuid LIMIT 1)
+            INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome,
+              ended_at, lease_until)
+            SELECT id, node_id, lane_id, generation, generation, 1, content_hash, exclusive, 'ended', 'failed', now(), now() FROM of
+            RETURNING (SELECT noderole_id::text FROM of), id::text";
+        sqlx::query_as(sql).bind(node).fetch_one(self.db.owner()).await.expect("a run")
+    }
+
+    /// Everything that anybody could have changed; not what only says that they tried.
+    async fn state(&self) -> Vec<(String, String)> {
+        let mut state = Vec::new();
+        for table in [
+            "target",
+            "deployment",
+            "node",
+            "proposal",
+            "edit",
+            "submission",
+            "verdict",
+            "comment",
+            "opened",
+            "look",
+            "noderole",
+            "step",
+            "run",
+            "barclamp",
+            "person",
+            "scoped_grant",
+            "account",
+            "token",
+            "head",
+        ] {
+            let leave_out = if table == "token" { " - 'last_used_at'" } else { "" };
+            let sql = format!(
+                "SELECT coalesce(md5(string_agg(r, '' ORDER BY r)), '') FROM (SELECT (to_jsonb(t){leave_out})::text AS r FROM {table} t) x"
+            );
+            let hash = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(self.db.owner()).await.expect("a row");
+            state.push((table.to_owned(), hash));
+        }
+        state
+    }
+}
+
+async fn everybody(house: &House) -> Everybody {
+    let mut everybody = Everybody::new();
+    for (who, name, permissions) in [
+        (Nothing, "nothing", &[][..]),
+        (Viewer, "viewer", &[Permission::Viewer][..]),
+        (Operator, "operator", &[Permission::Operator]),
+        (Reviewer, "reviewer", &[Permission::Reviewer]),
+        (Admin, "admin", &[Permission::Admin]),
+        (OwnOperator, "own-operator", &[]),
+        (OwnReviewer, "own-reviewer", &[]),
+    ] {
+        everybody.insert(who, ("cookie", house.person(name, permissions.iter().copied()).await));
+    }
+    for (name, permission) in [("own-operator", "operator"), ("own-reviewer", "reviewer")] {
+        let sql = "INSERT INTO scoped_grant SELECT p.id, $2, d.id FROM person p, deployment d WHERE p.name = $1 AND d.name = 'web'";
+        sqlx::query(sql).bind(name).bind(permission).execute(house.db.owner()).await.expect("a grant");
+    }
+    let all = [Permission::Operator, Permission::Reviewer, Permission::Admin];
+    house.people.create_person(None, &NewPerson::human("all", all)).await.expect("a person");
+    let all = house.people.actor_by_name("all").await.expect("an actor");
+    let service = NewPerson { kind: PersonKind::Service, ..NewPerson::human("service", [Permission::Operator]) };
+    let service = house.people.create_person(None, &service).await.expect("a person");
+    let token = async |by: &Actor, scopes: &[&str], deployment: Option<&str>, person| {
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        let deployment = deployment.map(str::to_owned);
+        let wish = TokenWish { name: "x".into(), days: 1, scopes, deployment, person };
+        let made = house.people.make_token(by, &wish).await.expect("a token");
+        ("authorization", format!("Bearer {}", made.token))
+    };
+    everybody.insert(ServiceToken, token(&all, &["operator"], None, Some(service)).await);
+    everybody.insert(OwnToken, token(&all, &["operator"], Some("web"), None).await);
+    everybody.insert(FullToken, token(&all, &["viewer", "operator", "admin"], None, None).await);
+    everybody
+}
+
+#[tokio::test]
+async fn everybody_does_what_they_may_and_nothing_else() {
+    let world = World::new().await;
+    let table = table();
+    let known: BTreeSet<(String, String)> =
+        table.iter().map(|row| (row.method.to_string(), row.path.to_owned())).collect();
+    let found = endpoints(&world.house).await;
+    assert!(found.len() > 80, "{found:?}");
+    let pages: BTreeSet<&(String, String)> =
+        found.iter().filter(|(method, path)| method == "GET" && is_page(path)).collect();
+    assert!(pages.len() > 15, "{pages:?}");
+    let unknown: Vec<_> = found.iter().filter(|one| !known.contains(*one) && !pages.contains(one)).collect();
+    assert!(unknown.is_empty(), "the table does not say who may ask these: {unknown:?}");
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(gone.is_empty(), "the router does not have these: {gone:?}");
+
+    let before = world.house.state().await;
+    for row in &table {
+        for who in ALL {
+            for place in [0, 1] {
+                if row.takes.lets(who, place == 0) {
+                    continue;
+                }
+                let answer = world.ask(row, who, place).await;
+                let wanted = if who == Nobody || row.takes == Takes::Machine { 401 } else { 403 };
+                let what = format!("{who:?} {} {} {}", row.method, row.path, ["own", "other"][place]);
+                assert_eq!(answer.status.as_u16(), wanted, "{what}: {}", answer.text());
+                assert_eq!(answer.header(header::CONTENT_TYPE), "application/problem+json", "{what}");
+            }
+        }
+    }
+    assert_eq!(world.house.state().await, before, "whoever is refused changes nothing");
+    for row in &table {
+        for who in ALL {
+            for place in [0, 1] {
+                // Who signs out can't ask anything more; that has a test of its own.
+                if !row.takes.lets(who, place == 0) || row.path.starts_with("/sign-") {
+                    continue;
+                }
+                let answer = world.ask(row, who, place).await;
+                let what = format!("{who:?} {} {} {}", row.method, row.path, ["own", "other"][place]);
+                assert!(!matches!(answer.status.as_u16(), 401 | 403), "{what}: {} {}", answer.status, answer.text());
+                assert!(answer.status.as_u16() < 500, "{what}: {} {}", answer.status, answer.text());
+            }
+        }
+    }
+}
+
+/// Pages of the console, which send whoever is not signed in to do that.
+fn is_page(path: &str) -> bool {
+    let first = path.split('/').nth(1).unwrap_or_default();
+    let pages = [
+        "",
+        "sign-in",
+        "deployments",
+        "nodes",
+        "graph",
+        "reviews",
+        "runs",
+        "waiting",
+        "blueprints",
+        "catalog",
+        "settings",
+        "proposals",
+        "noderoles",
+    ];
+    pages.contains(&first) && !path.ends_with(".svg") && !path.ends_with("/log")
+}
+
+#[tokio::test]
+async fn every_page_sends_who_is_not_signed_in_to_do_that() {
+    let house = House::new().await;
+    let pages: Vec<String> = endpoints(&house)
+        .await
+        .into_iter()
+        .filter(|(method, path)| method == "GET" && is_page(path))
+        .map(|(_, p)| p)
+        .collect();
+    for page in pages.iter().filter(|page| *page != "/sign-in") {
+        let concrete = page.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
+        let answer = house.visit(&concrete.collect::<Vec<_>>().join("/"), "").await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{page}");
+        assert!(answer.header(header::LOCATION).starts_with("/sign-in"), "{page}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Coming in by name and password and by token, over the web.
+
+use axum::http::Method;
+use serde_json::json;
+
+use super::*;
+
+impl House {
+    async fn root(&self) -> String {
+        self.person("root", [Permission::Operator, Permission::Admin]).await
+    }
+
+    /// A request with these headers and nothing that a browser or `X-Gantry` would add.
+    async fn bare(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.host);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string()));
+        self.ask(request.expect("a request")).await
+    }
+
+    async fn token(&self, cookie: &str, scopes: &[&str]) -> String {
+        let made = self.tell("/api/v1/tokens", cookie, json!({"name": "t", "scopes": scopes})).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
+        made.json()["token"].as_str().expect("a token").to_owned()
+    }
+
+    async fn form(&self, path: &str, cookie: &str, form: &str) -> Answer {
+        let request = self.post(path).header(header::COOKIE, cookie).header(header::ACCEPT, "text/html");
+        let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.ask(request.body(Body::from(form.to_owned())).expect("a request")).await
+    }
+}
+
+fn code(answer: &Answer) -> (u16, String) {
+    (answer.status.as_u16(), answer.problem()["code"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn a_token_is_proof_enough_and_cookies_beside_it_count_for_nothing() {
+    let house = House::new().await;
+    house.furnish().await;
+    let root = house.root().await;
+    let bearer = format!("Bearer {}", house.token(&root, &["operator"]).await);
+    let (get, post) = (Method::GET, Method::POST);
+    let open = "/api/v1/deployments/web/proposals";
+    let opened = house.bare(post.clone(), open, &[("authorization", &bearer)], json!({})).await;
+    assert_eq!(opened.status, StatusCode::CREATED, "without X-Gantry: {}", opened.text());
+    let audit: Value = sqlx::query_scalar("SELECT detail FROM audit WHERE action = 'proposal.open'")
+        .fetch_one(house.db.owner())
+        .await
+        .expect("it was audited");
+    assert!(audit["by_token"].is_string(), "{audit}");
+
+    let me =
+        house.bare(get.clone(), "/api/v1/people/me", &[("authorization", &bearer), ("cookie", "x=y")], json!({})).await;
+    assert_eq!(me.json()["permissions"], json!(["operator"]));
+    assert_eq!(me.json()["person"]["grants"].as_array().map(Vec::len), Some(2), "of the person all is told");
+    for wrong in ["Bearer gantry_0", "Bearer nonsense", "Basic YTpi", "Bearer"] {
+        let both = [("authorization", wrong), ("cookie", root.as_str()), ("x-gantry", "1")];
+        let refused = house.bare(get.clone(), "/api/v1/people/me", &both, json!({})).await;
+        assert_eq!(code(&refused), (401, "token_refused".into()), "{wrong}");
+    }
+    let page = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
+    assert_eq!(code(&house.bare(post, open, &page, json!({})).await), (403, "other_origin".into()));
+    let events = house.bare(get.clone(), "/events?after=x", &[("authorization", &bearer)], json!({})).await;
+    assert_eq!(events.status, StatusCode::BAD_REQUEST, "let in");
+    let of_a_page =
+        house.bare(get, "/deployments", &[("authorization", &bearer), ("accept", "text/html")], json!({})).await;
+    assert_eq!(of_a_page.status, StatusCode::SEE_OTHER, "pages are for people");
+}
+
+#[tokio::test]
+async fn a_token_that_asks_too_often_waits_and_others_do_not() {
+    let house = House::new().await;
+    let root = house.root().await;
+    let (one, other) = (house.token(&root, &["viewer"]).await, house.token(&root, &["viewer"]).await);
+    let ask = async |token: &str| {
+        let bearer = format!("Bearer {token}");
+        house.bare(Method::GET, "/events?after=x", &[("authorization", &bearer)], json!({})).await
+    };
+    for _ in 0..600 {
+        assert_eq!(ask(&one).await.status, StatusCode::BAD_REQUEST);
+    }
+    assert_eq!(code(&ask(&one).await), (429, "too_many_requests".into()));
+    assert_eq!(ask(&other).await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_first_link_leads_to_the_password_and_that_lets_in() {
+    let house = House::new().await;
+    house.furnish().await;
+    let root = house.root().await;
+    let wish = json!({"name": "dee", "grants": [{"permission": "viewer"}]});
+    let made = house.tell("/api/v1/people", &root, wish.clone()).await.json();
+    assert_eq!(code(&house.tell("/api/v1/people", &root, wish).await), (409, "name_taken".into()));
+    let link = made["link"]["link"].as_str().expect("a link");
+    let answer =
+        house.form("/sign-in", "", &format!("next=/runs&token={}", link.rsplit('=').next().expect("one"))).await;
+    assert_eq!(answer.header(header::LOCATION), "/settings/account?set=1");
+    let dee = answer.cookie().split(';').next().expect("a pair").to_owned();
+    let page = house.visit("/settings/account?set=1", &dee).await;
+    assert!(page.status.is_success() && page.text().contains("Set a password now"), "{}", page.text());
+    // As a form without scripts sends it.
+    let set = house.form("/call/set-password", &dee, "new=vague+otter+lamp&again=vague+otter+lamp").await;
+    assert!(set.status.is_success() || set.status.is_redirection(), "{} {}", set.status, set.text());
+    let rotated = set.cookie().split(';').next().expect("a pair").to_owned();
+    assert!(rotated.starts_with("gantry_session=") && rotated != dee);
+    assert_eq!(house.ask_get("/api/v1/people/me", &dee).await.status, StatusCode::UNAUTHORIZED, "the one before");
+    assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.json()["asks_old"], true);
+
+    let wrong = house.form("/sign-in", "", "name=dee&password=nonsense&next=/runs").await;
+    assert_eq!(wrong.header(header::LOCATION), "/sign-in?next=%2Fruns&problem=wrong");
+    let nobody = house.form("/sign-in", "", "name=nobody&password=nonsense&next=/runs").await;
+    assert_eq!(nobody.header(header::LOCATION), wrong.header(header::LOCATION));
+    let begun = house.form("/sign-in", &rotated, "name=dee&password=vague+otter+lamp&next=/runs").await;
+    assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/runs"));
+    assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.status, StatusCode::UNAUTHORIZED, "ended by it");
+    let dee = begun.cookie().split(';').next().expect("a pair").to_owned();
+    assert_eq!(house.ask_get("/api/v1/me/sessions", &dee).await.json().as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn the_list_of_people_is_filtered_and_goes_on() {
+    let house = House::new().await;
+    let root = house.root().await;
+    for n in 0..60 {
+        let new = NewPerson::human(format!("p{n:02}"), [Permission::Viewer]);
+        house.people.create_person(None, &new).await.expect("a person");
+    }
+    let first = house.ask_get("/api/v1/people?filter=p", &root).await.json();
+    assert_eq!((first["people"].as_array().map(Vec::len), &first["next"]), (Some(50), &json!("p49")));
+    let rest = house.ask_get("/api/v1/people?filter=p&after=p49", &root).await.json();
+    assert_eq!((rest["people"].as_array().map(Vec::len), &rest["next"]), (Some(10), &Value::Null));
+    assert_eq!(house.ask_get("/api/v1/people?kind=service", &root).await.json()["people"], json!([]));
+    assert_eq!(house.ask_get("/api/v1/people?kind=robot", &root).await.status, StatusCode::BAD_REQUEST);
+    let page = house.visit("/settings/people?filter=p0", &root).await;
+    assert!(page.text().contains("p09") && !page.text().contains("p10"), "{}", page.text());
+}
