@@ -211,7 +211,7 @@ fn routes(state: &AppState) -> Router {
         .route("/healthz", get(health::lives))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::collect));
-    checked.merge(unchecked).with_state(state.clone())
+    checked.merge(unchecked).layer(from_fn(metrics::name_route)).with_state(state.clone())
 }
 
 /// Everything that answers.

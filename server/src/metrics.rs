@@ -177,14 +177,24 @@ impl Drop for Underway<'_> {
     }
 }
 
+/// Has an answer carry which route it is of: who counts stands around the router, and does not see that in the request.
+pub(crate) async fn name_route(matched: Option<MatchedPath>, request: Request, next: Next) -> Response {
+    let mut answer = next.run(request).await;
+    if let Some(matched) = matched {
+        answer.extensions_mut().insert(matched);
+    }
+    answer
+}
+
 /// Counts every request, from outside of all limits.
 pub(crate) async fn count(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let inner = &*state.metrics.0;
-    let route = Route(request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str).into());
     let (method, began) = (known(request.method()), Instant::now());
     let underway = Underway::begin(inner);
     let answer = next.run(request).await;
     drop(underway);
+    // What was refused before it came to a route has none.
+    let route = Route(answer.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str).into());
     inner.took.get_or_create(&Asked { method, route: route.clone() }).observe(began.elapsed().as_secs_f64());
     inner.answered.get_or_create(&Answered { method, route, status: answer.status().as_u16() }).inc();
     answer

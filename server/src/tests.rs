@@ -42,8 +42,8 @@ const NEAR: &str = "127.0.0.1:7780";
 struct House {
     db: TestDatabase,
     router: Router,
-    /// The router's routes, by its own word.
-    routes: String,
+    /// The router's routes, without what is around them.
+    routes: Router,
     people: People,
     ada: PersonId,
     site: TempDir,
@@ -72,7 +72,7 @@ impl House {
         let people = state.people.clone();
         let new = NewPerson::human("ada", [Permission::Viewer, Permission::Operator]);
         let ada = people.create_person(None, &new).await.expect("a person");
-        let routes = format!("{:?}", crate::routes(&state));
+        let routes = crate::routes(&state);
         Self { db, router: crate::router(state), routes, people, ada, site, stopping, host }
     }
 
