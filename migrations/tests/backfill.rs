@@ -121,7 +121,7 @@ async fn what_older_databases_did_not_note_is_filled_in() {
 /// Two records as they were before network cards had one spelling, without the guards that came with it.
 const DATA_OF_NODES: &str = "
 ALTER TABLE node DISABLE TRIGGER USER, DROP CONSTRAINT node_deployment_id_fkey;
-DROP INDEX node_address, node_macs;
+DROP INDEX node_address, node_macs, person_admins;
 INSERT INTO node (fqdn, deployment_id, macs) VALUES
   ('a.cards.example', gen_random_uuid(), '{00-25-90-AA-00-02,0025.90aa.0001,none,00:25:90:aa:00:02}'), ('b.cards.example', gen_random_uuid(), '{}');
 ";

@@ -264,15 +264,17 @@ fn secrets_in_plain_sight() {
         json!({"password": secret, "token": "", "secret": "/etc/secret", "tokenizer": "fast", "password_length": 12});
     passes(&world, &own(fine), Check::SecretByName);
 
-    // No edit writes half a reference, so it takes somebody who writes documents.
+    // No edit writes half a reference, or one by such a name, so it takes somebody who writes documents.
     let half = |doc: &mut engine::cluster::NoderoleDoc| doc.data = json!({"key": {"$secret": "db"}});
     trips(&world, &world.to(world.with_noderole(1, "app", half)), Check::BrokenReference, "no complete reference");
     passes(&world, &own(json!({"key": secret, "path": {"$secret": "db/admin", "version": 3}})), Check::BrokenReference);
     for name in ["../db", "/etc/passwd", "db/", "db//admin", ".hidden", "db\\admin"] {
-        let refers = own(json!({"tls": {"key": {"$secret": name, "version": 1}}}));
+        let refers = |doc: &mut engine::cluster::NoderoleDoc| {
+            doc.data = json!({"tls": {"key": {"$secret": name, "version": 1}}});
+        };
         trips(
             &world,
-            &refers,
+            &world.to(world.with_noderole(1, "app", refers)),
             Check::BrokenReference,
             "app on n1.house.example.com: /tls/key refers to a secret that there can",
         );
