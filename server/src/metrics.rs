@@ -12,8 +12,8 @@
 //! (a public address by HTTPS has one): behind a proxy everybody comes from this machine.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use api::Problem;
@@ -177,24 +177,29 @@ impl Drop for Underway<'_> {
     }
 }
 
-/// Has an answer carry which route it is of: who counts stands around the router, and does not see that in the request.
+/// Where a request notes the route that it came to.
+#[derive(Debug, Clone, Default)]
+struct Routed(Arc<OnceLock<MatchedPath>>);
+
+/// Tells whoever counts, who stands around the router and does not see it, which route a request came to.
 pub(crate) async fn name_route(matched: Option<MatchedPath>, request: Request, next: Next) -> Response {
-    let mut answer = next.run(request).await;
-    if let Some(matched) = matched {
-        answer.extensions_mut().insert(matched);
+    if let (Some(matched), Some(routed)) = (matched, request.extensions().get::<Routed>()) {
+        let _ = routed.0.set(matched);
     }
-    answer
+    next.run(request).await
 }
 
 /// Counts every request, from outside of all limits.
-pub(crate) async fn count(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn count(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let inner = &*state.metrics.0;
+    let routed = Routed::default();
+    request.extensions_mut().insert(routed.clone());
     let (method, began) = (known(request.method()), Instant::now());
     let underway = Underway::begin(inner);
     let answer = next.run(request).await;
     drop(underway);
     // What was refused before it came to a route has none.
-    let route = Route(answer.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str).into());
+    let route = Route(routed.0.get().map_or(NO_ROUTE, MatchedPath::as_str).into());
     inner.took.get_or_create(&Asked { method, route: route.clone() }).observe(began.elapsed().as_secs_f64());
     inner.answered.get_or_create(&Answered { method, route, status: answer.status().as_u16() }).inc();
     answer
