@@ -14,9 +14,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Arg, Command};
 use serde::Serialize;
 
@@ -137,7 +138,11 @@ fn value_key(arg: &Arg) -> Option<String> {
 }
 
 fn read(text: &str, command: &Command) -> Result<BTreeMap<String, String>> {
-    let table: toml::Table = text.parse()?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        // Where and what, and never the line itself: it may hold a password.
+        let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
+        anyhow!("line {}: {}", before.matches('\n').count() + 1, error.message())
+    })?;
     let known: BTreeSet<String> = settings(command).into_iter().map(|setting| setting.key).collect();
     let entry = |(key, value)| {
         let key = known_key(key, &known)?;
@@ -238,33 +243,45 @@ fn held(setting: Setting, file: &File, environment: impl Fn(&str) -> Option<Stri
 
 /// Prints what holds here.
 pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> {
-    if arguments.markdown {
-        print!("{}", markdown(command));
-        return Ok(());
-    }
-    let environment = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let all: Vec<Held> = settings(command).into_iter().map(|setting| held(setting, file, environment)).collect();
-    if arguments.json {
-        let path = file.path().map(|path| path.to_string_lossy().into_owned());
-        println!("{}", serde_json::to_string_pretty(&serde_json::json!({"file": path, "settings": all}))?);
-        return Ok(());
-    }
-    match file.path() {
-        Some(path) => println!("file: {}\n", path.display()),
-        None => {
-            println!("file: none (--config FILE, {VARIABLE}, or {})\n", usual_place().unwrap_or_default().display())
+    let text = match (arguments.markdown, arguments.json) {
+        (true, _) => markdown(command),
+        (_, true) => {
+            let path = file.path().map(|path| path.to_string_lossy().into_owned());
+            serde_json::to_string_pretty(&serde_json::json!({"file": path, "settings": here(file, command)}))? + "\n"
         }
+        _ => table(file, &here(file, command)),
+    };
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has read enough.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("standard output can't be written to")
+        }
+        _ => Ok(()),
     }
+}
+
+fn here(file: &File, command: &Command) -> Vec<Held> {
+    let environment = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    settings(command).into_iter().map(|setting| held(setting, file, environment)).collect()
+}
+
+fn table(file: &File, all: &[Held]) -> String {
+    let mut text = match file.path() {
+        Some(path) => format!("file: {}\n\n", path.display()),
+        None => {
+            format!("file: none (--config FILE, {VARIABLE}, or {})\n\n", usual_place().unwrap_or_default().display())
+        }
+    };
     let width = all.iter().map(|held| held.setting.key.len()).max().unwrap_or_default();
-    for Held { setting, value, source } in &all {
+    for Held { setting, value, source } in all {
         let shown = match (value, *source) {
-            (_, "nothing") => "-".to_owned(),
-            (None, _) => "(set, and not shown)".to_owned(),
-            (Some(value), _) => value.clone(),
+            (_, "nothing") => "-",
+            (None, _) => "(set, and not shown)",
+            (Some(value), _) => value,
         };
-        println!("{:width$}  {shown}  [{source}]", setting.key);
+        let _ = writeln!(text, "{:width$}  {shown}  [{source}]", setting.key);
     }
-    Ok(())
+    text
 }
 
 /// The table of all settings.
@@ -317,7 +334,9 @@ mod tests {
         assert!(said("hello = 3").contains("there is no setting \"hello\"; `gantry config`"));
         assert!(said("listen = [1]").contains("listen must be a text"));
         assert!(said("config = 'x'").contains("no setting"), "a file names no other file");
-        assert!(said("listen = ").contains("line 1"));
+        assert!(said("log = 'x'\nlisten = ").contains("line 2"));
+        let unquoted = said("\ndatabase_url = postgres://gantry:hunter22@db/gantry\n");
+        assert!(unquoted.contains("line 2") && !unquoted.contains("hunter22"), "{unquoted}");
     }
 
     #[test]

@@ -49,5 +49,7 @@ fn the_units_start_commands_that_there_are() {
             .expect("what it starts");
         let help = Command::new(GANTRY).args(start.split(' ')).arg("--help").output().expect("gantry");
         assert!(help.status.success(), "{}: {start}", unit.display());
+        // The accounts that they run as look for a file elsewhere.
+        assert!(text.contains("GANTRY_CONFIG=/etc/gantry/"), "{}", unit.display());
     }
 }

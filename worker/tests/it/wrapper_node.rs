@@ -306,7 +306,12 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
 /// Who loses the way when a run has ended asks again, until it says that it has everything.
 #[test]
 fn a_result_stays_on_the_node_until_it_is_known_to_have_arrived() {
-    let node = Node::new();
+    for node in [Node::new(), Node::without_flock()] {
+        arrives(&node);
+    }
+}
+
+fn arrives(node: &Node) {
     let script = "#!/bin/sh\nprintf out\necho '{\"a\": 1}' >\"$GANTRY_OUTPUT\"\n";
     let hash = Hash::of_bytes(script.as_bytes()).to_string();
     let input = format!("{script}{INPUT}");

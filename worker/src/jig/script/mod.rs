@@ -535,7 +535,14 @@ impl Node<'_> {
         let ended = loop {
             let (come, result) =
                 self.follow(&mut process, (std::mem::take(&mut input), &mark), &mut heard, &mut patience).await;
-            told = result.or(told);
+            told = told.or(result);
+            let come = match come {
+                // It has ended, and all of it is known here: what becomes of the way now says nothing of the run.
+                Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GivenUp { why: Why::TooLong, .. }) if told.is_some() => {
+                    Ok(Ending::Code(0))
+                }
+                come => come,
+            };
             let lost = match &come {
                 Ok(lost @ (Ending::Cut(_) | Ending::Killed(_))) => lost,
                 _ => break come,
@@ -706,13 +713,13 @@ impl Node<'_> {
 
     fn judged(&self, how: &str, output: &[u8], last_error: &str, log: &Log) -> Ended {
         let script = how.split_once("script=").map_or("", |(_, name)| name);
-        if word(how, "output") == Some("no-file") {
-            return Ended::failed(format!(
-                "{script} left something at $GANTRY_OUTPUT that is no file, so nobody knows what it returned; a script writes JSON into \
-                 that file and puts nothing else in its place"
-            ));
-        }
         let reason = match (word(how, "why"), word(how, "code")) {
+            (Some("exit"), Some("0")) if word(how, "output") == Some("no-file") => {
+                return Ended::failed(format!(
+                    "{script} left something at $GANTRY_OUTPUT that is no file, so nobody knows what it returned; a script writes JSON \
+                     into that file and puts nothing else in its place"
+                ));
+            }
             (Some("exit"), Some("0")) => {
                 return match returned(output, log.secrets()) {
                     Ok(object) => Ended::Returned(object),

@@ -454,7 +454,8 @@ keep_scripts() {
         bytes=${script%%:*}
         case $bytes in *+*) bytes=${bytes#*+} ;; *) continue ;; esac
         if [ ! -f "$HOME_DIR/scripts/$hash" ]; then
-            tail -c "+$from" "$incoming" | head -c "$bytes" | (command_put "$hash") || exit $UNUSABLE
+            # What goes when this subshell does is not the lock.
+            tail -c "+$from" "$incoming" | head -c "$bytes" | (held='' && command_put "$hash") || exit $UNUSABLE
         fi
         from=$((from + bytes))
     done
