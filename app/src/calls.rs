@@ -106,7 +106,7 @@ pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> Answer<Lift> 
 
 /// What planning in the browser takes.
 #[server(name = ReadPlanner, prefix = "/call", endpoint = "planner", input = AsJson, output = AsJson)]
-pub async fn planner(deployment: DeploymentId, known: Option<String>) -> Answer<PlannerView> {
+pub async fn planner(deployment: DeploymentId, known: Option<String>) -> Answer<Option<PlannerView>> {
     answer(console()?.planner(deployment, known).await)
 }
 

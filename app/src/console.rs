@@ -42,7 +42,7 @@ pub trait Console: Send + Sync {
     /// What lifting these nodes would allow in the open proposal on the deployment.
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem>;
     /// What planning in the browser on the deployment's open proposal takes; the ground is left out for who knows its stamp.
-    async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<PlannerView, Problem>;
+    async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<Option<PlannerView>, Problem>;
     /// What a run of a noderole would see now, or what it says itself; each value with where it comes from.
     async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem>;
     /// What a run was told, each value with where it came from.

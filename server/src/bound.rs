@@ -85,7 +85,7 @@ impl Console for Bound {
         asked!(self.lift(deployment, nodes))
     }
 
-    async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<PlannerView, Problem> {
+    async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<Option<PlannerView>, Problem> {
         asked!(self.planner(deployment, known.as_deref()))
     }
 

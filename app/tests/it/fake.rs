@@ -1178,7 +1178,7 @@ impl Console for Fake {
     async fn proposals(&self, _: ProposalsWanted) -> Result<ProposalPage, Problem> {
         self.read(|world| ProposalPage { proposals: world.proposals.clone(), next: None })
     }
-    async fn planner(&self, _: DeploymentId, _: Option<String>) -> Result<PlannerView, Problem> {
+    async fn planner(&self, _: DeploymentId, _: Option<String>) -> Result<Option<PlannerView>, Problem> {
         Err(Problem::not_found("This console plans nothing."))
     }
 

@@ -69,18 +69,19 @@ impl Control {
         self.report(actor, row.proposal).await.map(Some)
     }
 
-    /// What planning on a deployment's open proposal takes; the ground is left out for who knows its stamp.
+    /// What planning on a deployment's open proposal takes; the ground is left out for who knows its stamp. None: no proposal is open.
+    /// A board asks while others act, and it may have been closed meanwhile, which is no mistake of whoever asks.
     pub async fn planner(
         &self,
         actor: &Actor,
         deployment: DeploymentId,
         known: Option<&str>,
-    ) -> Result<PlannerView, Problem> {
+    ) -> Result<Option<PlannerView>, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let open = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?;
-        let open = open.ok_or_else(|| Problem::conflict("no_proposal", "There is no open proposal here any more."))?;
+        let Some(open) = open else { return Ok(None) };
         let rows = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
         drop(connection);
         let (edits, known) = (counting(&rows), known.map(str::to_owned));
@@ -93,7 +94,7 @@ impl Control {
                 true => Ground::of(&present.skeleton, &present.catalog, &versions, LARGEST),
                 false => None,
             };
-            Ok(PlannerView { ground, stamp, proposal: open.id, version: open.version, next, edits, effects })
+            Ok(Some(PlannerView { ground, stamp, proposal: open.id, version: open.version, next, edits, effects }))
         })
         .await?
     }

@@ -332,7 +332,8 @@ impl Desk {
         let known = self.planner.with_value(|planner| planner.as_ref().map(Planner::stamp));
         let (deployment, version) = (board.id, proposal.version);
         spawn_local(async move {
-            let Ok(view) = calls::planner(deployment, known).await else { return };
+            // None: it was closed meanwhile, and the board is about to hear of it.
+            let Ok(Some(view)) = calls::planner(deployment, known).await else { return };
             let made = self.planner.try_with_value(|last| Planner::of(view, last.as_ref()));
             match made {
                 Some(Ok(planner)) => self.compare(planner, version),

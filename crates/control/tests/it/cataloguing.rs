@@ -213,7 +213,9 @@ async fn a_browser_gets_what_is_in_use_and_what_the_proposal_begins_to_use() {
     let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
     let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
     let proposal = house.control.propose(&house.ada, web).await.unwrap();
-    let planner = async |known: Option<&str>| house.control.planner(&house.ada, web, known).await.unwrap();
+    let planner = async |known: Option<&str>| {
+        house.control.planner(&house.ada, web, known).await.unwrap().expect("an open proposal")
+    };
     let before = planner(None).await;
     let versions = |view: &api::console::PlannerView| {
         view.ground.as_ref().map(|ground| (ground.barclamps.len(), ground.roles.len()))
@@ -229,6 +231,10 @@ async fn a_browser_gets_what_is_in_use_and_what_the_proposal_begins_to_use() {
     // It plans to the same as the server.
     let effects = after.ground.unwrap().open().unwrap().effects_with(&after.edits, &[]).unwrap();
     assert_eq!((effects.refused.len(), effects.hash().unwrap()), (0, after.effects));
+
+    // A board that still asks when somebody has closed the proposal did nothing wrong.
+    house.control.discard(&house.ada, proposal, after.version).await.unwrap();
+    assert_eq!(house.control.planner(&house.ada, web, Some(&after.stamp)).await.map(|view| view.is_none()), Ok(true));
 }
 
 /// What will run is judged by its text, and a pin by what it takes the place of.

@@ -283,6 +283,14 @@ enum Why {
     TooLong,
 }
 
+/// How a run came out of which everything is here: it has ended, and what becomes of the way to it after that says nothing of it.
+fn come_whole(come: Result<Ending, GivenUp>) -> Result<Ending, GivenUp> {
+    match come {
+        Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GivenUp { why: Why::TooLong, .. }) => Ok(Ending::Code(0)),
+        come => come,
+    }
+}
+
 /// How long a run is followed.
 struct Patience<'a> {
     stop: &'a mut Stop,
@@ -536,13 +544,7 @@ impl Node<'_> {
             let (come, result) =
                 self.follow(&mut process, (std::mem::take(&mut input), &mark), &mut heard, &mut patience).await;
             told = told.or(result);
-            let come = match come {
-                // It has ended, and all of it is known here: what becomes of the way now says nothing of the run.
-                Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GivenUp { why: Why::TooLong, .. }) if told.is_some() => {
-                    Ok(Ending::Code(0))
-                }
-                come => come,
-            };
+            let come = if told.is_some() { come_whole(come) } else { come };
             let lost = match &come {
                 Ok(lost @ (Ending::Cut(_) | Ending::Killed(_))) => lost,
                 _ => break come,
@@ -928,6 +930,20 @@ mod tests {
         assert_eq!(read(b"four.").await, Err(TooMuch { stream: "standard output", most: 4 }));
         let endless = whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", ANSWER).await;
         assert_eq!(endless, Err(TooMuch { stream: "standard error", most: ANSWER }));
+    }
+
+    #[test]
+    fn a_way_that_breaks_behind_the_result_fails_no_run() {
+        let too_long = || Err(GivenUp { why: Why::TooLong, started: None });
+        for come in [Ok(Ending::Cut("reset".into())), Ok(Ending::Killed("signal 9".into())), too_long()] {
+            assert!(matches!(come_whole(come), Ok(Ending::Code(0))));
+        }
+        assert!(matches!(come_whole(Ok(Ending::Code(REFUSED))), Ok(Ending::Code(REFUSED))));
+        let told = Err(GivenUp { why: Why::Told(StopReason::Cancelled), started: Some(true) });
+        assert!(
+            matches!(come_whole(told), Err(GivenUp { why: Why::Told(StopReason::Cancelled), .. })),
+            "a cancel stays one"
+        );
     }
 
     #[test]
