@@ -211,21 +211,47 @@ pub async fn migrate(owner: &PgPool, app_role: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the schema and its guards are those of this build. Works for the application role, too.
+/// How a database stands to this build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Schema and guards are those of this build.
+    Current,
+    /// It was never migrated, or this role may not see that it was.
+    Empty,
+    /// Migrations are missing.
+    Behind,
+    /// It has migrations that this build does not know.
+    Ahead,
+    /// The tables are the same, what guards them is not.
+    OtherGuards,
+}
+
+/// How a database stands to this build. Works for the application role, too.
+///
+/// # Errors
+/// What the database refused.
+pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
+    let may_read = "SELECT coalesce(has_table_privilege(to_regclass('seaql_migrations'), 'SELECT'), false)
+        AND coalesce(has_table_privilege(to_regclass('guard_version'), 'SELECT'), false)";
+    if !sqlx::query_scalar::<_, bool>(may_read).fetch_one(pool).await? {
+        return Ok(Standing::Empty);
+    }
+    match Migrator::get_pending_migrations_read_only(&connection(pool)).await {
+        Ok(pending) if pending.is_empty() => {}
+        Ok(_) => return Ok(Standing::Behind),
+        Err(DbErr::Custom(_)) => return Ok(Standing::Ahead),
+        Err(refused) => return Err(refused.into()),
+    }
+    let applied: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM guard_version").fetch_optional(pool).await?;
+    Ok(if applied == Some(guards_hash()) { Standing::Current } else { Standing::OtherGuards })
+}
+
+/// Whether a database is of this build; see [`standing`].
 ///
 /// # Errors
 /// What the database refused.
 pub async fn is_current(pool: &PgPool) -> Result<bool, Error> {
-    let connection = connection(pool);
-    match Migrator::get_pending_migrations_read_only(&connection).await {
-        Ok(pending) if pending.is_empty() => {}
-        Ok(_) => return Ok(false),
-        // Applied migrations that this build doesn't know.
-        Err(DbErr::Custom(_)) => return Ok(false),
-        Err(refused) => return Err(refused.into()),
-    }
-    let applied: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM guard_version").fetch_optional(pool).await?;
-    Ok(applied == Some(guards_hash()))
+    Ok(standing(pool).await? == Standing::Current)
 }
 
 /// Raises the epoch after a backup was restored, as the owner: submissions, runs and ledger entries from before no

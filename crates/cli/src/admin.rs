@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use control::people::{NewPerson, People, Permission};
 use serde_json::json;
-use store::{Connecting, Store};
+
+use crate::database;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -23,7 +24,7 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
-    let store = Store::open(&Connecting::to(arguments.database_url)).context("DATABASE_URL can't be used")?;
+    let store = database::open(&arguments.database_url).await?;
     let people = People::over(store);
     let name = &arguments.name;
     if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {

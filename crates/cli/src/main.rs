@@ -8,6 +8,7 @@ mod admin;
 mod audit;
 mod catalog;
 mod configuration;
+mod database;
 mod home;
 mod logging;
 mod migrate;

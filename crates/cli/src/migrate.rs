@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result};
 
+use crate::database;
+
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The database as its owner role, `postgres://...`
@@ -45,14 +47,11 @@ pub fn owner_url(given: Option<String>) -> Result<String> {
 
 /// The role that a URL connects as.
 pub fn role_of(url: &str) -> Result<String> {
-    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-        anyhow::bail!("DATABASE_URL is no address of a PostgreSQL database: it begins with postgres://");
-    }
-    let options: sqlx::postgres::PgConnectOptions = url.parse().context("DATABASE_URL can't be used")?;
-    Ok(options.get_username().to_owned())
+    Ok(database::address(url, "DATABASE_URL")?.get_username().to_owned())
 }
 
 pub async fn migrate(url: &str, app_role: &str) -> Result<()> {
+    database::address(url, "GANTRY_OWNER_URL")?;
     migrations::migrate_url(url, app_role).await.context("the database could not be brought up to date")
 }
 

@@ -8,10 +8,9 @@ use anyhow::{Context, Result};
 use control::{Control, Demo};
 use engine::gate::Policy;
 use server::PublicAddress;
-use store::{Connecting, Store};
 use tokio::net::TcpListener;
 
-use crate::signals;
+use crate::{database, signals};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -33,13 +32,10 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
-    let store = Store::open(&Connecting::to(arguments.database_url)).context("DATABASE_URL can't be used")?;
+    let store = database::open(&arguments.database_url).await?;
     let control = Control::new(store);
     let policy = Policy { approvals: 1, by_risk: Default::default() };
-    control
-        .ensure_genesis(&policy, &Demo::default())
-        .await
-        .context("the database can't be used; has it been migrated?")?;
+    control.ensure_genesis(&policy, &Demo::default()).await.context("the first target can't be made")?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
     let address = public_address(arguments.public_address, &listener)?;

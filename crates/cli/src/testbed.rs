@@ -6,11 +6,10 @@ use anyhow::{Context, Result, anyhow};
 use api::console::{NodeWish, SshWish};
 use control::Control;
 use engine::ids::Fqdn;
-use store::{Connecting, Store};
 use testbed::{KEY, Node, PORT, Testbed};
 use worker::boot::{LocalNode, boot, halt};
 
-use crate::{home, signals};
+use crate::{database, home, signals};
 
 /// The domain of their names.
 const DOMAIN: &str = "testbed.gantry.internal";
@@ -39,7 +38,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let url = arguments
         .database_url
         .unwrap_or_else(|| format!("postgres://gantry_app@localhost/gantry?host={}", socket.display()));
-    let store = Store::open(&Connecting::to(url)).context("DATABASE_URL can't be used")?;
+    let store = database::open(&url).await.context("is Gantry running (gantry up), with this data folder?")?;
     let control = Control::new(store);
     home::make_private(&secrets)?;
     let folder = data.join("testbed");

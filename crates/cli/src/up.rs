@@ -22,13 +22,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use private_postgres::{DATABASE, PrivatePostgres, Settings};
 use serde_json::json;
-use store::{Connecting, Store};
+use store::Store;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use worker::boot::{LocalNode, boot, halt};
 
 use crate::signals::Stopping;
-use crate::{home, migrate, serve, shipped};
+use crate::{database, home, migrate, serve, shipped};
 
 /// How long the worker may take to stop: its grace for running jobs, and some.
 const WORKER_STOPS: Duration = Duration::from_secs(20);
@@ -101,7 +101,7 @@ async fn run_on(
     if stop.is_told() {
         return Ok(());
     }
-    let store = Store::open(&Connecting::to(&database.app_url)).context("DATABASE_URL can't be used")?;
+    let store = database::open(&database.app_url).await?;
     let control = Control::new(store.clone()).keeping(data);
     let people = People::over(store.clone());
     seed(arguments, data, &control, &people).await?;

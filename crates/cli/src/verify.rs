@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use control::{Control, Verified};
-use store::{Connecting, Store};
+
+use crate::database;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -15,9 +16,8 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
-    let store = Store::open(&Connecting::to(arguments.database_url)).context("DATABASE_URL can't be used")?;
-    let verified =
-        Control::new(store).verify().await.context("the database can't be verified; has it been migrated?")?;
+    let store = database::open(&arguments.database_url).await?;
+    let verified = Control::new(store).verify().await.context("the database can't be verified")?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report(&verified))?);
     } else {

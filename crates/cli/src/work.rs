@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use store::{Connecting, Store};
 
-use crate::{home, signals};
+use crate::{database, home, signals};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -43,7 +42,6 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
-    let store = Store::open(&Connecting::to(arguments.database_url)).context("DATABASE_URL can't be used")?;
     let folder = match arguments.folder {
         Some(folder) => folder,
         None => home::data_folder(None)?.join("worker"),
@@ -61,11 +59,19 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         ..usual
     };
     let orphaned = arguments.until_orphaned;
-    let shutdown = async move {
+    let told = async move {
         tokio::select! {
             () = signals::stopped() => {}
             () = signals::orphaned(), if orphaned => {}
         }
+    };
+    tokio::pin!(told);
+    let store = tokio::select! {
+        () = &mut told => return Ok(()),
+        store = database::open_patiently(&arguments.database_url) => store?,
+    };
+    let shutdown = async move {
+        told.await;
         tracing::info!("stopping: running jobs are given their time");
     };
     worker::run(config, store.pool().clone(), shutdown).await.context("the worker ended")
