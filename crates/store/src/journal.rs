@@ -363,7 +363,16 @@ mod tests {
         sqlx::query("SELECT forget_events(interval '2 days')").execute(db.app()).await.expect("to forget");
         assert!(!goes_on(START, 10).await, "forgotten");
         assert!(!goes_on(all.next, 10).await, "the one that was forgotten was not told there");
-        let now = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
-        assert!(forgotten > 4 && goes_on(now, 10).await);
+        // What others in the cluster have open holds the place back; it passes.
+        let goes_on_from_now = async || {
+            let now = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
+            goes_on(now, 10).await
+        };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !goes_on_from_now().await {
+            assert!(std::time::Instant::now() < deadline, "whoever begins now is told that they missed something");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert!(forgotten > 4);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::people::{TokenMade, TokenView, TokenWish, TokensWanted};
 use api::{Problem, limits};
-use engine::ids::{DeploymentId, PersonId};
+use engine::ids::{DeploymentId, DeploymentName, PersonId};
 use serde_json::json;
 use store::accounts;
 use store::api_tokens::{self, ApiTokenRow, MOST_TOKENS, NewToken};
@@ -155,16 +155,17 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// A deployment by name.
+    /// A deployment by name. Only what is left out is everywhere: an empty name is somebody's mistake, and would give more than was meant.
     pub(super) async fn place(
         &self,
         on: &mut sqlx::PgConnection,
         name: Option<&str>,
     ) -> Result<Option<DeploymentId>, Problem> {
-        let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else { return Ok(None) };
-        let found = accounts::deployment_named(on, name).await.map_err(failed)?;
-        let shown: String = engine::text::shown(name).chars().take(96).collect();
-        let found = found.ok_or_else(|| Problem::not_found(format!("There is no deployment {shown}.")))?;
+        let Some(name) = name else { return Ok(None) };
+        let name = DeploymentName::parse(name)
+            .map_err(|why| Problem::invalid(format!("deployment: {why}. Leave it out where everywhere is meant.")))?;
+        let found = accounts::deployment_named(on, name.as_str()).await.map_err(failed)?;
+        let found = found.ok_or_else(|| Problem::not_found(format!("There is no deployment {name}.")))?;
         Ok(Some(found))
     }
 }

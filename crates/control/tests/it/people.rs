@@ -320,6 +320,11 @@ async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
     assert_eq!(house.people.session_holds(&dan).await, Ok(false));
     assert_eq!(code(house.people.change_grants(&root, dan.person, &[grant("admin", "web")]).await), "invalid");
     assert_eq!(code(house.people.change_grants(&root, dan.person, &[grant("operator", "nowhere")]).await), "not_found");
+    for empty in ["", " ", "\0"] {
+        let more_than_meant = Grant { permission: "operator".into(), deployment: Some(empty.into()) };
+        assert_eq!(code(house.people.change_grants(&root, dan.person, &[more_than_meant]).await), "invalid");
+        assert_eq!(code(house.token(&root, &["viewer"], Some(empty)).await), "invalid");
+    }
     let everywhere = house.people.change_grants(&root, dan.person, &[grant("operator", "system")]).await.unwrap();
     assert_eq!(everywhere.grants, [grant("operator", "")], "all of the tree is everywhere");
 
