@@ -8,12 +8,12 @@ use tokio::process::Command;
 async fn gantry(url: &str, command: &[&str]) -> Output {
     let mut gantry = Command::new(env!("CARGO_BIN_EXE_gantry"));
     gantry.args(command).env_clear().env("DATABASE_URL", url).env("HOME", std::env::temp_dir());
-    gantry.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap()
+    gantry.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("gantry runs")
 }
 
 async fn refused(url: &str, command: &[&str]) -> String {
     let ended = gantry(url, command).await;
-    let said = String::from_utf8(ended.stderr).unwrap();
+    let said = String::from_utf8(ended.stderr).expect("text");
     assert_eq!(ended.status.code(), Some(1), "{command:?}: {said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("gantry: ")).count(), 1, "{said}");
     said
