@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use api::Problem;
 use api::console::{
-    Board, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, Foreseen, LogFound, LogPart,
-    NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView,
-    SinceLook, TargetPage,
+    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
+    Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView,
+    RunPage, RunView, ScopeView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
@@ -26,8 +26,9 @@ use api::waiting::{WaitingPage, WaitingWanted};
 use control::{Imported, ToCommit};
 use engine::Hash;
 use engine::blueprint::{Anchor, Consequences};
+use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
 use crate::contract::{self, Operations, Versioned, op};
@@ -64,6 +65,11 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
 fn about_deployments(all: Operations) -> Operations {
     all.get("/deployments", deployments, op("listDeployments", "Deployments, from system down"))
         .get("/deployments/{name}/board", board, op("getBoard", "A deployment's board: nodes, roles, steps"))
+        .get(
+            "/deployments/{name}/carriers",
+            carriers,
+            op("getCarriers", "Every node that carries a role, where a board has the first of them"),
+        )
         .post(
             "/deployments/{name}/proposals",
             propose,
@@ -90,6 +96,11 @@ fn about_proposals(all: Operations) -> Operations {
     all.post("/nodes/{id}/proposals", propose_on_node, op("openNodeProposal", "Open a proposal on one node"))
         .get("/proposals", proposals, op("listProposals", "Open proposals, newest first"))
         .get("/proposals/{id}", proposal, op("getProposal", "An open proposal with its edits").also(&[409]))
+        .get(
+            "/proposals/{id}/noderole",
+            drafted,
+            op("getDraftedNoderole", "A noderole's data as an open proposal would have it").also(&[409]),
+        )
         .post("/proposals/{id}/edits", edit, op("editProposal", "Append edits, all or none").on_version())
         .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version())
         .post("/proposals/{id}/redo", redo, op("redoEdit", "Bring back the last edit that was taken back").on_version())
@@ -211,6 +222,40 @@ async fn deployments(
 
 async fn board(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Answer<Board> {
     Ok(Json(state.control.board(&actor, &name).await?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CarriersWanted {
+    role: RoleName,
+    /// Where the role is an ancestor's: which.
+    of_ancestor: Option<String>,
+}
+
+async fn carriers(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Asked(wanted): Asked<CarriersWanted>,
+) -> Answer<Carriers> {
+    Ok(Json(state.control.carriers(&actor, &name, wanted.of_ancestor.as_deref(), &wanted.role).await?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DraftedWanted {
+    node: NodeId,
+    /// A role; `app/1` where a node carries it once more.
+    noderole: NoderoleKey,
+}
+
+async fn drafted(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Asked(wanted): Asked<DraftedWanted>,
+) -> Answer<DraftedNoderole> {
+    Ok(Json(state.control.drafted(&actor, id, wanted.node, &wanted.noderole).await?))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,4 +1,5 @@
-//! `gantry audit verify`: whether an export of the audit is what was sealed. It asks no server: what it would say is what is in doubt.
+//! `gantry audit verify`: whether an export of the audit is what was sealed. It asks no server: what it would say is what is in doubt. The
+//! other commands of `gantry audit` do ask one, and are the client's.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,6 +12,8 @@ use engine::audit::{Chain, Check};
 pub enum Command {
     /// Check an export (GET /api/v1/audit/export) by its own chain
     Verify(Verify),
+    #[command(flatten)]
+    Server(client::Audit),
 }
 
 #[derive(Debug, clap::Args)]
@@ -22,8 +25,7 @@ pub struct Verify {
     json: bool,
 }
 
-pub fn run(command: &Command) -> Result<()> {
-    let Command::Verify(verify) = command;
+pub fn run(verify: &Verify) -> Result<()> {
     let chain = match verify.file.as_path() {
         path if path == Path::new("-") => check(std::io::stdin().lock()),
         path => check(BufReader::new(File::open(path).with_context(|| format!("{} can't be read", path.display()))?)),

@@ -2,7 +2,7 @@
 //!
 //! `up` starts everything on one machine; `server`, `worker` and `migrate` are its parts for those who run them apart; `catalog`
 //! works on files alone. What a person reads goes to standard output, the log to standard error. Exit codes: 0 it did what it
-//! should, 1 it could not, 2 it was called wrongly.
+//! should, 1 it could not, 2 it was called wrongly. Commands that ask a server are the [`client`]'s, which has more of them.
 
 mod admin;
 mod audit;
@@ -53,7 +53,7 @@ enum Command {
     Admin(admin::Arguments),
     /// Compare the database's rows with what the approved documents say
     Verify(verify::Arguments),
-    /// Check an export of the audit, without a server
+    /// The audit: who did what; verify checks an export without a server
     #[command(subcommand)]
     Audit(audit::Command),
     /// Start SSH servers on this machine as nodes to try things on, and make them known; Ctrl-C stops them
@@ -63,10 +63,12 @@ enum Command {
     /// Work on barclamp files
     #[command(subcommand)]
     Catalog(catalog::Command),
+    #[command(flatten)]
+    Client(client::Command),
 }
 
 fn command() -> clap::Command {
-    configuration::with_option(Arguments::command())
+    client::with_options(configuration::with_option(Arguments::command()))
 }
 
 fn main() -> ExitCode {
@@ -80,6 +82,12 @@ fn main() -> ExitCode {
     };
     let matches = file.below(command()).get_matches_from(line);
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    // Whoever asks a server needs neither a log nor a runtime of its own.
+    match &arguments.command {
+        Command::Client(asked) => return client::run(asked, &matches, command()),
+        Command::Audit(audit::Command::Server(asked)) => return client::run_audit(asked, &matches),
+        _ => {}
+    }
     if let Err(error) = logging::start(&arguments.log, arguments.log_json) {
         eprintln!("gantry: {error}");
         return ExitCode::from(2);
@@ -99,10 +107,11 @@ fn main() -> ExitCode {
             Command::Migrate(arguments) => migrate::run(arguments).await,
             Command::Admin(arguments) => admin::run(arguments).await,
             Command::Verify(arguments) => verify::run(arguments).await,
-            Command::Audit(command) => audit::run(&command),
+            Command::Audit(audit::Command::Verify(verify)) => audit::run(&verify),
             Command::Testbed(arguments) => testbed::run(arguments).await,
             Command::Config(arguments) => configuration::run(&arguments, &file, &command()),
             Command::Catalog(command) => catalog::run(&command),
+            Command::Client(_) | Command::Audit(audit::Command::Server(_)) => Ok(()),
         }
     });
     match done {

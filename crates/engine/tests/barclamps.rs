@@ -432,7 +432,7 @@ fn each_limit_is_where_it_says() {
     import_text(&padded(MAX_FILE)).expect("as large as allowed");
     assert_eq!(
         complaint(import_text(&padded(MAX_FILE + 1))),
-        format!("demo.yml:1:1: error: the file has {} bytes; a barclamp file may have {MAX_FILE}", MAX_FILE + 1)
+        format!("demo.yml:1:1: error: the file has {} bytes; it may have {MAX_FILE}", MAX_FILE + 1)
     );
 
     let roles = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";

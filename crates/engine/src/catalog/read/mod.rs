@@ -22,6 +22,7 @@ mod cycle;
 mod finding;
 mod form;
 mod link;
+mod placed;
 mod scripts;
 mod yaml;
 
@@ -30,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use finding::{At, Finding, Findings, Severity};
 pub use form::Draft;
 pub use link::{Import, ImportedBarclamp, link};
+pub use placed::{Placed, placed};
 
 use super::Catalog;
 use crate::canonical::Hash;

@@ -127,13 +127,21 @@ impl Node {
 
 /// The tree of a file's bytes, or nothing when it has no document.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<Rc<Node>>, Broken> {
+    Ok(trees(bytes, Builder::default())?.pop())
+}
+
+/// The trees of a file that may have several documents.
+pub(super) fn parse_all(bytes: &[u8]) -> Result<Vec<Rc<Node>>, Broken> {
+    trees(bytes, Builder { several: true, ..Builder::default() })
+}
+
+fn trees(bytes: &[u8], mut builder: Builder) -> Result<Vec<Rc<Node>>, Broken> {
     let text = decode(bytes)?;
     let mut parser = Parser::new_from_str(text);
-    let mut builder = Builder::default();
     while let Some(event) = next(&mut parser, text)? {
         builder.take(event)?;
     }
-    Ok(builder.root)
+    Ok(builder.roots)
 }
 
 fn next<'t>(parser: &mut Parser<'t, StrInput<'t>>, text: &str) -> Result<Option<(Event<'t>, Span)>, Broken> {
@@ -168,7 +176,7 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
     if bytes.len() > MAX_FILE {
         return Err(Broken {
             at: At::START,
-            what: format!("the file has {} bytes; a barclamp file may have {MAX_FILE}", bytes.len()),
+            what: format!("the file has {} bytes; it may have {MAX_FILE}", bytes.len()),
         });
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -177,7 +185,7 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
         let column = good.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         Broken {
             at: At { line: line as u32, column: column as u32 },
-            what: format!("the byte 0x{:02x} is not UTF-8; barclamp files are UTF-8 text", bytes[error.valid_up_to()]),
+            what: format!("the byte 0x{:02x} is not UTF-8; such a file is UTF-8 text", bytes[error.valid_up_to()]),
         }
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
@@ -219,7 +227,9 @@ struct Builder {
     /// Weight of all that the file stands for so far.
     spent: usize,
     documents: usize,
-    root: Option<Rc<Node>>,
+    /// Whether the file may have more than one.
+    several: bool,
+    roots: Vec<Rc<Node>>,
 }
 
 /// Bytes that a node stands for beside its text.
@@ -250,6 +260,7 @@ impl Builder {
         self.documents += 1;
         match self.documents {
             1 => Ok(()),
+            _ if self.several => Ok(()),
             _ => broken(at, "a second document begins here; a barclamp file has one".into()),
         }
     }
@@ -312,7 +323,7 @@ impl Builder {
             return too_deep(at);
         }
         let Some(frame) = self.open.last_mut() else {
-            self.root = Some(built.node);
+            self.roots.push(built.node);
             return Ok(());
         };
         frame.height = frame.height.max(built.height + 1);

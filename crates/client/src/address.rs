@@ -1,0 +1,157 @@
+//! Where a server is, and how a place on it is written.
+//!
+//! Invariant: an address is `https`, or `http` to this machine itself, or somebody said in as many words that plain HTTP will do: whatever
+//! lets somebody in would be read on the way.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ureq::http::Uri;
+
+use crate::exit::Failure;
+
+/// The address of a server, without a path: `https://gantry.example.com`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Address(String);
+
+impl Address {
+    pub(crate) fn parse(text: &str, insecure: bool) -> Result<Self, Failure> {
+        let shown: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
+        let wrong = || {
+            let shown = if text.contains('@') { "this" } else { &shown };
+            Failure::Usage(format!("{shown} is no address of a server: write it like https://gantry.example.com"))
+        };
+        let uri: Uri = text.trim().trim_end_matches('/').parse().map_err(|_| wrong())?;
+        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err(wrong());
+        }
+        match uri.scheme_str() {
+            Some("https") => {}
+            Some("http") if insecure || is_near(authority.host()) => {}
+            Some("http") => {
+                return Err(Failure::Usage(format!(
+                    "{shown} is plain HTTP to another machine, so what lets you in could be read on the way: use https, or a tunnel (ssh \
+                     -L 7780:127.0.0.1:7780), or say --insecure-http"
+                )));
+            }
+            _ => return Err(wrong()),
+        }
+        Ok(Self(format!("{}://{authority}", uri.scheme_str().unwrap_or_default())))
+    }
+
+    /// Whether it is this machine itself, which no proxy is asked about.
+    pub(crate) fn is_near(&self) -> bool {
+        self.0.parse::<Uri>().ok().and_then(|uri| uri.host().map(is_near)).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn is_near(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// A text as one part of a path, or as a value of a query.
+pub(crate) fn part(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let write = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(write).collect()
+}
+
+/// The words that a list is asked by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Query(Vec<(&'static str, String)>);
+
+impl Query {
+    /// With a word, if it says something.
+    pub(crate) fn with(mut self, word: &'static str, value: impl AsWord) -> Self {
+        if let Some(value) = value.as_word().filter(|value| !value.is_empty()) {
+            self.0.retain(|(other, _)| *other != word);
+            self.0.push((word, value));
+        }
+        self
+    }
+
+    /// The path with these words behind it.
+    pub(crate) fn behind(&self, path: &str) -> String {
+        let words: Vec<String> = self.0.iter().map(|(word, value)| format!("{word}={}", part(value))).collect();
+        if words.is_empty() { path.to_owned() } else { format!("{path}?{}", words.join("&")) }
+    }
+}
+
+/// What can stand behind a word of a query.
+pub(crate) trait AsWord {
+    fn as_word(&self) -> Option<String>;
+}
+
+impl AsWord for &str {
+    fn as_word(&self) -> Option<String> {
+        Some((*self).to_owned())
+    }
+}
+
+impl AsWord for String {
+    fn as_word(&self) -> Option<String> {
+        Some(self.clone())
+    }
+}
+
+impl AsWord for &Option<String> {
+    fn as_word(&self) -> Option<String> {
+        (*self).clone()
+    }
+}
+
+impl AsWord for Option<i64> {
+    fn as_word(&self) -> Option<String> {
+        self.map(|number| number.to_string())
+    }
+}
+
+impl AsWord for bool {
+    /// What is not so is not asked for.
+    fn as_word(&self) -> Option<String> {
+        self.then(|| "true".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_http_goes_nowhere_but_here() {
+        for near in ["http://127.0.0.1:7780", "http://localhost:1/", "http://[::1]:7780", "https://gantry.example.com"]
+        {
+            assert!(Address::parse(near, false).is_ok(), "{near}");
+        }
+        assert_eq!(
+            Address::parse("http://localhost:1/", false).map(|a| a.to_string()).ok(),
+            Some("http://localhost:1".into())
+        );
+        for far in ["http://gantry.example.com", "http://10.0.0.1", "http://127.0.0.1.example.com"] {
+            assert!(Address::parse(far, false).is_err_and(|e| e.to_string().contains("--insecure-http")), "{far}");
+            assert!(Address::parse(far, true).is_ok(), "{far}");
+        }
+        for wrong in ["", "gantry", "ftp://x", "https://x/path", "https://x?y=z", "/x"] {
+            assert!(Address::parse(wrong, true).is_err(), "{wrong}");
+        }
+        let secret = Address::parse("https://me:hunter2@x", true).map_err(|error| error.to_string());
+        assert!(secret.is_err_and(|error| !error.contains("hunter2")));
+    }
+
+    #[test]
+    fn words_are_written_so_that_they_arrive_as_they_are() {
+        assert_eq!(part("a b/c&ü"), "a%20b%2Fc%26%C3%BC");
+        let query =
+            Query::default().with("filter", "n 1").with("state", &None).with("mine", true).with("drafts", false);
+        assert_eq!(query.behind("/nodes"), "/nodes?filter=n%201&mine=true");
+        assert_eq!(Query::default().with("after", "a").with("after", "b").behind("/x"), "/x?after=b");
+    }
+}

@@ -1,0 +1,192 @@
+//! `gantry context`: which servers there are, and coming in at one of them.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::address::Address;
+use crate::contexts::{Context, Contexts, Key, Secret, usual_place};
+use crate::exit::{Failure, Outcome};
+use crate::paper::{Paper, Table, note, said};
+use crate::server::Server;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Add a server by a short name, and come in there
+    Add {
+        name: String,
+        /// Its address: https://gantry.example.com
+        #[arg(long, value_name = "URL")]
+        server: String,
+        #[command(flatten)]
+        way: Way,
+        /// In the place of one of that name
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Come in again, where a session is over or a token holds no more
+    SignIn {
+        /// Which; without it the one in use
+        name: Option<String>,
+        #[command(flatten)]
+        way: Way,
+    },
+    /// All of them
+    List,
+    /// Use one from now on
+    Use { name: String },
+    /// What is asked, and as whom
+    Show {
+        /// Which; without it the one in use
+        name: Option<String>,
+    },
+    /// Forget one, and what lets you in there; its session goes on until it is ended
+    Remove { name: String },
+}
+
+/// How to come in. Without any of these the standard input has a token, or a one-time link.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct Way {
+    /// A file with a token (gantry_...); - is the standard input
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// A file with a one-time link, which is spent; - is the standard input
+    #[arg(long, value_name = "FILE")]
+    link_file: Option<PathBuf>,
+    /// By name and password, which is read from the standard input
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+}
+
+/// What tokens begin with.
+const TOKEN: &str = "gantry_";
+/// Largest secret that is read, in bytes.
+const LARGEST: u64 = 16 << 10;
+
+impl Way {
+    fn key(&self, address: &Address) -> Outcome<Key> {
+        let session = |form: &[(&str, &str)]| Ok(Key::Session(Server::new(address.clone(), None).sign_in(form)?));
+        if let Some(name) = &self.user {
+            let password = secret(None, "the password")?;
+            return session(&[("name", name), ("password", password.reveal())]);
+        }
+        if let Some(file) = &self.token_file {
+            return Ok(Key::Token(secret(Some(file), "the token")?));
+        }
+        let given = secret(self.link_file.as_deref(), "a token, or a one-time link")?;
+        match self.link_file.is_none() && given.reveal().starts_with(TOKEN) {
+            true => Ok(Key::Token(given)),
+            false => session(&[("token", given.reveal())]),
+        }
+    }
+}
+
+/// One line of a file, or of the standard input.
+fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
+    let mut text = String::new();
+    let read = match file.filter(|path| *path != Path::new("-")) {
+        Some(path) => std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text)),
+        None => {
+            let stdin = std::io::stdin();
+            if stdin.is_terminal() {
+                note(&format!("Give {what} on a line; Ctrl-D ends."));
+            }
+            stdin.lock().take(LARGEST).read_to_string(&mut text)
+        }
+    };
+    let shown = file.map_or("the standard input".into(), |path| path.display().to_string());
+    read.map_err(|error| Failure::Usage(format!("{shown} can't be read: {error}")))?;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    match (lines.next(), lines.next()) {
+        (Some(line), None) if !line.chars().any(char::is_control) => Ok(Secret::new(line)),
+        _ => Err(Failure::Usage(format!("{shown} has to have {what} on one line, and nothing else"))),
+    }
+}
+
+pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &Command) -> Outcome {
+    let path = usual_place()?;
+    let mut contexts = Contexts::read(&path)?;
+    match command {
+        Command::Add { name, server, way, replace } => {
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+                return Err(Failure::Usage("a context's name has letters, digits, - _ and ., at most 64".into()));
+            }
+            if contexts.contexts.contains_key(name) && !replace {
+                return Err(Failure::Usage(format!("there is a context {name}: --replace puts this one in its place")));
+            }
+            let address = Address::parse(server, insecure)?;
+            let key = way.key(&address)?;
+            let who = who(&address, &key)?;
+            let context = Context { server: address.to_string(), insecure_http: insecure, key };
+            contexts.contexts.insert(name.clone(), context);
+            contexts.current = Some(name.clone());
+            contexts.write(&path)?;
+            paper.either(
+                &json!({"context": name, "server": address.to_string(), "who": who}),
+                &format!("{name}: {address}, as {who}. It is in use now."),
+            )
+        }
+        Command::SignIn { name, way } => {
+            let name = named(&contexts, name.as_deref().or(chosen))?;
+            let context = contexts.named(&name)?.clone();
+            let address = Address::parse(&context.server, context.insecure_http || insecure)?;
+            let key = way.key(&address)?;
+            let who = who(&address, &key)?;
+            contexts.contexts.insert(name.clone(), Context { key, ..context });
+            contexts.write(&path)?;
+            paper.either(
+                &json!({"context": name, "server": address.to_string(), "who": who}),
+                &format!("{name}: {address}, as {who}."),
+            )
+        }
+        Command::List => {
+            let one = |(name, context): (&String, &Context)| json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(name)});
+            let all: Vec<Value> = contexts.contexts.iter().map(one).collect();
+            if paper.json {
+                return paper.json(&Value::Array(all));
+            }
+            if all.is_empty() {
+                return paper.line("There is none yet: gantry context add NAME --server URL --link-file FILE");
+            }
+            let mut table = Table::new(["", "NAME", "SERVER", "BY"]);
+            for context in &all {
+                let mark = if context["current"] == true { "*" } else { "" };
+                table.row([mark.to_owned(), said(&context["name"]), said(&context["server"]), said(&context["by"])]);
+            }
+            paper.write(&table.text(paper))
+        }
+        Command::Use { name } => {
+            contexts.named(name)?;
+            contexts.current = Some(name.clone());
+            contexts.write(&path)?;
+            paper.either(&json!({"current": name}), &format!("{name} is in use now."))
+        }
+        Command::Show { name } => {
+            let name = named(&contexts, name.as_deref().or(chosen))?;
+            let context = contexts.named(&name)?;
+            let value = json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(&name)});
+            paper.either(&value, &format!("{name}: {}, by a {}", context.server, context.key.kind()))
+        }
+        Command::Remove { name } => {
+            contexts.named(name)?;
+            contexts.contexts.remove(name);
+            contexts.current = contexts.current.filter(|current| current != name);
+            contexts.write(&path)?;
+            paper.either(&json!({"removed": name}), &format!("{name} is forgotten."))
+        }
+    }
+}
+
+fn named(contexts: &Contexts, name: Option<&str>) -> Outcome<String> {
+    let name = name.map(str::to_owned).or_else(|| contexts.current.clone());
+    name.ok_or_else(|| Failure::Nothing("no context is in use: gantry context list, gantry context use NAME".into()))
+}
+
+/// Whom the server takes one for: what lets nobody in is not kept.
+fn who(address: &Address, key: &Key) -> Outcome<String> {
+    Ok(said(&Server::new(address.clone(), Some(key.clone())).get("/people/me")?["person"]["name"]))
+}

@@ -1,0 +1,274 @@
+//! Contexts: servers by a short name, each with what lets one in there.
+//!
+//! # Theory
+//!
+//! A context is kept in one file that its owner alone can read, `contexts.toml` in `$XDG_CONFIG_HOME/gantry`. It is written anew beside and
+//! put in place whole, so a command that is interrupted leaves the file before or the file after.
+//!
+//! Invariants:
+//! * what lets somebody in is never printed, and is no part of any debug text;
+//! * what a context has goes to that context's server and to no other: a server that is named by itself gets a token of the environment, or
+//!   what a context of the very same address has.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::address::Address;
+use crate::exit::{Failure, Outcome};
+
+/// What lets somebody in. It never shows.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// How one is let in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Key {
+    /// A program's, or one's own for programs.
+    Token(Secret),
+    /// A session's cookie, name and value.
+    Session(Secret),
+}
+
+impl Key {
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Token(_) => "token",
+            Self::Session(_) => "session",
+        }
+    }
+}
+
+/// A server, and how one is let in there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Context {
+    pub(crate) server: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) insecure_http: bool,
+    pub(crate) key: Key,
+}
+
+/// All of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Contexts {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) current: Option<String>,
+    pub(crate) contexts: BTreeMap<String, Context>,
+}
+
+/// Where contexts are kept.
+pub(crate) fn usual_place() -> Outcome<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    let configuration = configuration.ok_or_else(|| {
+        Failure::Usage(
+            "there is no folder for contexts: set HOME, or XDG_CONFIG_HOME, or GANTRY_SERVER and GANTRY_TOKEN".into(),
+        )
+    })?;
+    Ok(configuration.join("gantry/contexts.toml"))
+}
+
+impl Contexts {
+    pub(crate) fn read(path: &Path) -> Outcome<Self> {
+        let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
+        let metadata = match std::fs::metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(wrong(format!("can't be read: {error}"))),
+            Ok(metadata) => metadata,
+        };
+        if metadata.permissions().mode() & 0o077 != 0 {
+            return Err(wrong(format!("others can read what lets you in: chmod 600 {}", path.display())));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
+        // Where, and never the line itself: it may hold a token.
+        toml::from_str(&text).map_err(|error| {
+            let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
+            wrong(format!("line {} is none of a file of contexts", before.matches('\n').count() + 1))
+        })
+    }
+
+    pub(crate) fn write(&self, path: &Path) -> Outcome {
+        let wrong = |error: String| Failure::Usage(format!("{} can't be written: {error}", path.display()));
+        let text = toml::to_string(self).map_err(|error| wrong(error.to_string()))?;
+        replace(path, &text).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// One by its name; else those that there are.
+    pub(crate) fn named(&self, name: &str) -> Outcome<&Context> {
+        self.contexts.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
+            let known = match known.as_slice() {
+                [] => "there is none yet: gantry context add NAME --server URL --link-file FILE".to_owned(),
+                names => format!("there are {}", names.join(", ")),
+            };
+            Failure::Nothing(format!("there is no context {name}; {known}"))
+        })
+    }
+
+    /// The name of a context for this server, the current one first.
+    pub(crate) fn at(&self, address: &Address) -> Option<&str> {
+        let here =
+            |name: &&String| self.contexts.get(*name).is_some_and(|context| context.server == address.to_string());
+        self.current.as_ref().filter(here).or_else(|| self.contexts.keys().find(here)).map(String::as_str)
+    }
+}
+
+/// In the place of the file that is there, whole, and for nobody else's eyes.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let beside = path.with_extension(format!("toml.{}", std::process::id()));
+    let written = write_new(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    let _ = std::fs::remove_file(path);
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// What was said about which server to ask.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Said {
+    /// By options.
+    pub(crate) context: Option<String>,
+    pub(crate) server: Option<String>,
+    pub(crate) insecure_http: bool,
+    /// By the environment.
+    pub(crate) env_context: Option<String>,
+    pub(crate) env_server: Option<String>,
+    pub(crate) env_token: Option<Secret>,
+}
+
+/// Which server is asked, and how one is let in there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    pub(crate) address: Address,
+    pub(crate) key: Option<Key>,
+    /// The context that the key is of.
+    pub(crate) context: Option<String>,
+}
+
+/// An option goes before the environment, and that before the context in use; a server before a context.
+pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
+    let token = || said.env_token.clone().map(Key::Token);
+    let by_options = said.server.as_ref().or(if said.context.is_none() { said.env_server.as_ref() } else { None });
+    if let Some(server) = by_options {
+        let address = Address::parse(server, said.insecure_http)?;
+        let context = contexts.at(&address).filter(|_| said.env_token.is_none()).map(str::to_owned);
+        let kept = context.as_ref().and_then(|name| contexts.contexts.get(name)).map(|context| context.key.clone());
+        return Ok(Chosen { address, key: token().or(kept), context });
+    }
+    let name = said.context.as_ref().or(said.env_context.as_ref()).or(contexts.current.as_ref()).ok_or_else(|| {
+        Failure::Usage(
+            "no server is named: gantry context add NAME --server URL --link-file FILE, or --server URL with GANTRY_TOKEN set".into(),
+        )
+    })?;
+    let context = contexts.named(name)?;
+    let address = Address::parse(&context.server, context.insecure_http || said.insecure_http)?;
+    let own = said.env_token.is_none().then(|| name.clone());
+    Ok(Chosen { address, key: token().or_else(|| Some(context.key.clone())), context: own })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> Contexts {
+        let context = |server: &str, key| Context { server: server.into(), insecure_http: false, key };
+        Contexts {
+            current: Some("lab".into()),
+            contexts: BTreeMap::from([
+                ("lab".into(), context("http://127.0.0.1:7780", Key::Session(Secret::new("gantry_session=hush")))),
+                ("far".into(), context("https://far.example", Key::Token(Secret::new("gantry_hush")))),
+            ]),
+        }
+    }
+
+    #[test]
+    fn the_file_is_for_its_owner_alone_and_comes_back_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/contexts.toml");
+        assert_eq!(Contexts::read(&path).unwrap(), Contexts::default());
+        two().write(&path).unwrap();
+        two().write(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(Contexts::read(&path).unwrap(), two());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(Contexts::read(&path).unwrap_err().to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn a_broken_file_is_told_without_what_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("contexts.toml");
+        write_new(&path, "current = 'a'\n[contexts.a]\ntoken = gantry_hush\n").unwrap();
+        let said = Contexts::read(&path).unwrap_err().to_string();
+        assert!(said.contains("line 3") && !said.contains("hush"), "{said}");
+        assert!(!format!("{:?}", two()).contains("hush"));
+    }
+
+    #[test]
+    fn an_option_goes_before_the_environment_and_that_before_what_is_in_use() {
+        let chosen = |said: Said| choose(&said, &two()).unwrap();
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(chosen(Said::default()).context.as_deref(), Some("lab"));
+        let far = chosen(Said { env_context: text("far"), ..Said::default() });
+        assert_eq!(far.address.to_string(), "https://far.example");
+        let lab = chosen(Said {
+            context: text("lab"),
+            env_context: text("far"),
+            env_server: text("https://x.example"),
+            ..Said::default()
+        });
+        assert_eq!(lab.context.as_deref(), Some("lab"));
+        let token = chosen(Said { env_token: Some(Secret::new("t")), ..Said::default() });
+        assert_eq!((token.key, token.context), (Some(Key::Token(Secret::new("t"))), None));
+    }
+
+    #[test]
+    fn what_lets_one_in_goes_to_its_own_server_alone() {
+        let other = choose(&Said { server: Some("https://other.example".into()), ..Said::default() }, &two()).unwrap();
+        assert_eq!((other.key, other.context), (None, None));
+        let same = choose(&Said { server: Some("https://far.example/".into()), ..Said::default() }, &two()).unwrap();
+        assert_eq!(same.context.as_deref(), Some("far"));
+    }
+
+    #[test]
+    fn a_context_that_is_not_there_is_said_with_those_that_are() {
+        let said = Said { context: Some("lap".into()), ..Said::default() };
+        let failure = choose(&said, &two()).unwrap_err();
+        assert_eq!((failure.code(), failure.to_string().contains("far, lab")), (4, true));
+        assert_eq!(choose(&Said::default(), &Contexts::default()).unwrap_err().code(), 2);
+    }
+}

@@ -1,0 +1,578 @@
+//! What a file declares for deployments, and the edits that lead there from what is now. Pure: who reads the board is [`crate::apply`].
+//!
+//! # Theory
+//!
+//! A document names a deployment and says which nodes carry which roles, and what data roles and noderoles have. What it does not speak of
+//! stays as it is. With `prune: true` the lists of nodes are the whole truth: a role that the document names goes from every node that it
+//! does not name. A role that it does not name stays: what a binding brings along is named nowhere, and has to stay.
+//!
+//! Invariants:
+//! * the edits of a document, made once, leave nothing to be edited for it: applying it twice is applying it once;
+//! * every finding has the file, the place and the nearest right name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use engine::catalog::read::{At, Placed, placed};
+use engine::cluster::NoderoleKey;
+use engine::ids::{DeploymentId, DeploymentName, NodeId, RoleName};
+use engine::plan::Edit;
+use serde_json::{Map, Value};
+
+use crate::names::near;
+
+/// What is wrong with a file, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) file: String,
+    pub(crate) at: At,
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: {}", self.file, self.at.line, self.at.column, self.what)
+    }
+}
+
+/// Something written, and where.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Written<T> {
+    pub(crate) is: T,
+    pub(crate) at: At,
+}
+
+/// One document: what is to be so in a deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Declared {
+    pub(crate) file: String,
+    pub(crate) deployment: Written<DeploymentName>,
+    /// Nodes by role, as they are written.
+    pub(crate) bindings: BTreeMap<RoleName, Written<Vec<Written<String>>>>,
+    /// The deployment's data by role.
+    pub(crate) data: BTreeMap<RoleName, Written<Value>>,
+    /// The noderoles' own data, by node as it is written.
+    pub(crate) node_data: BTreeMap<String, Written<BTreeMap<NoderoleKey, Written<Value>>>>,
+    pub(crate) prune: bool,
+}
+
+impl Declared {
+    /// Every node that it names, each once, with the place where it is named first.
+    pub(crate) fn nodes(&self) -> BTreeMap<&str, At> {
+        let mut all = BTreeMap::new();
+        let bound = self.bindings.values().flat_map(|nodes| &nodes.is).map(|node| (node.is.as_str(), node.at));
+        let told = self.node_data.iter().map(|(node, data)| (node.as_str(), data.at));
+        for (node, at) in bound.chain(told) {
+            all.entry(node).or_insert(at);
+        }
+        all
+    }
+
+    pub(crate) fn wrong(&self, at: At, what: impl Into<String>) -> Wrong {
+        Wrong { file: self.file.clone(), at, what: what.into() }
+    }
+}
+
+const KEYS: [&str; 5] = ["deployment", "bindings", "data", "node_data", "prune"];
+
+/// The documents of a file.
+pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declared>, Vec<Wrong>> {
+    let documents = placed(bytes).map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
+    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    for document in documents.iter().filter(|document| !document.value.is_null()) {
+        let mut reader = Reader { file, document, wrong: &mut wrong };
+        all.extend(reader.document());
+    }
+    if wrong.is_empty() { Ok(all) } else { Err(wrong) }
+}
+
+/// Reads a document, and gathers what is wrong with it.
+struct Reader<'d> {
+    file: &'d str,
+    document: &'d Placed,
+    wrong: &'d mut Vec<Wrong>,
+}
+
+impl<'d> Reader<'d> {
+    fn say(&mut self, pointer: &str, what: impl Into<String>) {
+        let at = self.document.place(pointer);
+        self.wrong.push(Wrong { file: self.file.to_owned(), at, what: what.into() });
+    }
+
+    fn document(&mut self) -> Option<Declared> {
+        let value = &self.document.value;
+        let Value::Object(entries) = value else {
+            self.say("", "a document is a map that begins with `deployment: NAME`");
+            return None;
+        };
+        for key in entries.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+            let near = near(key, KEYS);
+            self.say(
+                &format!("/{}", escaped(key)),
+                format!("there is no key {key}{near}; there are {}", KEYS.join(", ")),
+            );
+        }
+        let prune = match entries.get("prune") {
+            None => false,
+            Some(Value::Bool(prune)) => *prune,
+            Some(_) => {
+                self.say("/prune", "prune is true or false");
+                false
+            }
+        };
+        let bindings = self.bindings();
+        let data = self.data();
+        let node_data = self.node_data();
+        let deployment = match entries.get("deployment").and_then(Value::as_str).map(DeploymentName::parse) {
+            Some(Ok(name)) => Written { is: name, at: self.document.place("/deployment") },
+            Some(Err(error)) => {
+                self.say("/deployment", error.to_string());
+                return None;
+            }
+            None => {
+                self.say("/deployment", "say which deployment this is for: `deployment: NAME`");
+                return None;
+            }
+        };
+        Some(Declared { file: self.file.to_owned(), deployment, bindings, data, node_data, prune })
+    }
+
+    /// The entries of a map; none where it is not there.
+    fn entries(&mut self, pointer: &str, what: &str) -> Vec<(&'d String, &'d Value, String)> {
+        match self.document.value.pointer(pointer) {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Object(entries)) => {
+                entries.iter().map(|(key, value)| (key, value, format!("{pointer}/{}", escaped(key)))).collect()
+            }
+            Some(_) => {
+                self.say(pointer, what);
+                Vec::new()
+            }
+        }
+    }
+
+    fn named<T: std::str::FromStr<Err: fmt::Display>>(&mut self, text: &str, pointer: &str) -> Option<T> {
+        text.parse().map_err(|error: T::Err| self.say(pointer, error.to_string())).ok()
+    }
+
+    fn bindings(&mut self) -> BTreeMap<RoleName, Written<Vec<Written<String>>>> {
+        let mut all = BTreeMap::new();
+        for (role, nodes, pointer) in self.entries("/bindings", "bindings are a map: `ROLE: [NODE, ...]`") {
+            let Some(role) = self.named::<RoleName>(role, &pointer) else { continue };
+            let at = self.document.place(&pointer);
+            let list = match nodes {
+                Value::Null => Vec::new(),
+                Value::Array(nodes) => self.nodes(nodes, &pointer),
+                _ => {
+                    self.say(&pointer, format!("the nodes of {role} are a list: `{role}: [NODE, ...]`"));
+                    continue;
+                }
+            };
+            all.insert(role, Written { is: list, at });
+        }
+        all
+    }
+
+    fn nodes(&mut self, nodes: &[Value], pointer: &str) -> Vec<Written<String>> {
+        let mut list: Vec<Written<String>> = Vec::new();
+        for (number, node) in nodes.iter().enumerate() {
+            let pointer = format!("{pointer}/{number}");
+            match node {
+                Value::String(node) if !node.is_empty() => {
+                    list.push(Written { is: node.clone(), at: self.document.place(&pointer) });
+                }
+                _ => self.say(&pointer, "a node is its name, as text"),
+            }
+        }
+        list
+    }
+
+    fn object(&mut self, value: &Value, pointer: &str) -> Option<Written<Value>> {
+        if value.is_object() {
+            return Some(Written { is: value.clone(), at: self.document.place(pointer) });
+        }
+        self.say(pointer, "data is a map");
+        None
+    }
+
+    fn data(&mut self) -> BTreeMap<RoleName, Written<Value>> {
+        let mut all = BTreeMap::new();
+        for (role, value, pointer) in self.entries("/data", "data is a map: `ROLE: {...}`") {
+            let role = self.named::<RoleName>(role, &pointer);
+            let value = self.object(value, &pointer);
+            all.extend(role.zip(value));
+        }
+        all
+    }
+
+    fn node_data(&mut self) -> BTreeMap<String, Written<BTreeMap<NoderoleKey, Written<Value>>>> {
+        let mut all = BTreeMap::new();
+        for (node, _, pointer) in self.entries("/node_data", "node_data is a map: `NODE: {ROLE: {...}}`") {
+            let mut roles = BTreeMap::new();
+            for (role, value, pointer) in self.entries(&pointer, "the data of a node is a map: `ROLE: {...}`") {
+                let role = self.named::<NoderoleKey>(role, &pointer);
+                let value = self.object(value, &pointer);
+                roles.extend(role.zip(value));
+            }
+            all.insert(node.clone(), Written { is: roles, at: self.document.place(&pointer) });
+        }
+        all
+    }
+}
+
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// What is there now, the open proposal's edits included.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Present {
+    /// What the deployment has.
+    pub(crate) roles: BTreeMap<RoleName, RolePresent>,
+    /// What it could have.
+    pub(crate) choices: BTreeSet<RoleName>,
+    /// Nodes by the names that the document writes.
+    pub(crate) nodes: BTreeMap<String, (NodeId, String)>,
+    /// The own data of the noderoles that the document speaks of; those that are not there yet have none.
+    pub(crate) own: BTreeMap<(NodeId, NoderoleKey), Map<String, Value>>,
+}
+
+/// A role of a deployment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct RolePresent {
+    pub(crate) bindable: bool,
+    pub(crate) data: Value,
+    /// Nodes that carry it, with their names.
+    pub(crate) carriers: BTreeMap<NodeId, String>,
+}
+
+/// An edit, and how a person reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) edit: Edit,
+    pub(crate) says: String,
+}
+
+/// The edits that lead from what is there to what is declared: roles come before their data and their bindings, and nothing is unbound
+/// before what takes its place is bound.
+pub(crate) fn edits(id: DeploymentId, declared: &Declared, present: &Present) -> Result<Vec<Step>, Vec<Wrong>> {
+    let planner = Planner { id, declared, present };
+    let wrong = planner.check();
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let mut all = planner.roles();
+    all.extend(planner.data());
+    all.extend(planner.bound());
+    all.extend(planner.own());
+    all.extend(planner.pruned());
+    Ok(all)
+}
+
+struct Planner<'p> {
+    id: DeploymentId,
+    declared: &'p Declared,
+    present: &'p Present,
+}
+
+impl Planner<'_> {
+    fn check(&self) -> Vec<Wrong> {
+        let Self { declared, present, .. } = self;
+        let mut wrong = Vec::new();
+        let bound = declared.bindings.iter().map(|(role, nodes)| (role, nodes.at, !nodes.is.is_empty()));
+        let told = declared.data.iter().map(|(role, data)| (role, data.at, false));
+        for (role, at, binds) in bound.chain(told) {
+            match present.roles.get(role) {
+                Some(there) if binds && !there.bindable => {
+                    wrong.push(
+                        declared.wrong(at, format!("{role} can't be bound by hand: what needs it brings it along")),
+                    );
+                }
+                Some(_) => {}
+                None if present.choices.contains(role) => {}
+                None => {
+                    let known = present.roles.keys().chain(&present.choices).map(RoleName::as_str);
+                    let near = near(role.as_str(), known);
+                    let deployment = &declared.deployment.is;
+                    wrong.push(
+                        declared.wrong(at, format!("{deployment} has no role {role}, and none could be added{near}")),
+                    );
+                }
+            }
+        }
+        for (node, at) in declared.nodes().into_iter().filter(|(node, _)| !present.nodes.contains_key(*node)) {
+            wrong.push(declared.wrong(at, format!("there is no node {node}")));
+        }
+        wrong.extend(self.doubled());
+        wrong
+    }
+
+    /// A node twice in one list, under whichever name.
+    fn doubled(&self) -> Vec<Wrong> {
+        let mut wrong = Vec::new();
+        for (role, nodes) in &self.declared.bindings {
+            let mut seen = BTreeSet::new();
+            for node in &nodes.is {
+                let id = self.present.nodes.get(&node.is).map(|(id, _)| *id);
+                if id.is_some_and(|id| !seen.insert(id)) {
+                    wrong.push(self.declared.wrong(node.at, format!("{} stands twice for {role}", node.is)));
+                }
+            }
+        }
+        wrong
+    }
+
+    fn wanted<'w>(&'w self, nodes: &'w [Written<String>]) -> impl Iterator<Item = (NodeId, &'w str)> {
+        nodes.iter().filter_map(|node| self.present.nodes.get(&node.is)).map(|(id, name)| (*id, name.as_str()))
+    }
+
+    fn roles(&self) -> Vec<Step> {
+        let bound = self.declared.bindings.iter().filter(|(_, nodes)| !nodes.is.is_empty()).map(|(role, _)| role);
+        let named: BTreeSet<&RoleName> = bound.chain(self.declared.data.keys()).collect();
+        let missing = named.into_iter().filter(|role| !self.present.roles.contains_key(*role));
+        let step = |role: &RoleName| Step {
+            edit: Edit::AddRole { deployment: self.id, role: role.clone() },
+            says: format!("+ role {role}"),
+        };
+        missing.map(step).collect()
+    }
+
+    fn data(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let nothing = Value::Object(Map::new());
+        for (role, data) in &self.declared.data {
+            let now = self.present.roles.get(role).map(|there| &there.data).filter(|data| !data.is_null());
+            let now = now.unwrap_or(&nothing);
+            if *now == data.is {
+                continue;
+            }
+            let edit = Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.is.clone() };
+            steps.push(Step { edit, says: format!("* data of {role}: {now} -> {}", data.is) });
+        }
+        steps
+    }
+
+    fn bound(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (role, nodes) in &self.declared.bindings {
+            let carriers = self.present.roles.get(role).map(|there| &there.carriers);
+            let missing: BTreeMap<NodeId, &str> =
+                self.wanted(&nodes.is).filter(|(id, _)| carriers.is_none_or(|there| !there.contains_key(id))).collect();
+            if missing.is_empty() {
+                continue;
+            }
+            let says = format!("+ {role} on {}", sorted(missing.values().copied()));
+            let nodes = missing.into_keys().collect();
+            steps.push(Step { edit: Edit::BindNodes { deployment: self.id, role: role.clone(), nodes }, says });
+        }
+        steps
+    }
+
+    fn own(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let nothing = Map::new();
+        for (node, roles) in &self.declared.node_data {
+            let Some((id, name)) = self.present.nodes.get(node) else { continue };
+            for (noderole, data) in &roles.is {
+                let now = self.present.own.get(&(*id, noderole.clone())).unwrap_or(&nothing);
+                if data.is.as_object() == Some(now) {
+                    continue;
+                }
+                let says = format!("* data of {noderole} on {name}: {} -> {}", Value::Object(now.clone()), data.is);
+                let edit = Edit::SetNoderoleData { node: *id, noderole: noderole.clone(), data: data.is.clone() };
+                steps.push(Step { edit, says });
+            }
+        }
+        steps
+    }
+
+    fn pruned(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (role, nodes) in self.declared.bindings.iter().filter(|_| self.declared.prune) {
+            let wanted: BTreeSet<NodeId> = self.wanted(&nodes.is).map(|(id, _)| id).collect();
+            let carriers = self.present.roles.get(role).map(|there| &there.carriers).into_iter().flatten();
+            let beyond: BTreeMap<NodeId, &str> =
+                carriers.filter(|(id, _)| !wanted.contains(id)).map(|(id, name)| (*id, name.as_str())).collect();
+            if beyond.is_empty() {
+                continue;
+            }
+            let says = format!("- {role} from {}", sorted(beyond.values().copied()));
+            let noderole = NoderoleKey::first(role.clone());
+            steps.push(Step { edit: Edit::UnbindNodes { noderole, nodes: beyond.into_keys().collect() }, says });
+        }
+        steps
+    }
+}
+
+fn sorted<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    const WEB: DeploymentId = DeploymentId(Uuid::nil());
+
+    fn node(n: u128) -> NodeId {
+        NodeId(Uuid::from_u128(n))
+    }
+
+    fn role(name: &str) -> RoleName {
+        RoleName::parse(name).unwrap()
+    }
+
+    /// app on n1 and n2, proxy nowhere, runtime brought along on n1; `cache` could be added.
+    fn present() -> Present {
+        let there = |bindable, data: Value, on: &[u128]| RolePresent {
+            bindable,
+            data,
+            carriers: on.iter().map(|n| (node(*n), format!("n{n}.demo"))).collect(),
+        };
+        Present {
+            roles: BTreeMap::from([
+                (role("app"), there(true, json!({"port": 80}), &[1, 2])),
+                (role("proxy"), there(true, json!({}), &[])),
+                (role("runtime"), there(false, Value::Null, &[1])),
+            ]),
+            choices: BTreeSet::from([role("cache")]),
+            nodes: (1..=3)
+                .flat_map(|n| {
+                    [
+                        (format!("n{n}"), (node(n), format!("n{n}.demo"))),
+                        (format!("n{n}.demo"), (node(n), format!("n{n}.demo"))),
+                    ]
+                })
+                .collect(),
+            own: BTreeMap::from([(
+                (node(1), NoderoleKey::first(role("app"))),
+                Map::from_iter([("port".into(), json!(81))]),
+            )]),
+        }
+    }
+
+    fn declared(text: &str) -> Declared {
+        let mut all = read("web.yaml", text.as_bytes()).unwrap();
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+
+    fn says(text: &str) -> Vec<String> {
+        edits(WEB, &declared(text), &present()).unwrap().into_iter().map(|step| step.says).collect()
+    }
+
+    fn wrong(text: &str) -> Vec<String> {
+        let found = match read("web.yaml", text.as_bytes()) {
+            Ok(all) => all.iter().filter_map(|one| edits(WEB, one, &present()).err()).flatten().collect(),
+            Err(wrong) => wrong,
+        };
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_missing_is_bound_and_what_is_there_stays() {
+        assert_eq!(
+            says("deployment: web\nbindings:\n  app: [n1, n3]\n  proxy: [n3.demo, n1]\n"),
+            ["+ app on n3.demo", "+ proxy on n1.demo, n3.demo"]
+        );
+        assert!(says("deployment: web\nbindings:\n  app: [n2]\n").is_empty());
+        assert!(says("deployment: web\n").is_empty());
+    }
+
+    #[test]
+    fn pruning_takes_away_what_a_named_role_is_not_said_to_be_on() {
+        assert_eq!(
+            says("deployment: web\nprune: true\nbindings: {app: [n3]}"),
+            ["+ app on n3.demo", "- app from n1.demo, n2.demo"]
+        );
+        assert_eq!(says("deployment: web\nprune: true\nbindings: {app: []}"), ["- app from n1.demo, n2.demo"]);
+        assert!(
+            says("deployment: web\nprune: true\nbindings: {proxy: []}").is_empty(),
+            "roles that are not named stay"
+        );
+        assert_eq!(says("deployment: web\nprune: true\nbindings: {runtime: }"), ["- runtime from n1.demo"]);
+    }
+
+    #[test]
+    fn a_role_that_could_be_added_is_added_first() {
+        let steps = says("deployment: web\nbindings: {cache: [n1]}\ndata: {cache: {size: 1}}");
+        assert_eq!(steps, ["+ role cache", "* data of cache: {} -> {\"size\":1}", "+ cache on n1.demo"]);
+    }
+
+    #[test]
+    fn data_is_set_where_it_differs() {
+        assert!(says("deployment: web\ndata: {app: {port: 80}, proxy: {}}").is_empty());
+        assert_eq!(says("deployment: web\ndata: {app: {port: 81}}"), ["* data of app: {\"port\":80} -> {\"port\":81}"]);
+        assert!(says("deployment: web\nnode_data: {n1: {app: {port: 81}}, n2: {app: {}}}").is_empty());
+        assert_eq!(
+            says("deployment: web\nnode_data: {n1.demo: {app: {}}}"),
+            ["* data of app on n1.demo: {\"port\":81} -> {}"]
+        );
+    }
+
+    #[test]
+    fn made_once_nothing_is_left_to_be_made() {
+        let text = "deployment: web\nprune: true\nbindings: {app: [n3], cache: [n1]}\ndata: {app: {port: 1}}\nnode_data: {n1: {app: {port: 2}}}";
+        let (declared, mut present) = (declared(text), present());
+        for step in edits(WEB, &declared, &present).unwrap() {
+            make(&mut present, step.edit);
+        }
+        assert_eq!(edits(WEB, &declared, &present), Ok(Vec::new()));
+    }
+
+    /// As the server would, of what a declaration makes.
+    fn make(present: &mut Present, edit: Edit) {
+        match edit {
+            Edit::AddRole { role, .. } => {
+                present.roles.insert(role, RolePresent { bindable: true, ..RolePresent::default() });
+            }
+            Edit::SetRoleData { role, data, .. } => present.roles.get_mut(&role).unwrap().data = data,
+            Edit::BindNodes { role, nodes, .. } => {
+                present.roles.get_mut(&role).unwrap().carriers.extend(nodes.into_iter().map(|id| (id, String::new())));
+            }
+            Edit::UnbindNodes { noderole, nodes } => {
+                present.roles.get_mut(&noderole.role).unwrap().carriers.retain(|id, _| !nodes.contains(id));
+            }
+            Edit::SetNoderoleData { node, noderole, data } => {
+                present.own.insert((node, noderole), data.as_object().unwrap().clone());
+            }
+            other => panic!("a declaration makes no {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place_and_what_may_be_meant() {
+        assert_eq!(
+            wrong("deployment: web\nbindings:\n  proxi: [n1]\n"),
+            ["web.yaml:3:3: web has no role proxi, and none could be added; is proxy meant?"]
+        );
+        assert_eq!(wrong("deployment: web\nbindings:\n  app: [n1, n9]\n"), ["web.yaml:3:13: there is no node n9"]);
+        assert_eq!(
+            wrong("deployment: web\nbindings:\n  app: [n1, n1.demo]\n"),
+            ["web.yaml:3:13: n1.demo stands twice for app"]
+        );
+        assert_eq!(
+            wrong("deployment: web\nbindings: {runtime: [n2]}"),
+            ["web.yaml:2:12: runtime can't be bound by hand: what needs it brings it along"]
+        );
+        assert!(wrong("deployment: web\nbinding: {}")[0].contains("there is no key binding; is bindings meant?"));
+        assert!(wrong("bindings: {}")[0].contains("say which deployment"));
+        assert!(wrong("- web")[0].contains("a document is a map"));
+        assert!(wrong("deployment: web\ndata: {app: 1}")[0].contains("web.yaml:2:8: data is a map"));
+        assert!(wrong("deployment: web\nprune: maybe")[0].contains("true or false"));
+        assert!(wrong("deployment: web\nbindings: {app: n1}")[0].contains("are a list"));
+        assert_eq!(wrong("deployment: web\nbindings: {app: [1]}\ndata: 3").len(), 2, "all of it at once");
+    }
+
+    #[test]
+    fn a_file_may_speak_of_several_deployments() {
+        let all = read("x", b"deployment: web\n---\n---\ndeployment: edge\nprune: true\n").unwrap();
+        let names: Vec<&str> = all.iter().map(|one| one.deployment.is.as_str()).collect();
+        assert_eq!(names, ["web", "edge"]);
+        assert_eq!((all[1].deployment.at.line, all[1].prune), (4, true));
+    }
+}

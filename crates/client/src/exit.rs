@@ -1,0 +1,164 @@
+//! How a command ends: one number for each kind of end, so that a script can tell them apart without reading.
+//!
+//! Invariant: 0 means that what was asked for is so. Nothing to do because it is so already is 0; nothing to do because nothing was
+//! there to do it to is 4, never 0.
+
+use std::fmt;
+
+use api::Problem;
+
+/// The text of `gantry exit-codes`.
+pub(crate) const CODES: &str = "\
+Commands that ask a server end with one of these:
+
+    0  it is done, or it is so
+    1  it is not so: there are differences, reality does not match, a run failed, a check failed
+    2  called wrongly: the command line or a file is wrong; nothing was done
+    3  the server can't be reached, or can't answer
+    4  nothing matched: there is no such thing, or a selection is empty
+    5  refused: the server says why, and what to do
+    6  not signed in, or a permission is missing
+  124  the time given by --timeout is over
+  130  interrupted
+
+`gantry diff` is like diff(1): 0 no difference, 1 differences, 2 and more it could not be told.
+A command whose output nobody reads any more ends with 0.";
+
+/// Why a command did not do what it should.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It is not so.
+    NotSo(String),
+    /// It was called wrongly.
+    Usage(String),
+    /// Nobody answered, or nothing that could be understood.
+    Unreachable(String),
+    /// There is nothing that was meant.
+    Nothing(String),
+    /// The server refused.
+    Refused(Box<Problem>),
+    /// There is no way in.
+    SignedOut(String),
+    /// It took too long.
+    TimedOut(String),
+    /// Whoever reads has read enough.
+    Unread,
+}
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Unread => 0,
+            Self::NotSo(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Unreachable(_) => 3,
+            Self::Nothing(_) => 4,
+            Self::Refused(problem) => refused(problem),
+            Self::SignedOut(_) => 6,
+            Self::TimedOut(_) => 124,
+        }
+    }
+
+    /// For programs: the server's own words where it refused.
+    pub(crate) fn as_json(&self) -> serde_json::Value {
+        match self {
+            Self::Refused(problem) => serde_json::to_value(problem).unwrap_or_default(),
+            other => serde_json::json!({"exit": other.code(), "detail": other.to_string()}),
+        }
+    }
+}
+
+/// A permission that is missing is told from a rule that stands against it: the first is for an admin, the second for whoever asked.
+fn refused(problem: &Problem) -> u8 {
+    match (problem.status, problem.code.as_str()) {
+        (401, _) | (403, "forbidden") => 6,
+        (404, _) => 4,
+        (500.., _) => 3,
+        _ => 5,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unread => Ok(()),
+            Self::NotSo(text)
+            | Self::Usage(text)
+            | Self::Unreachable(text)
+            | Self::Nothing(text)
+            | Self::SignedOut(text)
+            | Self::TimedOut(text) => f.write_str(text),
+            Self::Refused(problem) => {
+                write!(f, "{}: {}", problem.title, problem.detail)?;
+                problem.errors.iter().try_for_each(|found| match found.at.as_str() {
+                    "" => write!(f, "\n  {}", found.detail),
+                    at => write!(f, "\n  {at}: {}", found.detail),
+                })?;
+                f.write_str(hint(problem))
+            }
+        }
+    }
+}
+
+fn hint(problem: &Problem) -> &'static str {
+    match problem.code.as_str() {
+        "signed_out" => {
+            "\nThe session is over. Come in again: gantry context sign-in --link-file FILE, with a link that an admin makes (gantry \
+             person link NAME), or by name and password: gantry context sign-in --user NAME"
+        }
+        "token_refused" => "\nPut a token that holds in its place: gantry context sign-in --token-file FILE",
+        _ => "",
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    /// What is written to is standard output; files say themselves which they are.
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::Unread,
+            _ => Self::Usage(format!("standard output can't be written to: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(status: u16, code: &str) -> u8 {
+        Failure::Refused(Box::new(Problem::new(status, code, "No", "Because."))).code()
+    }
+
+    #[test]
+    fn every_end_has_its_number() {
+        assert_eq!(code(403, "author"), 5, "a rule of the gate");
+        assert_eq!(code(403, "forbidden"), 6, "a permission");
+        assert_eq!((code(401, "signed_out"), code(404, "not_found"), code(409, "stale"), code(503, "x")), (6, 4, 5, 3));
+        let text = |text: &str| text.to_owned();
+        let ends = [
+            (Failure::Unread, 0),
+            (Failure::NotSo(text("")), 1),
+            (Failure::Usage(text("")), 2),
+            (Failure::Unreachable(text("")), 3),
+            (Failure::Nothing(text("")), 4),
+            (Failure::SignedOut(text("")), 6),
+            (Failure::TimedOut(text("")), 124),
+        ];
+        for (failure, number) in ends {
+            assert_eq!(failure.code(), number, "{failure:?}");
+            assert!(CODES.contains(&format!("{number}  ")), "{number} is documented");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_each_of_its_findings_and_what_to_do() {
+        let mut problem = Problem::new(422, "wrong", "This can't be taken", "Two edits are wrong.");
+        problem.errors = vec![api::problem::Finding { at: "edits/1".into(), detail: "no such role".into() }];
+        let said = Failure::Refused(Box::new(problem)).to_string();
+        assert_eq!(said, "This can't be taken: Two edits are wrong.\n  edits/1: no such role");
+        let over = Failure::Refused(Box::new(Problem::signed_out())).to_string();
+        assert!(over.contains("gantry context sign-in"), "{over}");
+    }
+}

@@ -1,0 +1,560 @@
+//! `wait`, `converge` and `logs`: following what takes long, until it is so, can't become so, or the time is over.
+//!
+//! Invariants:
+//! * nothing that was not there counts as reached: who waits for what is not there is told so, with another number than success;
+//! * a log is continued by its bytes, so what is printed has no gap and nothing twice, however often the line is lost.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand, ValueEnum};
+use engine::ids::{RunId, SubmissionId};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+use api::console::{DeploymentSummary, LogPart, ReviewState, RunState, RunView, StateCounts};
+use api::overview::{TargetView, Way};
+use api::waiting::WaitingPage;
+
+use crate::address::{Query, part};
+use crate::exit::{Failure, Outcome};
+use crate::lists::Client;
+use crate::names;
+use crate::overseeing::waiting_page;
+use crate::paper::{note, plain, plain_lines, steps};
+use crate::server::{News, Server};
+use crate::when::duration;
+
+/// At the latest so often is looked again, whatever the stream tells.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How long a server may be away before following ends.
+const AWAY: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Until reality is what a target says
+    Target {
+        number: i64,
+        #[command(flatten)]
+        most: Most,
+        /// For what
+        #[arg(long = "for", value_enum, default_value_t = Converged::Converged)]
+        _wanted: Converged,
+    },
+    /// Until a run has ended; well, or it is not so
+    Run {
+        id: RunId,
+        #[command(flatten)]
+        most: Most,
+    },
+    /// Until a review may be committed, or is
+    Review {
+        id: SubmissionId,
+        /// For what
+        #[arg(long = "for", value_enum, default_value_t = ReviewWish::Open)]
+        wanted: ReviewWish,
+        #[command(flatten)]
+        most: Most,
+    },
+    /// Until reality is what a deployment says
+    Deployment {
+        name: String,
+        #[command(flatten)]
+        most: Most,
+        /// For what
+        #[arg(long = "for", value_enum, default_value_t = Converged::Converged)]
+        _wanted: Converged,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Converged {
+    /// Every step has applied what is meant
+    Converged,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReviewWish {
+    /// Its gate is open
+    Open,
+    /// It is a target
+    Committed,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Most {
+    /// How long to wait: 90s, 30m, 2h; 0 without end
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Converge {
+    /// Deployments
+    #[arg(value_name = "DEPLOYMENT", required_unless_present_any = ["all", "target"])]
+    deployments: Vec<String>,
+    /// All of them
+    #[arg(long, conflicts_with_all = ["deployments", "target"])]
+    all: bool,
+    /// What a target asked for, instead
+    #[arg(long, value_name = "N", conflicts_with = "deployments")]
+    target: Option<i64>,
+    #[command(flatten)]
+    most: Most,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// The run
+    run: RunId,
+    /// Go on until the run has ended
+    #[arg(short, long)]
+    follow: bool,
+    /// From this byte on
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    since_byte: i64,
+}
+
+/// A clock and a bar, while something is followed. The bar is on a terminal only, and on standard error.
+struct Watch {
+    end: Option<Instant>,
+    most: Duration,
+    bar: ProgressBar,
+    news: News,
+    /// Whether the server ever answered.
+    reached: bool,
+    away_since: Option<Instant>,
+}
+
+impl Watch {
+    fn new(client: &Client, most: Most, topics: &str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        let end = (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
+        Self { end, most: most.timeout, bar, news: News::of(&client.server, topics), reached: false, away_since: None }
+    }
+
+    fn shows(&self, counts: &StateCounts) {
+        let all = counts.blocked + counts.todo + counts.transition + counts.active + counts.error;
+        self.bar.set_length(all.unsigned_abs());
+        self.bar.set_position(counts.active.unsigned_abs());
+        self.bar.set_message(steps(&serde_json::to_value(counts).unwrap_or_default()));
+    }
+
+    /// Asks; None while the server is away, for a while.
+    fn ask<T>(&mut self, ask: impl FnOnce() -> Outcome<T>) -> Outcome<Option<T>> {
+        match ask() {
+            Ok(answer) => {
+                (self.reached, self.away_since) = (true, None);
+                Ok(Some(answer))
+            }
+            // Whoever was never reached is not there; whoever was may come back.
+            Err(Failure::Unreachable(why)) if self.reached => {
+                let since = *self.away_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > AWAY {
+                    return Err(Failure::Unreachable(why));
+                }
+                self.bar.set_message(plain(&why));
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Until something happens; or the time is over.
+    fn next(&mut self) -> Outcome {
+        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            self.bar.finish_and_clear();
+            return Err(Failure::TimedOut(format!(
+                "It is not so after {} seconds; --timeout waits longer.",
+                self.most.as_secs()
+            )));
+        }
+        self.news.wait(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
+        Ok(())
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+pub(crate) fn wait(client: &Client, wait: &Wait) -> Outcome {
+    match &wait.what {
+        What::Target { number, most, .. } => target(client, *number, *most),
+        What::Run { id, most } => run(client, *id, *most),
+        What::Review { id, wanted, most } => review(client, *id, *wanted, *most),
+        What::Deployment { name, most, .. } => deployments(client, std::slice::from_ref(name), false, *most),
+    }
+}
+
+pub(crate) fn converge(client: &Client, converge: &Converge) -> Outcome {
+    match converge.target {
+        Some(number) => target(client, number, converge.most),
+        None => deployments(client, &converge.deployments, converge.all, converge.most),
+    }
+}
+
+fn target(client: &Client, number: i64, most: Most) -> Outcome {
+    let Client { server, paper } = client;
+    let mut watch = Watch::new(client, most, "");
+    loop {
+        let value = watch.ask(|| server.get(&format!("/targets/{number}")))?;
+        if let Some(value) = value {
+            let view: TargetView = serde_json::from_value(value.clone()).map_err(|_| {
+                Failure::Unreachable("the server's answer is no target: are both of one version?".into())
+            })?;
+            watch.shows(&view.steps);
+            let nothing = view.steps == StateCounts::default();
+            match view.way {
+                Way::Converged if nothing => {
+                    watch.end();
+                    let why = format!(
+                        "target {number} has no step of its own: it asked for none, or later targets asked for all of them anew"
+                    );
+                    return Err(Failure::Nothing(why));
+                }
+                Way::Converged => {
+                    watch.end();
+                    return paper
+                        .either(&value, &format!("Reality is what target {number} says: {} steps.", view.applied));
+                }
+                Way::Stuck => {
+                    watch.end();
+                    paper.either(&value, &stuck(server, None, client)?)?;
+                    return Err(Failure::NotSo(format!("Target {number} is stuck: what is left waits for somebody.")));
+                }
+                Way::UnderWay => {}
+            }
+        }
+        let over = watch.next();
+        over.map_err(|failure| with_reasons(failure, server, None, client))?;
+    }
+}
+
+/// What keeps steps from going on, in a deployment or anywhere.
+fn stuck(server: &Server, deployment: Option<&str>, client: &Client) -> Outcome<String> {
+    let query = Query::default().with("deployment", deployment.unwrap_or_default());
+    let page: WaitingPage = server.read(&query.behind("/waiting"))?;
+    Ok(waiting_page(&page, client.paper).trim_end().to_owned())
+}
+
+/// When the time is over it helps to know what it was waited for.
+fn with_reasons(failure: Failure, server: &Server, deployment: Option<&str>, client: &Client) -> Failure {
+    match (failure, stuck(server, deployment, client)) {
+        (Failure::TimedOut(text), Ok(reasons)) if !reasons.is_empty() => {
+            Failure::TimedOut(format!("{text}\n{reasons}"))
+        }
+        (failure, _) => failure,
+    }
+}
+
+fn run(client: &Client, id: RunId, most: Most) -> Outcome {
+    let Client { server, paper } = client;
+    let mut watch = Watch::new(client, most, &format!("run:{id}"));
+    watch.bar.set_length(1);
+    loop {
+        if let Some(value) = watch.ask(|| server.get(&format!("/runs/{id}")))? {
+            let view = run_view(&value)?;
+            watch.bar.set_message(format!("{} on {}: {}", view.run.role, plain(&view.run.fqdn), word(view.run.state)));
+            if view.run.ended.is_some() {
+                watch.end();
+                paper.either(
+                    &value,
+                    &format!("Run {id} of {} on {} {}.", view.run.role, plain(&view.run.fqdn), word(view.run.state)),
+                )?;
+                return ended(&view);
+            }
+        }
+        watch.next()?;
+    }
+}
+
+fn run_view(value: &Value) -> Outcome<RunView> {
+    serde_json::from_value(value.clone())
+        .map_err(|_| Failure::Unreachable("the server's answer is no run: are both of one version?".into()))
+}
+
+fn word(state: RunState) -> &'static str {
+    match state {
+        RunState::Queued => "is queued",
+        RunState::Running => "runs",
+        RunState::Succeeded => "succeeded",
+        RunState::Failed => "failed",
+        RunState::Lost => "was lost with its worker",
+        RunState::Cancelled => "was cancelled",
+        RunState::Unstarted => "was handed back before it started",
+    }
+}
+
+/// How a run's end counts.
+fn ended(view: &RunView) -> Outcome {
+    if view.run.state == RunState::Succeeded {
+        return Ok(());
+    }
+    let why = view.run.error.as_deref().map(|error| format!(": {}", plain(error))).unwrap_or_default();
+    Err(Failure::NotSo(format!("Run {} {}{why}", view.run.id, word(view.run.state))))
+}
+
+fn review(client: &Client, id: SubmissionId, wanted: ReviewWish, most: Most) -> Outcome {
+    let Client { server, paper } = client;
+    let mut watch = Watch::new(client, most, &format!("submission:{id},reviews,targets"));
+    watch.bar.set_length(1);
+    loop {
+        if let Some(value) = watch.ask(|| server.get(&format!("/submissions/{id}")))? {
+            let state: ReviewState = serde_json::from_value(value["state"].clone()).map_err(|_| {
+                Failure::Unreachable("the server's answer is no review: are both of one version?".into())
+            })?;
+            let shown = crate::paper::said(&value["state"]);
+            watch.bar.set_message(shown.clone());
+            match reached(state, wanted) {
+                Some(true) => {
+                    watch.end();
+                    return paper.either(&value, &format!("Review {id} is {shown}."));
+                }
+                Some(false) => {
+                    watch.end();
+                    return Err(Failure::NotSo(format!(
+                        "Review {id} is {shown}: it won't be. gantry review show {id}"
+                    )));
+                }
+                None => {}
+            }
+        }
+        watch.next()?;
+    }
+}
+
+/// Whether a review is what is waited for; None: it may become that.
+fn reached(state: ReviewState, wanted: ReviewWish) -> Option<bool> {
+    match (state, wanted) {
+        (ReviewState::Committed, _) | (ReviewState::Open, ReviewWish::Open) => Some(true),
+        (ReviewState::Replaced | ReviewState::SentBack | ReviewState::Discarded, _) => Some(false),
+        _ => None,
+    }
+}
+
+/// How far a deployment is.
+#[derive(Debug, PartialEq, Eq)]
+enum Far {
+    /// It has no step at all.
+    Empty,
+    Converged,
+    /// Nothing more happens by itself.
+    Stuck,
+    UnderWay,
+}
+
+fn far(counts: &StateCounts) -> Far {
+    let StateCounts { blocked, todo, transition, active, error } = *counts;
+    match () {
+        () if blocked + todo + transition + active + error == 0 => Far::Empty,
+        () if blocked + todo + transition + error == 0 => Far::Converged,
+        () if error > 0 && todo + transition == 0 => Far::Stuck,
+        () => Far::UnderWay,
+    }
+}
+
+/// Those that were named, all of them; else the first that is not there or has nothing to converge.
+fn chosen(all: Vec<DeploymentSummary>, names: &[String], every: bool) -> Outcome<Vec<DeploymentSummary>> {
+    if every {
+        let some: Vec<DeploymentSummary> = all.into_iter().filter(|one| far(&one.steps) != Far::Empty).collect();
+        return match some.is_empty() {
+            true => Err(Failure::Nothing("no deployment has a noderole: there is nothing that could converge".into())),
+            false => Ok(some),
+        };
+    }
+    let known: BTreeMap<&str, &DeploymentSummary> = all.iter().map(|one| (one.name.as_str(), one)).collect();
+    let one = |name: &String| match known.get(name.as_str()) {
+        None => {
+            let near = names::near(name, known.keys().copied());
+            Err(Failure::Nothing(format!("there is no deployment {name}{near}\n`gantry deployment list` has them.")))
+        }
+        Some(found) if far(&found.steps) == Far::Empty => Err(Failure::Nothing(format!(
+            "{name} has no noderole: there is nothing that could converge. Was the change committed? gantry review list --deployment {name}"
+        ))),
+        Some(found) => Ok((*found).clone()),
+    };
+    let found: Vec<DeploymentSummary> = names.iter().map(one).collect::<Outcome<_>>()?;
+    match found.is_empty() {
+        true => Err(Failure::Nothing("no deployment is named".into())),
+        false => Ok(found),
+    }
+}
+
+fn deployments(client: &Client, names: &[String], every: bool, most: Most) -> Outcome {
+    let server = &client.server;
+    let mut watch = Watch::new(client, most, "");
+    loop {
+        let all = watch.ask(|| server.read::<Vec<DeploymentSummary>>("/deployments"))?;
+        if let Some(all) = all {
+            let these = chosen(all, names, every).inspect_err(|_| watch.end())?;
+            let mut counts = StateCounts::default();
+            for one in &these {
+                add(&mut counts, &one.steps);
+            }
+            watch.shows(&counts);
+            let under_way = these.iter().any(|one| far(&one.steps) == Far::UnderWay);
+            let stuck: Vec<&str> =
+                these.iter().filter(|one| far(&one.steps) == Far::Stuck).map(|one| one.name.as_str()).collect();
+            if !under_way {
+                watch.end();
+                return settled(client, &these, &stuck);
+            }
+        }
+        let one = if let [name] = names { Some(name.as_str()) } else { None };
+        watch.next().map_err(|failure| with_reasons(failure, server, one, client))?;
+    }
+}
+
+fn add(all: &mut StateCounts, more: &StateCounts) {
+    all.blocked += more.blocked;
+    all.todo += more.todo;
+    all.transition += more.transition;
+    all.active += more.active;
+    all.error += more.error;
+}
+
+/// Nothing more happens by itself: what came of it.
+fn settled(client: &Client, these: &[DeploymentSummary], stuck_in: &[&str]) -> Outcome {
+    let Client { server, paper } = client;
+    let told: Vec<Value> = these
+        .iter()
+        .map(|one| json!({"deployment": one.name, "steps": one.steps, "converged": far(&one.steps) == Far::Converged}))
+        .collect();
+    if paper.json {
+        paper.json(&Value::Array(told))?;
+    } else {
+        for one in these.iter().filter(|one| far(&one.steps) == Far::Converged) {
+            paper.line(&format!("{}: reality matches, {} steps.", one.name, one.steps.active))?;
+        }
+        for name in stuck_in {
+            paper.line(&format!("{name}: stuck."))?;
+            paper.line(&stuck(server, Some(name), client)?)?;
+        }
+    }
+    match stuck_in {
+        [] => Ok(()),
+        names => Err(Failure::NotSo(format!(
+            "{} can't go on by itself. Look at the run (gantry run list --state failed), then retry (gantry noderole retry) or change it.",
+            names.join(", ")
+        ))),
+    }
+}
+
+pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
+    let Client { server, paper } = client;
+    let mut news = logs.follow.then(|| News::of(server, &format!("run:{}", logs.run)));
+    let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
+    loop {
+        let query = Query::default().with("offset", Some(offset));
+        let log: LogPart = match server.read(&query.behind(&format!("/runs/{}/log", part(&logs.run.to_string())))) {
+            Ok(log) => log,
+            Err(Failure::Unreachable(why)) if news.is_some() && reached => {
+                let since = *away.get_or_insert_with(|| {
+                    note("The line is lost; going on from the same byte once the server answers.");
+                    Instant::now()
+                });
+                if since.elapsed() > AWAY {
+                    return Err(Failure::Unreachable(format!(
+                        "{why}\nGo on from where it stopped: --since-byte {offset}"
+                    )));
+                }
+                std::thread::sleep(Duration::from_secs(2));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        (reached, away) = (true, None);
+        for piece in &log.pieces {
+            match (paper.json, paper.is_terminal()) {
+                (true, _) => paper.json_line(&serde_json::to_value(piece).unwrap_or_default())?,
+                (false, true) => paper.write(&for_terminal(&piece.text))?,
+                (false, false) => paper.write(&piece.text)?,
+            }
+        }
+        let grew = log.next > offset;
+        offset = log.next;
+        match &mut news {
+            _ if log.complete => return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?),
+            _ if grew => {}
+            None => return Ok(()),
+            Some(news) => news.wait(LOOK_AGAIN),
+        }
+    }
+}
+
+/// A log may say anything; a terminal obeys some of it. Colours and other orders are left out, what can't be seen is spelled out.
+fn for_terminal(text: &str) -> String {
+    let stripped = console::strip_ansi_codes(text);
+    let whole = plain_lines(&stripped);
+    match stripped.ends_with('\n') {
+        true => whole,
+        // The line goes on in the next piece.
+        false => whole.strip_suffix('\n').unwrap_or(&whole).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(blocked: i64, todo: i64, transition: i64, active: i64, error: i64) -> StateCounts {
+        StateCounts { blocked, todo, transition, active, error }
+    }
+
+    fn deployment(name: &str, steps: StateCounts) -> DeploymentSummary {
+        serde_json::from_value(
+            json!({"id": uuid::Uuid::nil(), "name": name, "depth": 1, "nodes": 0, "steps": steps, "proposal": null,
+            "submission": null, "target": 1}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn nothing_is_never_converged() {
+        assert_eq!(far(&counts(0, 0, 0, 0, 0)), Far::Empty);
+        assert_eq!(far(&counts(0, 0, 0, 3, 0)), Far::Converged);
+        assert_eq!(far(&counts(2, 0, 0, 3, 1)), Far::Stuck);
+        assert_eq!(far(&counts(2, 1, 0, 3, 1)), Far::UnderWay, "others still go on");
+        assert_eq!(far(&counts(2, 0, 0, 3, 0)), Far::UnderWay, "what it waits for may be elsewhere");
+    }
+
+    #[test]
+    fn a_selection_of_nothing_ends_with_4() {
+        let all = || vec![deployment("web", counts(0, 0, 0, 1, 0)), deployment("edge", counts(0, 0, 0, 0, 0))];
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let code = |named: &[&str], every| {
+            chosen(all(), &names(named), every).map_err(|failure| failure.code()).map(|all| all.len())
+        };
+        assert_eq!(code(&["web"], false), Ok(1));
+        assert_eq!(code(&[], true), Ok(1), "what has nothing is left out of all");
+        assert_eq!((code(&["wob"], false), code(&["web", "edge"], false), code(&[], false)), (Err(4), Err(4), Err(4)));
+        assert_eq!(chosen(Vec::new(), &[], true).map_err(|failure| failure.code()).err(), Some(4));
+    }
+
+    #[test]
+    fn a_review_is_waited_for_until_it_can_not_be_any_more() {
+        assert_eq!(reached(ReviewState::Waiting, ReviewWish::Open), None);
+        assert_eq!(reached(ReviewState::Open, ReviewWish::Open), Some(true));
+        assert_eq!(reached(ReviewState::Open, ReviewWish::Committed), None);
+        assert_eq!(reached(ReviewState::Committed, ReviewWish::Committed), Some(true));
+        assert_eq!(reached(ReviewState::Discarded, ReviewWish::Open), Some(false));
+    }
+
+    #[test]
+    fn a_log_gives_a_terminal_no_orders() {
+        assert_eq!(for_terminal("\x1b[31mred\x1b[0m\nhalf"), "red\nhalf");
+        assert_eq!(for_terminal("a\x07b\n"), "ab\n");
+        assert_eq!(for_terminal("\n\nx\n"), "\n\nx\n");
+    }
+}

@@ -1,0 +1,490 @@
+//! Lists page by page, and looking again whenever something happens.
+//!
+//! A list is a value here: where it is asked for, under which word its items stand and where it goes on, and what a person reads of each.
+//! A program gets what the server says, word for word, as one page.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::address::Query;
+use crate::exit::{Failure, Outcome};
+use crate::paper::{Paper, Table, moment, note, said, steps};
+use crate::server::{News, Server};
+
+/// At the latest so often is looked again while nobody tells of anything: what no stream tells moves, too.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// A server, and where the answers go.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    pub(crate) server: Server,
+    pub(crate) paper: Paper,
+}
+
+/// How much of a list.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Much {
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// Every one, page by page
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    #[command(flatten)]
+    again: Again,
+}
+
+impl Much {
+    /// All that there is, once.
+    pub(crate) fn every() -> Self {
+        Self { limit: 0, all: true, again: Again::default() }
+    }
+}
+
+/// Whether to look again.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct Again {
+    /// Show it anew whenever it changes; with --json a document a line
+    #[arg(long)]
+    watch: bool,
+}
+
+/// A column: its title, and what it shows of an item.
+pub(crate) type Column = (&'static str, fn(&Value) -> String);
+
+/// A list of the server's.
+pub(crate) struct List {
+    pub(crate) path: String,
+    /// The word under which its items are; empty: the answer is the list.
+    pub(crate) items: &'static str,
+    /// The word by which it goes on; empty: it is all in one answer.
+    pub(crate) cursor: &'static str,
+    pub(crate) columns: &'static [Column],
+    /// What is said of none.
+    pub(crate) none: &'static str,
+}
+
+/// What was read of a list.
+struct Read {
+    items: Vec<Value>,
+    next: Value,
+}
+
+impl List {
+    fn read(&self, server: &Server, query: &Query, most: usize) -> Outcome<Read> {
+        let (mut items, mut query) = (Vec::new(), query.clone());
+        loop {
+            let mut answer = server.get(&query.behind(&self.path))?;
+            let page = if self.items.is_empty() { answer.take() } else { answer[self.items].take() };
+            let Value::Array(page) = page else {
+                return Err(Failure::Unreachable("the server's answer is no list: are both of one version?".into()));
+            };
+            items.extend(page);
+            let next = answer.get_mut("next").map(Value::take).unwrap_or_default();
+            let cut = items.len() > most;
+            items.truncate(most);
+            if next.is_null() || items.len() >= most || self.cursor.is_empty() {
+                // Within a page no cursor points: who cut one off asks for more with a larger limit.
+                let next = if cut { json!("more") } else { next };
+                return Ok(Read { items, next });
+            }
+            query = query.with(self.cursor, said(&next));
+        }
+    }
+
+    fn document(&self, read: Read) -> Value {
+        if self.items.is_empty() {
+            return Value::Array(read.items);
+        }
+        let mut document = Map::new();
+        document.insert(self.items.to_owned(), Value::Array(read.items));
+        document.insert("next".to_owned(), read.next);
+        Value::Object(document)
+    }
+
+    fn text(&self, document: &Value, paper: Paper) -> String {
+        let items = if self.items.is_empty() { document } else { &document[self.items] };
+        let items = items.as_array().map(Vec::as_slice).unwrap_or_default();
+        if items.is_empty() {
+            return format!("{}\n", self.none);
+        }
+        let mut table = Table::new(self.columns.iter().map(|(title, _)| *title));
+        for item in items {
+            table.row(self.columns.iter().map(|(_, show)| show(item)));
+        }
+        table.text(paper)
+    }
+}
+
+impl Client {
+    /// A list as far as it is wanted.
+    pub(crate) fn list(&self, list: &List, query: &Query, much: &Much) -> Outcome {
+        let most = if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
+        let ask = || Ok(list.document(list.read(&self.server, query, most)?));
+        self.show(much.again, ask, |document, paper| list.text(document, paper))?;
+        Ok(())
+    }
+
+    /// Something as it is now; and again whenever it changes, if that is wanted.
+    pub(crate) fn show(
+        &self,
+        again: Again,
+        ask: impl Fn() -> Outcome<Value>,
+        text: impl Fn(&Value, Paper) -> String,
+    ) -> Outcome {
+        let paper = self.paper;
+        let mut shown = ask()?;
+        if !again.watch {
+            if paper.json {
+                return paper.json(&shown);
+            }
+            paper.write(&text(&shown, paper))?;
+            if shown.get("next").is_some_and(|next| !next.is_null()) {
+                note("There are more: --all shows every one, --limit N more of them.");
+            }
+            return Ok(());
+        }
+        let tell = |value: &Value| match paper.json {
+            true => paper.json_line(value),
+            false => paper.anew(&text(value, paper)),
+        };
+        tell(&shown)?;
+        let mut news = News::of(&self.server, "");
+        let mut away = false;
+        loop {
+            news.wait(LOOK_AGAIN);
+            let now = match ask() {
+                Ok(now) => now,
+                Err(Failure::Unreachable(why)) => {
+                    if !away {
+                        note(&format!("{why}\nTrying again until it answers; Ctrl-C ends."));
+                    }
+                    away = true;
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            if away || differs(&shown, &now) {
+                tell(&now)?;
+            }
+            (shown, away) = (now, false);
+        }
+    }
+}
+
+/// Whether more has changed than the journal's position.
+fn differs(before: &Value, after: &Value) -> bool {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            let words = |object: &Map<String, Value>| object.keys().filter(|word| *word != "cursor").count();
+            let same = |(word, value): (&String, &Value)| word == "cursor" || after.get(word) == Some(value);
+            words(before) != words(after) || !before.iter().all(same)
+        }
+        _ => before != after,
+    }
+}
+
+/// What an item says under a word.
+pub(crate) fn word(item: &Value, word: &str) -> String {
+    said(&item[word])
+}
+
+pub(crate) fn deployments() -> List {
+    List {
+        path: "/deployments".into(),
+        items: "",
+        cursor: "",
+        columns: &[
+            ("NAME", |v| {
+                " ".repeat(2 * usize::try_from(v["depth"].as_u64().unwrap_or_default()).unwrap_or_default())
+                    + &word(v, "name")
+            }),
+            ("NODES", |v| word(v, "nodes")),
+            ("STEPS", |v| steps(&v["steps"])),
+            ("PROPOSAL", |v| word(v, "proposal")),
+            ("REVIEW", |v| word(v, "submission")),
+            ("TARGET", |v| word(v, "target")),
+        ],
+        none: "No deployment is like that.",
+    }
+}
+
+pub(crate) fn nodes() -> List {
+    List {
+        path: "/nodes".into(),
+        items: "nodes",
+        cursor: "after",
+        columns: &[
+            ("NAME", |v| word(v, "fqdn")),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("STATE", |v| {
+                let is = |word: &str| v[word] == Value::Bool(true);
+                let state = if is("alive") { "alive" } else { "dead" };
+                let out = if is("available") { "" } else { ", out of service" };
+                format!("{state}{out}{}", if is("record") { ", a record alone" } else { "" })
+            }),
+            ("BY", |v| word(v, "transport")),
+            ("STEPS", |v| steps(&v["steps"])),
+            ("UNREACHED", |v| word(v, "unreached")),
+        ],
+        none: "No node is like that.",
+    }
+}
+
+pub(crate) fn looks(node: &str) -> List {
+    List {
+        path: format!("/nodes/{}/looks", crate::address::part(node)),
+        items: "looks",
+        cursor: "before",
+        columns: &[
+            ("AT", |v| moment(&v["at"])),
+            ("REACHED", |v| word(v, "reached")),
+            ("ADDRESS", |v| word(v, "address")),
+            ("MS", |v| word(v, "took_ms")),
+            ("WORKER", |v| word(v, "by")),
+            ("SAID", |v| word(v, "said")),
+        ],
+        none: "Nobody looked at it yet.",
+    }
+}
+
+pub(crate) fn results(node: &str) -> List {
+    List {
+        path: format!("/nodes/{}/results", crate::address::part(node)),
+        items: "results",
+        cursor: "before",
+        columns: &[
+            ("RUN", |v| word(v, "run")),
+            ("ROLE", |v| word(v, "role")),
+            ("ACTION", |v| word(v, "action")),
+            ("OUTCOME", |v| word(v, "outcome")),
+            ("TARGET", |v| word(v, "target")),
+            ("AT", |v| moment(&v["at"])),
+            ("RESULT", |v| v["result"].to_string()),
+        ],
+        none: "No results are kept for it.",
+    }
+}
+
+pub(crate) fn proposals() -> List {
+    List {
+        path: "/proposals".into(),
+        items: "proposals",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("DEPLOYMENT", |v| word(&v["scope"], "deployment")),
+            ("NODE", |v| word(&v["scope"]["node"], "fqdn")),
+            ("VERSION", |v| word(v, "version")),
+            ("EDITS", |v| word(v, "edits")),
+            ("AUTHORS", |v| word(v, "authors")),
+            ("REVIEW", |v| word(v, "submission")),
+        ],
+        none: "No proposal is open that is like that.",
+    }
+}
+
+pub(crate) fn reviews() -> List {
+    List {
+        path: "/submissions".into(),
+        items: "reviews",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "submission")),
+            ("STATE", |v| word(v, "state")),
+            ("APPROVALS", |v| format!("{} of {}", said(&v["approvals"][0]), said(&v["approvals"][1]))),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("TITLE", |v| word(v, "title")),
+            ("AUTHORS", |v| word(v, "authors")),
+            ("AT", |v| moment(&v["at"])),
+            ("SUMMARY", |v| word(v, "summary")),
+        ],
+        none: "No review is like that.",
+    }
+}
+
+pub(crate) fn targets() -> List {
+    List {
+        path: "/targets".into(),
+        items: "targets",
+        cursor: "before",
+        columns: &[
+            ("NUMBER", |v| word(v, "number")),
+            ("KIND", |v| word(v, "kind")),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("TITLE", |v| word(v, "title")),
+            ("BY", |v| word(v, "by")),
+            ("APPROVED", |v| word(v, "approved_by")),
+            ("AT", |v| moment(&v["at"])),
+        ],
+        none: "No target is of that.",
+    }
+}
+
+pub(crate) fn runs() -> List {
+    List {
+        path: "/runs".into(),
+        items: "runs",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("STATE", |v| word(v, "state")),
+            ("ROLE", |v| word(v, "role")),
+            ("NODE", |v| word(v, "fqdn")),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("TARGET", |v| word(v, "target")),
+            ("QUEUED", |v| moment(&v["queued"])),
+            ("ENDED", |v| moment(&v["ended"])),
+            ("ERROR", |v| word(v, "error")),
+        ],
+        none: "No run is like that.",
+    }
+}
+
+pub(crate) fn barclamps() -> List {
+    List {
+        path: "/barclamps".into(),
+        items: "versions",
+        cursor: "after",
+        columns: &[
+            ("BARCLAMP", |v| word(v, "barclamp")),
+            ("VERSION", |v| word(v, "version")),
+            ("CONTENT", |v| word(v, "hash").chars().take(8).collect()),
+            ("ROLES", |v| word(v, "roles")),
+            ("USED BY", |v| word(v, "used_by")),
+            ("IMPORTED", |v| moment(&v["imported"])),
+            ("BY", |v| word(v, "by")),
+            ("LACKS", |v| word(v, "disappeared")),
+        ],
+        none: "No barclamp is like that.",
+    }
+}
+
+pub(crate) fn workers() -> List {
+    List {
+        path: "/workers".into(),
+        items: "workers",
+        cursor: "before",
+        columns: &[
+            ("NAME", |v| word(v, "name")),
+            ("ALIVE", |v| word(v, "alive")),
+            ("PHASE", |v| word(v, "phase")),
+            ("RUNS", |v| format!("{} of {}", word(v, "held"), word(v, "capacity"))),
+            ("HOST", |v| word(v, "host")),
+            ("VERSION", |v| word(v, "version")),
+            ("HEARD", |v| moment(&v["heard"])),
+            ("REASON", |v| word(v, "reason")),
+        ],
+        none: "No worker is like that: gantry worker starts one.",
+    }
+}
+
+pub(crate) fn audit() -> List {
+    List {
+        path: "/audit".into(),
+        items: "entries",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("AT", |v| moment(&v["at"])),
+            ("WHO", |v| if v["who"].is_null() { "gantry".to_owned() } else { word(v, "name") }),
+            ("ACTION", |v| word(v, "action")),
+            ("SUBJECT", |v| word(v, "subject")),
+            ("SEALED", |v| word(v, "sealed")),
+            ("DETAIL", |v| if v["detail"].is_null() { String::new() } else { v["detail"].to_string() }),
+        ],
+        none: "No entry is like that.",
+    }
+}
+
+pub(crate) fn people() -> List {
+    List {
+        path: "/people".into(),
+        items: "people",
+        cursor: "after",
+        columns: &[
+            ("NAME", |v| word(v, "name")),
+            ("KIND", |v| word(v, "kind")),
+            ("GRANTS", |v| grants(&v["grants"])),
+            ("DISABLED", |v| word(v, "disabled")),
+            ("PASSWORD", |v| word(v, "password")),
+            ("SEEN", |v| moment(&v["seen"])),
+            ("SINCE", |v| moment(&v["created"])),
+        ],
+        none: "Nobody is like that.",
+    }
+}
+
+/// `viewer, operator in web`.
+fn grants(value: &Value) -> String {
+    let one = |grant: &Value| match grant["deployment"].as_str() {
+        Some(deployment) => format!("{} in {deployment}", word(grant, "permission")),
+        None => word(grant, "permission"),
+    };
+    value.as_array().map(|all| all.iter().map(one).collect::<Vec<_>>().join(", ")).unwrap_or_default()
+}
+
+pub(crate) fn tokens() -> List {
+    List {
+        path: "/tokens".into(),
+        items: "",
+        cursor: "",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("NAME", |v| word(v, "name")),
+            ("WHOSE", |v| word(v, "person")),
+            ("MAY", |v| word(v, "scopes")),
+            ("IN", |v| word(v, "deployment")),
+            ("HOLDS", |v| word(v, "holds")),
+            ("EXPIRES", |v| moment(&v["expires"])),
+            ("USED", |v| moment(&v["used"])),
+        ],
+        none: "There is no token.",
+    }
+}
+
+pub(crate) fn sessions() -> List {
+    List {
+        path: "/me/sessions".into(),
+        items: "",
+        cursor: "",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("THIS", |v| word(v, "this")),
+            ("SINCE", |v| moment(&v["since"])),
+            ("SEEN", |v| moment(&v["seen"])),
+            ("EXPIRES", |v| moment(&v["expires"])),
+            ("FROM", |v| word(v, "address")),
+            ("BY", |v| word(v, "agent")),
+        ],
+        none: "There is no session.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_shown_anew() {
+        let board = |cursor: u64, target: u64| json!({"cursor": cursor, "target": target});
+        assert!(!differs(&board(1, 1), &board(2, 1)));
+        assert!(differs(&board(1, 1), &board(1, 2)));
+        assert!(differs(&json!({"a": 1}), &json!({"a": 1, "b": 2})));
+        assert!(differs(&json!([1]), &json!([])) && !differs(&json!([1]), &json!([1])));
+    }
+
+    #[test]
+    fn a_list_of_none_says_so() {
+        let paper = Paper::new(false);
+        assert_eq!(deployments().text(&json!([]), paper), "No deployment is like that.\n");
+        assert_eq!(runs().text(&json!({"runs": [], "next": null}), paper), "No run is like that.\n");
+    }
+
+    #[test]
+    fn grants_say_where() {
+        let value = json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]);
+        assert_eq!(grants(&value), "viewer, operator in web");
+    }
+}

@@ -1,0 +1,578 @@
+//! Nodes, noderoles, runs, workers and barclamps: what carries a deployment, and what is carried out.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use engine::ids::RunId;
+use serde_json::{Map, Value, json};
+use ureq::http::Method;
+
+use crate::address::{Query, part};
+use crate::apply::json_of;
+use crate::exit::{Failure, Outcome};
+use crate::lists::{self, Again, Client, Much};
+use crate::names;
+use crate::paper::{Table, moment, note, outline, plain, said};
+use crate::plans::Because;
+use crate::server::With;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Node {
+    /// Nodes, by name
+    List {
+        /// With this in the name
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        /// In this state
+        #[arg(long, value_parser = ["alive", "dead", "unavailable", "record"])]
+        state: Option<String>,
+        /// That belong to this deployment
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// Everything about a node
+    Show {
+        node: String,
+        #[command(flatten)]
+        again: Again,
+    },
+    /// Add a node to the inventory
+    Add(Add),
+    /// Change what people say of a node
+    Edit(Edit),
+    /// Open a proposal that may touch this node alone
+    Propose { node: String },
+    /// Take it out of service: no step starts on it
+    Out {
+        node: String,
+        #[command(flatten)]
+        because: Because,
+    },
+    /// Bring it back into service
+    In {
+        node: String,
+        #[command(flatten)]
+        because: Because,
+    },
+    /// Take out the record of a node that no target speaks of
+    Remove { node: String },
+    /// What workers saw of it, newest first
+    Looks {
+        node: String,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// Results that are kept for it, newest first
+    Results {
+        node: String,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// Tokens that it reports with
+    #[command(subcommand)]
+    Token(NodeToken),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeToken {
+    /// The tokens of a node
+    List { node: String },
+    /// Make one; it is shown this once
+    Make {
+        node: String,
+        /// What it is for
+        #[arg(long, value_name = "TEXT")]
+        name: String,
+        /// For how many days it holds
+        #[arg(long, default_value_t = 90)]
+        days: u32,
+    },
+    /// Take one back
+    Revoke { node: String, token: uuid::Uuid },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Add {
+    /// Its name; without one it is derived from a MAC address or the serial number
+    #[arg(default_value = "", hide_default_value = true)]
+    fqdn: String,
+    /// A MAC address; may be given again
+    #[arg(long = "mac", value_name = "MAC")]
+    macs: Vec<String>,
+    /// Its serial number
+    #[arg(long, default_value = "", hide_default_value = true)]
+    serial: String,
+    /// Where a derived name lies
+    #[arg(long, default_value = "", hide_default_value = true)]
+    domain: String,
+    /// The folder that stands for its file system
+    #[arg(long, default_value = "", hide_default_value = true)]
+    root: String,
+    /// It is reached by SSH, at this address; may be given again
+    #[arg(long = "ssh", value_name = "ADDRESS", requires_all = ["key", "host_key"])]
+    addresses: Vec<String>,
+    /// The port of SSH
+    #[arg(long, default_value_t = 22)]
+    port: u16,
+    /// As whom
+    #[arg(long, default_value = "root")]
+    user: String,
+    /// The name of the secret that has the private key
+    #[arg(long)]
+    key: Option<String>,
+    /// Which of its versions
+    #[arg(long, default_value_t = 1)]
+    key_version: i64,
+    /// The host key, as ssh-keyscan prints it behind the name
+    #[arg(long)]
+    host_key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Edit {
+    node: String,
+    /// What people say of it
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Its MAC addresses, instead of those before; may be given again
+    #[arg(long = "mac", value_name = "MAC")]
+    macs: Option<Vec<String>>,
+    /// Its serial number
+    #[arg(long)]
+    serial: Option<String>,
+    /// What its roles may want to know before their first run, as a JSON object in a file
+    #[arg(long, value_name = "FILE")]
+    hints: Option<String>,
+    /// The folder that stands for its file system
+    #[arg(long)]
+    root: Option<String>,
+    /// Where SSH reaches it, instead of before; may be given again
+    #[arg(long = "ssh", value_name = "ADDRESS")]
+    addresses: Option<Vec<String>>,
+    /// The port of SSH
+    #[arg(long)]
+    port: Option<u16>,
+    /// As whom
+    #[arg(long)]
+    user: Option<String>,
+    /// The name of the secret that has the private key
+    #[arg(long)]
+    key: Option<String>,
+    /// Which of its versions
+    #[arg(long)]
+    key_version: Option<i64>,
+    /// The host key, as ssh-keyscan prints it behind the name
+    #[arg(long)]
+    host_key: Option<String>,
+    /// Why; asked for where it is to be reached otherwise
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl Edit {
+    fn change(&self) -> Outcome<Value> {
+        let way = told([
+            ("root", json!(self.root)),
+            ("addresses", json!(self.addresses)),
+            ("port", json!(self.port)),
+            ("user", json!(self.user)),
+            ("key", json!(self.key)),
+            ("key_version", json!(self.key_version)),
+            ("host_key", json!(self.host_key)),
+        ]);
+        let hints = self.hints.as_deref().map(json_of).transpose()?;
+        let change = told([
+            ("description", json!(self.description)),
+            ("macs", json!(self.macs)),
+            ("serial", json!(self.serial)),
+            ("hints", json!(hints)),
+            ("way", if way.is_empty() { Value::Null } else { Value::Object(way) }),
+        ]);
+        if change.is_empty() {
+            return Err(Failure::Usage("say what is to be changed, such as --description TEXT".into()));
+        }
+        let reason = told([("reason", json!(self.reason))]);
+        Ok(Value::Object(change.into_iter().chain(reason).collect()))
+    }
+}
+
+/// Only what says something.
+fn told<const N: usize>(words: [(&str, Value); N]) -> Map<String, Value> {
+    words.into_iter().filter(|(_, value)| !value.is_null()).map(|(word, value)| (word.to_owned(), value)).collect()
+}
+
+pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
+    let Client { server, paper } = client;
+    // Names as people write them; the server itself knows whole names and ids only.
+    let place = |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    let available = |node: &str, available: bool, reason: &str, told: &str| {
+        let with = With { body: Some(json!({"available": available, "reason": reason})), ..With::default() };
+        let answer = server.ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?.read()?;
+        paper.either(&answer, &format!("{node} {told}."))
+    };
+    match command {
+        Node::List { filter, state, deployment, much } => {
+            let query = Query::default().with("filter", filter).with("state", state).with("deployment", deployment);
+            client.list(&lists::nodes(), &query, much)
+        }
+        Node::Show { node, again } => {
+            let place = place(node)?;
+            client.show(*again, || server.get(&place), |value, _| outline(value))
+        }
+        Node::Add(add) => {
+            let ssh = (!add.addresses.is_empty()).then(|| {
+                json!({"addresses": add.addresses, "port": add.port, "user": add.user, "key": add.key, "key_version": add.key_version,
+                    "host_key": add.host_key})
+            });
+            let body = json!({"fqdn": add.fqdn, "macs": add.macs, "serial": add.serial, "domain": add.domain, "root": add.root, "ssh": ssh});
+            let answer = server.post("/nodes", body)?;
+            paper.either(&answer, outline(&answer).trim_end())
+        }
+        Node::Edit(edit) => {
+            let (place, change) = (place(&edit.node)?, edit.change()?);
+            let seen = server.ask(&Method::GET, &place, &With::default())?.etag;
+            let with = With { body: Some(change), if_match: seen, accept: None };
+            let answer: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
+            paper.either(&answer, &format!("{} is at version {}.", edit.node, said(&answer["version"])))
+        }
+        Node::Propose { node } => {
+            let answer = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
+            paper.either(&answer, &format!("Proposal {} is open on {node}.", said(&answer["proposal"])))
+        }
+        Node::Out { node, because } => available(node, false, &because.reason, "is out of service"),
+        Node::In { node, because } => available(node, true, &because.reason, "is in service"),
+        Node::Remove { node } => {
+            let answer = server.ask(&Method::DELETE, &place(node)?, &With::default())?.read()?;
+            paper.either(&answer, &format!("The record of {node} is taken out."))
+        }
+        Node::Looks { node, much } => {
+            client.list(&lists::looks(&names::node(server, node)?.fqdn), &Query::default(), much)
+        }
+        Node::Results { node, much } => {
+            client.list(&lists::results(&names::node(server, node)?.fqdn), &Query::default(), much)
+        }
+        Node::Token(command) => node_token(client, command),
+    }
+}
+
+fn node_token(client: &Client, command: &NodeToken) -> Outcome {
+    let Client { server, paper } = client;
+    let place = |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    match command {
+        NodeToken::List { node } => {
+            let tokens = server.get(&place(node)?)?["tokens"].take();
+            if paper.json {
+                return paper.json(&tokens);
+            }
+            let tokens = tokens.as_array().cloned().unwrap_or_default();
+            if tokens.is_empty() {
+                return paper.line("It has no token.");
+            }
+            let mut table = Table::new(["ID", "NAME", "HOLDS", "EXPIRES", "USED", "BY"]);
+            for token in &tokens {
+                let word = |word: &str| said(&token[word]);
+                table.row([
+                    word("id"),
+                    word("name"),
+                    word("holds"),
+                    moment(&token["expires"]),
+                    moment(&token["used"]),
+                    word("by"),
+                ]);
+            }
+            paper.write(&table.text(*paper))
+        }
+        NodeToken::Make { node, name, days } => {
+            let answer = server.post(&format!("{}/tokens", place(node)?), json!({"name": name, "days": days}))?;
+            shown_once(client, &answer)
+        }
+        NodeToken::Revoke { node, token } => {
+            let answer =
+                server.ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &With::default())?.read()?;
+            paper.either(&answer, &format!("Token {token} is taken back."))
+        }
+    }
+}
+
+/// A token that was made: itself on the answer, and what to know of it beside that.
+pub(crate) fn shown_once(client: &Client, answer: &Value) -> Outcome {
+    client.paper.either(answer, &said(&answer["token"]))?;
+    if !client.paper.json {
+        note(&format!(
+            "It is shown this once, and holds until {}. Its id is {}.",
+            moment(&answer["expires"]),
+            said(&answer["id"])
+        ));
+    }
+    Ok(())
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Noderole {
+    /// Its state, why, and its data
+    Show {
+        /// NODE/ROLE, such as n1/app, or its id
+        noderole: String,
+        #[command(flatten)]
+        again: Again,
+    },
+    /// What a run of it would see now, and where each value comes from
+    Data {
+        /// NODE/ROLE, such as n1/app, or its id
+        noderole: String,
+        #[command(flatten)]
+        values: Values,
+    },
+    /// Try it again after an error
+    Retry {
+        /// NODE/ROLE, such as n1/app, or its id
+        noderole: String,
+        #[command(flatten)]
+        because: Because,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Values {
+    /// With this in the path, the value or the source
+    #[arg(long, value_name = "TEXT")]
+    find: Option<String>,
+}
+
+pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
+    let Client { server, paper } = client;
+    match command {
+        Noderole::Show { noderole, again } => {
+            let id = names::noderole(server, noderole)?;
+            client.show(*again, || server.get(&format!("/noderoles/{id}")), |value, _| outline(value))
+        }
+        Noderole::Data { noderole, values } => {
+            let id = names::noderole(server, noderole)?;
+            data(client, &format!("/noderoles/{id}/data"), values)
+        }
+        Noderole::Retry { noderole, because } => {
+            let id = names::noderole(server, noderole)?;
+            let answer = server.post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
+            paper.either(&answer, &format!("{noderole} is tried again."))
+        }
+    }
+}
+
+/// Every value, however many pages that takes.
+fn data(client: &Client, path: &str, wanted: &Values) -> Outcome {
+    let Client { server, paper } = client;
+    let mut query = Query::default().with("find", &wanted.find);
+    let mut whole = server.get(&query.behind(path))?;
+    while let Some(next) = whole["page"]["next"].take().as_str() {
+        query = query.with("after", next);
+        let mut more = server.get(&query.behind(path))?;
+        if let (Some(all), Value::Array(values)) =
+            (whole["page"]["values"].as_array_mut(), more["page"]["values"].take())
+        {
+            all.extend(values);
+        }
+        whole["page"]["next"] = more["page"]["next"].take();
+    }
+    if paper.json {
+        return paper.json(&whole);
+    }
+    let mut table = Table::new(["PATH", "VALUE", "FROM"]);
+    for value in whole["page"]["values"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        table.row([said(&value["path"]), said(&value["value"]), said(&value["source"])]);
+    }
+    paper.line(&plain(&said(&whole["name"])))?;
+    paper.write(&table.text(*paper))
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Run {
+    /// Runs, newest first
+    List {
+        /// In this state
+        #[arg(long, value_parser = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"])]
+        state: Option<String>,
+        /// Of what is bound in this deployment
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        /// On this node
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
+        /// Of this role
+        #[arg(long, value_name = "ROLE")]
+        role: Option<String>,
+        #[command(flatten)]
+        between: Between,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// A run and everything about it
+    Show {
+        id: RunId,
+        #[command(flatten)]
+        again: Again,
+    },
+    /// What it was told, and where each value came from
+    Data {
+        id: RunId,
+        #[command(flatten)]
+        values: Values,
+    },
+    /// End it
+    Cancel { id: RunId },
+}
+
+/// Between two moments.
+#[derive(Debug, Args)]
+pub(crate) struct Between {
+    /// From then on: 2026-09-22T14:00:00Z, or how long ago: 90s, 30m, 2h, 7d
+    #[arg(long, value_name = "WHEN", value_parser = crate::when::moment)]
+    since: Option<i64>,
+    /// Before then, the same way
+    #[arg(long, value_name = "WHEN", value_parser = crate::when::moment)]
+    until: Option<i64>,
+}
+
+impl Between {
+    pub(crate) fn words(&self, query: Query) -> Query {
+        query.with("since", self.since).with("until", self.until)
+    }
+}
+
+pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
+    let Client { server, paper } = client;
+    match command {
+        Run::List { state, deployment, node, role, between, much } => {
+            let node = node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
+            let query = Query::default()
+                .with("state", state)
+                .with("deployment", deployment)
+                .with("node", &node)
+                .with("role", role);
+            client.list(&lists::runs(), &between.words(query), much)
+        }
+        Run::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/runs/{id}")), |value, _| outline(value))
+        }
+        Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values),
+        Run::Cancel { id } => {
+            let answer = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
+            paper.either(&answer, &format!("Run {id} is asked to end."))
+        }
+    }
+}
+
+/// Workers: who carries out runs.
+#[derive(Debug, Args)]
+pub(crate) struct Workers {
+    /// Only those that are heard (true), or are not (false)
+    #[arg(long, value_parser = ["true", "false"])]
+    alive: Option<String>,
+    /// Only those of this phase
+    #[arg(long, value_parser = ["none", "welcomed", "integrated", "finalized", "confirmed", "nack"])]
+    phase: Option<String>,
+    #[command(flatten)]
+    much: Much,
+}
+
+pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
+    let query = Query::default().with("alive", &wanted.alive).with("phase", &wanted.phase);
+    client.list(&lists::workers(), &query, &wanted.much)
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Barclamp {
+    /// Barclamps that were imported, each barclamp's newest first
+    List {
+        /// With this in the name
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// Import barclamps: files, or folders with all that lies in them
+    Import {
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+    },
+}
+
+pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
+    match command {
+        Barclamp::List { filter, much } => {
+            client.list(&lists::barclamps(), &Query::default().with("filter", filter), much)
+        }
+        Barclamp::Import { paths } => {
+            let mut files = BTreeMap::new();
+            for path in paths {
+                let base = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(Path::new("")) };
+                gather(path, base, &mut files)?;
+            }
+            if files.is_empty() {
+                return Err(Failure::Nothing("there is no file there to be imported".into()));
+            }
+            let answer = client.server.post("/barclamps", json!({"files": files}))?;
+            client.paper.either(&answer, outline(&answer).trim_end())
+        }
+    }
+}
+
+/// Most files of an import, and most bytes of all of them: what the server takes is less.
+const MOST_FILES: usize = 2_000;
+const MOST_BYTES: usize = 16 << 20;
+
+fn gather(path: &Path, base: &Path, files: &mut BTreeMap<String, String>) -> Outcome {
+    let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
+    let unread = |error: std::io::Error| wrong(format!("can't be read: {error}"));
+    let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.') && path != base);
+    if hidden {
+        return Ok(());
+    }
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path).map_err(unread)? {
+            gather(&entry.map_err(unread)?.path(), base, files)?;
+        }
+        return Ok(());
+    }
+    let bytes = std::fs::read(path).map_err(unread)?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| wrong("is no UTF-8 text: barclamps and their scripts are".into()))?;
+    let name = path.strip_prefix(base).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    if files.insert(name.clone(), text).is_some() {
+        return Err(wrong(format!("{name} is there twice: import the folders one after the other")));
+    }
+    if files.len() > MOST_FILES || files.values().map(String::len).sum::<usize>() > MOST_BYTES {
+        return Err(wrong(format!(
+            "that is more than {MOST_FILES} files or {MOST_BYTES} bytes: name the barclamp's own folder"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_from_their_folder_on() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("demo/app")).unwrap();
+        std::fs::create_dir_all(folder.path().join("demo/.git")).unwrap();
+        for (name, text) in [("demo/demo.yml", "a"), ("demo/app/10.sh", "b"), ("demo/.git/x", "c")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let base = folder.path().join("demo");
+        let mut files = BTreeMap::new();
+        gather(&base, &base, &mut files).unwrap();
+        assert_eq!(files.keys().collect::<Vec<_>>(), ["app/10.sh", "demo.yml"]);
+        std::fs::write(base.join("bad"), [0xff]).unwrap();
+        assert_eq!(gather(&base.join("bad"), &base, &mut files).unwrap_err().code(), 2);
+    }
+
+    #[test]
+    fn a_change_has_only_what_was_said() {
+        assert_eq!(told([("a", json!(1)), ("b", Value::Null)]), Map::from_iter([("a".to_owned(), json!(1))]));
+    }
+}

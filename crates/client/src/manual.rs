@@ -1,0 +1,83 @@
+//! Completions for shells and pages of the manual, both made from the options themselves.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::exit::{Failure, Outcome};
+use crate::paper::Paper;
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// For which shell
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The folder that the pages are written to
+    folder: PathBuf,
+}
+
+pub(crate) fn completions(paper: Paper, wanted: &Completions, mut command: clap::Command) -> Outcome {
+    let mut text = Vec::new();
+    clap_complete::generate(wanted.shell, &mut command, "gantry", &mut text);
+    paper.write(&String::from_utf8_lossy(&text))
+}
+
+/// A page for each command, `gantry-node-list.1`.
+pub(crate) fn man(paper: Paper, wanted: &Man, command: clap::Command) -> Outcome {
+    let wrong =
+        |path: &Path, error: std::io::Error| Failure::Usage(format!("{} can't be written: {error}", path.display()));
+    std::fs::create_dir_all(&wanted.folder).map_err(|error| wrong(&wanted.folder, error))?;
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let mut count = 0;
+    write(&command, &wanted.folder, &mut count).map_err(|error| wrong(&wanted.folder, error))?;
+    paper.either(&serde_json::json!({"pages": count}), &format!("{count} pages are in {}.", wanted.folder.display()))
+}
+
+fn write(command: &clap::Command, folder: &Path, count: &mut usize) -> std::io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let page = clap_mangen::Man::new(command.clone().name(name.clone()));
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    std::fs::write(folder.join(format!("{name}.1")), text)?;
+    *count += 1;
+    command.get_subcommands().filter(|sub| !sub.is_hide_set()).try_for_each(|sub| write(sub, folder, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[derive(Debug, clap::Parser)]
+    #[command(name = "gantry", version)]
+    struct Program {
+        #[command(subcommand)]
+        _command: crate::Command,
+    }
+
+    #[test]
+    fn each_command_has_a_page_and_each_shell_a_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = Man { folder: folder.path().join("man") };
+        man(Paper::new(true), &wanted, Program::command()).unwrap();
+        for page in ["gantry.1", "gantry-node.1", "gantry-node-token-make.1", "gantry-converge.1"] {
+            let text = std::fs::read_to_string(wanted.folder.join(page)).unwrap();
+            assert!(text.contains(".SH NAME"), "{page}: {text}");
+        }
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Program::command(), "gantry", &mut text);
+            assert!(String::from_utf8(text).unwrap().contains("converge"), "{shell}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        crate::with_options(Program::command()).debug_assert();
+    }
+}

@@ -1,0 +1,236 @@
+//! How it stands, what waits, who did what, and whether anything starts at all.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use api::audit::ChainView;
+use api::waiting::WaitingPage;
+
+use crate::address::Query;
+use crate::exit::{Failure, Outcome};
+use crate::lists::{self, Again, Client, Much};
+use crate::machines::Between;
+use crate::names;
+use crate::paper::{Paper, Table, moment_of, note, outline, plain, said};
+use crate::plans::OnOff;
+
+/// What can be shown again and again.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    pub(crate) again: Again,
+}
+
+pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {
+    client.show(
+        show.again,
+        || client.server.get("/overview"),
+        |value, paper| {
+            let mut short = value.clone();
+            let stuck = serde_json::from_value::<Vec<_>>(short["stuck"].take())
+                .map(|groups| WaitingPage { groups, next: None });
+            let stuck = stuck.map(|page| waiting_page(&page, paper)).unwrap_or_default();
+            outline(&short) + &stuck
+        },
+    )
+}
+
+pub(crate) fn policy(client: &Client, show: &Show) -> Outcome {
+    client.show(show.again, || client.server.get("/policy"), |value, _| outline(value))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Waiting {
+    /// In this deployment
+    #[arg(long, value_name = "NAME")]
+    deployment: Option<String>,
+    /// On this node
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// For this reason, by its word (failed, held, ...), and then all of it
+    #[arg(long, value_name = "WORD")]
+    reason: Option<String>,
+    #[command(flatten)]
+    again: Again,
+}
+
+pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
+    let server = &client.server;
+    let node = wanted.node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
+    let query =
+        Query::default().with("deployment", &wanted.deployment).with("node", &node).with("reason", &wanted.reason);
+    // Of one reason the pages are one list.
+    let ask = || {
+        let mut whole = server.get(&query.behind("/waiting"))?;
+        while let Some(next) = whole["next"].take().as_str() {
+            let mut more = server.get(&query.clone().with("after", next).behind("/waiting"))?;
+            let steps = more["groups"][0]["steps"].take();
+            if let (Some(all), Value::Array(steps)) = (whole["groups"][0]["steps"].as_array_mut(), steps) {
+                all.extend(steps);
+            }
+            whole["next"] = more["next"].take();
+        }
+        Ok(whole)
+    };
+    client.show(wanted.again, ask, |value, paper| match serde_json::from_value::<WaitingPage>(value.clone()) {
+        Ok(page) if page.groups.is_empty() => "Nothing waits.\n".to_owned(),
+        Ok(page) => waiting_page(&page, paper),
+        Err(_) => outline(value),
+    })
+}
+
+/// What waits by reason, each with who or what frees it.
+pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
+    let mut text = String::new();
+    for group in &page.groups {
+        let count =
+            group.count.map(|count| format!(" ({count}{})", if group.more { "+" } else { "" })).unwrap_or_default();
+        text += &format!("{}{count} - freed by {}\n", paper.heading(&plain(&group.heading)), plain(&group.frees));
+        let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "WAITS FOR"]);
+        for step in &group.steps {
+            table.row([
+                format!("  {}", step.role),
+                step.fqdn.clone(),
+                step.deployment.to_string(),
+                step.state.word().to_owned(),
+                moment_of(step.since.0),
+                step.says.join(" "),
+            ]);
+        }
+        if !group.steps.is_empty() {
+            text += &table.text(paper);
+        }
+    }
+    text
+}
+
+/// What is asked of a server about the audit.
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Who did what, newest first
+    List(AuditList),
+    /// The sealed audit as lines of JSON, which `gantry audit verify` checks
+    Export(AuditExport),
+    /// Check the whole chain on the server, part by part
+    Chain(AuditChain),
+}
+
+/// Which entries.
+#[derive(Debug, Args)]
+pub struct AuditList {
+    /// By this person; gantry: by Gantry itself
+    #[arg(long, value_name = "NAME")]
+    who: Option<String>,
+    /// Of this action, such as submission.commit
+    #[arg(long, value_name = "ACTION")]
+    action: Option<String>,
+    /// About this: a number, an id
+    #[arg(long, value_name = "WHAT")]
+    subject: Option<String>,
+    #[command(flatten)]
+    between: Between,
+    #[command(flatten)]
+    much: Much,
+}
+
+/// Which part, and where to.
+#[derive(Debug, Args)]
+pub struct AuditExport {
+    /// Write it to this new file instead of the standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// From behind this place on
+    #[arg(long, value_name = "N")]
+    after: Option<i64>,
+}
+
+/// From where on.
+#[derive(Debug, Args)]
+pub struct AuditChain {
+    /// From behind this place on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    after: u64,
+}
+
+pub(crate) fn audit(client: &Client, command: &Audit) -> Outcome {
+    match command {
+        Audit::List(wanted) => {
+            let query = Query::default()
+                .with("who", &wanted.who)
+                .with("action", &wanted.action)
+                .with("subject", &wanted.subject);
+            client.list(&lists::audit(), &wanted.between.words(query), &wanted.much)
+        }
+        Audit::Export(wanted) => export(client, wanted),
+        Audit::Chain(wanted) => chain(client, wanted.after),
+    }
+}
+
+fn export(client: &Client, wanted: &AuditExport) -> Outcome {
+    let query = Query::default().with("after", wanted.after);
+    let mut stream = client.server.stream(&query.behind("/audit/export"), "application/jsonl")?;
+    let Some(path) = &wanted.output else {
+        return copied(std::io::copy(&mut stream, &mut std::io::stdout().lock()).map(drop), "the standard output");
+    };
+    let shown = path.display();
+    let mut file =
+        File::create_new(path).map_err(|error| Failure::Usage(format!("{shown} can't be written: {error}")))?;
+    copied(std::io::copy(&mut stream, &mut file).and_then(|_| file.flush()), &shown.to_string())?;
+    note(&format!("Check it: gantry audit verify {shown}"));
+    Ok(())
+}
+
+fn copied(copied: std::io::Result<()>, to: &str) -> Outcome {
+    copied.map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::Unread,
+        _ => Failure::Unreachable(format!(
+            "the export broke off on its way to {to}: {error}. It is not whole: ask again"
+        )),
+    })
+}
+
+fn chain(client: &Client, after: u64) -> Outcome {
+    let Client { server, paper } = client;
+    let mut after = after;
+    loop {
+        let value = server.get(&format!("/audit/chain?after={after}"))?;
+        let view: ChainView = serde_json::from_value(value.clone()).map_err(|_| {
+            Failure::Unreachable("the server's answer is none of a chain: are both of one version?".into())
+        })?;
+        if let Some(broken) = &view.broken {
+            paper.either(&value, &format!("The chain is broken: {}", plain(broken)))?;
+            return Err(Failure::NotSo(
+                "Somebody changed the audit, or lost a part of it: compare it with an export.".into(),
+            ));
+        }
+        match view.next {
+            Some(next) if next > after => after = next,
+            _ => {
+                let told = format!(
+                    "The chain holds up to {}; {} entries are not sealed yet.\nIts last link is {}. Note it elsewhere.",
+                    view.end, view.unsealed, view.hash
+                );
+                return paper.either(&value, &told);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Execution {
+    state: OnOff,
+    /// Why; everybody reads it
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+pub(crate) fn execution(client: &Client, wanted: &Execution) -> Outcome {
+    let enabled = wanted.state == OnOff::On;
+    let answer = client.server.post("/execution", json!({"enabled": enabled, "reason": wanted.reason}))?;
+    let state = if enabled { "Steps start" } else { "No step starts" };
+    client.paper.either(&answer, &format!("{state} from target {} on.", said(&answer["target"])))
+}

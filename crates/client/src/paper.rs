@@ -1,0 +1,325 @@
+//! What a person reads, and what a program reads: where it is written to, and how it looks.
+//!
+//! Only what was asked for goes to standard output; progress, notes and errors go to standard error. Texts that others wrote are shown with
+//! what can't be seen spelled out, so nobody's title moves the cursor.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use engine::text::shown;
+use serde_json::Value;
+
+use crate::exit::Outcome;
+
+/// Where a command's words go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paper {
+    pub(crate) json: bool,
+    /// Columns of the terminal; None: it is none.
+    pub(crate) width: Option<usize>,
+    colour: bool,
+}
+
+impl Paper {
+    pub(crate) fn new(json: bool) -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let width = terminal.then(|| usize::from(console::Term::stdout().size().1)).filter(|width| *width > 0);
+        Self { json, width, colour: terminal && !plain }
+    }
+
+    /// Whether somebody sits before it.
+    pub(crate) fn is_terminal(self) -> bool {
+        self.width.is_some()
+    }
+
+    pub(crate) fn write(self, text: &str) -> Outcome {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    pub(crate) fn line(self, text: &str) -> Outcome {
+        self.write(&format!("{text}\n"))
+    }
+
+    /// One document.
+    pub(crate) fn json(self, value: &Value) -> Outcome {
+        self.line(&serde_json::to_string_pretty(value).unwrap_or_default())
+    }
+
+    /// One document on one line.
+    pub(crate) fn json_line(self, value: &Value) -> Outcome {
+        self.line(&value.to_string())
+    }
+
+    /// The answer for programs, or the sentence for people.
+    pub(crate) fn either(self, answer: &Value, sentence: &str) -> Outcome {
+        if self.json { self.json(answer) } else { self.line(sentence) }
+    }
+
+    /// A page from its top, in the place of the one before.
+    pub(crate) fn anew(self, text: &str) -> Outcome {
+        let top = if self.is_terminal() { "\x1b[H\x1b[2J\x1b[3J" } else { "" };
+        self.write(&format!("{top}{text}"))
+    }
+
+    pub(crate) fn heading(self, text: &str) -> String {
+        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// A note beside the answer. Nobody depends on it, so it is no error when it can't be written.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// A text on one line, with what can't be seen spelled out.
+pub(crate) fn plain(text: &str) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    shown(&line).chars().filter(|c| !c.is_control()).collect()
+}
+
+/// Several lines, each as [`plain`] has it, indentation kept.
+pub(crate) fn plain_lines(text: &str) -> String {
+    let line = |line: &str| {
+        let kept: String = line.chars().filter(|c| !c.is_control() || *c == '\t').collect();
+        shown(&kept).into_owned() + "\n"
+    };
+    text.lines().map(line).collect()
+}
+
+/// A table: columns as wide as they need, the widest ones cut where the terminal ends.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table {
+    titles: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Narrowest that a column is cut to.
+const NARROWEST: usize = 8;
+const BETWEEN: usize = 2;
+
+impl Table {
+    pub(crate) fn new(titles: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { titles: titles.into_iter().collect(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        // Indentation at the beginning is a tree's.
+        let cell = |cell: String| {
+            let indent = cell.len() - cell.trim_start_matches(' ').len();
+            format!("{}{}", " ".repeat(indent), plain(&cell))
+        };
+        self.rows.push(cells.into_iter().map(cell).collect());
+    }
+
+    pub(crate) fn text(&self, paper: Paper) -> String {
+        let widths = self.widths(paper.width);
+        let mut text = paper.heading(&line(self.titles.iter().copied(), &widths)) + "\n";
+        for row in &self.rows {
+            text += &line(row.iter().map(String::as_str), &widths);
+            text.push('\n');
+        }
+        text
+    }
+
+    fn widths(&self, most: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.titles.iter().map(|title| console::measure_text_width(title)).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(console::measure_text_width(cell));
+            }
+        }
+        let Some(most) = most else { return widths };
+        loop {
+            let all = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
+            let over = all.saturating_sub(most);
+            let Some(widest) = widths.iter_mut().max().filter(|width| over > 0 && **width > NARROWEST) else {
+                return widths;
+            };
+            *widest -= 1;
+        }
+    }
+}
+
+fn line<'c>(cells: impl Iterator<Item = &'c str>, widths: &[usize]) -> String {
+    let cell = |(cell, width): (&str, &usize)| {
+        let cut = console::truncate_str(cell, *width, "…");
+        let pad = width.saturating_sub(console::measure_text_width(&cut));
+        format!("{cut}{}", " ".repeat(pad))
+    };
+    let cells: Vec<String> = cells.zip(widths).map(cell).collect();
+    cells.join(&" ".repeat(BETWEEN)).trim_end().to_owned()
+}
+
+/// A moment, as an answer has it.
+pub(crate) fn moment(value: &Value) -> String {
+    value.as_i64().map(moment_of).unwrap_or_default()
+}
+
+/// `2026-09-22 14:05:09Z`.
+pub(crate) fn moment_of(millis: i64) -> String {
+    let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]:[second]Z");
+    let at = time::OffsetDateTime::from_unix_timestamp(millis.div_euclid(1000)).ok();
+    at.and_then(|at| at.format(format).ok()).unwrap_or_default()
+}
+
+/// How many steps are in which state: `3 ACTIVE, 1 ERROR`.
+pub(crate) fn steps(value: &Value) -> String {
+    let states = ["error", "transition", "todo", "blocked", "active"];
+    let some = states.iter().filter_map(|state| {
+        let count = value.get(state)?.as_i64().filter(|count| *count > 0)?;
+        Some(format!("{count} {}", state.to_uppercase()))
+    });
+    let some: Vec<String> = some.collect();
+    if some.is_empty() { "none".to_owned() } else { some.join(", ") }
+}
+
+/// What a word of an answer says, for people: texts as they are, lists by comma, nothing as nothing.
+pub(crate) fn said(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(said).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// Names of moments in answers.
+const MOMENTS: [&str; 19] = [
+    "at",
+    "since",
+    "seen",
+    "created",
+    "expires",
+    "used",
+    "revoked",
+    "queued",
+    "started",
+    "ended",
+    "imported",
+    "added",
+    "alive_since",
+    "joined_since",
+    "heard",
+    "lease_until",
+    "made",
+    "until",
+    "oldest",
+];
+
+/// An answer line by line, for what has no page of its own: each word with what it says, what lies within below it.
+pub(crate) fn outline(value: &Value) -> String {
+    let mut text = String::new();
+    outline_into(&mut text, value, 0);
+    text
+}
+
+fn outline_into(text: &mut String, value: &Value, depth: usize) {
+    let indent = "  ".repeat(depth);
+    match value {
+        Value::Object(entries) => {
+            for (name, value) in entries.iter().filter(|(name, value)| *name != "cursor" && !value.is_null()) {
+                let name = plain(name);
+                match one_line(&name, value) {
+                    Some(line) => *text += &format!("{indent}{name}: {line}\n"),
+                    None => {
+                        *text += &format!("{indent}{name}:\n");
+                        outline_into(text, value, depth + 1);
+                    }
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                let mut within = String::new();
+                outline_into(&mut within, item, depth + 1);
+                let begin = within.find(|c| c != ' ').unwrap_or_default();
+                *text += &format!("{indent}- {}", &within[begin..]);
+            }
+        }
+        other => *text += &format!("{indent}{}\n", plain(&said(other))),
+    }
+}
+
+/// What fits on the line of its name; None: it has lines of its own.
+fn one_line(name: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::Number(_) if MOMENTS.contains(&name) => Some(moment(value)),
+        Value::Object(entries) if entries.is_empty() => Some("{}".to_owned()),
+        Value::Object(entries) if name == "steps" && entries.contains_key("active") => Some(steps(value)),
+        // Whether somebody may.
+        Value::Object(entries) if entries.len() == 1 && entries.contains_key("Ok") => Some("yes".to_owned()),
+        Value::Object(entries) if entries.len() == 1 => {
+            entries.get("Err").map(|why| format!("no: {}", plain(&said(why))))
+        }
+        Value::Object(_) => None,
+        Value::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
+            Some(if items.is_empty() { "none".to_owned() } else { plain(&said(value)) })
+        }
+        Value::Array(_) => None,
+        other => Some(plain(&said(other))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn paper(width: Option<usize>) -> Paper {
+        Paper { json: false, width, colour: false }
+    }
+
+    fn table() -> Table {
+        let mut table = Table::new(["NAME", "TITLE"]);
+        table.row(["n1".into(), "A proxy in front of everything".into()]);
+        table.row(["  n22".into(), String::new()]);
+        table
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_they_need() {
+        let text = table().text(paper(None));
+        assert_eq!(text, "NAME   TITLE\nn1     A proxy in front of everything\n  n22\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_the_widest_column() {
+        let text = table().text(paper(Some(20)));
+        assert_eq!(text, "NAME   TITLE\nn1     A proxy in f…\n  n22\n");
+        assert!(text.lines().all(|line| console::measure_text_width(line) <= 20));
+        let narrowest = table().text(paper(Some(3)));
+        assert!(narrowest.contains("A proxy…"), "{narrowest}");
+    }
+
+    #[test]
+    fn nobodys_title_moves_the_cursor() {
+        let mut table = Table::new(["TITLE"]);
+        table.row(["a\x1b[2Jb\nc\u{202e}d".into()]);
+        let text = table.text(paper(None));
+        assert!(!text.contains('\x1b') && text.lines().count() == 2 && text.contains("U+202E"), "{text:?}");
+    }
+
+    #[test]
+    fn an_answer_is_outlined_with_moments_and_leave() {
+        let value = json!({"name": "n1", "at": 0, "may": {"Err": "not\nyours"}, "can": {"Ok": null}, "cursor": 7, "list": [{"a": 1, "b": null}],
+            "steps": {"active": 2, "error": 1}, "empty": [], "tags": ["x", "y"]});
+        let text = outline(&value);
+        for line in [
+            "name: n1",
+            "at: 1970-01-01 00:00:00Z",
+            "may: no: not yours",
+            "can: yes",
+            "- a: 1",
+            "steps: 1 ERROR, 2 ACTIVE",
+            "empty: none",
+            "tags: x, y",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("cursor"));
+    }
+}

@@ -1,0 +1,282 @@
+//! People, service accounts, sessions and tokens. What lets somebody in is printed once, when it is made, and kept nowhere here.
+
+use std::io::Read as _;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use ureq::http::Method;
+use uuid::Uuid;
+
+use crate::address::{Query, part};
+use crate::contexts::{Contexts, Key, usual_place};
+use crate::exit::{Failure, Outcome};
+use crate::lists::{self, Client, Much};
+use crate::machines::shown_once;
+use crate::names;
+use crate::paper::{note, outline, said};
+use crate::server::With;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Person {
+    /// People and service accounts, by name
+    List {
+        /// With this in the name
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        /// Of this kind
+        #[arg(long, value_parser = ["human", "service"])]
+        kind: Option<String>,
+        /// Only those who are kept out (true), or are not (false)
+        #[arg(long, value_parser = ["true", "false"])]
+        disabled: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// A person or a service account
+    Show { name: String },
+    /// Add a person, who gets a one-time link
+    Add {
+        name: String,
+        #[command(flatten)]
+        grants: Grants,
+    },
+    /// Say what somebody may, in the place of all that they might before
+    Grant {
+        name: String,
+        #[command(flatten)]
+        grants: Grants,
+    },
+    /// Keep somebody out from now on
+    Disable { name: String },
+    /// Let somebody in again
+    Enable { name: String },
+    /// Make a one-time link for somebody
+    Link { name: String },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Grants {
+    /// viewer, operator, reviewer or admin; with @DEPLOYMENT only there and below; may be given again
+    #[arg(long = "may", value_name = "PERMISSION[@DEPLOYMENT]")]
+    may: Vec<String>,
+}
+
+impl Grants {
+    fn json(&self) -> Value {
+        let grant = |text: &String| match text.split_once('@') {
+            Some((permission, deployment)) => json!({"permission": permission, "deployment": deployment}),
+            None => json!({"permission": text}),
+        };
+        self.may.iter().map(grant).collect()
+    }
+}
+
+pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
+    let Client { server, paper } = client;
+    let place = |name: &str| Ok::<_, Failure>(format!("/people/{}", part(&names::person(server, name)?)));
+    match command {
+        Person::List { filter, kind, disabled, much } => client.list(
+            &lists::people(),
+            &Query::default().with("filter", filter).with("kind", kind).with("disabled", disabled),
+            much,
+        ),
+        Person::Show { name } => {
+            let answer = server.get(&place(name)?)?;
+            paper.either(&answer, outline(&answer).trim_end())
+        }
+        Person::Add { name, grants } => {
+            let answer = server.post("/people", json!({"name": name, "kind": "human", "grants": grants.json()}))?;
+            link_told(client, name, &answer, &answer["link"])
+        }
+        Person::Grant { name, grants } => {
+            let with = With { body: Some(json!({"grants": grants.json()})), ..With::default() };
+            let answer: Value = server.ask(&Method::PATCH, &format!("{}/grants", place(name)?), &with)?.read()?;
+            paper.either(&answer, outline(&answer).trim_end())
+        }
+        Person::Disable { name } => {
+            let answer = server.post(&format!("{}/disable", place(name)?), json!({}))?;
+            paper.either(&answer, &format!("{name} is kept out."))
+        }
+        Person::Enable { name } => {
+            let answer = server.post(&format!("{}/enable", place(name)?), json!({}))?;
+            paper.either(&answer, &format!("{name} can come in."))
+        }
+        Person::Link { name } => {
+            let answer = server.post(&format!("{}/link", place(name)?), json!({}))?;
+            link_told(client, name, &answer, &answer)
+        }
+    }
+}
+
+/// The whole address of a one-time link, as who gets it can open it.
+fn link_told(client: &Client, name: &str, answer: &Value, link: &Value) -> Outcome {
+    let path = said(&link["link"]);
+    let whole = if path.starts_with('/') { format!("{}{path}", client.server.address()) } else { path };
+    client.paper.either(answer, &whole)?;
+    if !client.paper.json {
+        note(&format!(
+            "{name} comes in by this once, within {} minutes. It is shown this once.",
+            said(&link["minutes"])
+        ));
+    }
+    Ok(())
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Service {
+    /// Service accounts, by name
+    List {
+        /// With this in the name
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// Add a service account: it has tokens only, and its verdicts never count
+    Add {
+        name: String,
+        #[command(flatten)]
+        grants: Grants,
+    },
+}
+
+pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
+    match command {
+        Service::List { filter, much } => {
+            client.list(&lists::people(), &Query::default().with("filter", filter).with("kind", "service"), much)
+        }
+        Service::Add { name, grants } => {
+            let answer =
+                client.server.post("/people", json!({"name": name, "kind": "service", "grants": grants.json()}))?;
+            let next = format!(
+                "{name} is added. Make a token for it: gantry token make --for {name} --name TEXT --may viewer"
+            );
+            client.paper.either(&answer, &next)
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Token {
+    /// Your own tokens, or those of a service account
+    List {
+        /// Whose
+        #[arg(long = "for", value_name = "NAME")]
+        whose: Option<String>,
+    },
+    /// Make one; it is shown this once
+    Make {
+        /// What it is for
+        #[arg(long, value_name = "TEXT")]
+        name: String,
+        /// What it may at most: viewer, operator or admin; may be given again
+        #[arg(long = "may", value_name = "PERMISSION", required = true)]
+        may: Vec<String>,
+        /// Only in this deployment and below
+        #[arg(long = "in", value_name = "DEPLOYMENT")]
+        deployment: Option<String>,
+        /// For how many days it holds
+        #[arg(long, default_value_t = 90)]
+        days: u32,
+        /// The service account that it is for; without it yourself
+        #[arg(long = "for", value_name = "NAME")]
+        whose: Option<String>,
+    },
+    /// Take one back
+    Revoke { id: Uuid },
+}
+
+pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
+    let Client { server, paper } = client;
+    let whose = |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
+    match command {
+        Token::List { whose: name } => {
+            client.list(&lists::tokens(), &Query::default().with("person", &whose(name)?), &Much::every())
+        }
+        Token::Make { name, may, deployment, days, whose: of } => {
+            let mut body = Map::from_iter([
+                ("name".to_owned(), json!(name)),
+                ("scopes".to_owned(), json!(may)),
+                ("days".to_owned(), json!(days)),
+            ]);
+            body.extend(deployment.iter().map(|name| ("deployment".to_owned(), json!(name))));
+            body.extend(whose(of)?.map(|person| ("person".to_owned(), json!(person))));
+            shown_once(client, &server.post("/tokens", Value::Object(body))?)
+        }
+        Token::Revoke { id } => {
+            let answer = server.ask(&Method::DELETE, &format!("/tokens/{id}"), &With::default())?.read()?;
+            paper.either(&answer, &format!("Token {id} is taken back."))
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// Where you are signed in
+    List,
+    /// Sign out somewhere
+    End { id: Uuid },
+    /// Sign out everywhere but here
+    EndOthers,
+    /// Set or change your password; both are read from the standard input, a line each: the old one, where there is one, and the new one
+    Password,
+}
+
+/// `context`: the one whose session asks.
+pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session) -> Outcome {
+    let Client { server, paper } = client;
+    match command {
+        Session::List => client.list(&lists::sessions(), &Query::default(), &Much::every()),
+        Session::End { id } => {
+            let answer = server.ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?.read()?;
+            paper.either(&answer, "That session is over.")
+        }
+        Session::EndOthers => {
+            let answer: Value = server.ask(&Method::DELETE, "/me/sessions", &With::default())?.read()?;
+            paper.either(&answer, &format!("{} sessions are over.", said(&answer["sessions"])))
+        }
+        Session::Password => {
+            let mut text = String::new();
+            let read = std::io::stdin().lock().take(64 << 10).read_to_string(&mut text);
+            read.map_err(|error| Failure::Usage(format!("the standard input can't be read: {error}")))?;
+            let body = match text.lines().collect::<Vec<_>>().as_slice() {
+                [new] => json!({"new": new}),
+                [old, new] => json!({"old": old, "new": new}),
+                _ => {
+                    return Err(Failure::Usage(
+                        "give the new password on a line, behind the old one where there is one".into(),
+                    ));
+                }
+            };
+            let with = With { body: Some(body), ..With::default() };
+            let answer = server.ask(&Method::PUT, "/me/password", &with)?;
+            // The session goes on under another cookie.
+            if let (Some(context), Some(cookie)) = (context, answer.session.clone()) {
+                let path = usual_place()?;
+                let mut contexts = Contexts::read(&path)?;
+                if let Some(context) = contexts.contexts.get_mut(context) {
+                    context.key = Key::Session(cookie);
+                }
+                contexts.write(&path)?;
+            }
+            paper.either(&answer.read()?, "The password is set.")
+        }
+    }
+}
+
+/// Who asks, and what they may.
+pub(crate) fn me(client: &Client) -> Outcome {
+    let answer = client.server.get("/people/me")?;
+    client.paper.either(&answer, outline(&answer).trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_may_say_where() {
+        let grants = Grants { may: vec!["viewer".into(), "operator@web".into()] };
+        assert_eq!(grants.json(), json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]));
+    }
+}

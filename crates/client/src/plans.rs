@@ -1,0 +1,759 @@
+//! Deployments, proposals, reviews and targets: what is meant, and how that is changed.
+
+use clap::{Args, Subcommand, ValueEnum};
+use engine::blueprint::Consequences;
+use engine::ids::{CommentId, ProposalId, SubmissionId, TargetNo};
+use serde_json::{Value, json};
+use ureq::http::Method;
+
+use api::console::{Board, Comparison, Discussion};
+
+use crate::address::{Query, part};
+use crate::apply::{edits_of, version};
+use crate::exit::{Failure, Outcome};
+use crate::lists::{self, Again, Client, Much};
+use crate::names;
+use crate::paper::{Paper, Table, moment_of, outline, plain, plain_lines, said, steps};
+use crate::server::With;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Deployment {
+    /// Deployments, from system down
+    List {
+        /// With this in the name
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        /// Of which this is so
+        #[arg(long, value_parser = ["held", "proposed", "review", "error", "working", "idle"])]
+        state: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// Its board: roles, who carries them, and how that is
+    Show {
+        name: String,
+        #[command(flatten)]
+        again: Again,
+    },
+    /// Open a proposal on it, or join the open one
+    Propose { name: String },
+    /// Start no new runs in it and below it
+    Hold {
+        name: String,
+        #[command(flatten)]
+        because: Because,
+    },
+    /// Start runs again
+    Release {
+        name: String,
+        #[command(flatten)]
+        because: Because,
+    },
+    /// Say which deployment's runs start first
+    Priority {
+        name: String,
+        /// Higher comes first
+        #[arg(allow_negative_numbers = true)]
+        priority: i32,
+        #[command(flatten)]
+        because: Because,
+    },
+    /// Propose what it was at a target
+    Restore {
+        name: String,
+        /// The target's number
+        #[arg(long, value_name = "N")]
+        target: i64,
+        /// Leave out what can't be brought back
+        #[arg(long)]
+        partial: bool,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Because {
+    /// Why; everybody reads it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+}
+
+pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
+    let Client { server, paper } = client;
+    let post = |name: &str, what: &str, body: Value| server.post(&format!("/deployments/{}/{what}", part(name)), body);
+    match command {
+        Deployment::List { filter, state, much } => {
+            client.list(&lists::deployments(), &Query::default().with("filter", filter).with("state", state), much)
+        }
+        Deployment::Show { name, again } => {
+            names::deployment(server, name)?;
+            let path = format!("/deployments/{}/board", part(name));
+            client.show(*again, || server.get(&path), board)
+        }
+        Deployment::Propose { name } => {
+            let answer = post(name, "proposals", json!({}))?;
+            paper.either(&answer, &format!("Proposal {} is open on {name}.", said(&answer["proposal"])))
+        }
+        Deployment::Hold { name, because } => {
+            let answer = post(name, "hold", json!({"held": true, "reason": because.reason}))?;
+            paper.either(&answer, &format!("{name} is held: no new runs start in it and below it."))
+        }
+        Deployment::Release { name, because } => {
+            let answer = post(name, "hold", json!({"held": false, "reason": because.reason}))?;
+            paper.either(&answer, &format!("{name} goes on."))
+        }
+        Deployment::Priority { name, priority, because } => {
+            let answer = post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
+            paper.either(&answer, &format!("{name} has priority {priority}."))
+        }
+        Deployment::Restore { name, target, partial } => {
+            let answer = post(name, "restore", json!({"target": target, "partial": partial}))?;
+            let missing = answer["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let missing: String = missing.iter().map(|what| format!("\n  left out: {}", plain(&said(what)))).collect();
+            let (proposal, edits) = (said(&answer["proposal"]), said(&answer["edits"]));
+            paper.either(
+                &answer,
+                &format!("Proposal {proposal} brings {name} back to target {target}, by {edits} edits.{missing}"),
+            )
+        }
+    }
+}
+
+/// A board for people. What this program does not know of an answer is outlined.
+fn board(value: &Value, paper: Paper) -> String {
+    let Ok(board) = serde_json::from_value::<Board>(value.clone()) else { return outline(value) };
+    let path: Vec<&str> = board.above.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
+    let mut text = format!("{}, target {}\n", paper.heading(&path.join(" / ")), board.target);
+    if let Some(hold) = &board.hold {
+        text += &format!("Held by {} at {}: {}\n", plain(&hold.by), hold.deployment, plain(&hold.reason));
+    }
+    if let Some(open) = &board.proposal {
+        let submitted = open.submission.map(|id| format!(", in review {id}")).unwrap_or_default();
+        text += &format!(
+            "Proposal {} version {} by {}{submitted}: adds {}, removes {}, runs {} again\n",
+            open.id,
+            open.version,
+            open.authors.join(", "),
+            open.added,
+            open.removed,
+            open.reruns
+        );
+    }
+    let mut table = Table::new(["ROLE", "BARCLAMP", "NODES", "DATA"]);
+    for group in &board.groups {
+        let of = group.of_ancestor.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+        for role in &group.roles {
+            let chip = |chip: &api::console::Chip| {
+                let going = if chip.going { ", going" } else { "" };
+                format!("{} {}{going}", chip.short, chip.state.word())
+            };
+            let mut chips: Vec<String> = role.chips.iter().map(chip).collect();
+            if role.more > 0 {
+                chips.push(format!("and {} more", role.more));
+            }
+            let data = if role.data.as_object().is_none_or(serde_json::Map::is_empty) {
+                String::new()
+            } else {
+                role.data.to_string()
+            };
+            table.row([role.role.to_string(), format!("{}{of}", group.barclamp), chips.join(", "), data]);
+        }
+    }
+    text + &table.text(paper)
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Proposal {
+    /// Open proposals, newest first
+    List {
+        /// Those that you opened or edited
+        #[arg(long)]
+        mine: bool,
+        /// Those that are not submitted as they are
+        #[arg(long)]
+        drafts: bool,
+        /// Of this deployment
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// A proposal with its edits
+    Show {
+        id: ProposalId,
+        #[command(flatten)]
+        again: Again,
+    },
+    /// Append edits, all or none
+    Edit {
+        id: ProposalId,
+        #[command(flatten)]
+        edits: Edits,
+    },
+    /// What further edits would come to, without making them
+    Foresee {
+        id: ProposalId,
+        #[command(flatten)]
+        edits: Edits,
+    },
+    /// Take back the last edit
+    Undo { id: ProposalId },
+    /// Bring back the last edit that was taken back
+    Redo { id: ProposalId },
+    /// Close it without a change
+    Discard { id: ProposalId },
+    /// Submit it for review
+    Submit {
+        id: ProposalId,
+        /// What it is for
+        #[arg(long, value_name = "TEXT")]
+        title: String,
+    },
+    /// How it was planned, stage by stage
+    Report { id: ProposalId },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Edits {
+    /// A JSON list of edits; - reads the standard input
+    #[arg(short, long = "file", value_name = "FILE")]
+    file: String,
+}
+
+pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
+    let Client { server, paper } = client;
+    let on_version = |id: &ProposalId, what: &str, mut body: Value| {
+        body["version"] = version(server, *id)?;
+        server.post(&format!("/proposals/{id}/{what}"), body)
+    };
+    let at = |answer: &Value| said(&answer["version"]);
+    match command {
+        Proposal::List { mine, drafts, deployment, much } => {
+            let query = Query::default().with("mine", *mine).with("drafts", *drafts).with("deployment", deployment);
+            client.list(&lists::proposals(), &query, much)
+        }
+        Proposal::Show { id, again } => client.show(*again, || server.get(&format!("/proposals/{id}")), draft),
+        Proposal::Edit { id, edits } => {
+            let answer = on_version(id, "edits", json!({"edits": edits_of(&edits.file)?}))?;
+            paper.either(&answer, &format!("Proposal {id} is at version {}.", at(&answer)))
+        }
+        Proposal::Foresee { id, edits } => {
+            let answer = server.post(&format!("/proposals/{id}/foresee"), json!({"edits": edits_of(&edits.file)?}))?;
+            let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
+            paper.either(&answer, outline(&answer).trim_end())?;
+            match refused {
+                true => Err(Failure::NotSo("Some of these edits can't take effect.".into())),
+                false => Ok(()),
+            }
+        }
+        Proposal::Undo { id } => {
+            let answer = on_version(id, "undo", json!({}))?;
+            paper.either(&answer, &format!("The last edit is taken back: proposal {id} is at version {}.", at(&answer)))
+        }
+        Proposal::Redo { id } => {
+            let answer = on_version(id, "redo", json!({}))?;
+            paper.either(&answer, &format!("The edit is back: proposal {id} is at version {}.", at(&answer)))
+        }
+        Proposal::Discard { id } => {
+            let answer = on_version(id, "discard", json!({}))?;
+            paper.either(&answer, &format!("Proposal {id} is closed, and nothing changed."))
+        }
+        Proposal::Submit { id, title } => {
+            let answer = on_version(id, "submit", json!({"title": title}))?;
+            let review = said(&answer["submission"]);
+            paper.either(&answer, &format!("Review {review} waits for somebody else: gantry review show {review}"))
+        }
+        Proposal::Report { id } => {
+            let answer = server.get(&format!("/proposals/{id}/report"))?;
+            paper.either(&answer, outline(&answer).trim_end())
+        }
+    }
+}
+
+fn draft(value: &Value, paper: Paper) -> String {
+    let count = |word: &str| said(&value[word]);
+    let node = value["scope"]["node"]["fqdn"].as_str().map(|node| format!(", node {node}")).unwrap_or_default();
+    let mut text = format!(
+        "{} on {}{node}, version {}: adds {}, removes {}, runs {} again\nby {}\n",
+        paper.heading(&format!("Proposal {}", count("id"))),
+        said(&value["scope"]["deployment"]),
+        count("version"),
+        count("added"),
+        count("removed"),
+        count("reruns"),
+        plain(&said(&value["authors"]))
+    );
+    if !value["submission"].is_null() {
+        text += &format!("in review {}\n", count("submission"));
+    }
+    let mut table = Table::new(["EDIT", "WHAT", "BY", "AT"]);
+    for edit in value["edits"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        let undone = if edit["undone"] == true { " (taken back)" } else { "" };
+        let at = edit["at"].as_i64().map(moment_of).unwrap_or_default();
+        table.row([said(&edit["seq"]), said(&edit["text"]) + undone, said(&edit["actor"]), at]);
+    }
+    text += &table.text(paper);
+    for refused in value["refused"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        text += &format!("refused: {}\n", outline(refused).trim_end());
+    }
+    text
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Review {
+    /// Reviews, newest first
+    List {
+        /// Whose: all, those for you to judge or commit, or your own
+        #[arg(long, value_parser = ["all", "for_me", "mine"])]
+        whose: Option<String>,
+        /// What became of them
+        #[arg(long, value_parser = ["open", "committed", "discarded", "any"])]
+        fate: Option<String>,
+        /// Of this deployment
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        /// With this in the title
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// The change, its gate, and what was said of it
+    Show {
+        id: SubmissionId,
+        #[command(flatten)]
+        again: Again,
+    },
+    /// What it changes
+    Diff { id: SubmissionId },
+    /// What would start, stop and wait once it is committed
+    Consequences { id: SubmissionId },
+    /// How it was planned, stage by stage
+    Report { id: SubmissionId },
+    /// Say that it may be committed
+    Approve {
+        id: SubmissionId,
+        /// Why
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        reason: String,
+    },
+    /// Say that not like this
+    RequestChanges {
+        id: SubmissionId,
+        #[command(flatten)]
+        because: Because,
+    },
+    /// Say that not at all
+    Reject {
+        id: SubmissionId,
+        #[command(flatten)]
+        because: Because,
+    },
+    /// Make it the target
+    Commit {
+        id: SubmissionId,
+        /// The name that has to be typed where it can't be undone
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// End the runs under way of steps that it changes
+        #[arg(long)]
+        cancel: bool,
+    },
+    /// What was said about it
+    Discussion { id: SubmissionId },
+    /// Say something about it
+    Comment {
+        id: SubmissionId,
+        body: String,
+        /// The change that it is about, as the discussion names it; without it the whole
+        #[arg(long, default_value = "", hide_default_value = true)]
+        anchor: String,
+    },
+    /// Reply in a thread of its discussion
+    Reply { thread: CommentId, body: String },
+    /// Resolve a thread
+    Resolve { thread: CommentId },
+    /// Open a thread again
+    Reopen { thread: CommentId },
+}
+
+pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
+    let Client { server, paper } = client;
+    let verdict = |id: &SubmissionId, kind: &str, reason: &str, told: &str| {
+        let answer = server.post(&format!("/submissions/{id}/verdicts"), json!({"kind": kind, "reason": reason}))?;
+        paper.either(&answer, &format!("Review {id}: {told}."))
+    };
+    match command {
+        Review::List { whose, fate, deployment, text, much } => {
+            let query = Query::default()
+                .with("whose", whose)
+                .with("fate", fate)
+                .with("deployment", deployment)
+                .with("text", text);
+            client.list(&lists::reviews(), &query, much)
+        }
+        Review::Show { id, again } => client.show(*again, || server.get(&format!("/submissions/{id}")), review_page),
+        Review::Diff { id } => difference(client, &format!("/submissions/{id}/difference"), &Query::default()),
+        Review::Consequences { id } => {
+            let answer = server.get(&format!("/submissions/{id}/consequences"))?;
+            if paper.json { paper.json(&answer) } else { paper.write(&consequences(&answer)) }
+        }
+        Review::Report { id } => {
+            let answer = server.get(&format!("/submissions/{id}/report"))?;
+            paper.either(&answer, outline(&answer).trim_end())
+        }
+        Review::Approve { id, reason } => verdict(id, "approve", reason, "approved"),
+        Review::RequestChanges { id, because } => {
+            verdict(id, "request_changes", &because.reason, "changes are asked for")
+        }
+        Review::Reject { id, because } => verdict(id, "reject", &because.reason, "rejected"),
+        Review::Commit { id, name, cancel } => {
+            let answer = server.post(&format!("/submissions/{id}/commit"), json!({"name": name, "cancel": cancel}))?;
+            let target = said(&answer["target"]);
+            paper.either(
+                &answer,
+                &format!("Review {id} is target {target}. Follow it: gantry converge --target {target}"),
+            )
+        }
+        Review::Discussion { id } => {
+            let answer = server.get(&format!("/submissions/{id}/discussion"))?;
+            if paper.json { paper.json(&answer) } else { paper.write(&discussion(&answer)) }
+        }
+        Review::Comment { id, body, anchor } => {
+            let answer = server.post(&format!("/submissions/{id}/threads"), json!({"anchor": anchor, "body": body}))?;
+            paper.either(&answer, &format!("Thread {} is open.", said(&answer["comment"])))
+        }
+        Review::Reply { thread, body } => {
+            let answer = server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
+            paper.either(&answer, &format!("Said, as {}.", said(&answer["comment"])))
+        }
+        Review::Resolve { thread } => {
+            let answer = server.post(&format!("/threads/{thread}/resolve"), json!({}))?;
+            paper.either(&answer, &format!("Thread {thread} is resolved."))
+        }
+        Review::Reopen { thread } => {
+            let answer = server.post(&format!("/threads/{thread}/reopen"), json!({}))?;
+            paper.either(&answer, &format!("Thread {thread} is open again."))
+        }
+    }
+}
+
+/// What differs: as text the whole, as JSON every document of it, however many pages that takes.
+fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
+    let Client { server, paper } = client;
+    if !paper.json {
+        return paper.write(&plain_lines(&server.text(&query.clone().with("as", "text").behind(path))?));
+    }
+    let mut whole: Comparison = server.read(&query.clone().with("as", "json").behind(path))?;
+    while let Some(after) = whole.next.take() {
+        let page: Comparison =
+            server.read(&query.clone().with("as", "json").with("after", after.to_string()).behind(path))?;
+        whole.difference.deployments.extend(page.difference.deployments);
+        whole.difference.nodes.extend(page.difference.nodes);
+        whole.names.deployments.extend(page.names.deployments);
+        whole.names.noderoles.extend(page.names.noderoles);
+        whole.contents.extend(page.contents);
+        whole.pins.extend(page.pins);
+        whole.next = page.next;
+        whole.more = 0;
+    }
+    paper.json(&serde_json::to_value(&whole).unwrap_or_default())
+}
+
+fn lines_of(value: &Value) -> Vec<String> {
+    value.as_array().map(|all| all.iter().map(|line| plain(&said(line))).collect()).unwrap_or_default()
+}
+
+fn review_page(value: &Value, paper: Paper) -> String {
+    let word = |word: &str| plain(&said(&value[word]));
+    let mut text = format!("{} {}\n", paper.heading(&format!("Review {}:", word("submission"))), word("title"));
+    let node = value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
+    let at = value["at"].as_i64().map(moment_of).unwrap_or_default();
+    text += &format!(
+        "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on target {})\n",
+        word("deployment"),
+        word("authors"),
+        word("state"),
+        word("proposal"),
+        word("version"),
+        word("parent")
+    );
+    if !value["target"].is_null() {
+        text += &format!("it is target {}\n", word("target"));
+    }
+    if !value["risks"].as_array().is_none_or(Vec::is_empty) {
+        text += &format!("risks: {}\n", word("risks"));
+    }
+    let mut part = |title: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            text += &format!(
+                "\n{}\n{}",
+                paper.heading(title),
+                lines.iter().map(|line| format!("  {line}\n")).collect::<String>()
+            );
+        }
+    };
+    part("What it does", lines_of(&value["summary"]));
+    let checks = value["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    part("What is wrong with it", checks.iter().map(|check| plain(&outline(check))).collect());
+    let waves = value["waves"].as_array().map(Vec::as_slice).unwrap_or_default();
+    part(
+        "The order",
+        waves.iter().map(|wave| format!("{}. {}", said(&wave["number"]), plain(&said(&wave["items"])))).collect(),
+    );
+    part("What waits", lines_of(&value["waits"]));
+    let gate = &value["gate"];
+    let mut lines = vec![format!("{} of {} approvals", said(&gate["approvals"]), said(&gate["needed"]))];
+    if !gate["can_approve"].as_array().is_none_or(Vec::is_empty) {
+        lines.push(format!("can approve: {}", plain(&said(&gate["can_approve"]))));
+    }
+    for (may, what) in [("may_judge", "you may not judge it"), ("may_commit", "you may not commit it")] {
+        if let Some(why) = value[may]["Err"].as_str() {
+            lines.push(format!("{what}: {}", plain(why)));
+        }
+    }
+    part("The gate", lines);
+    let verdict = |verdict: &Value| {
+        let at = verdict["at"].as_i64().map(moment_of).unwrap_or_default();
+        let counts = if verdict["counts"] == true { "" } else { " (does not count)" };
+        plain(&format!(
+            "{} {}{counts}, {at} {}",
+            said(&verdict["person"]),
+            said(&verdict["kind"]),
+            said(&verdict["reason"])
+        ))
+    };
+    part("Verdicts", value["verdicts"].as_array().map(|all| all.iter().map(verdict).collect()).unwrap_or_default());
+    text
+}
+
+/// What a change leads to, line by line.
+fn consequences(value: &Value) -> String {
+    let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else { return outline(value) };
+    let mut text = format!("On {} nodes.\n", told.nodes);
+    let mut part = |title: &str, counted: &Value| {
+        let count = counted["count"].as_u64().unwrap_or_default();
+        if count == 0 {
+            return;
+        }
+        text += &format!("{title}: {count}\n");
+        let first = counted["first"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for item in first {
+            text += &format!("  {}\n", item_line(item));
+        }
+        let more = count.saturating_sub(u64::try_from(first.len()).unwrap_or_default());
+        if more > 0 {
+            text += &format!("  and {more} more\n");
+        }
+    };
+    part("Runs for the first time", &value["starts"]);
+    part("Runs again", &value["restarts"]);
+    part("Stays as it is, and takes the new with its next run", &value["kept"]);
+    part("Is gone", &value["lost"]);
+    part("Loses data, which no later change brings back", &value["irreversible"]);
+    if let Some(interrupted) = told.interrupted {
+        text += &format!("Interrupted, since it is ACTIVE now: {interrupted}\n");
+    }
+    if let Some(lost) = told.lost_in_use {
+        text += &format!("Gone although it is ACTIVE now: {lost}\n");
+    }
+    if !told.downstream.is_empty() {
+        text += "Depends on what runs again or goes, and does not run itself:\n";
+        for item in value["downstream"].as_array().map(Vec::as_slice).unwrap_or_default() {
+            text += &format!("  {}\n", item_line(item));
+        }
+    }
+    for (number, wave) in told.waves.iter().enumerate() {
+        let group = |group: &engine::blueprint::consequences::WaveGroup| match group.is_whole() {
+            true => format!("{} of {}", group.role, group.deployment),
+            false => {
+                let at_once = group.at_once.map(|n| format!(", {n} at once")).unwrap_or_default();
+                format!("{} of {} on {} nodes{at_once}", group.role, group.deployment, group.nodes)
+            }
+        };
+        let groups: Vec<String> = wave.groups.iter().map(group).collect();
+        text += &format!("Wave {}: {}\n", number + 1, groups.join("; "));
+    }
+    if told.more_waves > 0 {
+        text += &format!("And {} waves more.\n", told.more_waves);
+    }
+    let risks: Vec<String> = value["risks"].as_array().map(|all| all.iter().map(said).collect()).unwrap_or_default();
+    if !risks.is_empty() {
+        text += &format!("Risks: {}\n", risks.join(", "));
+    }
+    text
+}
+
+/// What an item says, on a line; ids are for programs.
+fn item_line(item: &Value) -> String {
+    match item {
+        Value::Object(entries) => {
+            let told = entries
+                .iter()
+                .filter(|(word, value)| !value.is_null() && !matches!(word.as_str(), "id" | "node_id" | "noderole_id"));
+            let words: Vec<String> =
+                told.map(|(word, value)| format!("{} {}", word.replace('_', " "), item_line(value))).collect();
+            words.join(", ")
+        }
+        Value::Array(items) => items.iter().map(item_line).collect::<Vec<_>>().join("; "),
+        other => plain(&said(other)),
+    }
+}
+
+fn discussion(value: &Value) -> String {
+    let Ok(told) = serde_json::from_value::<Discussion>(value.clone()) else { return outline(value) };
+    if told.threads.is_empty() {
+        return format!("Nothing was said yet: gantry review comment {} TEXT\n", told.submission);
+    }
+    let mut text = String::new();
+    for thread in &told.threads {
+        let state = match &thread.resolved {
+            Some((by, at)) => format!("resolved by {}, {}", plain(by), moment_of(at.0)),
+            None => "open".to_owned(),
+        };
+        let gone = if thread.stands { "" } else { ", which this version does not have any more" };
+        text += &format!("Thread {} ({state}), about {}{gone}\n", thread.id, plain(&thread.about));
+        for comment in &thread.comments {
+            text += &format!("  {}, {}:\n", plain(&comment.person), moment_of(comment.at.0));
+            text += &plain_lines(&comment.body).lines().map(|line| format!("    {line}\n")).collect::<String>();
+        }
+    }
+    text
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Target {
+    /// The line of targets, newest first
+    List {
+        /// Those that changed this deployment
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// A target, and how far reality has come
+    Show {
+        number: i64,
+        #[command(flatten)]
+        again: Again,
+    },
+    /// What differs between two: numbers of targets, or hashes of roots
+    Compare {
+        from: String,
+        to: String,
+        /// In this deployment alone
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+    },
+}
+
+pub(crate) fn target(client: &Client, command: &Target) -> Outcome {
+    let Client { server, .. } = client;
+    match command {
+        Target::List { deployment, much } => {
+            client.list(&lists::targets(), &Query::default().with("deployment", deployment), much)
+        }
+        Target::Show { number, again } => {
+            client.show(*again, || server.get(&format!("/targets/{}", TargetNo(*number))), target_page)
+        }
+        Target::Compare { from, to, deployment } => {
+            let query =
+                Query::default().with("from", from.as_str()).with("to", to.as_str()).with("deployment", deployment);
+            difference(client, "/targets/compare", &query)
+        }
+    }
+}
+
+fn target_page(value: &Value, paper: Paper) -> String {
+    let target = &value["target"];
+    let by = target["by"].as_str().unwrap_or("gantry");
+    let at = target["at"].as_i64().map(moment_of).unwrap_or_default();
+    format!(
+        "{} {}\n{} by {}, {at}\nway: {}, {} applied; {}\n",
+        paper.heading(&format!("Target {}:", said(&target["number"]))),
+        plain(&said(&target["title"])),
+        said(&target["kind"]),
+        plain(by),
+        said(&value["way"]).replace('_', " "),
+        said(&value["applied"]),
+        steps(&value["steps"])
+    )
+}
+
+/// Any operation by its method and path, for what has no command of its own.
+#[derive(Debug, Args)]
+pub(crate) struct Api {
+    /// GET, POST, PUT, PATCH or DELETE
+    #[arg(value_parser = method)]
+    method: Method,
+    /// Below /api/v1: /nodes?filter=n1
+    path: String,
+    /// What to send, as JSON; - reads the standard input
+    #[arg(long, value_name = "FILE")]
+    body: Option<String>,
+    /// The version that a change is made on: "3", or an ETag as it came
+    #[arg(long, value_name = "ETAG")]
+    if_match: Option<String>,
+}
+
+fn method(text: &str) -> Result<Method, String> {
+    let known = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let found = known.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| "it is GET, POST, PUT, PATCH or DELETE".to_owned())
+}
+
+pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
+    if !api.path.starts_with('/') {
+        return Err(Failure::Usage(format!("{} is no path: begin it with /, as in /nodes?filter=n1", api.path)));
+    }
+    let body = api.body.as_deref().map(crate::apply::json_of).transpose()?;
+    let with = With { body, if_match: api.if_match.clone(), accept: None };
+    let text = client.server.ask(&api.method, &api.path, &with)?.text;
+    match serde_json::from_str::<Value>(&text) {
+        Ok(value) => client.paper.json(&value),
+        Err(_) => client.paper.write(&text),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnOff {
+    /// Steps start
+    On,
+    /// No step starts, in no deployment
+    Off,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consequences_are_told_in_lines() {
+        let told = Consequences { nodes: 3, interrupted: Some(1), ..Consequences::default() };
+        let text = consequences(&serde_json::to_value(told).unwrap());
+        assert_eq!(text, "On 3 nodes.\nInterrupted, since it is ACTIVE now: 1\n");
+    }
+
+    #[test]
+    fn a_review_says_who_may_not_and_why() {
+        let value = json!({"submission": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
+            "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
+            "may_judge": {"Err": "you wrote part of this change"}, "may_commit": {"Ok": null}, "verdicts": [], "risks": []});
+        let text = review_page(&value, Paper::new(false));
+        for line in [
+            "A proxy",
+            "  binds proxy to n1",
+            "0 of 1 approvals",
+            "can approve: bo",
+            "you may not judge it: you wrote part",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("you may not commit"), "{text}");
+    }
+
+    #[test]
+    fn methods_are_those_of_the_interface() {
+        assert_eq!(method("get"), Ok(Method::GET));
+        assert!(method("TRACE").is_err());
+    }
+}

@@ -1,0 +1,346 @@
+//! Asking a server: one request, one answer, and what is made of lost connections.
+//!
+//! What changes something by POST carries a key of its own, so it can be sent again when the answer is lost, and is done once. What has no
+//! such key (PUT, PATCH, DELETE) is sent once: most of it names a version. Nothing is sent again that the server answered.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use ureq::http::{Method, Request, Response};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body};
+use uuid::Uuid;
+
+use api::Problem;
+use api::live::Live;
+
+use crate::address::Address;
+use crate::contexts::{Key, Secret};
+use crate::exit::{Failure, Outcome};
+
+/// Before everything that is asked.
+const ROOT: &str = "/api/v1";
+/// How long a server may say nothing. A stream has a word every 15 seconds, and what waits is answered within 30.
+const SILENCE: Duration = Duration::from_secs(45);
+/// Waits between tries of what nobody answered.
+const AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(600)];
+/// How often a request is repeated whose first one is still under way.
+const UNDER_WAY: usize = 30;
+/// Largest answer that is taken, in bytes.
+const LARGEST: u64 = 256 << 20;
+
+/// A server, and how one is let in there.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    agent: Agent,
+    address: Address,
+    key: Option<Key>,
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) etag: Option<String>,
+    /// The cookie of a session that begins, or goes on under another.
+    pub(crate) session: Option<Secret>,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
+        serde_json::from_str(&self.text).map_err(|error| {
+            Failure::Unreachable(format!(
+                "the server's answer is none that this program knows ({error}): are both of one version?"
+            ))
+        })
+    }
+}
+
+/// What is sent along.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct With {
+    pub(crate) body: Option<Value>,
+    pub(crate) if_match: Option<String>,
+    pub(crate) accept: Option<&'static str>,
+}
+
+impl Server {
+    pub(crate) fn new(address: Address, key: Option<Key>) -> Self {
+        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(Duration::from_secs(10)))
+            .timeout_per_read(Some(SILENCE))
+            .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls);
+        let config = if address.is_near() { config.proxy(None) } else { config };
+        Self { agent: config.build().into(), address, key }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// What is there, as JSON.
+    pub(crate) fn get(&self, path: &str) -> Outcome<Value> {
+        self.ask(&Method::GET, path, &With::default())?.read()
+    }
+
+    /// What is there, as one of the wire's types.
+    pub(crate) fn read<T: DeserializeOwned>(&self, path: &str) -> Outcome<T> {
+        self.ask(&Method::GET, path, &With::default())?.read()
+    }
+
+    pub(crate) fn text(&self, path: &str) -> Outcome<String> {
+        let with = With { accept: Some("text/plain"), ..With::default() };
+        Ok(self.ask(&Method::GET, path, &with)?.text)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: Value) -> Outcome<Value> {
+        self.ask(&Method::POST, path, &With { body: Some(body), ..With::default() })?.read()
+    }
+
+    /// One request below `/api/v1`, and its answer if it is none that refuses.
+    pub(crate) fn ask(&self, method: &Method, path: &str, with: &With) -> Outcome<Answer> {
+        let key = (*method == Method::POST).then(Uuid::new_v4);
+        let again = *method == Method::GET || key.is_some();
+        let mut waits = AGAIN.iter().filter(|_| again);
+        let mut under_way = 0;
+        loop {
+            let sent = self.send(method, path, with, key).and_then(|answer| self.taken(answer));
+            match sent {
+                Err(Sent::Lost(why)) => match waits.next() {
+                    Some(wait) => std::thread::sleep(*wait),
+                    None => return Err(self.unreachable(&why)),
+                },
+                Err(Sent::No(Failure::Refused(problem))) if problem.code == "under_way" && under_way < UNDER_WAY => {
+                    under_way += 1;
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                Err(Sent::No(failure)) => return Err(failure),
+                Ok(answer) => return Ok(answer),
+            }
+        }
+    }
+
+    fn unreachable(&self, why: &str) -> Failure {
+        let Self { address, .. } = self;
+        Failure::Unreachable(format!(
+            "{address} can't be reached: {why}. Is it running there? `curl {address}/healthz` asks it; `gantry context list` has what is asked"
+        ))
+    }
+
+    fn send(&self, method: &Method, path: &str, with: &With, key: Option<Uuid>) -> Result<Response<Body>, Sent> {
+        let place = if path.starts_with(ROOT) { path.to_owned() } else { format!("{ROOT}{path}") };
+        let mut request = Request::builder().method(method).uri(format!("{}{place}", self.address));
+        request = request.header("accept", with.accept.unwrap_or("application/json, application/problem+json"));
+        request = match &self.key {
+            Some(Key::Token(token)) => request.header("authorization", format!("Bearer {}", token.reveal())),
+            Some(Key::Session(cookie)) => request.header("cookie", cookie.reveal()).header("x-gantry", "1"),
+            None => request,
+        };
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key.to_string());
+        }
+        if let Some(version) = &with.if_match {
+            request = request.header("if-match", version);
+        }
+        let wrong = |error: ureq::http::Error| {
+            Sent::No(Failure::Usage(format!(
+                "this can't be asked: {error}; look at the path, and at the token or the session"
+            )))
+        };
+        let sent = match (&with.body, method) {
+            (Some(body), _) => {
+                let request =
+                    request.header("content-type", "application/json").body(body.to_string()).map_err(wrong)?;
+                self.agent.run(request)
+            }
+            (None, &Method::POST | &Method::PUT | &Method::PATCH) => {
+                let request = request.header("content-type", "application/json").body("{}").map_err(wrong)?;
+                self.agent.run(request)
+            }
+            (None, _) => self.agent.run(request.body(()).map_err(wrong)?),
+        };
+        sent.map_err(lost)
+    }
+
+    fn taken(&self, answer: Response<Body>) -> Result<Answer, Sent> {
+        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (status, etag, session) = (answer.status(), header("etag"), session_of(&answer));
+        let kind = header("content-type").unwrap_or_default();
+        let text = answer.into_body().with_config().limit(LARGEST).lossy_utf8(true).read_to_string().map_err(lost)?;
+        if status.is_success() {
+            return Ok(Answer { etag, session, text });
+        }
+        let problem = kind.starts_with("application/problem+json").then(|| serde_json::from_str::<Problem>(&text).ok());
+        Err(Sent::No(match problem.flatten() {
+            Some(problem) => Failure::Refused(Box::new(problem)),
+            None => Failure::Unreachable(format!(
+                "{} answers {status} without saying why: is that a Gantry, or a proxy in front of one?",
+                self.address
+            )),
+        }))
+    }
+
+    /// Spends a one-time link, or takes a name and a password: the session that begins.
+    pub(crate) fn sign_in(&self, form: &[(&str, &str)]) -> Outcome<Secret> {
+        let form: Vec<String> =
+            form.iter().map(|(name, value)| format!("{name}={}", crate::address::part(value))).collect();
+        let request = Request::post(format!("{}/sign-in", self.address))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("x-gantry", "1")
+            .body(form.join("&"))
+            .map_err(|error| Failure::Usage(format!("this can't be asked: {error}")))?;
+        // Sent once: a link is good once.
+        let answer = self.agent.run(request).map_err(|error| match lost(error) {
+            Sent::Lost(why) => self.unreachable(&why),
+            Sent::No(failure) => failure,
+        })?;
+        if answer.status().is_redirection() {
+            return session_of(&answer).ok_or_else(|| {
+                Failure::SignedOut("the server began no session: ask for another link, and try it once more".into())
+            });
+        }
+        match self.taken(answer) {
+            Err(Sent::No(failure)) => Err(failure),
+            Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
+            Ok(_) => Err(Failure::Unreachable(format!("{} is no Gantry: it begins no session", self.address))),
+        }
+    }
+
+    /// An answer as it comes, for what may be long.
+    pub(crate) fn stream(&self, path: &str, accept: &'static str) -> Outcome<impl Read + Send + use<>> {
+        let with = With { accept: Some(accept), ..With::default() };
+        let sent = self.send(&Method::GET, path, &with, None).and_then(|answer| match answer.status().is_success() {
+            true => Ok(answer),
+            false => self.taken(answer).and(Err(Sent::Lost("it answers nothing".into()))),
+        });
+        match sent {
+            Ok(answer) => Ok(answer.into_body().into_reader()),
+            Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
+            Err(Sent::No(failure)) => Err(failure),
+        }
+    }
+}
+
+/// Why there is no answer that says yes.
+enum Sent {
+    /// Nobody knows whether it arrived.
+    Lost(String),
+    No(Failure),
+}
+
+fn lost(error: ureq::Error) -> Sent {
+    let why = match error {
+        ureq::Error::BodyExceedsLimit(_) => {
+            return Sent::No(Failure::Unreachable(format!(
+                "the answer is larger than {LARGEST} bytes: ask for a part of it"
+            )));
+        }
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+            return Sent::No(Failure::Usage(format!("this can't be asked: {error}")));
+        }
+        ureq::Error::Io(error) => error.to_string(),
+        ureq::Error::HostNotFound => "there is no such host".to_owned(),
+        ureq::Error::ConnectionFailed => "nobody takes the connection".to_owned(),
+        ureq::Error::Timeout(_) => "it says nothing for too long".to_owned(),
+        other => other.to_string(),
+    };
+    Sent::Lost(why)
+}
+
+/// The cookie of a session, as it has to be sent.
+fn session_of(answer: &Response<Body>) -> Option<Secret> {
+    let cookies = answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
+    let pairs = cookies.filter_map(|cookie| cookie.split(';').next());
+    let mut sessions = pairs.filter(|pair| {
+        pair.split_once('=')
+            .is_some_and(|(name, value)| matches!(name, "gantry_session" | "__Host-gantry") && !value.is_empty())
+    });
+    sessions.next().map(Secret::new)
+}
+
+/// Tells when something happened, by the live stream; by the clock while there is none.
+pub(crate) struct News {
+    heard: std::sync::mpsc::Receiver<Heard>,
+    listens: bool,
+}
+
+enum Heard {
+    Something,
+    /// Nothing is heard until the next word.
+    Silence,
+    Listening,
+}
+
+/// How long to wait when nobody tells.
+const BY_CLOCK: Duration = Duration::from_secs(2);
+/// What happens together is told once.
+const TOGETHER: Duration = Duration::from_millis(150);
+
+impl News {
+    /// Listens to some topics; to all when none is named. Ends with this value, at the stream's next word.
+    pub(crate) fn of(server: &Server, topics: &str) -> Self {
+        let (tell, heard) = std::sync::mpsc::sync_channel(64);
+        let (server, topics) = (server.clone(), topics.to_owned());
+        std::thread::spawn(move || {
+            let mut after = String::new();
+            // Ends when nobody listens any more.
+            while listen(&server, &topics, &mut after, &tell).is_some() {
+                std::thread::sleep(BY_CLOCK);
+            }
+        });
+        Self { heard, listens: false }
+    }
+
+    /// Returns when something happened, or at the latest then; with nobody telling, soon.
+    pub(crate) fn wait(&mut self, most: Duration) {
+        let most = if self.listens { most } else { most.min(BY_CLOCK) };
+        match self.heard.recv_timeout(most) {
+            Ok(Heard::Something) => {}
+            Ok(Heard::Silence) => {
+                self.listens = false;
+                return;
+            }
+            Ok(Heard::Listening) => {
+                self.listens = true;
+                return;
+            }
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => return,
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(most);
+                return;
+            }
+        }
+        std::thread::sleep(TOGETHER);
+        while let Ok(Heard::Something) = self.heard.try_recv() {}
+    }
+}
+
+/// Hands on what a stream tells until it breaks off. None: nobody wants to know any more.
+fn listen(server: &Server, topics: &str, after: &mut String, tell: &std::sync::mpsc::SyncSender<Heard>) -> Option<()> {
+    let query = crate::address::Query::default().with("topics", topics).with("after", after.as_str());
+    let Ok(stream) = server.stream(&query.behind("/watch"), "text/event-stream") else {
+        return tell.send(Heard::Silence).ok();
+    };
+    tell.send(Heard::Listening).ok()?;
+    for line in BufReader::new(stream).lines() {
+        let Ok(line) = line else { break };
+        match line.split_once(':').map(|(field, value)| (field, value.trim_start())) {
+            Some(("id", place)) => place.clone_into(after),
+            Some(("data", data)) if serde_json::from_str::<Live>(data).is_ok() => match tell.try_send(Heard::Something)
+            {
+                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => return None,
+                // Whoever is to be told has enough to do.
+                Ok(()) | Err(std::sync::mpsc::TrySendError::Full(_)) => {}
+            },
+            _ => {}
+        }
+    }
+    tell.send(Heard::Silence).ok()
+}

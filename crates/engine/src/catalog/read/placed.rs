@@ -1,0 +1,86 @@
+//! Any YAML as values that know their places: for files that are no barclamps, by the same rules and within the same bounds.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::finding::At;
+use super::yaml::{Broken, Kind, Node, parse_all};
+
+/// A document as a value, and where each part of it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Placed {
+    /// What it says.
+    pub value: Value,
+    /// Places by JSON pointer; of an entry of a map that of its key.
+    places: BTreeMap<String, At>,
+}
+
+impl Placed {
+    /// Where the part that a JSON pointer names stands; the document's beginning for one that is not there.
+    pub fn place(&self, pointer: &str) -> At {
+        let beginning = || self.places.get("").copied().unwrap_or(At::START);
+        self.places.get(pointer).copied().unwrap_or_else(beginning)
+    }
+}
+
+/// The documents of a YAML file.
+///
+/// # Errors
+/// Where it is none, is too large or too deep, has a key twice or a number that can't be kept: the place, and what is wrong there.
+pub fn placed(bytes: &[u8]) -> Result<Vec<Placed>, (At, String)> {
+    let told = |Broken { at, what }| (at, what);
+    let trees = parse_all(bytes).map_err(told)?;
+    let document = |tree: &Node| {
+        let mut places = BTreeMap::new();
+        gather(tree, tree.at, String::new(), &mut places);
+        Ok(Placed { value: tree.json().map_err(told)?, places })
+    };
+    trees.iter().map(|tree| document(tree)).collect()
+}
+
+fn gather(node: &Node, at: At, pointer: String, places: &mut BTreeMap<String, At>) {
+    match &node.kind {
+        Kind::Scalar { .. } => {}
+        Kind::List(items) => {
+            for (number, item) in items.iter().enumerate() {
+                gather(item, item.at, format!("{pointer}/{number}"), places);
+            }
+        }
+        Kind::Map(entries) => {
+            for entry in entries {
+                let key = entry.key.replace('~', "~0").replace('/', "~1");
+                gather(&entry.value, entry.at, format!("{pointer}/{key}"), places);
+            }
+        }
+    }
+    places.insert(pointer, at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn several_documents_come_with_the_places_of_their_parts() {
+        let documents = placed(b"a: {b: 1}\n---\nlist:\n  - x\n  - y/z: 2\n").unwrap();
+        assert_eq!(
+            documents.iter().map(|d| d.value.clone()).collect::<Vec<_>>(),
+            [json!({"a": {"b": 1}}), json!({"list": ["x", {"y/z": 2}]})]
+        );
+        let at = |pointer: &str| documents[1].place(pointer);
+        assert_eq!(at("/list"), At { line: 3, column: 1 });
+        assert_eq!(at("/list/0"), At { line: 4, column: 5 });
+        assert_eq!(at("/list/1/y~1z"), At { line: 5, column: 5 });
+        assert_eq!(at("/no"), At { line: 3, column: 1 }, "what is not there stands where the document begins");
+        assert_eq!(placed(b"").unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_wrong_has_a_place() {
+        assert_eq!(placed(b"a: 1\nb: [\n").unwrap_err().0.line, 3);
+        let (at, what) = placed(b"a: 1\n---\nb: 1\nb: 2\n").unwrap_err();
+        assert!(at.line == 4 && what.contains('b'), "{at:?} {what}");
+    }
+}
