@@ -44,7 +44,7 @@ enum What {
         #[command(flatten)]
         most: Most,
         /// For what
-        #[arg(long = "for", value_enum, default_value_t = Converged::Converged)]
+        #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Converged::Converged)]
         _wanted: Converged,
     },
     /// Until a run has ended; well, or it is not so
@@ -57,7 +57,7 @@ enum What {
     Review {
         id: SubmissionId,
         /// For what
-        #[arg(long = "for", value_enum, default_value_t = ReviewWish::Open)]
+        #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = ReviewWish::Open)]
         wanted: ReviewWish,
         #[command(flatten)]
         most: Most,
@@ -68,7 +68,7 @@ enum What {
         #[command(flatten)]
         most: Most,
         /// For what
-        #[arg(long = "for", value_enum, default_value_t = Converged::Converged)]
+        #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Converged::Converged)]
         _wanted: Converged,
     },
 }

@@ -151,6 +151,7 @@ fn table() -> Vec<Row> {
         get("/reviews/{id}/graph.svg", Look, &["submission"]),
         get("/api/v1/deployments", Look, &[]),
         get("/api/v1/deployments/{name}/board", Look, &["deployment"]),
+        get("/api/v1/deployments/{name}/carriers?role=app", Look, &["deployment"]),
         post("/api/v1/deployments/{name}/proposals", Operate, &["deployment"], json!({})),
         post(
             "/api/v1/deployments/{name}/priority",
@@ -167,6 +168,11 @@ fn table() -> Vec<Row> {
         get("/api/v1/proposals", Look, &[]),
         get("/api/v1/proposals/{id}", Look, &["proposal"]),
         get("/api/v1/proposals/{id}/report", Look, &["proposal"]),
+        get(
+            "/api/v1/proposals/{id}/noderole?node=00000000-0000-0000-0000-000000000001&noderole=app",
+            Look,
+            &["proposal"],
+        ),
         post("/api/v1/proposals/{id}/foresee", Operate, &["proposal"], json!({"edits": [{"edit": "set_role_data"}]})),
         post(
             "/api/v1/proposals/{id}/edits",

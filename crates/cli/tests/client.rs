@@ -1,0 +1,389 @@
+//! The commands that ask a server, as programs, against a server of each test's own.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use control::people::{NewPerson, People, Permission};
+use control::{Control, Demo, DemoDeployment};
+use engine::gate::Policy;
+use engine::ids::{DeploymentName, Fqdn, PersonId, RoleName};
+use serde_json::{Value, json};
+use store::Store;
+use tempfile::TempDir;
+use testdb::TestDatabase;
+use tokio::net::TcpListener;
+
+const BARCLAMP: &str = "
+barclamp: {name: house, version: '1', description: For tests}
+jigs:
+  - {name: script, class: script, description: Runs scripts}
+roles:
+  - {name: app, jig: noop}
+  - {name: hello, jig: script, timeout: 30s}
+";
+const SCRIPT: &str = "#!/bin/sh\necho hello from here\n";
+
+/// A server with `web` and `edge`, three nodes, and two people who may operate and review: ada and bo.
+struct House {
+    database: TestDatabase,
+    people: People,
+    ada: PersonId,
+    bo: PersonId,
+    server: String,
+    home: TempDir,
+}
+
+impl House {
+    async fn new() -> Self {
+        let database = TestDatabase::new().await;
+        let home = tempfile::tempdir().unwrap();
+        let control = Control::new(Store::over(database.app().clone()));
+        let files = [("house/house.yml", BARCLAMP), ("house/scripts/hello/10-say", SCRIPT)];
+        let files = files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
+        control.import_barclamps(None, &files).await.unwrap();
+        let deployment = |name: &str| DemoDeployment {
+            name: DeploymentName::parse(name).unwrap(),
+            roles: vec![RoleName::parse("app").unwrap()],
+        };
+        let node = |n: u32| {
+            let root = home.path().join(format!("nodes/n{n}"));
+            std::fs::create_dir_all(&root).unwrap();
+            (Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(), root.to_string_lossy().into_owned())
+        };
+        let demo =
+            Demo { deployments: vec![deployment("web"), deployment("edge")], nodes: (1..=3).map(node).collect() };
+        let policy = Policy { approvals: 1, by_risk: Default::default() };
+        control.ensure_genesis(&policy, &demo).await.unwrap();
+        let people = People::over(control.store().clone());
+        let may = [Permission::Viewer, Permission::Operator, Permission::Reviewer];
+        let ada = people.create_person(None, &NewPerson::human("ada", may)).await.unwrap();
+        let bo = people.create_person(None, &NewPerson::human("bo", may)).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(server::serve(listener, server::Config::default(), control, std::future::pending()));
+        let house = Self { database, people, ada, bo, server, home };
+        house.comes_in("bo", house.bo).await;
+        house.comes_in("ada", house.ada).await;
+        house
+    }
+
+    /// A context of that name, by a one-time link on the standard input.
+    async fn comes_in(&self, name: &str, person: PersonId) {
+        let link = self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
+        let given = format!("{}/sign-in?token={}\n", self.server, link.reveal());
+        let said = self.told(&["context", "add", name, "--server", &self.server], &given);
+        assert!(said.ok().contains(&format!("as {name}")), "{said:?}");
+        assert!(!said.out.contains(link.reveal()) && !said.err.contains(link.reveal()));
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+        command.args(words).env("XDG_CONFIG_HOME", self.home.path().join("config"));
+        for variable in ["GANTRY_CONTEXT", "GANTRY_SERVER", "GANTRY_TOKEN", "GANTRY_CONFIG", "DATABASE_URL"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    fn told(&self, words: &[&str], given: &str) -> Said {
+        let mut command = self.command(words);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Whoever reads nothing of it hears nothing.
+        let _ = child.stdin.take().unwrap().write_all(given.as_bytes());
+        Said::of(words, child.wait_with_output().unwrap())
+    }
+
+    fn gantry(&self, words: &[&str]) -> Said {
+        self.told(words, "")
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_string_lossy().into_owned()
+    }
+
+    fn contexts(&self) -> PathBuf {
+        self.home.path().join("config/gantry/contexts.toml")
+    }
+
+    /// What files declare, reviewed by bo and committed: the target.
+    fn passes(&self, file: &str) -> String {
+        let made = self.gantry(&["apply", "-f", file, "--submit", "--title", "A change", "--json"]).json();
+        let review = made[0]["review"].to_string();
+        self.gantry(&["review", "approve", &review, "--context", "bo"]).ok();
+        self.gantry(&["review", "commit", &review, "--json"]).json()["target"].to_string()
+    }
+
+    fn worker(&self) -> Worker {
+        let mut command = self.command(&["worker", "--until-orphaned", "--sweep", "1", "--looks", "1"]);
+        command.env("DATABASE_URL", self.database.app_url()).env("GANTRY_LOG", "error");
+        command.env("GANTRY_WORKER_FOLDER", self.home.path().join("worker"));
+        Worker(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+/// Ended with the test, however that ends.
+struct Worker(Child);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[derive(Debug)]
+struct Said {
+    words: String,
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn of(words: &[&str], output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap();
+        Self { words: words.join(" "), code, out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    #[track_caller]
+    fn ok(self) -> String {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.out
+    }
+
+    #[track_caller]
+    fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).unwrap()
+    }
+
+    /// Ended with this number, and said this.
+    #[track_caller]
+    fn no(self, code: i32, says: &str) -> Self {
+        assert!(self.code == code && self.err.contains(says), "{code}, {says:?}: {self:?}");
+        self
+    }
+}
+
+fn only(mode: &Path) -> u32 {
+    std::fs::metadata(mode).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
+    let house = House::new().await;
+    assert_eq!(only(&house.contexts()), 0o600);
+    let kept = std::fs::read_to_string(house.contexts()).unwrap();
+    let cookies: Vec<&str> = kept.split('"').filter(|text| text.starts_with("gantry_session=")).collect();
+    assert_eq!(cookies.len(), 2, "one for each");
+    for words in
+        [&["context", "list"][..], &["context", "list", "--json"], &["context", "show", "bo"], &["me", "--json"]]
+    {
+        let said = house.gantry(words);
+        assert!(cookies.iter().all(|cookie| !said.out.contains(cookie) && !said.err.contains(cookie)), "{said:?}");
+        said.ok();
+    }
+    let all = house.gantry(&["context", "list", "--json"]).json();
+    assert_eq!((all[0]["name"].as_str(), all[0]["current"].as_bool()), (Some("ada"), Some(true)));
+    house.gantry(&["context", "use", "bo"]).ok();
+    assert_eq!(house.gantry(&["me", "--json"]).json()["person"]["name"], "bo");
+    assert_eq!(house.gantry(&["me", "--context", "ada", "--json"]).json()["person"]["name"], "ada");
+    house.gantry(&["context", "use", "nobody"]).no(4, "ada, bo");
+    house.gantry(&["context", "add", "ada", "--server", &house.server]).no(2, "--replace");
+    house.gantry(&["context", "add", "far", "--server", "http://gantry.example.com"]).no(2, "--insecure-http");
+
+    // A token of one's own does as well, by the environment; and a server that nothing lets one into says what to do.
+    let token = house.gantry(&["token", "make", "--name", "ci", "--may", "viewer", "--json"]).json()["token"].clone();
+    let by_token = |token: &str, words: &[&str]| {
+        let output = house.command(words).env("GANTRY_SERVER", &house.server).env("GANTRY_TOKEN", token).output();
+        Said::of(words, output.unwrap())
+    };
+    assert_eq!(by_token(token.as_str().unwrap(), &["me", "--json"]).json()["permissions"], json!(["viewer"]));
+    by_token(token.as_str().unwrap(), &["deployment", "propose", "web"]).no(6, "");
+    let refused = by_token("gantry_hunter22", &["me"]).no(6, "--token-file");
+    assert!(!refused.err.contains("hunter22"), "{refused:?}");
+
+    // A session that is over says how to come in again.
+    house.people.sign_out_everywhere(&house.people.actor_by_name("ada").await.unwrap()).await.unwrap();
+    house.gantry(&["me", "--context", "ada"]).no(6, "gantry context sign-in");
+    let link = house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
+    let file = house.file("link", link.reveal());
+    house.gantry(&["context", "sign-in", "ada", "--link-file", &file]).ok();
+    house.gantry(&["me", "--context", "ada"]).ok();
+    house.gantry(&["context", "remove", "ada"]).ok();
+    house.gantry(&["me", "--context", "ada"]).no(4, "there is no context ada");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
+    let house = House::new().await;
+    let file =
+        house.file("web.yaml", "deployment: web\nprune: true\nbindings:\n  app: [n1, n2]\ndata:\n  app: {port: 80}\n");
+    let apply = |more: &[&str]| house.gantry(&[&["apply", "-f", &file][..], more].concat());
+    let diff = house.gantry(&["diff", "-f", &file]);
+    assert_eq!((diff.code, diff.err.as_str()), (1, ""));
+    assert!(
+        diff.out.contains("+ app on n1.house.example.com, n2.house.example.com") && diff.out.contains("data of app"),
+        "{diff:?}"
+    );
+    assert_eq!(house.gantry(&["proposal", "list", "--json"]).json()["proposals"], json!([]), "diff opens nothing");
+
+    assert!(apply(&[]).ok().contains("adds 2, removes 0"));
+    assert!(apply(&[]).ok().contains("web: nothing to change."));
+    assert_eq!(house.gantry(&["diff", "-f", &file]).ok(), "");
+    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let bo = |words: &[&str]| house.gantry(&[words, &["--context", "bo"]].concat());
+    bo(&["bind", "n3", "app", "--in", "web"]).no(2, "--join");
+    let review = house.gantry(&["proposal", "submit", &proposal, "--title", "Two apps", "--json"]).json()["submission"]
+        .to_string();
+
+    house.gantry(&["review", "approve", &review]).no(5, "you wrote part of this change");
+    let problem = house.gantry(&["review", "approve", &review, "--json"]).no(5, "");
+    assert_eq!(serde_json::from_str::<Value>(&problem.err).unwrap()["status"], 403);
+    house.gantry(&["review", "commit", &review]).no(5, "approval");
+    assert!(house.gantry(&["review", "show", &review]).ok().contains("can approve: bo"));
+    let consequences = house.gantry(&["review", "consequences", &review]).ok();
+    assert!(consequences.starts_with("On 2 nodes.") && !consequences.contains('{'), "{consequences}");
+    assert!(house.gantry(&["review", "diff", &review]).ok().contains("app"));
+    let thread = bo(&["review", "comment", &review, "Why two?", "--json"]).json()["comment"].to_string();
+    house.gantry(&["review", "reply", &thread, "One may fail."]).ok();
+    assert!(house.gantry(&["review", "discussion", &review]).ok().contains("    One may fail."));
+    bo(&["review", "resolve", &thread]).ok();
+    bo(&["review", "approve", &review]).ok();
+    house.gantry(&["wait", "review", &review, "--for", "open"]).ok();
+    house.gantry(&["review", "commit", &review]).ok();
+    house.gantry(&["wait", "review", &review, "--for", "committed"]).ok();
+
+    // What was committed is what is there; and pruning takes away what is not named.
+    assert!(apply(&[]).ok().contains("nothing to change"));
+    let less = house.file("less.yaml", "deployment: web\nprune: true\nbindings: {app: [n2]}\n");
+    assert!(house.gantry(&["diff", "-f", &less]).no(1, "").out.contains("- app from n1.house.example.com"));
+    house.gantry(&["unbind", "n1", "app", "--in", "web"]).ok();
+    assert_eq!(house.gantry(&["diff", "-f", &less]).ok(), "");
+    // The noderoles' own data, in a proposal that is open and where none is.
+    let own = house.file("own.yaml", "deployment: web\nnode_data: {n2: {app: {port: 81}}}\n");
+    house.gantry(&["apply", "-f", &own]).ok();
+    assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
+    house.passes(&less);
+    assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
+    let name = house.gantry(&["noderole", "show", "n2/app", "--json"]).json();
+    assert_eq!(name["fqdn"], "n2.house.example.com");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
+    let house = House::new().await;
+    let file = house.file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
+    for command in ["apply", "diff"] {
+        let said = house.gantry(&[command, "-f", &file]).no(2, "wrong.yaml:4:14: there is no node n33");
+        assert_eq!(said.out, "", "{command}");
+    }
+    let file = house.file("role.yaml", "deployment: web\nbindings:\n  ap: [n1]\n");
+    house
+        .gantry(&["apply", "-f", &file])
+        .no(2, "role.yaml:3:3: web has no role ap, and none could be added; is app meant?");
+    let file = house.file("name.yaml", "deployment: wob\n");
+    house.gantry(&["apply", "-f", &file]).no(4, "is web meant?");
+    house.gantry(&["apply", "-f", "/nowhere"]).no(2, "can't be read");
+    house.told(&["apply", "-f", "-"], "").no(4, "declares nothing");
+    assert_eq!(house.gantry(&["proposal", "list", "--json"]).json()["proposals"], json!([]));
+
+    house.gantry(&["converge", "web"]).no(4, "has no noderole");
+    house.gantry(&["converge", "wob"]).no(4, "is web meant?");
+    house.gantry(&["converge", "--all"]).no(4, "nothing that could converge");
+    house.gantry(&["converge"]).no(2, "DEPLOYMENT");
+    house.gantry(&["converge", "--target", "1"]).no(4, "has no step");
+    house.gantry(&["converge", "--target", "99"]).no(4, "");
+    house.gantry(&["deployment", "show", "wob"]).no(4, "is web meant?");
+    house.gantry(&["node", "show", "n9"]).no(4, "there is no node n9");
+    house.gantry(&["review", "show", "99", "--json"]).no(4, "\"status\":404");
+
+    let nobody = |words: &[&str]| {
+        let output =
+            house.command(words).env("GANTRY_SERVER", "http://127.0.0.1:1").env("GANTRY_TOKEN", "gantry_x").output();
+        Said::of(words, output.unwrap())
+    };
+    nobody(&["overview"]).no(3, "can't be reached");
+    nobody(&["diff", "-f", &file]).no(3, "");
+    let json = nobody(&["node", "list", "--json"]).no(3, "");
+    assert_eq!(serde_json::from_str::<Value>(&json.err).unwrap()["exit"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_have_pages_and_are_shown_anew_when_they_change() {
+    let house = House::new().await;
+    let nodes = house.gantry(&["node", "list", "--limit", "2", "--json"]).json();
+    assert_eq!(nodes["nodes"].as_array().map(Vec::len), Some(2));
+    assert!(!nodes["next"].is_null());
+    let all = house.gantry(&["node", "list", "--all", "--json"]).json();
+    assert_eq!((all["nodes"].as_array().map(Vec::len), &all["next"]), (Some(3), &Value::Null));
+    let table = house.gantry(&["node", "list", "--filter", "n2"]).ok();
+    assert!(table.starts_with("NAME ") && table.lines().count() == 2, "{table}");
+    for words in [
+        &["overview"][..],
+        &["policy"],
+        &["waiting"],
+        &["workers"],
+        &["run", "list", "--since", "1h"],
+        &["target", "list"],
+        &["target", "show", "1"],
+        &["barclamp", "list"],
+        &["audit", "list"],
+        &["audit", "chain"],
+        &["audit", "export"],
+        &["token", "list"],
+        &["session", "list"],
+        &["deployment", "show", "web"],
+        &["node", "show", "n1"],
+        &["node", "token", "list", "n1"],
+        &["api", "GET", "/nodes?filter=n1"],
+        &["exit-codes"],
+        &["completions", "zsh"],
+    ] {
+        assert!(!house.gantry(words).ok().is_empty(), "{words:?}");
+    }
+    house.gantry(&["person", "list"]).no(6, "");
+    house.gantry(&["api", "GET", "nodes"]).no(2, "is no path");
+
+    let mut command = house.command(&["deployment", "list", "--watch", "--json"]);
+    let mut child = Worker(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let open = |line: String| {
+        let all: Value = serde_json::from_str(&line).unwrap();
+        all.as_array().unwrap().iter().filter(|one| !one["proposal"].is_null()).count()
+    };
+    assert_eq!(open(lines.next().unwrap().unwrap()), 0);
+    house.gantry(&["deployment", "propose", "edge"]).ok();
+    assert_eq!(open(lines.next().unwrap().unwrap()), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reality_is_waited_for_and_its_log_is_read() {
+    let house = House::new().await;
+    let file = house.file("web.yaml", "deployment: web\nbindings: {app: [n1], hello: [n2]}\n");
+    let target = house.passes(&file);
+    let late = house.gantry(&["converge", "web", "--timeout", "1s"]).no(124, "--timeout");
+    assert!(late.out.is_empty(), "{late:?}");
+    let worker = house.worker();
+    house.gantry(&["wait", "deployment", "web", "--timeout", "90s"]).ok();
+    assert!(house.gantry(&["converge", "--target", &target]).ok().contains("Reality is what target"));
+    assert!(house.gantry(&["converge", "--all"]).ok().contains("web: reality matches"));
+    drop(worker);
+
+    let runs = house.gantry(&["run", "list", "--role", "hello", "--json"]).json();
+    let run = runs["runs"][0]["id"].to_string();
+    let log = house.gantry(&["logs", &run, "--follow"]).ok();
+    assert!(log.contains("hello from here"), "{log}");
+    let behind = house.gantry(&["logs", &run, "--since-byte", "5"]).ok();
+    assert_eq!(behind, log[5..], "from a byte on, without gap");
+    house.gantry(&["wait", "run", &run]).ok();
+    house.gantry(&["logs", "999999"]).no(4, "");
+}
