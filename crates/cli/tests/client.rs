@@ -116,9 +116,13 @@ impl House {
     /// What files declare, reviewed by bo and committed: the target.
     fn passes(&self, file: &str) -> String {
         let made = self.gantry(&["apply", "-f", file, "--submit", "--title", "A change", "--json"]).json();
-        let review = made[0]["review"].to_string();
-        self.gantry(&["review", "approve", &review, "--context", "bo"]).ok();
-        self.gantry(&["review", "commit", &review, "--json"]).json()["target"].to_string()
+        self.committed(&made[0]["review"].to_string())
+    }
+
+    /// Approved by bo, and committed by ada: the target.
+    fn committed(&self, review: &str) -> String {
+        self.gantry(&["review", "approve", review, "--context", "bo"]).ok();
+        self.gantry(&["review", "commit", review, "--json"]).json()["target"].to_string()
     }
 
     fn worker(&self) -> Worker {
@@ -272,7 +276,11 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     let own = house.file("own.yaml", "deployment: web\nnode_data: {n2: {app: {port: 81}}}\n");
     house.gantry(&["apply", "-f", &own]).ok();
     assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
-    house.passes(&less);
+    let told = house.gantry(&["apply", "-f", &less]);
+    assert!(told.err.contains("gantry proposal submit"), "what the open proposal has is not submitted yet: {told:?}");
+    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let submit = ["proposal", "submit", &proposal, "--title", "One app", "--json"];
+    house.committed(&house.gantry(&submit).json()["submission"].to_string());
     assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
     let name = house.gantry(&["noderole", "show", "n2/app", "--json"]).json();
     assert_eq!(name["fqdn"], "n2.house.example.com");

@@ -95,6 +95,12 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
             if !client.paper.json {
                 client.paper.line(&format!("{name}: nothing to change."))?;
             }
+            if let Some(open) = one.board.proposal.as_ref().filter(|open| open.submission.is_none()) {
+                note(&format!(
+                    "Proposal {} is open and not submitted: gantry proposal submit {} --title TEXT",
+                    open.id, open.id
+                ));
+            }
             made.push(json!({"deployment": name, "changes": [], "proposal": null, "review": null}));
             continue;
         }
