@@ -187,7 +187,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
     view! {
         <section class="card" aria-label="What waits, and why">
             <header><h2>"What waits, and why"</h2></header>
-            <ul class="lines">
+            <ul class="short-lines">
                 {rows(shown.into(), |group| group.reason, row)}
                 {move || all.read().is_empty().then(|| view! { <li class="muted">"Nothing waits: every step is done or under way."</li> })}
                 {move || (beyond() > 0).then(|| view! { <li><a href=places::WAITING>"and " {beyond()} " more reasons"</a></li> })}
@@ -204,7 +204,7 @@ fn Reviews(overview: Memo<Overview>) -> impl IntoView {
     view! {
         <section class="card" aria-label="Reviews">
             <header><h2>"Reviews"</h2></header>
-            <ul class="lines">
+            <ul class="short-lines">
                 <li><a class="main" href=mine>"Waiting for you"</a> <span class="num">{move || overview.read().reviews.to_string()}</span></li>
                 <li><a href=places::REVIEWS>"Open"</a> <span class="num">{move || overview.read().open_reviews}</span></li>
                 <li><a href=places::DEPLOYMENTS>"Deployments being changed"</a> <span class="num">{move || overview.read().deployments.proposed}</span></li>
@@ -281,7 +281,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
                 <h2 class="grow">"Committed last"</h2>
                 <a href=places::BLUEPRINTS>"All"</a>
             </header>
-            <ul class="lines">{rows(list.into(), |target| target.number, row)}</ul>
+            <ul class="short-lines">{rows(list.into(), |target| target.number, row)}</ul>
         </section>
     }
     .into_any()

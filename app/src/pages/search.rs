@@ -68,7 +68,7 @@ fn part(title: &'static str, choices: Vec<Choice>, more: bool) -> AnyView {
     view! {
         <section class="card" aria-label=title>
             <header><h2>{title}</h2></header>
-            <ul class="lines">
+            <ul class="short-lines">
                 {lines}
                 {more.then(|| view! { <li class="muted">"There are more: say more of the name."</li> })}
             </ul>

@@ -184,7 +184,7 @@ async fn the_overview_says_whether_it_is_well_and_leads_on() {
         "href=\"/runs?state=queued\"",
         "the oldest for",
         "276 runs in the last 24 hours, 1 failed or lost; at most 23 in an hour",
-        "<rect class=\"failed\"",
+        "class=\"failed\"",
     ]);
     page.says_not(&["all is well", "Nothing is here yet", "first five minutes", "style=\""]);
 }
@@ -300,7 +300,7 @@ async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
     page.says(&[
         "<title>Audit · Gantry</title>",
         "<details",
-        "&lt;fine>",
+        "&lt;fine&gt;",
         "not yet",
         "value=\"ada\"",
         "value=\"2026-11-21T08:15:02\"",
@@ -369,7 +369,7 @@ async fn the_search_names_things_by_kind_and_leads_to_each() {
         "href=\"/graph/web?roles=app\"",
         "href=\"/runs/1006\"",
         "href=\"/reviews/128\"",
-        "More &lt;web>",
+        "More &lt;web&gt;",
         &webster,
         "There are more",
         ">Pages<",
