@@ -181,7 +181,7 @@ test('a line that says nothing any more is given up, though nobody closed it', {
     const page = await openPage(browser, { address });
     await page.goto(behind.signIn('author').replace(/^http:\/\/[^/]+/, address));
     await page.getByRole('button', { name: 'Sign in' }).click();
-    await page.waitForURL(/\/deployments$/);
+    await page.waitForURL((url) => url.pathname === '/');
     await hydrated(page);
     await mark(page, 'live');
     await never(page);

@@ -20,6 +20,10 @@ before(async () => {
   const board = await committed(review);
   const [run, noderole] = await somethingThatRan(board);
   places.push(
+    ['overview', '/', 'Overview'],
+    ['workers', '/workers', 'Workers'],
+    ['audit', '/audit?who=bo', 'Audit'],
+    ['search', '/search?q=edge', 'Search'],
     ['deployments', '/deployments', 'Deployments'],
     ['board', board, null],
     ['board-system', '/deployments/system', null],

@@ -9,6 +9,7 @@
 )]
 #![expect(clippy::too_many_arguments, reason = "a form's fields are arguments, one each")]
 
+pub mod oversight;
 pub mod people;
 
 use api::console::{

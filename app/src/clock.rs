@@ -105,6 +105,21 @@ fn machine(at: At) -> String {
     exact(at).replacen(' ', "T", 1).replace(" UTC", "Z")
 }
 
+/// The moment that people write as `2026-11-21`, `2026-11-21T08:15` or `2026-11-21 08:15:02`, in UTC. None: it is none.
+pub fn moment_of(text: &str) -> Option<At> {
+    let text = text.trim().trim_end_matches('Z');
+    let (day, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
+    let mut day = day.splitn(3, '-');
+    let year = day.next()?.parse().ok()?;
+    let month: u8 = day.next()?.parse().ok()?;
+    let date = time::Date::from_calendar_date(year, month.try_into().ok()?, day.next()?.parse().ok()?).ok()?;
+    let mut time = time.splitn(3, ':');
+    let (hour, minute) = (time.next()?.parse().ok()?, time.next()?.parse().ok()?);
+    let second = time.next().unwrap_or("0").split('.').next()?.parse().ok()?;
+    let moment = date.with_time(time::Time::from_hms(hour, minute, second).ok()?).assume_utc();
+    moment.unix_timestamp().checked_mul(1000).map(At)
+}
+
 /// A moment: how long ago, the exact time on hover.
 #[component]
 pub fn Moment(
@@ -158,6 +173,18 @@ mod tests {
             [(0, "0 ms"), (999, "999 ms"), (12_345, "12.3 s"), (302_000, "5 min 2 s"), (11_400_000, "3 h 10 min")]
         {
             assert_eq!(span(now, At(now.0 + ms)), said);
+        }
+    }
+
+    #[test]
+    fn a_moment_is_read_as_people_write_it() {
+        for text in ["2026-11-21T08:15:02", "2026-11-21 08:15:02", "2026-11-21T08:15:02.250Z"] {
+            assert_eq!(moment_of(text), Some(At(1_795_248_902_000)), "{text}");
+        }
+        assert_eq!(moment_of("2026-11-21"), moment_of("2026-11-21T00:00"));
+        for text in ["", "yesterday", "2026-13-01", "2026-02-30", "2026-11-21T25:00", "2026-11-21T08", "1795248902000"]
+        {
+            assert_eq!(moment_of(text), None, "{text}");
         }
     }
 

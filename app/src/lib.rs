@@ -28,9 +28,12 @@ pub mod clock;
 #[cfg(feature = "ssr")]
 pub mod console;
 pub mod failure;
+pub mod finding;
 pub mod frame;
 pub mod graph;
 pub mod live;
+#[cfg(feature = "ssr")]
+pub mod oversight;
 pub mod pages;
 pub mod parts;
 pub mod places;
@@ -42,7 +45,7 @@ mod wire;
 use leptos::prelude::*;
 use leptos_meta::{MetaTags, Title, provide_meta_context};
 use leptos_router::SsrMode;
-use leptos_router::components::{ParentRoute, Redirect, Route, Router, Routes};
+use leptos_router::components::{ParentRoute, Route, Router, Routes};
 use leptos_router::path;
 
 /// The document around the pages. On the server only.
@@ -86,9 +89,13 @@ pub fn App() -> impl IntoView {
         <Title formatter=|title: String| if title.is_empty() { "Gantry".into() } else { format!("{title} · Gantry") }/>
         <Router>
             <Routes fallback=pages::not_found::NotFound>
-                <Route path=path!("/") view=|| view! { <Redirect path=places::DEPLOYMENTS/> } ssr=SsrMode::Async/>
                 <Route path=path!("/sign-in") view=pages::sign_in::SignIn ssr=SsrMode::Async/>
                 <ParentRoute path=path!("") view=frame::Frame ssr=SsrMode::Async>
+                    <Route path=path!("/") view=pages::overview::OverviewPage ssr=SsrMode::Async/>
+                    <Route path=path!("/workers") view=pages::workers::Workers ssr=SsrMode::Async/>
+                    <Route path=path!("/workers/:id") view=pages::workers::WorkerPage ssr=SsrMode::Async/>
+                    <Route path=path!("/audit") view=pages::audit::Audit ssr=SsrMode::Async/>
+                    <Route path=path!("/search") view=pages::search::Search ssr=SsrMode::Async/>
                     <Route path=path!("/deployments") view=pages::deployments::Deployments ssr=SsrMode::Async/>
                     <Route path=path!("/deployments/:name") view=pages::board::BoardPage ssr=SsrMode::Async/>
                     <Route path=path!("/graph") view=pages::graph::Graphs ssr=SsrMode::Async/>

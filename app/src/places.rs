@@ -4,6 +4,32 @@ use engine::ids::{DeploymentName, NoderoleId, PersonId, ProposalId, RunId, Submi
 
 /// Where people sign in.
 pub const SIGN_IN: &str = "/sign-in";
+/// How it stands; where people begin.
+pub const OVERVIEW: &str = "/";
+/// Who carries runs out.
+pub const WORKERS: &str = "/workers";
+/// Who did what, when, to what.
+pub const AUDIT: &str = "/audit";
+/// Things by what they are called.
+pub const SEARCH: &str = "/search";
+/// The audit as a file; the server's own route.
+pub const AUDIT_FILE: &str = "/api/v1/audit/export";
+
+/// A worker's page.
+pub fn worker(id: uuid::Uuid) -> String {
+    format!("{WORKERS}/{id}")
+}
+
+/// What is called like this.
+pub fn search(text: &str) -> String {
+    format!("{SEARCH}?q={}", encoded(text))
+}
+
+/// What waits for one reason.
+pub fn waiting_for(reason: &str) -> String {
+    format!("{WAITING}?reason={reason}")
+}
+
 /// All deployments.
 pub const DEPLOYMENTS: &str = "/deployments";
 /// The graphs of all deployments.
@@ -69,6 +95,11 @@ pub fn graph(name: &DeploymentName) -> String {
 /// The same, of a name that nobody has checked yet.
 pub fn graph_of(name: &str) -> String {
     format!("{GRAPH}/{}", encoded(name))
+}
+
+/// A role in a deployment's graph, one by one.
+pub fn graph_of_role(name: &DeploymentName, role: &str) -> String {
+    format!("{}?roles={}", graph(name), encoded(role))
 }
 
 /// The picture of a page with a graph, as a file; the server's own route.

@@ -35,3 +35,14 @@ pub(crate) fn cookie(name: &str) -> Option<String> {
         .find(|(key, _)| *key == name)
         .map(|(_, value)| value.to_owned())
 }
+
+/// Lets the browser keep a choice for a year, or forget it. No script needs to read it.
+pub(crate) fn set_cookie(name: &str, value: Option<&'static str>) {
+    const YEAR: u32 = 31_536_000;
+    let Some(options) = use_context::<ResponseOptions>() else { return };
+    let (value, age) = value.map_or(("", 0), |value| (value, YEAR));
+    let cookie = format!("{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax");
+    if let Ok(cookie) = cookie.parse() {
+        options.append_header(http::header::SET_COOKIE, cookie);
+    }
+}

@@ -2,12 +2,14 @@
 
 import { hydrated, visit } from './browser.mjs';
 
-/** Follows a one-time link and presses its button. */
+/** Follows a one-time link, presses its button, and goes from the overview to the deployments, where most stories begin. */
 export async function signIn(page, gantry, who) {
   await page.goto(gantry.signIn(who));
   await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.waitForURL(/\/deployments$/);
+  await page.waitForURL((url) => url.pathname === '/');
   await hydrated(page);
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Deployments' }).click();
+  await page.waitForURL(/\/deployments$/);
   return page;
 }
 

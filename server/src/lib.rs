@@ -33,6 +33,7 @@ mod logs;
 mod machines;
 mod metrics;
 mod overseeing;
+mod oversight;
 mod pages;
 mod people_rest;
 mod refusal;

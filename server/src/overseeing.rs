@@ -5,7 +5,8 @@ use std::time::Duration;
 use api::Problem;
 use api::audit::{AuditPage, AuditWanted, ChainView, ChainWanted};
 use api::overview::{Overview, PolicyView, TargetView, TargetWanted};
-use api::workers::{WorkerPage, WorkersWanted};
+use api::search::{Found, SearchWanted};
+use api::workers::{WorkerPage, WorkerView, WorkersWanted};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -16,6 +17,7 @@ use engine::audit::{Chain, End};
 use engine::ids::TargetNo;
 use futures::Stream;
 use serde::Serialize;
+use uuid::Uuid;
 
 use crate::contract::{Operations, Versioned, op};
 use crate::limits;
@@ -29,7 +31,12 @@ const LINES: &str = "application/jsonl";
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/overview", overview, op("getOverview", "How it stands: counts, what is stuck, reviews, commits, the queue"))
+        .get("/search", search, op("search", "Things by what they are called, at most 8 of each kind").about(
+            "Deployments, nodes, roles, reviews and people by a part of their names or titles, runs and reviews by their numbers. People \
+             are found by admins alone.",
+        ))
         .get("/workers", workers, op("listWorkers", "Workers, those that started last first, 50 a page"))
+        .get("/workers/{id}", worker, op("getWorker", "A worker, and the runs that it holds"))
         .get("/policy", policy, op("getPolicy", "The gate's policy that is in force").about(
             "It is changed by a proposal, like everything that is meant. Its tag begins with its number.",
         ))
@@ -55,6 +62,18 @@ async fn workers(
     Asked(wanted): Asked<WorkersWanted>,
 ) -> Answer<WorkerPage> {
     Ok(Json(state.control.workers(&actor, &wanted).await?))
+}
+
+async fn worker(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<WorkerView> {
+    Ok(Json(state.control.worker(&actor, id).await?))
+}
+
+async fn search(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<SearchWanted>,
+) -> Answer<Found> {
+    Ok(Json(state.control.search(&actor, &wanted).await?))
 }
 
 async fn policy(state: State<AppState>, SignedIn(actor): SignedIn) -> Result<Versioned<PolicyView>, Refusal> {

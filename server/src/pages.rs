@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use app::accounts::Accounts;
 use app::console::Console;
+use app::oversight::Oversight;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header;
@@ -70,7 +71,8 @@ fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
             answer,
         });
         provide_context::<Arc<dyn Console>>(bound.clone());
-        provide_context::<Arc<dyn Accounts>>(bound);
+        provide_context::<Arc<dyn Accounts>>(bound.clone());
+        provide_context::<Arc<dyn Oversight>>(bound);
     }
 }
 

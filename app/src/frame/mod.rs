@@ -2,6 +2,7 @@
 
 mod account;
 mod execution;
+mod palette;
 pub mod theme;
 
 use api::console::{Frame as FrameView, Me};
@@ -14,6 +15,7 @@ use leptos_router::hooks::use_location;
 
 use crate::calls;
 use crate::clock::{of_day, use_clock};
+use crate::finding::PAGES;
 use crate::live::{Status, use_live};
 use crate::parts::icon::drawn;
 use crate::parts::{Feed, Icon, icon};
@@ -66,7 +68,7 @@ pub fn Frame() -> impl IntoView {
         <a class="button skip" href="#main">"Skip to the page"</a>
         <div class="frame">
             <header>
-                <a class="brand" href=places::DEPLOYMENTS>
+                <a class="brand" href=places::OVERVIEW>
                     {drawn(Icon::Gantry, "icon large")}
                     <span>"Gantry"</span>
                 </a>
@@ -98,7 +100,9 @@ fn top(state: FrameState, first: FrameView) -> AnyView {
 fn Top(state: FrameState, me: Me, from: i64, execution: bool) -> impl IntoView {
     use_live().hear(vec![Topic::Reviews, Topic::Targets], from, move |_| state.0.soon());
     let on = Memo::new(move |_| state.execution().unwrap_or(execution));
+    theme::provide_chosen();
     view! {
+        <palette::Palette/>
         <LiveMark/>
         <execution::Execution on changed=Callback::new(move |()| state.0.now())/>
         <account::Account me/>
@@ -162,18 +166,16 @@ fn focus_after_navigation(main: NodeRef<html::Main>) {
 /// The pages that exist. Its children stand with the reviews.
 #[component]
 fn Rail(children: Children) -> impl IntoView {
+    let mut children = Some(children);
+    let all = PAGES.map(|(to, shape, word)| {
+        let beside = if to == places::REVIEWS { children.take() } else { None };
+        place(to, shape, word, beside)
+    });
+    let all = all.collect_view();
     view! {
         <nav class="rail" aria-label="Pages">
             <ul>
-                {place(places::DEPLOYMENTS, Icon::Deployments, "Deployments", None)}
-                {place(places::NODES, Icon::Node, "Nodes", None)}
-                {place(places::GRAPH, Icon::Graph, "Graph", None)}
-                {place(places::REVIEWS, Icon::Review, "Reviews", Some(children))}
-                {place(places::RUNS, Icon::Run, "Runs", None)}
-                {place(places::WAITING, Icon::Queued, "Why not yet", None)}
-                {place(places::BLUEPRINTS, Icon::Blueprint, "Blueprints", None)}
-                {place(places::CATALOG, Icon::Catalog, "Catalog", None)}
-                {place(places::SETTINGS, Icon::Person, "Settings", None)}
+                {all}
             </ul>
         </nav>
     }
@@ -217,7 +219,7 @@ fn crumb((name, link): (String, Option<String>)) -> impl IntoView {
 /// The names of the places on the way to an address; the last one is no link.
 fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
-    let Some(first) = parts.next() else { return Vec::new() };
+    let Some(first) = parts.next() else { return vec![("Overview".into(), None)] };
     let (name, link) = match first {
         "deployments" => ("Deployments", places::DEPLOYMENTS),
         "nodes" => ("Nodes", places::NODES),
@@ -225,6 +227,9 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
         "reviews" => ("Reviews", places::REVIEWS),
         "runs" => ("Runs", places::RUNS),
         "waiting" => ("Why not yet", places::WAITING),
+        "workers" => ("Workers", places::WORKERS),
+        "audit" => ("Audit", places::AUDIT),
+        "search" => ("Search", places::SEARCH),
         "catalog" => ("Catalog", places::CATALOG),
         "settings" => ("Settings", places::SETTINGS),
         "blueprints" => ("Blueprints", places::BLUEPRINTS),
@@ -236,7 +241,8 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
     match parts.next() {
         None => vec![(name.into(), None)],
         Some(id) => {
-            let short = if first == "noderoles" { id.chars().take(8).collect() } else { id.to_owned() };
+            let short =
+                if matches!(first, "noderoles" | "workers") { id.chars().take(8).collect() } else { id.to_owned() };
             vec![(name.into(), Some(link.into())), (short, None)]
         }
     }
@@ -270,6 +276,8 @@ mod tests {
     #[test]
     fn crumbs_follow_the_address() {
         let said = |path: &str| crumbs(path).into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" / ");
+        assert_eq!(said("/"), "Overview");
+        assert_eq!(said("/workers/0123456789ab"), "Workers / 01234567");
         assert_eq!(said("/deployments"), "Deployments");
         assert_eq!(said("/deployments/web"), "Deployments / web");
         assert_eq!(said("/noderoles/0123456789ab"), "Noderoles / 01234567");

@@ -31,7 +31,23 @@ fn of_page() -> Option<&'static str> {
     known(document().document_element().and_then(|root| root.get_attribute("data-theme")).as_deref())
 }
 
-fn choose(theme: Option<&'static str>) {
+/// What is chosen now, for all that show it.
+#[derive(Clone, Copy)]
+struct Chosen(RwSignal<Option<&'static str>>);
+
+/// Lets everything below show the same choice.
+pub(super) fn provide_chosen() {
+    provide_context(Chosen(RwSignal::new(of_page())));
+}
+
+/// The choice that is shown, to be taken where a view is made.
+pub(super) fn chosen() -> RwSignal<Option<&'static str>> {
+    use_context::<Chosen>().map_or_else(|| RwSignal::new(of_page()), |Chosen(chosen)| chosen)
+}
+
+/// Chooses, and shows it.
+pub(super) fn choose(chosen: RwSignal<Option<&'static str>>, theme: Option<&'static str>) {
+    chosen.set(theme);
     if let Some(root) = document().document_element() {
         let _ = match theme {
             Some(theme) => root.set_attribute("data-theme", theme),
@@ -46,7 +62,7 @@ fn choose(theme: Option<&'static str>) {
 /// Chooses between the three.
 #[component]
 pub fn ThemeChoice() -> impl IntoView {
-    let chosen = RwSignal::new(of_page());
+    let chosen = chosen();
     let all =
         [(None, Icon::System, "System"), (Some("light"), Icon::Light, "Light"), (Some("dark"), Icon::Dark, "Dark")];
     let buttons = all.into_iter().map(|(theme, shape, word)| {
@@ -54,10 +70,7 @@ pub fn ThemeChoice() -> impl IntoView {
             <button
                 type="button"
                 aria-pressed=move || if chosen.get() == theme { "true" } else { "false" }
-                on:click=move |_| {
-                    choose(theme);
-                    chosen.set(theme);
-                }
+                on:click=move |_| choose(chosen, theme)
             >
                 {icon(shape)}
                 {word}

@@ -1,5 +1,6 @@
 //! The pages, one module each.
 
+pub mod audit;
 pub mod blueprints;
 pub mod board;
 pub mod catalog;
@@ -11,11 +12,14 @@ pub mod node_proposal;
 pub mod noderole;
 pub mod nodes;
 pub mod not_found;
+pub mod overview;
 pub mod review;
 pub mod reviews;
 pub mod run;
 pub mod runs;
+pub mod search;
 pub mod settings;
 pub mod sign_in;
 pub mod values;
 pub mod waiting;
+pub mod workers;

@@ -50,6 +50,12 @@ icons! {
     Warn = "warn";
     /// The product.
     Gantry = "gantry";
+    /// How it stands.
+    Overview = "overview";
+    /// A worker.
+    Worker = "worker";
+    /// The audit.
+    Audit = "audit";
     /// Deployments.
     Deployments = "deployments";
     /// A node.

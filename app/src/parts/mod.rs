@@ -12,6 +12,7 @@ pub mod json;
 pub mod load;
 pub mod notice;
 pub mod provenance;
+pub mod pulse;
 pub mod rows;
 
 pub use act::act;

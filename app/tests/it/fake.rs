@@ -98,6 +98,7 @@ pub struct World {
     pub noderole: NoderoleView,
     pub machine: NodeView,
     pub node_proposal: NodeProposal,
+    pub overseen: crate::oversight::Overseen,
     /// What every read answers instead.
     pub problem: Option<Problem>,
     /// Commands that were given.
@@ -115,7 +116,7 @@ impl Fake {
         Self(Arc::new(Mutex::new(world)))
     }
 
-    fn read<T>(&self, read: impl FnOnce(&World) -> T) -> Result<T, Problem> {
+    pub fn read<T>(&self, read: impl FnOnce(&World) -> T) -> Result<T, Problem> {
         let world = self.0.lock().expect("no test died here");
         match (&world.problem, world.signed_in) {
             (Some(problem), _) => Err(problem.clone()),
@@ -124,7 +125,7 @@ impl Fake {
         }
     }
 
-    fn told(&self, what: impl Into<String>) {
+    pub fn told(&self, what: impl Into<String>) {
         self.0.lock().expect("no test died here").told.push(what.into());
     }
 }
@@ -932,6 +933,7 @@ impl Default for World {
                 }),
             },
             node_proposal: node_proposal(),
+            overseen: crate::oversight::Overseen::default(),
             problem: None,
             opened: Opened::default(),
             told: Vec::new(),

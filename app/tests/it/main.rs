@@ -5,6 +5,7 @@ mod edits;
 mod fake;
 mod heeding;
 mod machines;
+mod oversight;
 mod serve;
 mod values;
 mod waiting;
@@ -41,9 +42,8 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
 }
 
 #[tokio::test]
-async fn the_first_page_is_the_deployments() {
+async fn the_list_of_deployments_says_how_each_is() {
     let fake = Fake::new(|_| {});
-    assert_eq!(get(&fake, "/").await.location.as_deref(), Some("/deployments"));
     let page = get(&fake, "/deployments").await;
     assert_eq!(page.status, 200);
     page.says(&[
@@ -187,6 +187,11 @@ async fn a_server_that_can_not_answer_says_so_on_every_page() {
         world.problem = Some(Problem::unavailable("The database does not answer. Work goes on by itself when it does."))
     });
     for path in [
+        "/",
+        "/workers",
+        "/workers/00000000-0000-0000-0000-000000000007",
+        "/audit",
+        "/search?q=web",
         "/deployments",
         "/deployments/web",
         "/reviews",

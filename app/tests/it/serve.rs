@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use app::console::Console;
+use app::oversight::Oversight;
 use axum::Router;
 use axum::body::Body;
 use http::{Request, header};
@@ -40,7 +41,11 @@ static ROUTES: LazyLock<Vec<AxumRouteListing>> = LazyLock::new(|| generate_route
 pub fn router(fake: &Fake) -> Router {
     let options = LeptosOptions::builder().output_name("gantry").site_root("target/site").build();
     let console: Arc<dyn Console> = Arc::new(fake.clone());
-    let provide = move || provide_context(console.clone());
+    let oversight: Arc<dyn Oversight> = Arc::new(fake.clone());
+    let provide = move || {
+        provide_context(console.clone());
+        provide_context(oversight.clone());
+    };
     let shell_options = options.clone();
     let missing = leptos_axum::file_and_error_handler_with_context(provide.clone(), app::shell);
     Router::new()

@@ -27,6 +27,7 @@ pub mod overview;
 pub mod people;
 pub mod problem;
 pub mod reviews;
+pub mod search;
 pub mod values;
 pub mod waiting;
 pub mod workers;

@@ -1,7 +1,7 @@
 //! How it stands: a few numbers, what is stuck, and what was committed last.
 
 use engine::gate::Policy;
-use engine::ids::{PolicyNo, TargetNo};
+use engine::ids::{DeploymentName, PolicyNo, SubmissionId, TargetNo};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
@@ -38,6 +38,52 @@ pub struct Overview {
     pub queue: QueueTally,
     /// Who carries them out.
     pub workers: WorkerTally,
+    /// Runs by the hour in which they were queued, the last 24 hours, oldest first. Where there are very many, hours that could not be
+    /// counted whole are left out.
+    pub hours: Vec<Hour>,
+    /// How far the reader has come with the first steps; None: they are nobody who proposes.
+    pub first_steps: Option<FirstSteps>,
+}
+
+/// Runs that were queued in one hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Hour {
+    /// Its beginning.
+    pub from: At,
+    /// All.
+    pub runs: i64,
+    /// Those that failed or were lost.
+    pub failed: i64,
+}
+
+/// What somebody who proposes has done of what leads from a board to a step that was tried again. Each is what really happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FirstSteps {
+    /// They edited a proposal.
+    pub edited: bool,
+    /// They submitted one.
+    pub submitted: bool,
+    /// Somebody else gave a verdict on it.
+    pub judged: bool,
+    /// It was committed.
+    pub committed: bool,
+    /// A run that it asked for has ended.
+    pub ran: bool,
+    /// One failed, and the step was tried again.
+    pub retried: bool,
+    /// Where they edited last, else where they may begin.
+    pub deployment: Option<DeploymentName>,
+    /// What they submitted last.
+    pub submission: Option<SubmissionId>,
+}
+
+impl FirstSteps {
+    /// Whether nothing of it is left.
+    pub fn are_done(&self) -> bool {
+        self.edited && self.submitted && self.judged && self.committed && self.ran && self.retried
+    }
 }
 
 /// Deployments, counted.

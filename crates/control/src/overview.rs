@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::Problem;
 use api::console::StateCounts;
 use api::overview::{
-    COMMITS, DeploymentTally, NodeTally, Overview, PolicyView, QueueTally, TargetView, Way, WorkerTally,
+    COMMITS, DeploymentTally, Hour, NodeTally, Overview, PolicyView, QueueTally, TargetView, Way, WorkerTally,
 };
 use api::waiting::WaitingWanted;
 use engine::ids::TargetNo;
@@ -18,6 +18,9 @@ use crate::blueprints::to_target;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::words::at;
+
+/// Runs of the last 24 hours that are counted.
+const RUNS_COUNTED: i64 = 50_000;
 
 /// Numbers for metrics.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,7 +39,10 @@ impl Control {
         let present = self.present().await?;
         let reviews = self.waiting_for(actor, &present).await?;
         let Numbers { tally, steps } = self.numbers().await?;
+        let first_steps = self.first_steps(actor, &present).await?;
         let mut connection = self.connection().await?;
+        let hours = reading::hours(&mut connection, RUNS_COUNTED).await.map_err(from_store)?;
+        let hour = |row: reading::HourRow| Hour { from: at(row.hour), runs: row.runs, failed: row.failed };
         let rows = reading::targets(&mut connection, None, None).await.map_err(from_store)?;
         let commits = rows.into_iter().take(COMMITS).map(to_target).collect::<Result<_, _>>()?;
         Ok(Overview {
@@ -51,6 +57,8 @@ impl Control {
             commits,
             queue: QueueTally { queued: tally.queued, running: tally.running, oldest: tally.oldest.map(at) },
             workers: WorkerTally { alive: tally.workers, capacity: tally.capacity },
+            hours: hours.into_iter().map(hour).collect(),
+            first_steps,
         })
     }
 

@@ -601,7 +601,7 @@ pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Prob
 }
 
 /// Deployments with their depth: each directly below the one above it, siblings by name.
-fn tree(present: &Present) -> Vec<(DeploymentId, u32)> {
+pub(crate) fn tree(present: &Present) -> Vec<(DeploymentId, u32)> {
     let all = &present.skeleton.deployments;
     let mut below: BTreeMap<Option<DeploymentId>, Vec<DeploymentId>> = BTreeMap::new();
     for (id, deployment) in all {

@@ -5,18 +5,24 @@ use api::console::PAGE_SIZE;
 use api::workers::{Phase, RUNS_NAMED, WorkerPage, WorkerView, WorkersWanted};
 use engine::ids::RunId;
 use store::reading::{self, WorkerFilter, WorkerRow};
+use uuid::Uuid;
 
 use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::words::at;
+use crate::words::{self, at};
 
 impl Control {
     /// A page of the list of workers.
     pub async fn workers(&self, actor: &Actor, wanted: &WorkersWanted) -> Result<WorkerPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let filter =
-            WorkerFilter { alive: wanted.alive, phase: wanted.phase.map(Phase::as_str), before: wanted.before };
+        let filter = WorkerFilter {
+            alive: wanted.alive,
+            phase: wanted.phase.map(Phase::as_str),
+            name: words::asked(&wanted.name)?,
+            sort: wanted.sort,
+            before: wanted.before,
+        };
         let mut connection = self.connection().await?;
         let mut rows = reading::workers(&mut connection, filter, PAGE_SIZE as i64 + 1, RUNS_NAMED as i64)
             .await
@@ -25,6 +31,16 @@ impl Control {
         rows.truncate(PAGE_SIZE);
         let next = rows.last().filter(|_| more).map(|row| row.id);
         Ok(WorkerPage { workers: rows.into_iter().map(view).collect::<Result<_, _>>()?, next })
+    }
+
+    /// One worker.
+    pub async fn worker(&self, actor: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let row = reading::worker(&mut connection, id, RUNS_NAMED as i64).await.map_err(from_store)?;
+        row.map(view).transpose()?.ok_or_else(|| {
+            Problem::not_found("There is no such worker. One that started again is another one, and one that is long gone is forgotten.")
+        })
     }
 }
 

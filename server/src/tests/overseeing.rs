@@ -210,3 +210,132 @@ async fn metrics_are_collected_by_those_who_may() {
     let refused = house.collect(&[("host", "gantry.example.com")], near).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN, "a proxy is in front: everybody comes from here");
 }
+
+#[tokio::test]
+async fn workers_are_found_by_name_and_in_the_order_that_is_asked_for() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    for (n, name) in [(1, "beta"), (2, "alpha"), (3, "alps")] {
+        let hello = Hello {
+            id: WorkerId(Uuid::from_u128(n)),
+            name: name.into(),
+            capacity: 2,
+            jigs: vec!["noop".into()],
+            host: "h1".into(),
+            pid: 12,
+            version: "0.1.0".into(),
+        };
+        running::ensure_worker(house.db.app(), &hello, Duration::from_secs(60)).await.expect("hello");
+        let later = "UPDATE worker SET lease_until = now() + make_interval(mins => $1) WHERE name = $2";
+        let minutes = 10 - i32::try_from(n).expect("small");
+        sqlx::query(later).bind(minutes).bind(name).execute(house.db.owner()).await.expect("the owner may");
+    }
+    let names = async |query: &str| {
+        let page = house.ask_get(&format!("/api/v1/workers?{query}"), &ada).await.json();
+        let workers = page["workers"].as_array().expect("workers").clone();
+        workers.into_iter().map(|worker| worker["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("").await, ["alps", "alpha", "beta"]);
+    assert_eq!(names("sort=name").await, ["alpha", "alps", "beta"]);
+    assert_eq!(names("sort=heard").await, ["beta", "alpha", "alps"]);
+    assert_eq!(names("name=alp").await, ["alps", "alpha"]);
+    let behind = |n: u128, sort: &str| format!("sort={sort}&before={}", Uuid::from_u128(n));
+    assert_eq!(names(&behind(2, "name")).await, ["alps", "beta"]);
+    assert_eq!(names(&behind(1, "heard")).await, ["alpha", "alps"]);
+    assert_eq!(names(&behind(3, "started")).await, ["alpha", "beta"]);
+    assert_eq!(house.ask_get("/api/v1/workers?sort=size", &ada).await.status, StatusCode::BAD_REQUEST);
+
+    let one = house.ask_get(&format!("/api/v1/workers/{}", Uuid::from_u128(2)), &ada).await.json();
+    assert_eq!((&one["name"], &one["held"]), (&json!("alpha"), &json!(0)));
+    let none = house.ask_get(&format!("/api/v1/workers/{}", Uuid::from_u128(9)), &ada).await;
+    assert_eq!(none.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn things_are_found_by_what_they_are_called() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    house.committed(&ada, &bo).await.json();
+    let root = house.person("root", [Permission::Admin]).await;
+    let found = async |query: &str, who: &str| {
+        let answer = house.ask_get(&format!("/api/v1/search?{query}"), who).await.json();
+        let hits = answer["hits"].as_array().expect("hits").clone();
+        let name = |hit: &Value| {
+            let named = ["name", "fqdn", "role", "title"].iter().find_map(|key| hit[key].as_str()).unwrap_or_default();
+            format!("{} {named}", hit["kind"].as_str().unwrap_or_default())
+        };
+        hits.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(found("q=we", &ada).await, ["deployment web"]);
+    assert_eq!(found("q=WEB", &ada).await, ["deployment web"], "small and capital letters are the same");
+    assert_eq!(found("q=n1.house", &ada).await, ["node n1.house.example.com"]);
+    let apps = found("q=app", &ada).await;
+    assert!(apps.contains(&"role app".to_owned()) && apps.contains(&"review app on n1".to_owned()), "{apps:?}");
+    assert!(found("q=1", &ada).await.contains(&"review app on n1".to_owned()), "a review by its number");
+    assert_eq!(found("q=nothing-like-it", &ada).await, Vec::<String>::new());
+    assert_eq!(
+        found("q=100%25", &ada).await,
+        Vec::<String>::new(),
+        "what stands for anything elsewhere stands for itself"
+    );
+    assert_eq!(found("q=root", &ada).await, Vec::<String>::new(), "people are found by admins alone");
+    assert_eq!(found("q=root", &root).await, ["person root"]);
+    for wrong in ["", "q=", "q=%20", "q=a&kind=node", &format!("q={}", "x".repeat(201))] {
+        let answer = house.ask_get(&format!("/api/v1/search?{wrong}"), &ada).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_steps_are_what_happened() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let eve = house.people.create_person(None, &NewPerson::human("eve", [Permission::Viewer])).await.expect("eve");
+    let (ada, bo, eve) = (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(eve).await);
+    let steps = async || house.ask_get("/api/v1/overview", &ada).await.json()["first_steps"].clone();
+    let is = |edited, submitted, judged, committed, ran, retried| json!({"edited": edited, "submitted": submitted, "judged": judged, "committed": committed, "ran": ran, "retried": retried});
+    let of = |steps: &Value| {
+        let mut steps = steps.as_object().expect("steps").clone();
+        let place = (steps.remove("deployment"), steps.remove("submission"));
+        (Value::Object(steps), place)
+    };
+    assert_eq!(of(&steps().await).0, is(false, false, false, false, false, false));
+    assert_eq!(
+        house.ask_get("/api/v1/overview", &eve).await.json()["first_steps"],
+        Value::Null,
+        "she proposes nothing"
+    );
+
+    let (id, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
+    let edit = json!([{"edit": "bind", "deployment": id, "node": n1, "role": "app"}]);
+    let (proposal, version) = house.draft(&ada, "web", edit).await;
+    let (told, (place, submission)) = of(&steps().await);
+    assert_eq!(told, is(true, false, false, false, false, false));
+    assert_eq!((place, submission), (Some(json!("web")), Some(Value::Null)));
+    let discard = json!({"version": version});
+    house.tell(&format!("/api/v1/proposals/{proposal}/discard"), &ada, discard).await.json();
+
+    house.committed(&ada, &bo).await.json();
+    let (told, (place, submission)) = of(&steps().await);
+    assert_eq!(told, is(true, true, true, true, false, false));
+    assert_eq!(place, Some(json!("web")));
+    assert!(submission.is_some_and(|id| id.is_i64()));
+
+    let run = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
+               ended_at, lease_until) SELECT id, node_id, lane_id, generation, generation, 1, content_hash, false, 'ended', $1, now(), now() \
+               FROM step WHERE generation = 2 ORDER BY rank, id LIMIT 1";
+    sqlx::query(run).bind("failed").execute(house.db.owner()).await.expect("a run");
+    assert_eq!(of(&steps().await).0, is(true, true, true, true, true, false));
+    sqlx::query(run).bind("succeeded").execute(house.db.owner()).await.expect("a run");
+    assert_eq!(of(&steps().await).0, is(true, true, true, true, true, true));
+
+    let hours = house.ask_get("/api/v1/overview", &ada).await.json()["hours"].clone();
+    let hours = hours.as_array().expect("hours");
+    let sum = |what: &str| hours.iter().map(|hour| hour[what].as_i64().expect("a number")).sum::<i64>();
+    assert_eq!((hours.len(), sum("runs"), sum("failed")), (24, 2, 1));
+    assert!(
+        hours.windows(2).all(|two| two[1]["from"].as_i64() == two[0]["from"].as_i64().map(|from| from + 3_600_000))
+    );
+}

@@ -3,6 +3,7 @@
 mod admins;
 mod admission;
 mod audit;
+mod first_steps;
 mod machines;
 mod noderoles;
 mod overview;
@@ -11,16 +12,18 @@ mod steps;
 mod targets;
 mod values;
 mod waiting;
+mod workers;
 
 pub use admins::admins;
 pub use admission::{admission_view, admission_view_of};
 pub use audit::{AuditActor, AuditFilter, AuditRow, audit, last_seal, seal_at, sealed, unsealed};
+pub use first_steps::{FirstStepsRow, first_steps};
 pub use machines::{
     CarriedRow, FactRow, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine, machine_named,
     noderoles_on, reports,
 };
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
-pub use overview::{Tally, WorkerFilter, WorkerRow, all_steps, policy_made, steps_of_target, tally, workers};
+pub use overview::{HourRow, Tally, all_steps, hours, policy_made, steps_of_target, tally};
 pub use runs::{RunFilter, RunRow, place_of_run, run, run_documents, runs, runs_of_node, runs_of_step};
 pub use steps::{
     DeploymentCounts, NodeFilter, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes, node_counts, nodes,
@@ -29,6 +32,7 @@ pub use steps::{
 pub use targets::{TargetRow, is_root, root_of, target, targets};
 pub use values::{ResultRow, SetRow, Setting, StepOf, results_of, run_given, sets, steps_of_values};
 pub use waiting::{AboveRow, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, step_places, waiting};
+pub use workers::{WorkerFilter, WorkerRow, worker, workers};
 
 pub use crate::entity::run::Model as RunModel;
 pub use crate::entity::step::Model as StepModel;

@@ -4,7 +4,6 @@ use api::console::StateCounts;
 use engine::ids::TargetNo;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
-use uuid::Uuid;
 
 use crate::StoreError;
 
@@ -89,73 +88,32 @@ pub async fn steps_of_target(on: &mut PgConnection, target: TargetNo) -> Result<
     Ok((StateCounts { blocked, todo, transition, active, error }, applied))
 }
 
-/// A worker's row, and what it holds.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
-pub struct WorkerRow {
-    /// Which.
-    pub id: Uuid,
-    /// Its name.
-    pub name: String,
-    /// How far it has joined.
-    pub phase: String,
-    /// Whether its lease holds and its capacity counts.
-    pub alive: bool,
-    /// Runs that it takes at once.
-    pub capacity: i32,
-    /// Runs that it holds.
-    pub held: i64,
-    /// The first of them, oldest first.
-    pub runs: Vec<i64>,
-    /// Classes of jigs.
-    pub jigs: Vec<String>,
-    /// Its machine.
-    pub host: String,
-    /// Its process there.
-    pub pid: Option<i32>,
-    /// Its build.
-    pub version: String,
-    /// When it started.
-    pub started_at: OffsetDateTime,
-    /// When it was heard last.
-    pub heard_at: OffsetDateTime,
-    /// Until when it counts without being heard again.
-    pub lease_until: OffsetDateTime,
-    /// Why it left.
-    pub reason: Option<String>,
+/// Runs that were queued in one hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
+pub struct HourRow {
+    /// Its beginning.
+    pub hour: OffsetDateTime,
+    /// All.
+    pub runs: i64,
+    /// Those that failed or were lost.
+    pub failed: i64,
 }
 
-/// Which workers are wanted.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct WorkerFilter<'f> {
-    /// Alive, or not.
-    pub alive: Option<bool>,
-    /// Of this phase.
-    pub phase: Option<&'f str>,
-    /// Started before this one.
-    pub before: Option<Uuid>,
-}
-
-/// Workers, those that started last first; at most so many, each with so many of its runs.
-pub async fn workers(
-    on: &mut PgConnection,
-    filter: WorkerFilter<'_>,
-    most: i64,
-    runs: i64,
-) -> Result<Vec<WorkerRow>, StoreError> {
+/// Runs of the last 24 hours by the hour in which they were queued, oldest first; at most so many are looked at, the newest, and of hours
+/// before the oldest of them nothing is said.
+pub async fn hours(on: &mut PgConnection, most: i64) -> Result<Vec<HourRow>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT w.id, w.name, w.phase, w.phase = 'confirmed' AND w.lease_until > now() AS alive, w.capacity, \
-         (SELECT count(*) FROM run r WHERE r.worker_id = w.id AND r.ended_at IS NULL) AS held, \
-         ARRAY(SELECT r.id FROM run r WHERE r.worker_id = w.id AND r.ended_at IS NULL ORDER BY r.id LIMIT $5) AS runs, \
-         w.jigs, w.host, w.pid, w.version, w.started_at, w.heard_at, w.lease_until, w.reason FROM worker w \
-         WHERE ($1::bool IS NULL OR (w.phase = 'confirmed' AND w.lease_until > now()) = $1) AND ($2::text IS NULL OR w.phase = $2) \
-         AND ($3::uuid IS NULL OR (w.started_at, w.id) < (SELECT b.started_at, b.id FROM worker b WHERE b.id = $3)) \
-         ORDER BY w.started_at DESC, w.id DESC LIMIT $4",
+        "WITH this AS (SELECT date_bin('1 hour', now(), 'epoch'::timestamptz) AS hour), \
+         seen AS MATERIALIZED (SELECT queued_at, outcome FROM run \
+           WHERE queued_at >= (SELECT hour - interval '23 hours' FROM this) ORDER BY queued_at DESC LIMIT $1), \
+         whole AS (SELECT CASE WHEN count(*) < $1 THEN '-infinity'::timestamptz ELSE min(queued_at) END AS since FROM seen), \
+         counted AS (SELECT date_bin('1 hour', queued_at, 'epoch'::timestamptz) AS hour, count(*) AS runs, \
+           count(*) FILTER (WHERE outcome IN ('failed', 'lost')) AS failed FROM seen GROUP BY 1) \
+         SELECT h.hour, coalesce(c.runs, 0) AS runs, coalesce(c.failed, 0) AS failed \
+         FROM this, whole, generate_series(this.hour - interval '23 hours', this.hour, interval '1 hour') AS h(hour) \
+         LEFT JOIN counted c ON c.hour = h.hour WHERE h.hour > whole.since ORDER BY h.hour",
     )
-    .bind(filter.alive)
-    .bind(filter.phase)
-    .bind(filter.before)
     .bind(most)
-    .bind(runs)
     .fetch_all(on)
     .await?)
 }

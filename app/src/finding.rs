@@ -1,0 +1,185 @@
+//! What can be gone to or done from anywhere: pages and commands, which every reader has, and what the server finds by its name.
+
+use api::console::RunState;
+use api::search::{Hit, HitKind};
+use engine::ids::{DeploymentId, DeploymentName};
+
+use crate::parts::Icon;
+use crate::parts::badge::run_look;
+use crate::places;
+
+/// What choosing something does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Goes there.
+    Go(String),
+    /// Opens a proposal on a deployment, or joins the open one, and goes to its board.
+    Propose(DeploymentId, DeploymentName),
+    /// Chooses the colours; None: as the system says.
+    Colours(Option<&'static str>),
+    /// Ends the session.
+    SignOut,
+}
+
+/// Something that can be chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// What it is called.
+    pub name: String,
+    /// What it is, in a few words.
+    pub about: String,
+    /// Its picture.
+    pub icon: Icon,
+    /// What it does.
+    pub act: Act,
+}
+
+/// Every page that one goes to without naming anything, in the order of the rail.
+pub const PAGES: [(&str, Icon, &str); 12] = [
+    (places::OVERVIEW, Icon::Overview, "Overview"),
+    (places::DEPLOYMENTS, Icon::Deployments, "Deployments"),
+    (places::NODES, Icon::Node, "Nodes"),
+    (places::GRAPH, Icon::Graph, "Graph"),
+    (places::REVIEWS, Icon::Review, "Reviews"),
+    (places::RUNS, Icon::Run, "Runs"),
+    (places::WAITING, Icon::Queued, "Why not yet"),
+    (places::BLUEPRINTS, Icon::Blueprint, "Blueprints"),
+    (places::CATALOG, Icon::Catalog, "Catalog"),
+    (places::WORKERS, Icon::Worker, "Workers"),
+    (places::AUDIT, Icon::Audit, "Audit"),
+    (places::SETTINGS, Icon::Person, "Settings"),
+];
+
+/// What begins a wish to change a deployment.
+const PROPOSE: &str = "propose";
+
+fn has(name: &str, text: &str) -> bool {
+    name.to_lowercase().contains(&text.trim().to_lowercase())
+}
+
+/// Pages whose names have this; all of them for nothing.
+pub fn pages(text: &str) -> Vec<Choice> {
+    let found = PAGES.into_iter().filter(|(_, _, word)| has(word, text));
+    found
+        .map(|(place, icon, word)| Choice {
+            name: word.to_owned(),
+            about: "page".to_owned(),
+            icon,
+            act: Act::Go(place.to_owned()),
+        })
+        .collect()
+}
+
+/// Commands whose words have this; all of them for nothing.
+pub fn commands(text: &str) -> Vec<Choice> {
+    let all = [
+        ("Propose changes: choose a deployment", Icon::Proposed, Act::Go(places::DEPLOYMENTS.to_owned())),
+        ("Colours: light", Icon::Light, Act::Colours(Some("light"))),
+        ("Colours: dark", Icon::Dark, Act::Colours(Some("dark"))),
+        ("Colours: as the system", Icon::System, Act::Colours(None)),
+        ("Sign out", Icon::Leave, Act::SignOut),
+    ];
+    let command =
+        |(name, icon, act): (&str, Icon, Act)| Choice { name: name.to_owned(), about: "command".to_owned(), icon, act };
+    all.into_iter().filter(|(name, ..)| has(name, text)).map(command).collect()
+}
+
+/// What the server is asked for: of a wish to propose, where.
+pub fn asked(text: &str) -> &str {
+    let mut rest = text.trim();
+    for word in [PROPOSE, "changes", "on"] {
+        let begins = rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
+        match rest.get(word.len()..) {
+            Some(behind) if begins && (behind.is_empty() || behind.starts_with(' ')) => rest = behind.trim(),
+            // What does not begin as a wish is none.
+            _ if word == PROPOSE => return rest,
+            _ => {}
+        }
+    }
+    rest
+}
+
+/// What a find offers: to go there, and of a deployment to change it.
+pub fn offers(hit: &Hit) -> Vec<Choice> {
+    let choice = |name: String, about: String, icon: Icon, act: Act| Choice { name, about, icon, act };
+    match hit {
+        Hit::Deployment { id, name } => vec![
+            choice(name.to_string(), "deployment".into(), Icon::Deployments, Act::Go(places::deployment(name))),
+            choice(
+                format!("Propose changes on {name}"),
+                "command".into(),
+                Icon::Proposed,
+                Act::Propose(*id, name.clone()),
+            ),
+        ],
+        Hit::Node { fqdn, deployment, .. } => {
+            vec![choice(fqdn.clone(), format!("node in {deployment}"), Icon::Node, Act::Go(places::node(fqdn)))]
+        }
+        Hit::Role { role, deployment } => vec![choice(
+            role.to_string(),
+            format!("role in {deployment}"),
+            Icon::Bind,
+            Act::Go(places::graph_of_role(deployment, role.as_str())),
+        )],
+        Hit::Run { id, role, fqdn, state } => {
+            vec![choice(format!("Run {id}: {role} on {fqdn}"), run_word(*state), Icon::Run, Act::Go(places::run(*id)))]
+        }
+        Hit::Review { id, title, deployment } => {
+            vec![choice(
+                title.clone(),
+                format!("review {id} on {deployment}"),
+                Icon::Review,
+                Act::Go(places::review(*id)),
+            )]
+        }
+        Hit::Person { id, name, service } => {
+            let about = if *service { "service account" } else { "person" };
+            vec![choice(name.clone(), about.into(), Icon::Person, Act::Go(places::person(*id)))]
+        }
+    }
+}
+
+fn run_word(state: RunState) -> String {
+    format!("run, {}", run_look(state).2)
+}
+
+/// What stands above finds of a kind.
+pub fn heading(kind: HitKind) -> &'static str {
+    match kind {
+        HitKind::Deployment => "Deployments",
+        HitKind::Node => "Nodes",
+        HitKind::Role => "Roles",
+        HitKind::Run => "Runs",
+        HitKind::Review => "Reviews",
+        HitKind::Person => "People and service accounts",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_and_commands_are_found_by_any_part_of_their_words() {
+        let names = |choices: Vec<Choice>| choices.into_iter().map(|choice| choice.name).collect::<Vec<_>>();
+        assert_eq!(names(pages("NOD")), ["Nodes"]);
+        assert_eq!(pages("").len(), PAGES.len());
+        assert_eq!(names(commands("dark")), ["Colours: dark"]);
+        assert!(pages("zzz").is_empty() && commands("zzz").is_empty());
+    }
+
+    #[test]
+    fn a_wish_to_propose_asks_for_where() {
+        for (text, wanted) in [
+            ("web", "web"),
+            (" n1 ", "n1"),
+            ("propose", ""),
+            ("Propose web", "web"),
+            ("propose changes", ""),
+            ("propose changes on web", "web"),
+            ("proposer", "proposer"),
+        ] {
+            assert_eq!(asked(text), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Search and commands from anywhere, by Ctrl-K or Cmd-K.
+//!
+//! Without scripts it is a link to the page that searches. With them a dialog opens: a combobox whose list has pages and commands at once,
+//! and what the server finds a moment later. The focus stays in the field; what would be chosen is told by `aria-activedescendant`, which
+//! is always there (empty: nothing) and comes out of one memo, so that it is written anew whenever that changes.
+
+use std::time::Duration;
+
+use api::Problem;
+use api::search::{Found, LONGEST_SEARCH};
+use leptos::ev;
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos_router::hooks::use_navigate;
+
+use super::theme;
+use crate::calls;
+use crate::finding::{Act, Choice, asked, commands, offers, pages};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
+use crate::places;
+
+/// How long typing rests before the server is asked.
+const REST: Duration = Duration::from_millis(120);
+/// The list, as the field names it.
+const LIST: &str = "palette-list";
+
+fn option_id(n: usize) -> String {
+    format!("palette-{n}")
+}
+
+/// What is offered, and which of it would be chosen.
+#[derive(Clone, Copy)]
+struct Offer {
+    text: RwSignal<String>,
+    /// What the server found last, and for which text.
+    found: RwSignal<(String, Found)>,
+    is_open: RwSignal<bool>,
+    at: RwSignal<usize>,
+    choices: Memo<Vec<Choice>>,
+    /// The place in the list; it never stands behind its end.
+    place: Memo<usize>,
+    /// The id of the option that would be chosen; empty: there is none.
+    active: Memo<String>,
+}
+
+impl Offer {
+    fn new() -> Self {
+        let (text, found) = (RwSignal::new(String::new()), RwSignal::new(Default::default()));
+        let (is_open, at) = (RwSignal::new(false), RwSignal::new(0_usize));
+        let choices = Memo::new(move |_| match is_open.get() {
+            true => offered(&text.read(), &found.read()),
+            false => Vec::new(),
+        });
+        let place = Memo::new(move |_| at.get().min(choices.read().len().saturating_sub(1)));
+        let active = Memo::new(move |_| match choices.read().is_empty() {
+            true => String::new(),
+            false => option_id(place.get()),
+        });
+        Self { text, found, is_open, at, choices, place, active }
+    }
+
+    /// Goes up or down, round the ends.
+    fn step(self, down: bool) {
+        let (n, len) = (self.place.get_untracked(), self.choices.read_untracked().len());
+        if len > 0 {
+            self.at.set(if down { (n + 1) % len } else { (n + len - 1) % len });
+        }
+    }
+
+    fn to_end(self, last: bool) {
+        let len = self.choices.read_untracked().len();
+        self.at.set(if last { len.saturating_sub(1) } else { 0 });
+    }
+
+    fn chosen(self) -> Option<Choice> {
+        self.choices.read_untracked().get(self.place.get_untracked()).cloned()
+    }
+
+    fn type_in(self, text: String) {
+        self.text.set(text);
+        self.at.set(0);
+    }
+}
+
+/// Pages and commands of a text, and what was found; what was found for an earlier text only as far as it fits this one.
+fn offered(text: &str, (of, found): &(String, Found)) -> Vec<Choice> {
+    let wanted = asked(text);
+    let small = wanted.to_lowercase();
+    let fits = |choice: &Choice| of == wanted || choice.name.to_lowercase().contains(&small);
+    let hits = found.hits.iter().flat_map(offers).filter(|choice| !wanted.is_empty() && fits(choice));
+    // Whoever says that they want to propose is offered that first.
+    let is_wish = wanted != text.trim();
+    let (wished, other): (Vec<Choice>, Vec<Choice>) =
+        hits.partition(|choice| is_wish && matches!(choice.act, Act::Propose(..)));
+    wished.into_iter().chain(pages(text)).chain(commands(text)).chain(other).collect()
+}
+
+/// The way in, and the dialog.
+#[component]
+pub(super) fn Palette() -> impl IntoView {
+    let offer = Offer::new();
+    let dialog = DialogHandle::new();
+    let problem = RwSignal::new(None::<Problem>);
+    let busy = RwSignal::new(false);
+    let open = move || {
+        offer.is_open.set(true);
+        dialog.open();
+    };
+    listen(move || {
+        // Where something else is asked, it is answered first.
+        if !matches!(document().query_selector("dialog[open]"), Ok(Some(_))) {
+            open();
+        }
+    });
+    ask_when_typed(offer, problem, busy);
+    let closed = Callback::new(move |()| {
+        offer.is_open.set(false);
+        offer.type_in(String::new());
+        problem.set(None);
+    });
+    let run = runner(dialog, problem);
+    let press = {
+        let run = run.clone();
+        move |event: ev::KeyboardEvent| {
+            if event.is_composing() {
+                return;
+            }
+            match event.key().as_str() {
+                "ArrowDown" => offer.step(true),
+                "ArrowUp" => offer.step(false),
+                "Home" => offer.to_end(false),
+                "End" => offer.to_end(true),
+                "Enter" => {
+                    if let Some(choice) = offer.chosen() {
+                        run(choice.act);
+                    }
+                }
+                _ => return,
+            }
+            event.prevent_default();
+            show_active(offer.active.get_untracked());
+        }
+    };
+    let come_in = move |event: ev::MouseEvent| {
+        if event.ctrl_key() || event.meta_key() || event.shift_key() {
+            return;
+        }
+        event.prevent_default();
+        open();
+    };
+    view! {
+        <a class="button quiet small finder" href=places::SEARCH aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" on:click=come_in>
+            {icon(Icon::Search)}
+            <span class="word">"Search"</span>
+            <kbd class="needs-scripts" aria-hidden="true">"Ctrl K"</kbd>
+        </a>
+        <Dialog id="palette" title="Search and commands".to_owned() handle=dialog closed=closed>
+            <div class="body palette">
+                <Field offer press/>
+                <ProblemNotice problem=problem/>
+                <Options offer run/>
+                <p class="muted" role="status">{move || said(offer, busy.get())}</p>
+            </div>
+        </Dialog>
+    }
+    .into_any()
+}
+
+#[component]
+fn Field(offer: Offer, press: impl Fn(ev::KeyboardEvent) + 'static) -> impl IntoView {
+    let expanded = move || if offer.choices.read().is_empty() { "false" } else { "true" };
+    view! {
+        <input
+            class="input"
+            id="palette-text"
+            type="text"
+            role="combobox"
+            autofocus
+            autocomplete="off"
+            spellcheck="false"
+            maxlength=LONGEST_SEARCH.to_string()
+            placeholder="A node, a role, a review, a page, a command"
+            aria-label="Search and commands"
+            aria-autocomplete="list"
+            aria-controls=LIST
+            aria-expanded=expanded
+            aria-activedescendant=move || offer.active.get()
+            prop:value=move || offer.text.get()
+            on:input=move |event| offer.type_in(event_target_value(&event))
+            on:keydown=press
+        />
+    }
+    .into_any()
+}
+
+#[component]
+fn Options(offer: Offer, run: impl Fn(Act) + Clone + Send + Sync + 'static) -> impl IntoView {
+    let options = move || {
+        let all = offer.choices.get().into_iter().enumerate();
+        let one = |(n, Choice { name, about, icon: shape, act })| {
+            let run = run.clone();
+            let selected = move || if offer.place.get() == n { "true" } else { "false" };
+            view! {
+                <li id=option_id(n) role="option" aria-selected=selected on:click=move |_| run(act.clone())>
+                    {icon(shape)}
+                    <bdi class="clip grow">{name}</bdi>
+                    <small class="muted">{about}</small>
+                </li>
+            }
+        };
+        all.map(one).collect_view()
+    };
+    view! { <ul id=LIST role="listbox" aria-label="What can be chosen">{options}</ul> }.into_any()
+}
+
+/// How many there are, for who does not see the list.
+fn said(offer: Offer, busy: bool) -> String {
+    let n = offer.choices.read().len();
+    match (n, busy) {
+        (0, true) => "Searching".to_owned(),
+        (0, false) if offer.is_open.get() => "Nothing is called like that.".to_owned(),
+        (0, false) => String::new(),
+        (1, _) => "1 to choose from. Enter takes it.".to_owned(),
+        (n, _) => format!("{n} to choose from: arrows choose, Enter takes it."),
+    }
+}
+
+/// What taking a choice does.
+fn runner(dialog: DialogHandle, problem: RwSignal<Option<Problem>>) -> impl Fn(Act) + Clone + Send + Sync + 'static {
+    let navigate = StoredValue::new(use_navigate());
+    let colours = theme::chosen();
+    let go = move |place: &str| {
+        dialog.close();
+        if let Some(navigate) = navigate.try_get_value() {
+            navigate(place, Default::default());
+        }
+    };
+    move |act: Act| match act {
+        Act::Go(place) => go(&place),
+        Act::Colours(theme) => {
+            theme::choose(colours, theme);
+            dialog.close();
+        }
+        Act::Propose(id, name) => spawn_local(async move {
+            match calls::propose(id).await {
+                Ok(_) => go(&places::deployment(&name)),
+                Err(failure) => drop(problem.try_set(Some(failure.0))),
+            }
+        }),
+        Act::SignOut => spawn_local(async move {
+            match calls::sign_out().await {
+                Ok(()) => drop(window().location().set_href(places::SIGN_IN)),
+                Err(failure) => drop(problem.try_set(Some(failure.0))),
+            }
+        }),
+    }
+}
+
+/// Asks the server once typing rests. Of two answers that of the later question is taken.
+fn ask_when_typed(offer: Offer, problem: RwSignal<Option<Problem>>, busy: RwSignal<bool>) {
+    let turn = StoredValue::new(0_u32);
+    Effect::new(move |_| {
+        let text = asked(&offer.text.read()).to_owned();
+        let Some(mine) = turn.try_update_value(|turn| {
+            *turn = turn.wrapping_add(1);
+            *turn
+        }) else {
+            return;
+        };
+        if text.is_empty() {
+            busy.set(false);
+            return;
+        }
+        busy.set(true);
+        let ask = move || {
+            if turn.try_get_value() != Some(mine) {
+                return;
+            }
+            spawn_local(async move {
+                let answer = calls::oversight::search(text.clone()).await;
+                if turn.try_get_value() != Some(mine) {
+                    return;
+                }
+                busy.try_set(false);
+                match answer {
+                    Ok(found) => {
+                        problem.try_set(None);
+                        offer.found.try_set((text, found));
+                    }
+                    Err(failure) => drop(problem.try_set(Some(failure.0))),
+                }
+            });
+        };
+        set_timeout(ask, REST);
+    });
+}
+
+/// Opens it by the keyboard.
+fn listen(open: impl Fn() + Copy + 'static) {
+    Effect::new(move |_| {
+        let handle = window_event_listener(ev::keydown, move |event| {
+            let command = (event.ctrl_key() || event.meta_key()) && !event.shift_key() && !event.alt_key();
+            if command && event.key().eq_ignore_ascii_case("k") {
+                event.prevent_default();
+                open();
+            }
+        });
+        on_cleanup(move || handle.remove());
+    });
+}
+
+/// Brings what would be chosen into sight.
+fn show_active(id: String) {
+    request_animation_frame(move || {
+        let Some(option) = document().get_element_by_id(&id) else { return };
+        let options = web_sys::ScrollIntoViewOptions::new();
+        options.set_block(web_sys::ScrollLogicalPosition::Nearest);
+        option.scroll_into_view_with_scroll_into_view_options(&options);
+    });
+}
+
+#[cfg(all(test, feature = "ssr"))]
+mod tests {
+    use super::*;
+    use api::search::Hit;
+    use engine::ids::{DeploymentId, DeploymentName, NodeId};
+
+    fn deployment(name: &str) -> DeploymentName {
+        DeploymentName::parse(name).expect("a name")
+    }
+
+    fn some() -> Found {
+        let web = Hit::Deployment { id: DeploymentId(Default::default()), name: deployment("web") };
+        let n1 = Hit::Node {
+            id: NodeId(Default::default()),
+            fqdn: "web-1.example.com".into(),
+            deployment: deployment("web"),
+        };
+        Found { hits: vec![web, n1], more: Vec::new() }
+    }
+
+    fn names(text: &str, found: &(String, Found)) -> Vec<String> {
+        offered(text, found).into_iter().map(|choice| choice.name).collect()
+    }
+
+    #[test]
+    fn pages_and_commands_stand_at_once_and_finds_behind_them() {
+        let found = ("web".to_owned(), some());
+        assert_eq!(names("web", &found), ["web", "Propose changes on web", "web-1.example.com"]);
+        assert_eq!(names("propose web", &found)[0], "Propose changes on web");
+        assert_eq!(names("nod", &found), ["Nodes"], "what was found for another text and does not fit is no answer");
+        assert_eq!(names("web-1", &found), ["web-1.example.com"]);
+    }
+
+    #[test]
+    fn what_would_be_chosen_is_always_named() {
+        let owner = Owner::new();
+        owner.set();
+        let offer = Offer::new();
+        assert_eq!((offer.active.get_untracked(), offer.chosen()), (String::new(), None), "while it is closed");
+        offer.is_open.set(true);
+        assert_eq!(offer.active.get_untracked(), "palette-0");
+        offer.step(true);
+        offer.step(true);
+        assert_eq!(offer.active.get_untracked(), "palette-2");
+        offer.type_in("nodes".into());
+        assert_eq!(offer.active.get_untracked(), "palette-0");
+        assert_eq!(offer.chosen().map(|choice| choice.act), Some(Act::Go("/nodes".into())));
+        offer.step(false);
+        assert_eq!(offer.active.get_untracked(), "palette-0", "round the end of a list of one");
+        offer.type_in("nothing like that".into());
+        assert_eq!(offer.active.get_untracked(), "");
+        offer.found.set(("nothing like that".into(), some()));
+        assert_eq!(offer.active.get_untracked(), "palette-0", "what comes later is chosen, too");
+        offer.to_end(true);
+        assert_eq!(offer.active.get_untracked(), "palette-2");
+        let field = view! { <Field offer press=|_| {}/> }.to_html();
+        assert!(field.contains("aria-activedescendant=\"palette-2\""), "{field}");
+        let options = view! { <Options offer run=|_| {}/> }.to_html();
+        let chosen =
+            options.split("<li").find(|option| option.contains("aria-selected=\"true\"")).expect("one is chosen");
+        assert!(chosen.contains("id=\"palette-2\""), "{options}");
+        offer.is_open.set(false);
+        let field = view! { <Field offer press=|_| {}/> }.to_html();
+        assert!(field.contains("aria-activedescendant=\"\"") || field.contains("aria-activedescendant "), "{field}");
+    }
+}

@@ -1,0 +1,336 @@
+//! Is it well? What stands here is counted by the server in one go; each number leads to where what it counts is listed.
+
+mod first_steps;
+mod hours;
+
+use api::console::{StateCounts, StepState, TargetKind, TargetSummary};
+use api::live::Topic;
+use api::overview::Overview;
+use api::reviews::Whose;
+use api::waiting::WaitingGroup;
+use engine::anneal::Wait;
+use leptos::prelude::*;
+use leptos_meta::Title;
+
+use crate::calls::oversight as calls;
+use crate::clock::{Moment, Span};
+use crate::live::{NOW, use_live};
+use crate::parts::pulse::pulse;
+use crate::parts::{Feed, Icon, ProblemNotice, icon, load, mark, rows};
+use crate::places;
+use first_steps::FirstSteps;
+use hours::Hours;
+
+/// Reasons that are named; the others are behind a link.
+const REASONS: usize = 6;
+
+/// The first page.
+#[component]
+pub fn OverviewPage() -> impl IntoView {
+    let overview = Resource::new(|| (), |()| calls::overview());
+    view! {
+        <Title text="Overview"/>
+        {load(overview, |first| view! { <Loaded first/> })}
+    }
+    .into_any()
+}
+
+#[component]
+fn Loaded(first: (Overview, bool)) -> impl IntoView {
+    let feed = Feed::new(first, calls::overview);
+    let topics = vec![Topic::Runs, Topic::Nodes, Topic::Reviews, Topic::Targets];
+    use_live().hear(topics, NOW, move |_| feed.eventually());
+    pulse(feed);
+    let overview = Memo::new(move |_| feed.value().read().0.clone());
+    let first_steps = Memo::new(move |_| feed.value().read().0.first_steps.clone());
+    let away = Memo::new(move |_| feed.value().read().1);
+    let is_new = Memo::new(move |_| is_new(&overview.read()));
+    view! {
+        <div class="head">
+            <h1>"Overview" <Verdict overview/></h1>
+        </div>
+        <ProblemNotice problem=feed.problem()/>
+        <div class="stack wide">
+            {move || is_new.get().then(begin)}
+            <FirstSteps steps=first_steps away changed=Callback::new(move |()| feed.now())/>
+            <Steps overview/>
+            <div class="overview">
+                <Stuck overview/>
+                <Reviews overview/>
+                <Machinery overview/>
+                <Commits overview/>
+            </div>
+        </div>
+    }
+    .into_any()
+}
+
+/// Whether nothing can run yet.
+fn is_new(overview: &Overview) -> bool {
+    overview.nodes.all == 0 && overview.steps == StateCounts::default()
+}
+
+/// What to do first where there is nothing.
+fn begin() -> AnyView {
+    view! {
+        <section class="card" aria-label="Begin">
+            <header><h2>"Nothing is here yet"</h2></header>
+            <ol class="inside begin">
+                <li><a class="main" href=places::NODES>"Add a node"</a> ": a machine that roles are bound to, reached by SSH or a folder on a worker's machine."</li>
+                <li><a class="main" href=places::CATALOG>"Import a barclamp"</a> ": a file that says which roles there are and how each is run."</li>
+                <li><a class="main" href=places::DEPLOYMENTS>"Propose a change"</a> ": bind a role to the node. Somebody else reviews it, and then it runs."</li>
+            </ol>
+        </section>
+    }
+    .into_any()
+}
+
+/// What is not well, each in a few words.
+fn ills(overview: &Overview) -> Vec<String> {
+    let some = |n: i64, one: &str, many: &str| match n {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        n => Some(format!("{n} {many}")),
+    };
+    let mut ills = Vec::new();
+    ills.extend((!overview.enabled).then(|| "execution is off".to_owned()));
+    ills.extend((overview.workers.alive == 0).then(|| "no worker is alive".to_owned()));
+    ills.extend(some(overview.steps.error, "step failed", "steps failed"));
+    ills.extend(some(overview.nodes.dead, "node is dead", "nodes are dead"));
+    ills.extend(some(overview.deployments.held, "deployment is held", "deployments are held"));
+    ills
+}
+
+/// The answer, as shape, colour and words.
+#[component]
+fn Verdict(overview: Memo<Overview>) -> impl IntoView {
+    let said = Memo::new(move |_| ills(&overview.read()));
+    let is_bad = move || {
+        let overview = overview.read();
+        overview.steps.error > 0 || overview.nodes.dead > 0 || overview.workers.alive == 0
+    };
+    let look = move || match (said.read().is_empty(), is_bad()) {
+        (true, _) => ("active", Icon::Active),
+        (false, true) => ("error", Icon::Error),
+        (false, false) => ("warn", Icon::Warn),
+    };
+    let words = move || match said.read().is_empty() {
+        true => "all is well".to_owned(),
+        false => said.read().join(", "),
+    };
+    view! { <span class="pill wraps" data-state=move || look().0>{move || icon(look().1)} {words}</span> }.into_any()
+}
+
+/// Steps by state, and runs by hour.
+#[component]
+fn Steps(overview: Memo<Overview>) -> impl IntoView {
+    let figure = move |state: StepState, count: fn(&StateCounts) -> i64, place: String| {
+        view! {
+            <li>
+                <a href=place data-state=state.as_str()>
+                    {mark(state)}
+                    <b class="figure">{move || count(&overview.read().steps)}</b>
+                    <span>{state.word()}</span>
+                </a>
+            </li>
+        }
+    };
+    let hours = Memo::new(move |_| overview.read().hours.clone());
+    view! {
+        <section class="card" aria-label="Steps">
+            <header>
+                <h2>"Steps"</h2>
+                <span class="muted">"toward target " {move || overview.read().target.0}</span>
+            </header>
+            <div class="inside">
+                <ul class="figures">
+                    {figure(StepState::Error, |c| c.error, places::waiting_for(Wait::Failed.as_str()))}
+                    {figure(StepState::Transition, |c| c.transition, format!("{}?state=running", places::RUNS))}
+                    {figure(StepState::Todo, |c| c.todo, places::WAITING.to_owned())}
+                    {figure(StepState::Blocked, |c| c.blocked, places::WAITING.to_owned())}
+                    {figure(StepState::Active, |c| c.active, places::DEPLOYMENTS.to_owned())}
+                </ul>
+                <Hours hours/>
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+/// What is stuck, by why.
+#[component]
+fn Stuck(overview: Memo<Overview>) -> impl IntoView {
+    let all = Memo::new(move |_| {
+        overview
+            .read()
+            .stuck
+            .iter()
+            .map(|group| WaitingGroup { steps: Vec::new(), ..group.clone() })
+            .collect::<Vec<_>>()
+    });
+    let shown = Memo::new(move |_| all.read().iter().take(REASONS).cloned().collect::<Vec<_>>());
+    let beyond = move || all.read().len().saturating_sub(REASONS);
+    let row = |group: Memo<WaitingGroup>| {
+        let number = move || {
+            let group = group.read();
+            format!("{}{}", group.count.unwrap_or_default(), if group.more { "+" } else { "" })
+        };
+        let reason = group.read_untracked().reason;
+        view! {
+            <li>
+                <a class="main" href=places::waiting_for(reason.as_str())>{reason.heading()}</a>
+                <span class="num">{number}</span>
+                <small class="muted">"freed by " {reason.frees()}</small>
+            </li>
+        }
+    };
+    view! {
+        <section class="card" aria-label="What waits, and why">
+            <header><h2>"What waits, and why"</h2></header>
+            <ul class="short-lines">
+                {rows(shown.into(), |group| group.reason, row)}
+                {move || all.read().is_empty().then(|| view! { <li class="muted">"Nothing waits: every step is done or under way."</li> })}
+                {move || (beyond() > 0).then(|| view! { <li><a href=places::WAITING>"and " {beyond()} " more reasons"</a></li> })}
+            </ul>
+        </section>
+    }
+    .into_any()
+}
+
+/// Reviews that wait for the reader, and all that are open.
+#[component]
+fn Reviews(overview: Memo<Overview>) -> impl IntoView {
+    let mine = format!("{}?whose={}", places::REVIEWS, Whose::ForMe.as_str());
+    view! {
+        <section class="card" aria-label="Reviews">
+            <header><h2>"Reviews"</h2></header>
+            <ul class="short-lines">
+                <li><a class="main" href=mine>"Waiting for you"</a> <span class="num">{move || overview.read().reviews.to_string()}</span></li>
+                <li><a href=places::REVIEWS>"Open"</a> <span class="num">{move || overview.read().open_reviews}</span></li>
+                <li><a href=places::DEPLOYMENTS>"Deployments being changed"</a> <span class="num">{move || overview.read().deployments.proposed}</span></li>
+            </ul>
+        </section>
+    }
+    .into_any()
+}
+
+/// What carries it out: the switch, workers, the queue, machines.
+#[component]
+fn Machinery(overview: Memo<Overview>) -> impl IntoView {
+    let switch = move || match overview.read().enabled {
+        true => view! { <span class="pill" data-state="active">{icon(Icon::Run)} "on"</span> }.into_any(),
+        false => {
+            view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "off: nothing starts"</span> }.into_any()
+        }
+    };
+    let oldest = Memo::new(move |_| overview.read().queue.oldest);
+    let waits =
+        move || oldest.get().map(|from| view! { <span class="muted">", the oldest for " <Span from to=None/></span> });
+    let link = |state: &str| format!("{}?state={state}", places::RUNS);
+    view! {
+        <section class="card" aria-label="What carries it out">
+            <header><h2>"What carries it out"</h2></header>
+            <dl class="facts inside">
+                <dt>"Execution"</dt>
+                <dd>{switch}</dd>
+                <dt>"Workers"</dt>
+                <dd>
+                    <a href=format!("{}?alive=true", places::WORKERS)><span class="num">{move || overview.read().workers.alive}</span> " alive"</a>
+                    ", for " {move || overview.read().workers.capacity} " runs at once"
+                </dd>
+                <dt>"Queue"</dt>
+                <dd><a href=link("queued")><span class="num">{move || overview.read().queue.queued}</span> " queued"</a> {waits}</dd>
+                <dt>"Running"</dt>
+                <dd><a href=link("running")><span class="num">{move || overview.read().queue.running}</span> " runs"</a></dd>
+                <dt>"Nodes"</dt>
+                <dd>
+                    <a href=places::NODES><span class="num">{move || overview.read().nodes.all}</span> " in all"</a>
+                    ", " {move || overview.read().nodes.dead} " dead, " {move || overview.read().nodes.unavailable} " out of service"
+                </dd>
+                <dt>"Deployments"</dt>
+                <dd>
+                    <a href=places::DEPLOYMENTS><span class="num">{move || overview.read().deployments.all}</span> " in all"</a>
+                    ", " {move || overview.read().deployments.held} " held"
+                </dd>
+            </dl>
+        </section>
+    }
+    .into_any()
+}
+
+/// What was committed last.
+#[component]
+fn Commits(overview: Memo<Overview>) -> impl IntoView {
+    let list = Memo::new(move |_| overview.read().commits.clone());
+    let row = |target: Memo<TargetSummary>| {
+        let TargetSummary { number, kind, at, by, submission, title, deployment, .. } = target.get_untracked();
+        let place = submission.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
+        let title = if title.is_empty() { format!("Target {number}") } else { title };
+        let by = by.unwrap_or_else(|| "gantry".to_owned());
+        let on = deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
+        view! {
+            <li>
+                <a class="main" href=place><bdi>{title}</bdi></a>
+                <small class="muted">"target " {number.0} {on} " by " {by} ", " <Moment at/></small>
+            </li>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Committed last">
+            <header>
+                <h2 class="grow">"Committed last"</h2>
+                <a href=places::BLUEPRINTS>"All"</a>
+            </header>
+            <ul class="short-lines">{rows(list.into(), |target| target.number, row)}</ul>
+        </section>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::overview::{DeploymentTally, NodeTally, QueueTally, WorkerTally};
+    use api::reviews::Waiting;
+    use engine::ids::TargetNo;
+
+    fn calm() -> Overview {
+        Overview {
+            target: TargetNo(7),
+            enabled: true,
+            deployments: DeploymentTally { all: 3, held: 0, proposed: 1 },
+            nodes: NodeTally { all: 2, dead: 0, unavailable: 0 },
+            steps: StateCounts { active: 4, ..StateCounts::default() },
+            stuck: Vec::new(),
+            reviews: Waiting::default(),
+            open_reviews: 0,
+            commits: Vec::new(),
+            queue: QueueTally::default(),
+            workers: WorkerTally { alive: 1, capacity: 4 },
+            hours: Vec::new(),
+            first_steps: None,
+        }
+    }
+
+    #[test]
+    fn what_is_not_well_is_named() {
+        assert_eq!(ills(&calm()), Vec::<String>::new());
+        let mut ill = calm();
+        ill.enabled = false;
+        ill.workers.alive = 0;
+        ill.steps.error = 1;
+        ill.nodes.dead = 2;
+        ill.deployments.held = 1;
+        let said =
+            ["execution is off", "no worker is alive", "1 step failed", "2 nodes are dead", "1 deployment is held"];
+        assert_eq!(ills(&ill), said);
+    }
+
+    #[test]
+    fn an_installation_is_new_until_something_can_run() {
+        assert!(!is_new(&calm()));
+        let none = Overview { nodes: NodeTally::default(), steps: StateCounts::default(), ..calm() };
+        assert!(is_new(&none));
+        assert!(!is_new(&Overview { nodes: NodeTally { all: 1, ..NodeTally::default() }, ..none }));
+    }
+}

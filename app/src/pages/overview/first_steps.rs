@@ -1,0 +1,147 @@
+//! The first five minutes: five steps from a board to a step that was tried again, ticked off by what really happened.
+
+use api::overview::FirstSteps as Told;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use crate::calls::oversight::PutFirstStepsAway;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Icon, ProblemNotice, icon};
+use crate::places;
+
+/// One of the five.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Step {
+    done: bool,
+    title: &'static str,
+    how: &'static str,
+    place: String,
+}
+
+/// The five, each with where it is done.
+fn five(told: &Told) -> [Step; 5] {
+    let board = told.deployment.as_ref().map_or_else(|| places::DEPLOYMENTS.to_owned(), places::deployment);
+    let review = told.submission.map_or_else(|| places::REVIEWS.to_owned(), places::review);
+    let watch = match (told.ran, told.retried) {
+        (false, _) => {
+            "Watch the board: BLOCKED, TODO, TRANSITION, ACTIVE, live. A chip leads to its runs and their logs."
+        }
+        (true, _) => {
+            "It ran. Now break it by a reviewed change (in the demo: put {\"check\": {\"fail\": true}} into the data of app-check), see what stops, \
+             and put it right or retry it."
+        }
+    };
+    [
+        Step {
+            done: told.edited,
+            title: "Drag a node onto a role",
+            how: "Press Propose changes on the board, then drag a node from the tray onto a role; or select it and press Bind to….",
+            place: board.clone(),
+        },
+        Step {
+            done: told.submitted,
+            title: "Read what comes along",
+            how: "The bar over the board counts what your edits bring with them. Press Review changes and give the change a title.",
+            place: board.clone(),
+        },
+        Step {
+            done: told.judged,
+            title: "Have it reviewed",
+            how: "Try to approve it yourself: it says why you can’t. Somebody else can; in the demo that is bo, by the second sign-in link.",
+            place: review.clone(),
+        },
+        Step {
+            done: told.committed,
+            title: "Commit it",
+            how: "Nothing has happened to a machine so far. Once it is approved, press Commit.",
+            place: review,
+        },
+        Step { done: told.ran && told.retried, title: "Watch it run, break it and retry", how: watch, place: board },
+    ]
+}
+
+/// The checklist; nothing once all is done, or where it was put away.
+#[component]
+pub(super) fn FirstSteps(steps: Memo<Option<Told>>, away: Memo<bool>, changed: Callback<()>) -> impl IntoView {
+    let put = ServerAction::<PutFirstStepsAway>::new();
+    when_done(put, move |()| changed.run(()));
+    let left = Memo::new(move |_| steps.get().filter(|told| !told.are_done()));
+    let list = move || {
+        let told = left.get()?;
+        if away.get() {
+            return Some(bring_back(put));
+        }
+        let five = five(&told);
+        let done = five.iter().filter(|step| step.done).count();
+        let next = five.iter().position(|step| !step.done);
+        let lines = five.into_iter().enumerate().map(|(n, step)| line(step, Some(n) == next));
+        Some(view! {
+            <section class="card" aria-label="The first five minutes">
+                <header>
+                    <h2 class="grow">"The first five minutes"</h2>
+                    <span class="muted">{format!("{done} of 5 done")}</span>
+                    <ActionForm action=put>
+                        <button class="button quiet small" type="submit">{icon(Icon::Cross)} "Put this away"</button>
+                    </ActionForm>
+                </header>
+                <ol class="first-steps">{lines.collect_view()}</ol>
+            </section>
+        }
+        .into_any())
+    };
+    view! {
+        <ProblemNotice problem=problem_of(put)/>
+        {list}
+    }
+    .into_any()
+}
+
+fn line(step: Step, is_next: bool) -> impl IntoView {
+    let (colour, shape, word) = match (step.done, is_next) {
+        (true, _) => ("active", Icon::Active, "done"),
+        (false, true) => ("todo", Icon::Right, "next"),
+        (false, false) => ("blocked", Icon::Todo, "to do"),
+    };
+    view! {
+        <li aria-current=is_next.then_some("step")>
+            <span class="pill" data-state=colour>{icon(shape)} {word}</span>
+            <div>
+                <a class="main" href=step.place>{step.title}</a>
+                <p class="muted">{step.how}</p>
+            </div>
+        </li>
+    }
+    .into_any()
+}
+
+fn bring_back(put: ServerAction<PutFirstStepsAway>) -> AnyView {
+    view! {
+        <ActionForm action=put>
+            <input type="hidden" name="back" value="true"/>
+            <button class="button quiet small" type="submit">"Show the first five minutes"</button>
+        </ActionForm>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::ids::{DeploymentName, SubmissionId};
+
+    #[test]
+    fn each_step_leads_to_where_it_is_done() {
+        let places = |told: &Told| five(told).map(|step| step.place);
+        assert_eq!(places(&Told::default()), ["/deployments", "/deployments", "/reviews", "/reviews", "/deployments"]);
+        let deployment = DeploymentName::parse("web").ok();
+        let told = Told { edited: true, deployment, submission: Some(SubmissionId(7)), ..Told::default() };
+        assert_eq!(
+            places(&told),
+            ["/deployments/web", "/deployments/web", "/reviews/7", "/reviews/7", "/deployments/web"]
+        );
+        assert_eq!(five(&told).map(|step| step.done), [true, false, false, false, false]);
+        let ran = Told { ran: true, ..told };
+        assert!(!five(&ran)[4].done && five(&ran)[4].how.contains("break it"));
+        assert!(five(&Told { retried: true, ..ran })[4].done);
+    }
+}

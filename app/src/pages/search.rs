@@ -1,0 +1,78 @@
+//! What is called like this, by kind: the search for a browser without scripts, and for whoever wants to see all of it.
+
+use api::search::{Found, HitKind, LONGEST_SEARCH};
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::components::Form;
+use leptos_router::hooks::use_query_map;
+
+use crate::calls::oversight as calls;
+use crate::finding::{Act, Choice, asked, heading, offers, pages};
+use crate::parts::{Empty, Icon, icon, load};
+use crate::places;
+
+/// The page.
+#[component]
+pub fn Search() -> impl IntoView {
+    let query = use_query_map();
+    let text = Memo::new(move |_| query.read().get("q").unwrap_or_default().trim().to_owned());
+    let found = Resource::new(move || text.get(), |text| async move { calls::search(asked(&text).to_owned()).await });
+    view! {
+        <Title text="Search"/>
+        <div class="head"><h1>"Search"</h1></div>
+        <Form method="GET" action=places::SEARCH attr:class="filters" attr:role="search">
+            <div class="field">
+                <label for="search-text">"A part of a name or a title, or a number"</label>
+                <input class="input" id="search-text" name="q" autocomplete="off" maxlength=LONGEST_SEARCH.to_string() value=move || text.get()/>
+            </div>
+            <button class="button" type="submit">{icon(Icon::Search)} "Search"</button>
+        </Form>
+        {load(found, move |found| results(&text.get_untracked(), &found))}
+    }
+    .into_any()
+}
+
+fn results(text: &str, found: &Found) -> AnyView {
+    let pages = pages(text);
+    if found.hits.is_empty() && pages.is_empty() {
+        return view! {
+            <div class="card">
+                <Empty icon=Icon::Search title="Nothing is called like that">
+                    <p>"Deployments, nodes, roles, reviews and people are found by a part of their names or titles; runs and reviews by their numbers, too."</p>
+                </Empty>
+            </div>
+        }
+        .into_any();
+    }
+    let kinds = HitKind::ALL.into_iter().filter_map(|kind| {
+        let offers: Vec<Choice> = found.hits.iter().filter(|hit| hit.kind() == kind).flat_map(offers).collect();
+        (!offers.is_empty()).then(|| part(heading(kind), offers, found.more.contains(&kind)))
+    });
+    let kinds = kinds.collect_view();
+    let pages = (!pages.is_empty()).then(|| part("Pages", pages, false));
+    view! { <div class="stack">{kinds} {pages}</div> }.into_any()
+}
+
+/// What is of one kind. What takes more than going there is offered where one goes.
+fn part(title: &'static str, choices: Vec<Choice>, more: bool) -> AnyView {
+    let line = |Choice { name, about, icon: shape, act }| match act {
+        Act::Go(place) => Some(view! {
+            <li>
+                <a class="main" href=place>{icon(shape)} " " <bdi>{name}</bdi></a>
+                <small class="muted">{about}</small>
+            </li>
+        }),
+        _ => None,
+    };
+    let lines = choices.into_iter().filter_map(line).collect_view();
+    view! {
+        <section class="card" aria-label=title>
+            <header><h2>{title}</h2></header>
+            <ul class="short-lines">
+                {lines}
+                {more.then(|| view! { <li class="muted">"There are more: say more of the name."</li> })}
+            </ul>
+        </section>
+    }
+    .into_any()
+}

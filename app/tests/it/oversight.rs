@@ -1,0 +1,400 @@
+//! How it stands, who carries it out, who did what, and what is called how: the pages.
+
+use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView};
+use api::console::{RunState, StateCounts};
+use api::overview::{DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally};
+use api::reviews::Waiting;
+use api::search::{Found, Hit, HitKind};
+use api::workers::{Phase, WorkerPage, WorkerSort, WorkerView, WorkersWanted};
+use api::{At, Problem};
+use app::oversight::Oversight;
+use async_trait::async_trait;
+use engine::Hash;
+use engine::audit::Chain;
+use engine::ids::{PersonId, RunId, SubmissionId, TargetNo};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::fake::{Fake, deployment, fqdn, node, role};
+use crate::serve::{get, get_with, post};
+
+/// What the fake says of it; tests change it before they look.
+#[derive(Clone)]
+pub struct Overseen {
+    pub overview: Overview,
+    pub workers: Vec<WorkerView>,
+    pub entries: Vec<AuditEntry>,
+    pub chain: ChainView,
+    pub found: Found,
+    /// What the audit is refused with.
+    pub refused: Option<Problem>,
+}
+
+fn worker(n: u128, phase: Phase, alive: bool) -> WorkerView {
+    WorkerView {
+        id: Uuid::from_u128(n),
+        name: format!("w-{n}"),
+        phase,
+        alive,
+        capacity: 4,
+        held: if alive { 22 } else { 0 },
+        runs: if alive { vec![RunId(1006), RunId(1005)] } else { Vec::new() },
+        jigs: vec!["noop".into(), "script".into()],
+        host: "h1".into(),
+        pid: Some(4242),
+        version: "0.1.0".into(),
+        started: At(1_795_248_902_000),
+        heard: At(1_795_248_962_000),
+        lease_until: At(1_795_248_992_000),
+        reason: (phase == Phase::None).then(|| "told to stop".into()),
+    }
+}
+
+impl Default for Overseen {
+    fn default() -> Self {
+        let entry = |id, name: Option<&str>, action: &str, detail| AuditEntry {
+            id,
+            at: At(1_795_248_902_000),
+            who: name.map(|_| PersonId(Uuid::from_u128(1))),
+            name: name.map(str::to_owned),
+            action: action.into(),
+            subject: "128".into(),
+            detail,
+            sealed: (id < 2).then_some(id),
+        };
+        let hash = Hash::of_bytes(b"the end");
+        Self {
+            overview: Overview {
+                target: TargetNo(127),
+                enabled: true,
+                deployments: DeploymentTally { all: 3, held: 1, proposed: 1 },
+                nodes: NodeTally { all: 7, dead: 1, unavailable: 2 },
+                steps: StateCounts { blocked: 41, todo: 5, transition: 3, active: 1800, error: 1 },
+                stuck: Vec::new(),
+                reviews: Waiting { count: 2, more: false },
+                open_reviews: 4,
+                commits: Vec::new(),
+                queue: QueueTally { queued: 6, running: 3, oldest: Some(At(1_795_248_902_000)) },
+                workers: WorkerTally { alive: 2, capacity: 8 },
+                hours: (0..24).map(|n| Hour { from: At(n * 3_600_000), runs: n, failed: i64::from(n == 7) }).collect(),
+                first_steps: None,
+            },
+            workers: vec![
+                worker(7, Phase::Confirmed, true),
+                worker(8, Phase::Confirmed, false),
+                worker(9, Phase::None, false),
+            ],
+            entries: vec![
+                entry(2, Some("ada"), "submission.commit", json!({"reason": "<fine>"})),
+                entry(1, None, "genesis", json!({})),
+            ],
+            chain: ChainView {
+                chain: Chain { last: 10_000, hash, ..Chain::default() },
+                broken: None,
+                next: Some(10_000),
+                end: 12_345,
+                hash,
+                unsealed: 2,
+            },
+            found: Found {
+                hits: vec![
+                    Hit::Deployment { id: crate::fake::deployment_id(1), name: deployment("web") },
+                    Hit::Node { id: node(1), fqdn: fqdn(1), deployment: deployment("web") },
+                    Hit::Role { role: role("app"), deployment: deployment("web") },
+                    Hit::Run { id: RunId(1006), role: role("app"), fqdn: fqdn(2), state: RunState::Running },
+                    Hit::Review { id: SubmissionId(128), title: "More <web>".into(), deployment: "web".into() },
+                    Hit::Person { id: PersonId(Uuid::from_u128(1)), name: "webster".into(), service: false },
+                ],
+                more: vec![HitKind::Node],
+            },
+            refused: None,
+        }
+    }
+}
+
+impl Overseen {
+    fn unless_refused<T>(&self, told: T) -> Result<T, Problem> {
+        self.refused.clone().map_or(Ok(told), Err)
+    }
+}
+
+#[async_trait]
+impl Oversight for Fake {
+    async fn overview(&self) -> Result<Overview, Problem> {
+        self.read(|world| Overview {
+            stuck: world.waits.clone(),
+            commits: world.targets.targets.clone(),
+            ..world.overseen.overview.clone()
+        })
+    }
+
+    async fn workers(&self, wanted: WorkersWanted) -> Result<WorkerPage, Problem> {
+        self.told(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
+        self.read(|world| WorkerPage {
+            workers: world.overseen.workers.clone(),
+            next: world.long.then(|| Uuid::from_u128(9)),
+        })
+    }
+
+    async fn worker(&self, id: Uuid) -> Result<WorkerView, Problem> {
+        let found = self.read(|world| world.overseen.workers.iter().find(|worker| worker.id == id).cloned())?;
+        found.ok_or_else(|| Problem::not_found("There is no such worker."))
+    }
+
+    async fn audit(&self, wanted: AuditWanted) -> Result<AuditPage, Problem> {
+        self.told(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
+        self.read(|world| {
+            let entries = world.overseen.entries.clone();
+            world.overseen.unless_refused(AuditPage { entries, next: world.long.then_some(1) })
+        })?
+    }
+
+    async fn chain(&self, after: u64) -> Result<ChainView, Problem> {
+        self.told(format!("chain {after}"));
+        self.read(|world| world.overseen.unless_refused(world.overseen.chain.clone()))?
+    }
+
+    async fn search(&self, text: String) -> Result<Found, Problem> {
+        self.told(format!("search {text}"));
+        self.read(|world| world.overseen.found.clone())
+    }
+}
+
+fn told(fake: &Fake) -> Vec<String> {
+    fake.0.lock().expect("no test died here").told.clone()
+}
+
+#[tokio::test]
+async fn the_overview_says_whether_it_is_well_and_leads_on() {
+    let page = get(&Fake::new(|_| {}), "/").await;
+    assert_eq!(page.status, 200);
+    page.says(&[
+        "<title>Overview · Gantry</title>",
+        "1 step failed, 1 node is dead, 1 deployment is held",
+        "href=\"/waiting?reason=failed\" data-state=\"error\"",
+        "href=\"/runs?state=running\" data-state=\"transition\"",
+        "href=\"/deployments\" data-state=\"active\"",
+        ">1800<",
+        "href=\"/waiting?reason=behind_failure\"",
+        "10000+",
+        "href=\"/reviews?whose=for_me\"",
+        "href=\"/reviews/128\"",
+        "Three more application nodes",
+        "href=\"/workers?alive=true\"",
+        "href=\"/runs?state=queued\"",
+        "the oldest for",
+        "276 runs in the last 24 hours, 1 failed or lost; at most 23 in an hour",
+        "class=\"failed\"",
+    ]);
+    page.says_not(&["all is well", "Nothing is here yet", "first five minutes", "style=\""]);
+}
+
+#[tokio::test]
+async fn the_overview_of_a_new_installation_says_what_to_do_first() {
+    let fake = Fake::new(|world| {
+        let overview = &mut world.overseen.overview;
+        overview.nodes = NodeTally::default();
+        overview.steps = StateCounts::default();
+        overview.hours.clear();
+        world.waits.clear();
+    });
+    let page = get(&fake, "/").await;
+    page.says(&["Nothing is here yet", "Add a node", "Import a barclamp", "Propose a change", "Nothing waits"]);
+    page.says_not(&["<rect"]);
+}
+
+#[tokio::test]
+async fn the_first_steps_are_ticked_off_by_what_happened_and_can_be_put_away() {
+    let with = |steps: FirstSteps| Fake::new(move |world| world.overseen.overview.first_steps = Some(steps));
+    let some = FirstSteps {
+        edited: true,
+        submitted: true,
+        deployment: Some(deployment("web")),
+        submission: Some(SubmissionId(128)),
+        ..FirstSteps::default()
+    };
+    let page = get(&with(some.clone()), "/").await;
+    page.says(&[
+        "The first five minutes",
+        "2 of 5 done",
+        "Drag a node onto a role",
+        "Read what comes along",
+        "it says why you can’t",
+        "Watch it run, break it and retry",
+        "Put this away",
+        "action=\"/call/put_first_steps_away\"",
+    ]);
+    let next = page.body.split("<li").find(|line| line.contains("aria-current=\"step\"")).expect("a next step");
+    assert!(next.contains("href=\"/reviews/128\"") && next.contains("Have it reviewed"), "{next}");
+
+    let away = get_with(&with(some), "/", &[("cookie", "gantry_first_steps=away")]).await;
+    away.says(&["Show the first five minutes", "name=\"back\" value=\"true\""]);
+    away.says_not(&["2 of 5 done"]);
+    let put = post(&with(FirstSteps::default()), "/call/put_first_steps_away", "").await;
+    assert_eq!((put.status, put.location.as_deref()), (302, Some("/")));
+
+    let done = FirstSteps {
+        edited: true,
+        submitted: true,
+        judged: true,
+        committed: true,
+        ran: true,
+        retried: true,
+        ..FirstSteps::default()
+    };
+    get(&with(done), "/").await.says_not(&["irst five minutes"]);
+}
+
+#[tokio::test]
+async fn workers_are_listed_as_their_address_says() {
+    let fake = Fake::new(|world| world.long = true);
+    let page = get(&fake, "/workers?name=w&alive=true&phase=confirmed&sort=name").await;
+    assert_eq!(page.status, 200);
+    page.says(&[
+        "<title>Workers · Gantry</title>",
+        "href=\"/workers/00000000-0000-0000-0000-000000000007\"",
+        "22 of 4",
+        "href=\"/runs/1006\"",
+        "and 20 more",
+        "noop, script",
+        "not heard",
+        "left",
+        "value=\"name\" selected",
+        "/workers?name=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=00000000-0000-0000-0000-000000000009",
+    ]);
+    let asked = WorkersWanted {
+        alive: Some(true),
+        phase: Some(Phase::Confirmed),
+        name: "w".into(),
+        sort: WorkerSort::Name,
+        before: None,
+    };
+    assert!(
+        told(&fake).contains(&format!("workers {}", serde_json::to_string(&asked).expect("JSON"))),
+        "{:?}",
+        told(&fake)
+    );
+
+    let none = |world: &mut crate::fake::World| world.overseen.workers.clear();
+    get(&Fake::new(none), "/workers").await.says(&["No worker yet", "gantry worker"]);
+    get(&Fake::new(none), "/workers?phase=nack").await.says(&["No worker fits", "All workers"]);
+}
+
+#[tokio::test]
+async fn a_worker_has_a_page() {
+    let fake = Fake::new(|_| {});
+    let page = get(&fake, "/workers/00000000-0000-0000-0000-000000000009").await;
+    assert_eq!(page.status, 200);
+    page.says(&["Worker w-9", "told to stop", "4242", "left"]);
+    for missing in ["/workers/x", "/workers/00000000-0000-0000-0000-000000000001"] {
+        let page = get(&fake, missing).await;
+        assert_eq!(page.status, 404, "{missing}");
+    }
+}
+
+#[tokio::test]
+async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
+    let fake = Fake::new(|world| world.long = true);
+    let page = get(&fake, "/audit?who=ada&action=submission.commit&since=2026-11-21T08:15:02").await;
+    assert_eq!(page.status, 200);
+    page.says(&[
+        "<title>Audit · Gantry</title>",
+        "<details",
+        "&lt;fine&gt;",
+        "not yet",
+        "value=\"ada\"",
+        "value=\"2026-11-21T08:15:02\"",
+        "href=\"/audit?who=gantry&amp;action=submission.commit&amp;since=2026-11-21T08%3A15%3A02\"",
+        "href=\"/audit?who=ada&amp;action=submission.commit&amp;since=2026-11-21T08%3A15%3A02&amp;before=1\"",
+        "href=\"/api/v1/audit/export\"",
+        "gantry audit verify",
+        "&amp;check=0\"",
+    ]);
+    page.says_not(&["It holds up to"]);
+    assert!(told(&fake).iter().any(|said| said.contains("\"since\":1795248902000")), "{:?}", told(&fake));
+
+    let wrong = get(&fake, "/audit?since=yesterday").await;
+    assert_eq!(wrong.status, 400);
+    wrong.says(&["is no moment"]);
+    let none = Fake::new(|world| world.overseen.entries.clear());
+    get(&none, "/audit?who=bo").await.says(&["No entry fits", "The whole audit"]);
+    get(&none, "/audit").await.says(&["Nothing was done yet"]);
+}
+
+#[tokio::test]
+async fn the_chain_is_verified_part_by_part() {
+    let fake = Fake::new(|_| {});
+    let page = get(&fake, "/audit?check=0").await;
+    let hash = Hash::of_bytes(b"the end");
+    page.says(&[
+        "It holds up to entry 10000 of 12345",
+        "Go on",
+        &format!("/audit?check=10000&amp;link={hash}"),
+        "are not sealed yet",
+    ]);
+    assert!(told(&fake).contains(&"chain 0".to_owned()));
+
+    let other = get(&fake, "/audit?check=10000&link=0000").await;
+    other.says(&["The chain is broken", "is not the one that the part before ended with"]);
+    let broken = Fake::new(|world| {
+        let chain = &mut world.overseen.chain;
+        (chain.broken, chain.next) = (Some("entry 10001 is missing".into()), None);
+    });
+    get(&broken, "/audit?check=0").await.says(&["The chain is broken", "entry 10001 is missing"]);
+    let whole = Fake::new(|world| world.overseen.chain.next = None);
+    get(&whole, "/audit?check=0").await.says(&["The chain holds, to its end at entry 12345", &hash.to_string()]);
+}
+
+#[tokio::test]
+async fn who_may_not_read_the_audit_is_told_what_it_takes_and_who_gives_it() {
+    let said = "ada has none of the permissions operator, reviewer, admin; an admin can give one: root.";
+    let fake = Fake::new(|world| world.overseen.refused = Some(Problem::forbidden(said)));
+    let page = get(&fake, "/audit").await;
+    assert_eq!(page.status, 403);
+    page.says(&["You may not do this", said]);
+    page.says_not(&["Verify the chain", "Export what is sealed"]);
+}
+
+#[tokio::test]
+async fn the_search_names_things_by_kind_and_leads_to_each() {
+    let fake = Fake::new(|_| {});
+    let page = get(&fake, "/search?q=work").await;
+    assert_eq!(page.status, 200);
+    let webster = format!("href=\"/settings/people/{}\"", Uuid::from_u128(1));
+    page.says(&[
+        "<title>Search · Gantry</title>",
+        "value=\"work\"",
+        "href=\"/deployments/web\"",
+        &format!("href=\"/nodes/{}\"", fqdn(1)),
+        "href=\"/graph/web?roles=app\"",
+        "href=\"/runs/1006\"",
+        "href=\"/reviews/128\"",
+        "More &lt;web&gt;",
+        &webster,
+        "There are more",
+        ">Pages<",
+    ]);
+    page.says_not(&["Propose changes on web"]);
+    assert!(told(&fake).contains(&"search work".to_owned()));
+
+    let asked_nothing = Fake::new(|_| {});
+    get(&asked_nothing, "/search").await.says(&["aria-label=\"Pages\"", "Blueprints"]);
+    assert!(!told(&asked_nothing).iter().any(|said| said.starts_with("search")));
+    let none = Fake::new(|world| world.overseen.found = Found::default());
+    get(&none, "/search?q=zzz").await.says(&["Nothing is called like that"]);
+}
+
+#[tokio::test]
+async fn the_palette_is_on_every_page_and_a_link_without_scripts() {
+    let page = get(&Fake::new(|_| {}), "/nodes").await;
+    page.says(&[
+        "href=\"/search\"",
+        "aria-keyshortcuts=\"Control+K Meta+K\"",
+        "role=\"combobox\"",
+        "aria-controls=\"palette-list\"",
+        "aria-activedescendant",
+        "id=\"palette-list\" role=\"listbox\"",
+    ]);
+    // Its list is made when it opens: a closed one is no second rail in every page.
+    page.says_not(&["id=\"palette-0\"", "Colours: dark"]);
+}

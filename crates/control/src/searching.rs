@@ -1,0 +1,159 @@
+//! Search: things by what they are called, a few of each kind.
+//!
+//! Who may look at lists finds what stands on them; people are found by who may list them. Deployments, nodes and roles are looked through
+//! in memory, where they are for planning anyway; runs are found by their numbers, reviews and people as their lists find them.
+
+use api::Problem;
+use api::search::{Found, HITS, Hit, HitKind, LONGEST_SEARCH, SearchWanted};
+use engine::cluster::{SkeletonDeployment, SkeletonNode};
+use engine::ids::{DeploymentId, NodeId, PersonId, RunId, SubmissionId};
+use sqlx::PgConnection;
+use store::accounts::{self, FindAccounts};
+use store::intent::{self, Became, Find};
+use store::people::SERVICE;
+use store::reading;
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::showing::to_run;
+use crate::words;
+
+/// How well a name fits; less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    Whole,
+    Beginning,
+    Part,
+}
+
+/// How a name fits what is searched for, both in small letters; None: not at all.
+fn fit(name: &str, text: &str) -> Option<Fit> {
+    if name == text {
+        return Some(Fit::Whole);
+    }
+    if name.starts_with(text) {
+        return Some(Fit::Beginning);
+    }
+    name.contains(text).then_some(Fit::Part)
+}
+
+/// The best of what was found, at most so many, and whether there are more.
+fn best<T>(mut found: Vec<((Fit, String), T)>) -> (Vec<T>, bool) {
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let more = found.len() > HITS;
+    found.truncate(HITS);
+    (found.into_iter().map(|(_, thing)| thing).collect(), more)
+}
+
+impl Control {
+    /// A few things of each kind that are called like this.
+    pub async fn search(&self, actor: &Actor, wanted: &SearchWanted) -> Result<Found, Problem> {
+        actor.require(Permission::Viewer)?;
+        let text = words::asked(&wanted.q)?.ok_or_else(|| Problem::invalid("q: say what to search for."))?;
+        if text.chars().count() > LONGEST_SEARCH {
+            return Err(Problem::invalid(format!("q: search for at most {LONGEST_SEARCH} characters.")));
+        }
+        let small = text.to_lowercase();
+        let number = small.strip_prefix('#').unwrap_or(&small).parse::<i64>().ok();
+        let present = self.present().await?;
+        let run = match number {
+            Some(number) => reading::run(&self.store, RunId(number)).await.map_err(from_store)?,
+            None => None,
+        };
+        let mut connection = self.connection().await?;
+        let parts = [
+            deployments(&present, &small),
+            nodes(&present, &small),
+            roles(&present, &small),
+            (run.map(|row| run_hit(&present, &row)).transpose()?.into_iter().collect(), false),
+            reviews(&mut connection, text, number).await?,
+            match actor.may(Permission::Admin) {
+                true => people(&mut connection, &small).await?,
+                false => Default::default(),
+            },
+        ];
+        let mut found = Found::default();
+        for (kind, (hits, more)) in HitKind::ALL.into_iter().zip(parts) {
+            found.hits.extend(hits);
+            found.more.extend(more.then_some(kind));
+        }
+        Ok(found)
+    }
+}
+
+fn deployments(present: &Present, text: &str) -> (Vec<Hit>, bool) {
+    let hit = |(id, found): (&DeploymentId, &SkeletonDeployment)| {
+        let name = found.name.as_str();
+        let fit = fit(&name.to_lowercase(), text)?;
+        Some(((fit, name.to_owned()), Hit::Deployment { id: *id, name: found.name.clone() }))
+    };
+    best(present.skeleton.deployments.iter().filter_map(hit).collect())
+}
+
+fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
+    // Those that stand for deployments are found as these.
+    let all = present.skeleton.nodes.iter().filter(|(_, node)| !node.phantom);
+    let fits =
+        all.filter_map(|(id, node)| Some(((fit(node.fqdn.as_str(), text)?, node.fqdn.to_string()), (*id, node))));
+    let (nodes, more) = best(fits.collect());
+    let hit = |(id, node): (NodeId, &SkeletonNode)| {
+        let deployment = present.skeleton.deployments.get(&node.deployment)?.name.clone();
+        Some(Hit::Node { id, fqdn: node.fqdn.to_string(), deployment })
+    };
+    (nodes.into_iter().filter_map(hit).collect(), more)
+}
+
+fn roles(present: &Present, text: &str) -> (Vec<Hit>, bool) {
+    let in_all = present.skeleton.deployments.values();
+    let all = in_all.flat_map(|deployment| deployment.roles.keys().map(|role| (role, &deployment.name)));
+    let fits = all.filter_map(|(role, deployment)| {
+        let fit = fit(&role.as_str().to_lowercase(), text)?;
+        let hit = Hit::Role { role: role.clone(), deployment: deployment.clone() };
+        Some(((fit, format!("{role} {deployment}")), hit))
+    });
+    best(fits.collect())
+}
+
+fn run_hit(present: &Present, row: &reading::RunRow) -> Result<Hit, Problem> {
+    let run = to_run(present, row)?;
+    Ok(Hit::Run { id: run.id, role: run.role, fqdn: run.fqdn, state: run.state })
+}
+
+async fn reviews(on: &mut PgConnection, text: &str, number: Option<i64>) -> Result<(Vec<Hit>, bool), Problem> {
+    let find = Find { became: Became::Anything, author: None, deployment: None, text: Some(text), before: None };
+    let found = intent::find_submissions(on, &find, HITS).await.map_err(from_store)?;
+    let mut ids: Vec<SubmissionId> = number.map(SubmissionId).into_iter().chain(found.ids).collect();
+    ids.dedup();
+    let lines = intent::lines_of(on, &ids).await.map_err(from_store)?;
+    let more = found.next.is_some() || lines.len() > HITS;
+    let hit = |line: intent::LineRow| Hit::Review { id: line.id, title: line.title, deployment: line.deployment };
+    let mut hits: Vec<(bool, Hit)> = lines.into_iter().map(|line| (Some(line.id.0) != number, hit(line))).collect();
+    hits.sort_by_key(|(is_other, _)| *is_other);
+    Ok((hits.into_iter().map(|(_, hit)| hit).take(HITS).collect(), more))
+}
+
+async fn people(on: &mut PgConnection, text: &str) -> Result<(Vec<Hit>, bool), Problem> {
+    let find = FindAccounts { text: text.to_owned(), ..FindAccounts::default() };
+    let mut rows = accounts::accounts(on, &find, HITS as i64 + 1).await.map_err(from_store)?;
+    let more = rows.len() > HITS;
+    rows.truncate(HITS);
+    let hit =
+        |row: accounts::AccountRow| Hit::Person { id: PersonId(row.id), name: row.name, service: row.kind == SERVICE };
+    Ok((rows.into_iter().map(hit).collect(), more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_called_so_comes_before_what_begins_so_and_that_before_what_has_it_within() {
+        let names = ["the-app", "apple", "app", "proxy"];
+        let found = names.iter().filter_map(|name| Some(((fit(name, "app")?, (*name).to_owned()), *name)));
+        assert_eq!(best(found.collect()), (vec!["app", "apple", "the-app"], false));
+        let many = (0..20).map(|n| ((Fit::Part, format!("{n:02}")), n));
+        assert_eq!(best(many.collect()), ((0..8).collect(), true));
+    }
+}

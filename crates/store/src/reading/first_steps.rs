@@ -1,0 +1,56 @@
+//! What somebody has done of the first steps, out of what happened. Whoever has long done them all has done much else, so only the last of it
+//! is looked at.
+
+use engine::ids::PersonId;
+use sqlx::PgConnection;
+
+use crate::StoreError;
+
+/// What somebody has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct FirstStepsRow {
+    /// They edited a proposal.
+    pub edited: bool,
+    /// What they submitted last.
+    pub submission: Option<i64>,
+    /// Somebody else gave a verdict on something of theirs.
+    pub judged: bool,
+    /// Something of theirs was committed.
+    pub committed: bool,
+    /// A run that it asked for has ended.
+    pub ran: bool,
+    /// One failed, and its step was tried again.
+    pub retried: bool,
+    /// The deployment of an open proposal that they edited, else that of what they submitted last.
+    pub deployment: Option<String>,
+}
+
+/// What a person has done: of their last 100 submissions, 20 targets, and the last 20 runs of each of 1,000 steps.
+pub async fn first_steps(on: &mut PgConnection, person: PersonId) -> Result<FirstStepsRow, StoreError> {
+    Ok(sqlx::query_as(
+        "WITH mine AS MATERIALIZED (SELECT submission_id AS id FROM submission_author WHERE person_id = $1 \
+           ORDER BY submission_id DESC LIMIT 100), \
+         own AS (SELECT d.name FROM proposal p JOIN deployment d ON d.id = p.deployment_id \
+           WHERE p.state = 'open' AND p.kind = 'personal' AND EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id AND e.actor = $1) \
+           ORDER BY p.id DESC LIMIT 1), \
+         line AS MATERIALIZED (SELECT t.number FROM mine JOIN target t ON t.submission_id = mine.id ORDER BY t.number DESC LIMIT 20), \
+         asked AS (SELECT s.id FROM line JOIN step s ON s.generation = line.number LIMIT 1000), \
+         walked AS MATERIALIZED (SELECT r.* FROM asked, LATERAL (SELECT r.step_id, r.id, r.generation, r.outcome FROM run r \
+           WHERE r.step_id = asked.id ORDER BY r.id DESC LIMIT 20) r) \
+         SELECT EXISTS (SELECT FROM mine) OR EXISTS (SELECT FROM own) \
+             OR EXISTS (SELECT FROM (SELECT action FROM audit WHERE actor = $1 ORDER BY id DESC LIMIT 200) a \
+                        WHERE a.action = 'proposal.edit') AS edited, \
+           (SELECT max(id) FROM mine) AS submission, \
+           EXISTS (SELECT FROM mine JOIN verdict v ON v.submission_id = mine.id WHERE v.person_id <> $1) AS judged, \
+           EXISTS (SELECT FROM line) AS committed, \
+           EXISTS (SELECT FROM walked w JOIN line ON line.number = w.generation WHERE w.outcome IS NOT NULL) AS ran, \
+           EXISTS (SELECT FROM walked w JOIN line ON line.number = w.generation JOIN walked again ON again.step_id = w.step_id \
+                   WHERE w.outcome = 'failed' AND again.id > w.id) AS retried, \
+           coalesce((SELECT name FROM own), (SELECT d.name FROM mine JOIN submission s ON s.id = mine.id \
+             JOIN proposal p ON p.id = s.proposal_id JOIN deployment d ON d.id = p.deployment_id \
+             WHERE d.removed_in IS NULL ORDER BY mine.id DESC LIMIT 1)) AS deployment",
+    )
+    .bind(person.0)
+    .fetch_one(on)
+    .await?)
+}

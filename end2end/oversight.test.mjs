@@ -1,0 +1,189 @@
+// How it stands, who carries it out, who did what, and the way to anything by its name: overview, workers, audit, palette.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
+import { start } from './lib/gantry.mjs';
+import { signIn } from './lib/console.mjs';
+
+let browser;
+let gantry;
+let ada;
+let bo;
+before(async () => {
+  browser = await openBrowser();
+  gantry = await start({ name: 'oversight' });
+  ada = await signIn(await openPage(browser, gantry), gantry, 'author');
+  bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+}, { timeout: 240_000 });
+after(async () => {
+  await browser.close();
+  await gantry.stop();
+});
+
+test('the overview says how it stands, and each number leads to what it counts', { timeout: 120_000 }, async () => {
+  await visit(ada, '/');
+  await ada.getByRole('heading', { level: 1, name: /^Overview/ }).waitFor();
+  await ada.getByRole('region', { name: 'Steps' }).getByRole('link', { name: /ACTIVE/ }).click();
+  await ada.waitForURL(/\/deployments$/);
+  await ada.goBack();
+  const machinery = ada.getByRole('region', { name: 'What carries it out' });
+  await machinery.getByRole('link', { name: /alive$/ }).click();
+  await ada.waitForURL(/\/workers\?alive=true$/);
+  await visit(bo, '/');
+  await bo.getByRole('region', { name: 'Reviews' }).getByRole('link', { name: 'Waiting for you' }).click();
+  await bo.waitForURL(/\/reviews\?whose=for_me$/);
+  assertQuiet(bo);
+
+  await visit(ada, '/');
+  await eachLook(ada, () => assertFits(ada));
+  await assertAccessible(ada);
+  await screenshot(ada, 'oversight-overview');
+  assertQuiet(ada);
+});
+
+test('the first five minutes follow what is done, and are put away', { timeout: 120_000 }, async () => {
+  await visit(ada, '/');
+  const list = ada.getByRole('region', { name: 'The first five minutes' });
+  await list.getByText(/of 5 done$/).waitFor();
+  assert.equal(await list.getByRole('listitem').count(), 5);
+  const next = list.locator('[aria-current=step] a');
+  assert.match(await next.getAttribute('href'), /^\/(deployments|reviews)/);
+  await list.getByRole('button', { name: 'Put this away' }).click();
+  await ada.getByRole('button', { name: 'Show the first five minutes' }).waitFor();
+  await visit(ada, '/');
+  assert.equal(await list.count(), 0);
+  await ada.getByRole('button', { name: 'Show the first five minutes' }).click();
+  await list.waitFor();
+  assertQuiet(ada);
+
+  const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
+  await plain.context().addCookies(await ada.context().cookies());
+  await plain.goto('/');
+  await plain.getByRole('button', { name: 'Put this away' }).click();
+  await plain.getByRole('button', { name: 'Show the first five minutes' }).waitFor();
+  await plain.context().close();
+});
+
+test('workers are listed, asked for by the address, and each has a page', { timeout: 120_000 }, async () => {
+  await visit(ada, '/workers');
+  await ada.getByLabel('Order').selectOption('name');
+  await ada.getByRole('button', { name: 'Show' }).click();
+  await ada.waitForURL(/sort=name/);
+  await ada.getByText('confirmed').first().waitFor();
+  await eachLook(ada, () => assertFits(ada));
+  await assertAccessible(ada);
+  await screenshot(ada, 'oversight-workers');
+  await ada.locator('main a[href^="/workers/"]').first().click();
+  await ada.getByRole('heading', { level: 1, name: /^Worker / }).waitFor();
+  await assertAccessible(ada);
+  await screenshot(ada, 'oversight-worker');
+  assertQuiet(ada);
+});
+
+test('the audit is filtered, verified and taken along', { timeout: 120_000 }, async () => {
+  await visit(bo, '/audit');
+  await bo.getByLabel('Who', { exact: true }).fill('ada');
+  await bo.getByLabel('Did what').fill('sign_in');
+  await bo.getByRole('button', { name: 'Filter' }).click();
+  await bo.waitForURL(/who=ada/);
+  await bo.waitForURL(/action=sign_in/);
+  const rows = bo.locator('main tbody tr');
+  await rows.first().waitFor();
+  for (const row of await rows.all()) assert.match(await row.innerText(), /ada\s+sign_in/);
+  await bo.locator('main details summary').first().click();
+  await bo.locator('main details[open] pre').first().waitFor();
+  await eachLook(bo, () => assertFits(bo));
+  await assertAccessible(bo);
+  await screenshot(bo, 'oversight-audit');
+
+  await bo.getByRole('link', { name: 'Verify the chain' }).click();
+  await bo.getByRole('region', { name: 'What came of verifying' }).or(bo.getByRole('status', { name: 'What came of verifying' })).waitFor();
+  await bo.getByText(/The chain holds|Nothing is sealed yet|It holds up to/).waitFor();
+  const download = bo.waitForEvent('download');
+  await bo.getByRole('link', { name: 'Export what is sealed' }).click();
+  assert.match((await download).suggestedFilename(), /\.jsonl$/);
+  assertQuiet(bo);
+});
+
+test('from anywhere to a node, by the keyboard alone', { timeout: 120_000 }, async () => {
+  await visit(ada, '/runs');
+  const dialog = ada.getByRole('dialog', { name: 'Search and commands' });
+  const field = dialog.getByRole('combobox');
+  await ada.keyboard.press('Control+k');
+  await field.waitFor();
+  await active(ada, field, 'Overview');
+  await ada.keyboard.press('ArrowDown');
+  await active(ada, field, 'Deployments');
+  await ada.keyboard.press('End');
+  await active(ada, field, 'Sign out');
+  await ada.keyboard.press('Home');
+  await active(ada, field, 'Overview');
+  await assertAccessible(ada);
+  await screenshot(ada, 'oversight-palette');
+
+  // Closed by Escape, the focus is where it was.
+  await ada.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'hidden' });
+  const opener = ada.getByRole('link', { name: /^Search/ });
+  await opener.focus();
+  await ada.keyboard.press('Enter');
+  await field.waitFor();
+  await ada.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'hidden' });
+  assert.ok(await opener.evaluate((link) => link === document.activeElement));
+
+  await ada.keyboard.press('Control+k');
+  await field.waitFor();
+  await ada.keyboard.type('n2.demo');
+  await active(ada, field, 'n2.demo.gantry.internal');
+  await ada.keyboard.press('Enter');
+  await ada.waitForURL(/\/nodes\/n2\.demo\.gantry\.internal$/);
+  await dialog.waitFor({ state: 'hidden' });
+  assertQuiet(ada);
+});
+
+test('a command is done from the palette', { timeout: 120_000 }, async () => {
+  await visit(ada, '/nodes');
+  await ada.keyboard.press('Control+k');
+  await ada.getByRole('combobox').fill('dark');
+  await ada.keyboard.press('Enter');
+  await ada.waitForSelector('html[data-theme=dark]', { state: 'attached' });
+  await ada.keyboard.press('Control+k');
+  await ada.getByRole('combobox').fill('as the system');
+  await ada.keyboard.press('Enter');
+  await ada.waitForSelector('html:not([data-theme])', { state: 'attached' });
+  await ada.keyboard.press('Control+k');
+  await ada.getByRole('combobox').fill('propose web');
+  await active(ada, ada.getByRole('combobox'), 'Propose changes on web');
+  await ada.keyboard.press('Enter');
+  await ada.waitForURL(/\/deployments\/web$/);
+  await ada.getByRole('region', { name: 'Open proposal' }).waitFor();
+  assertQuiet(ada);
+});
+
+test('without scripts the search is a page', { timeout: 120_000 }, async () => {
+  const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
+  await plain.context().addCookies(await ada.context().cookies());
+  await plain.goto('/nodes');
+  await plain.getByRole('link', { name: /^Search/ }).click();
+  await plain.getByLabel('A part of a name or a title, or a number').fill('web');
+  await plain.getByRole('button', { name: 'Search' }).click();
+  await plain.getByRole('region', { name: 'Deployments' }).getByRole('link', { name: 'web' }).click();
+  await plain.getByRole('heading', { level: 1 }).first().waitFor();
+  assert.match(plain.url(), /\/deployments\/web$/);
+  await plain.context().close();
+  await visit(ada, '/search?q=web');
+  await eachLook(ada, () => assertFits(ada));
+  await assertAccessible(ada);
+  await screenshot(ada, 'oversight-search');
+  assertQuiet(ada);
+});
+
+/** Waits until what the field names as chosen is called so. */
+async function active(page, field, name) {
+  await page.waitForFunction(
+    ([input, name]) => document.getElementById(input.getAttribute('aria-activedescendant') ?? '')?.innerText.startsWith(name),
+    [await field.elementHandle(), name],
+  );
+}
