@@ -18,6 +18,7 @@ use api::console::{
 };
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
+use api::listing::{NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeView};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
@@ -130,14 +131,14 @@ pub async fn run_values(id: RunId, wanted: ValuesWanted) -> Answer<ValuesView> {
 
 /// A page of nodes.
 #[server(name = ReadNodes, prefix = "/call", endpoint = "nodes", input = AsJson, output = AsJson)]
-pub async fn nodes(filter: String, after: Option<String>) -> Answer<NodePage> {
-    answer(console()?.nodes(filter, after).await)
+pub async fn nodes(wanted: NodesWanted) -> Answer<NodePage> {
+    answer(console()?.nodes(wanted).await)
 }
 
 /// A page of runs.
 #[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = AsJson, output = AsJson)]
-pub async fn runs(state: String, before: Option<RunId>) -> Answer<RunPage> {
-    answer(console()?.runs(state, before).await)
+pub async fn runs(wanted: RunsWanted) -> Answer<RunPage> {
+    answer(console()?.runs(wanted).await)
 }
 
 /// What waits.

@@ -10,6 +10,7 @@ use api::console::{
     GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView,
     Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
+use api::listing::{NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
@@ -49,10 +50,10 @@ pub trait Console: Send + Sync {
     async fn run_values(&self, id: RunId, wanted: ValuesWanted) -> Result<ValuesView, Problem>;
     /// A noderole's panel.
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem>;
-    /// Nodes in the order of their names, behind `after`, whose names contain `filter`.
-    async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem>;
-    /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
-    async fn runs(&self, state: String, before: Option<RunId>) -> Result<RunPage, Problem>;
+    /// A page of nodes.
+    async fn nodes(&self, wanted: NodesWanted) -> Result<NodePage, Problem>;
+    /// A page of runs.
+    async fn runs(&self, wanted: RunsWanted) -> Result<RunPage, Problem>;
     /// What waits, for what, and who or what frees it.
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem>;
     /// A run.

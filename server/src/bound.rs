@@ -11,6 +11,7 @@ use api::console::{
     Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView,
     Opened, PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
+use api::listing::{NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
@@ -101,16 +102,16 @@ impl Console for Bound {
         asked!(self.run_values(id, &wanted))
     }
 
-    async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
-        asked!(self.nodes(filter, after))
+    async fn nodes(&self, wanted: NodesWanted) -> Result<NodePage, Problem> {
+        asked!(self.find_nodes(&wanted))
     }
 
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem> {
         asked!(self.waiting(&wanted))
     }
 
-    async fn runs(&self, state: String, before: Option<RunId>) -> Result<RunPage, Problem> {
-        asked!(self.runs(state, before))
+    async fn runs(&self, wanted: RunsWanted) -> Result<RunPage, Problem> {
+        asked!(self.find_runs(&wanted))
     }
 
     async fn run(&self, id: RunId) -> Result<RunView, Problem> {

@@ -7,7 +7,7 @@ use api::console::{
     AttribView, DataLayer, DeploymentSummary, Frame, Me, NoderoleDraft, NoderoleRef, NoderoleView, PAGE_SIZE,
     Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
-use api::listing::{DeploymentState, DeploymentsWanted, RunsWanted};
+use api::listing::{Cursor, DeploymentState, DeploymentsWanted, RunsWanted};
 use api::reviews::Waiting;
 use api::values::VALUES_SHOWN;
 use engine::Hash;
@@ -295,12 +295,7 @@ impl Control {
         Ok(reasons.iter().map(|reason| reason_words(reason, &names)).collect())
     }
 
-    /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
-    pub async fn runs(&self, actor: &Actor, state: String, before: Option<RunId>) -> Result<RunPage, Problem> {
-        self.find_runs(actor, &RunsWanted { state, before, ..RunsWanted::default() }).await
-    }
-
-    /// The same of those of a deployment, of a node, of a role, or of a time.
+    /// A page of runs.
     pub async fn find_runs(&self, actor: &Actor, wanted: &RunsWanted) -> Result<RunPage, Problem> {
         actor.require(Permission::Viewer)?;
         let state = wanted.state.as_str();
@@ -309,6 +304,7 @@ impl Control {
             return Err(Problem::invalid(format!("{state:?} is no state of a run. There are: {}.", known.join(", "))));
         }
         let present = self.present().await?;
+        let behind = words::behind(wanted.sort, wanted.before.as_ref())?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
             deployment: words::asked(&wanted.deployment)?.map(|name| present.named(name)).transpose()?,
@@ -316,12 +312,14 @@ impl Control {
             role: words::asked(&wanted.role)?,
             since: wanted.since.map(|since| moment("since", since)).transpose()?,
             until: wanted.until.map(|until| moment("until", until)).transpose()?,
-            before: wanted.before,
+            order: wanted.sort,
+            behind: behind.as_deref(),
         };
         let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         let runs = rows.iter().take(PAGE_SIZE).map(|row| to_run(&present, row)).collect::<Result<Vec<_>, _>>()?;
-        let next = if more { runs.last().map(|r| r.id) } else { None };
+        let last = if more { rows.get(PAGE_SIZE - 1) } else { None };
+        let next = last.map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         Ok(RunPage { runs, next })
     }
 

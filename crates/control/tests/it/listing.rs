@@ -230,9 +230,9 @@ async fn a_thousand_reviews_are_read_page_by_page() {
         let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
         assert!(page.reviews.len() <= PAGE_SIZE);
         found.extend(page.reviews.into_iter().map(|review| review.submission.0));
-        wanted.before = page.next;
-        if page.next.is_none() {
-            break;
+        match page.next {
+            None => break,
+            next => wanted.before = next,
         }
     }
     assert_eq!(found.len(), 500);

@@ -36,7 +36,7 @@ pub use head::{
 pub use imports::{BarclampRow, ImportOutcome, MAX_BARCLAMPS, barclamps, import_barclamp, jigs};
 pub use left_out::{LeftOutRow, MAX_LEFT_OUT, insert_left_out, left_out};
 pub use listing::{
-    Became, FactsRow, Find, FindProposals, Found, LineRow, ProposalLine, WINDOW, facts_of, find_proposals,
+    Became, FactsRow, Find, FindProposals, Found, Hit, LineRow, ProposalLine, WINDOW, facts_of, find_proposals,
     find_submissions, lines_of, open_facts,
 };
 pub use machines::{MachineRow, lock_machine, set_hardware, write_machine};

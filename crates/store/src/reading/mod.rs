@@ -5,6 +5,7 @@ mod admission;
 mod audit;
 mod machines;
 mod noderoles;
+mod order;
 mod overview;
 mod runs;
 mod steps;
