@@ -11,6 +11,9 @@
 
 pub mod people;
 
+use api::catalog::{
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+};
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
@@ -314,6 +317,30 @@ pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> Answer<Foreseen>
 #[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
 pub async fn catalog(after: Option<Hash>) -> Answer<CatalogPage> {
     answer(console()?.catalog(after).await)
+}
+
+/// A page of the roles of the newest versions.
+#[server(name = ReadRoles, prefix = "/call", endpoint = "roles", input = AsJson, output = AsJson)]
+pub async fn roles(wanted: RolesWanted) -> Answer<RolePage> {
+    answer(console()?.roles(wanted).await)
+}
+
+/// A role.
+#[server(name = ReadRole, prefix = "/call", endpoint = "role", input = AsJson, output = AsJson)]
+pub async fn role(name: String, wanted: RoleWanted) -> Answer<RoleView> {
+    answer(console()?.role(&name, wanted).await)
+}
+
+/// How roles hang together.
+#[server(name = ReadRoleGraph, prefix = "/call", endpoint = "role_graph", input = AsJson, output = AsJson)]
+pub async fn role_graph(wanted: RoleGraphWanted) -> Answer<RoleGraph> {
+    answer(console()?.role_graph(wanted).await)
+}
+
+/// A page of what imports brought.
+#[server(name = ReadImports, prefix = "/call", endpoint = "imports", input = AsJson, output = AsJson)]
+pub async fn imports(wanted: ImportsWanted) -> Answer<ImportPage> {
+    answer(console()?.imports(wanted).await)
 }
 
 /// Imports a barclamp's file.

@@ -5,6 +5,9 @@
 //! that shows a button decides nothing.
 
 use api::Problem;
+use api::catalog::{
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+};
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView,
@@ -118,6 +121,14 @@ pub trait Console: Send + Sync {
     async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem>;
     /// A page of the imported versions: those behind the one with this hash, or the first.
     async fn catalog(&self, after: Option<Hash>) -> Result<CatalogPage, Problem>;
+    /// A page of the roles of the newest versions.
+    async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem>;
+    /// A role, by its name.
+    async fn role(&self, name: &str, wanted: RoleWanted) -> Result<RoleView, Problem>;
+    /// How roles hang together.
+    async fn role_graph(&self, wanted: RoleGraphWanted) -> Result<RoleGraph, Problem>;
+    /// A page of what imports brought.
+    async fn imports(&self, wanted: ImportsWanted) -> Result<ImportPage, Problem>;
     /// Imports a barclamp's file without scripts; hands back what came of it, one line each.
     async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem>;
     /// Takes the last edit back; hands back the new version.

@@ -85,6 +85,7 @@ mod m0025_machines_once;
 mod m0026_people;
 mod m0028_interface;
 mod m0029_orders;
+mod m0030_imports;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -172,6 +173,7 @@ migrations! {
     m0026_people,
     m0028_interface,
     m0029_orders,
+    m0030_imports,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

@@ -6,6 +6,9 @@
 use std::sync::Arc;
 
 use api::Problem;
+use api::catalog::{
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+};
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
     Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView,
@@ -223,6 +226,22 @@ impl Console for Bound {
 
     async fn catalog(&self, after: Option<Hash>) -> Result<CatalogPage, Problem> {
         asked!(self.catalog(after))
+    }
+
+    async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem> {
+        asked!(self.roles(&wanted))
+    }
+
+    async fn role(&self, name: &str, wanted: RoleWanted) -> Result<RoleView, Problem> {
+        asked!(self.role(name, &wanted))
+    }
+
+    async fn role_graph(&self, wanted: RoleGraphWanted) -> Result<RoleGraph, Problem> {
+        asked!(self.role_graph(&wanted))
+    }
+
+    async fn imports(&self, wanted: ImportsWanted) -> Result<ImportPage, Problem> {
+        asked!(self.imports(&wanted))
     }
 
     async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem> {

@@ -18,7 +18,7 @@ mod picture;
 mod sight;
 mod table;
 mod tools;
-mod wires;
+pub(crate) mod wires;
 
 use std::collections::BTreeSet;
 

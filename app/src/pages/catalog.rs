@@ -19,6 +19,21 @@ use crate::reader::{OPERATOR, with_right};
 /// Characters of a description before the rest waits for a click.
 const LONG: usize = 240;
 
+/// The ways between the parts of the catalog; `here` is the one that is open.
+pub(crate) fn parts_of_it(here: &'static str) -> AnyView {
+    let all = [
+        (places::CATALOG, "Versions"),
+        (places::ROLES, "Roles"),
+        (places::ROLE_GRAPH, "How they hang together"),
+        (places::IMPORTS, "Imports"),
+    ];
+    let link = |(place, word): (&'static str, &'static str)| {
+        let is_here = (place == here).then_some("page");
+        view! { <a class="button small" class:quiet=is_here.is_none() href=place aria-current=is_here>{word}</a> }
+    };
+    view! { <nav class="filters" aria-label="Parts of the catalog">{all.map(link).collect_view()}</nav> }.into_any()
+}
+
 /// The page.
 #[component]
 pub fn Catalog() -> impl IntoView {
@@ -96,6 +111,7 @@ fn List(first: CatalogPage, after: Option<Hash>, may_import: bool) -> impl IntoV
             <h1>"Catalog"</h1>
             <div class="buttons">{import}</div>
         </div>
+        {parts_of_it(places::CATALOG)}
         <ProblemNotice problem=feed.problem()/>
         <div class="card">
             {table}

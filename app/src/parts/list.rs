@@ -26,8 +26,8 @@ pub const COLUMNS: &str = "columns";
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Asked {
     name: &'static str,
-    /// How it reads before its value: `name contains`.
-    label: &'static str,
+    /// How it reads before its value: `name contains`. None: it hides nothing, it says which list this is.
+    label: Option<&'static str>,
     value: String,
 }
 
@@ -61,9 +61,22 @@ impl<S: Sort> Listed<S> {
     /// Asked for this, too; nothing, if it is empty. `label` is how it reads before its value.
     pub fn asked(mut self, name: &'static str, label: &'static str, value: &str) -> Self {
         if !value.is_empty() {
-            self.filters.push(Asked { name, label, value: value.to_owned() });
+            self.filters.push(Asked { name, label: Some(label), value: value.to_owned() });
         }
         self
+    }
+
+    /// Which of several lists this is: it is carried on, and hides nothing.
+    pub fn kept(mut self, name: &'static str, value: &str) -> Self {
+        if !value.is_empty() {
+            self.filters.push(Asked { name, label: None, value: value.to_owned() });
+        }
+        self
+    }
+
+    /// Sorted and shown as it is, from its beginning, and asked for nothing.
+    pub fn bare(&self) -> Self {
+        Self { filters: Vec::new(), place: (self.place.0, String::new()), ..self.clone() }
     }
 
     /// Sorted like this; an order that there is not is refused with those that there are.
@@ -78,11 +91,12 @@ impl<S: Sort> Listed<S> {
 
     /// Whether something hides a part of it.
     pub fn is_narrow(&self) -> bool {
-        !self.filters.is_empty()
+        self.filters.iter().any(|asked| asked.label.is_some())
     }
 
     fn words<'a>(&'a self, with_filters: bool, sort: &'a str, place: &'a str) -> Vec<(&'a str, &'a str)> {
-        let filters = self.filters.iter().filter(|_| with_filters).map(|asked| (asked.name, asked.value.as_str()));
+        let carried = |asked: &&Asked| with_filters || asked.label.is_none();
+        let filters = self.filters.iter().filter(carried).map(|asked| (asked.name, asked.value.as_str()));
         let usual = sort.parse::<Order<S>>().is_ok_and(Order::is_usual);
         let sort = if usual { "" } else { sort };
         let rest = [(SORT, sort), (COLUMNS, self.columns.as_str()), (self.place.0, place)];
@@ -125,8 +139,8 @@ impl<S: Sort> Listed<S> {
 
     /// What hides a part of it: `name contains “db”, state is “dead”`.
     pub fn narrowed(&self) -> String {
-        let said = |asked: &Asked| format!("{} “{}”", asked.label, asked.value);
-        self.filters.iter().map(said).collect::<Vec<_>>().join(", ")
+        let said = |asked: &Asked| asked.label.map(|label| format!("{label} “{}”", asked.value));
+        self.filters.iter().filter_map(said).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -340,7 +354,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
     let choices = C::EVERY.iter().skip(1).map(choice).collect_view();
     let path = listed.read_untracked().path.clone();
     view! {
-        <details class="more columns">
+        <details class="more choose">
             <summary>"Columns"</summary>
             <Form method="GET" action=path attr:class="fields">
                 {kept}
@@ -390,10 +404,11 @@ pub fn hidden<S: Sort>(listed: &Listed<S>, one: &'static str, many: &'static str
         );
     }
     listed.place().map(|_| {
+        let first = listed.first();
         view! {
             <Empty icon=Icon::Search title=format!("There are no more {many}")>
                 <p>"This is the end of the list."</p>
-                <a class="button" href=listed.first()>"To its beginning"</a>
+                <a class="button" href=first>"To its beginning"</a>
             </Empty>
         }
         .into_any()

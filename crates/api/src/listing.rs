@@ -266,6 +266,8 @@ macro_rules! sort {
     };
 }
 
+pub(crate) use sort;
+
 sort! {
     /// What nodes are sorted by.
     NodeSort, Order::rising(Self::Name), {

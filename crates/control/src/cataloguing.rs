@@ -33,7 +33,7 @@ fn not_a_version(hash: Hash) -> Problem {
     Problem::invalid(format!("No version has the content {hash}: begin again without after."))
 }
 
-fn missing(error: engine::catalog::CatalogError) -> Problem {
+pub(crate) fn missing(error: engine::catalog::CatalogError) -> Problem {
     tracing::error!(%error, "an imported barclamp is incomplete");
     Problem::internal()
 }

@@ -22,14 +22,14 @@ use sqlx::PgConnection;
 use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, Hit, JudgeRow, LineRow};
 use tokio::time::Instant;
 
-use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposals::scope_view;
 use crate::reviewing::{commits, no_token, risks_by_word, state_of};
 use crate::weighing::Ground;
-use crate::words::{self, at};
+use crate::words::at;
+use crate::{Control, paging};
 
 /// So many are counted; more are said to be more.
 pub const COUNTED: usize = 100;
@@ -157,7 +157,7 @@ impl Control {
         }
         let present = self.present().await?;
         let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
-        let behind = words::behind(wanted.sort, wanted.before.as_ref())?;
+        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let find = Find {
             became: match (wanted.whose, wanted.fate) {
                 (Whose::ForMe, _) | (_, Fate::Open) => Became::Open,

@@ -18,7 +18,7 @@ use crate::connection;
 use crate::machines::write_changed;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::{Control, done, words};
+use crate::{Control, done, paging, words};
 
 /// Where nodes lie that nobody named.
 const UNNAMED: &str = "nodes.gantry.internal";
@@ -30,7 +30,7 @@ impl Control {
     pub async fn find_nodes(&self, actor: &Actor, wanted: &NodesWanted) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
         let name: String = words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
-        let behind = words::behind(wanted.sort, wanted.after.as_ref())?;
+        let behind = paging::behind(wanted.sort, wanted.after.as_ref())?;
         let deployment = words::asked(&wanted.deployment)?;
         let deployment = match deployment {
             None => None,

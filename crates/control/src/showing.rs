@@ -24,7 +24,6 @@ use sqlx::PgConnection;
 use store::intent;
 use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow};
 
-use crate::Control;
 use crate::auditing::moment;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
@@ -32,6 +31,7 @@ use crate::problems::from_store;
 use crate::proposing::{counting, plan_aside, would_join};
 use crate::waiting::{EVERYWHERE, node_named};
 use crate::words::{self, at, count};
+use crate::{Control, paging};
 
 pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "a row can't be read");
@@ -304,7 +304,7 @@ impl Control {
             return Err(Problem::invalid(format!("{state:?} is no state of a run. There are: {}.", known.join(", "))));
         }
         let present = self.present().await?;
-        let behind = words::behind(wanted.sort, wanted.before.as_ref())?;
+        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
             deployment: words::asked(&wanted.deployment)?.map(|name| present.named(name)).transpose()?,

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::listing::{Cursor, Key, Order, Sort};
 use api::{At, Problem};
 use engine::Hash;
 use engine::cluster::phantom;
@@ -32,20 +31,6 @@ pub(crate) fn asked(text: &str) -> Result<Option<&str>, Problem> {
     }
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
-
-/// The keys of the row behind which a page of a list goes on; None: it is the first page.
-pub(crate) fn behind<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Result<Option<Vec<Key>>, Problem> {
-    let place = place.filter(|place| !place.as_str().is_empty());
-    let Some(place) = place else { return Ok(None) };
-    plain(place.as_str())?;
-    if place.as_str().len() > LONGEST_PLACE {
-        return Err(Problem::invalid("That is no place in a list: give what the page before says under next."));
-    }
-    place.keys(order).map(Some).map_err(|error| Problem::invalid(sentence(&error.to_string())))
-}
-
-/// Longest place in a list, in bytes: a title of the longest and what is around it.
-const LONGEST_PLACE: usize = 2_000;
 
 /// Longest word that a list is asked by, in characters.
 const LONGEST_ASKED: usize = 300;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::console::GraphWish;
 use api::console::StepState;
+use api::listing::NodesWanted;
 use api::reviews::Fate;
 use control::people::{NewPerson, Permission};
 use engine::anneal::Limits;
