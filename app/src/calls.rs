@@ -21,14 +21,13 @@ use api::console::{
 };
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
-use api::listing::{NodesWanted, RunsWanted};
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeView};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
-use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -88,6 +87,12 @@ pub async fn frame() -> Answer<Frame> {
 #[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = AsJson, output = AsJson)]
 pub async fn deployments() -> Answer<Vec<DeploymentSummary>> {
     answer(console()?.deployments().await)
+}
+
+/// Those deployments of which something is so.
+#[server(name = FindDeployments, prefix = "/call", endpoint = "find_deployments", input = AsJson, output = AsJson)]
+pub async fn find_deployments(wanted: DeploymentsWanted) -> Answer<Vec<DeploymentSummary>> {
+    answer(console()?.find_deployments(wanted).await)
 }
 
 /// A deployment's board.
@@ -315,8 +320,8 @@ pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> Answer<Foreseen>
 
 /// A page of the catalog.
 #[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
-pub async fn catalog(after: Option<Hash>) -> Answer<CatalogPage> {
-    answer(console()?.catalog(after).await)
+pub async fn catalog(wanted: BarclampsWanted) -> Answer<CatalogPage> {
+    answer(console()?.catalog(wanted).await)
 }
 
 /// A page of the roles of the newest versions.

@@ -13,13 +13,12 @@ use api::console::{
     GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView,
     Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
-use api::listing::{NodesWanted, RunsWanted};
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use async_trait::async_trait;
-use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -34,6 +33,8 @@ pub trait Console: Send + Sync {
     async fn frame(&self) -> Result<Frame, Problem>;
     /// All deployments in the order of their tree.
     async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem>;
+    /// Those of which something is so, in an order.
+    async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem>;
     /// A deployment's board, by name.
     async fn board(&self, deployment: &str) -> Result<Board, Problem>;
     /// Everything that carries a role of a board: of the deployment itself, or of an ancestor.
@@ -119,8 +120,8 @@ pub trait Console: Send + Sync {
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
     /// What a proposal would come to with further edits, which are not made by this.
     async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem>;
-    /// A page of the imported versions: those behind the one with this hash, or the first.
-    async fn catalog(&self, after: Option<Hash>) -> Result<CatalogPage, Problem>;
+    /// A page of the imported versions.
+    async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem>;
     /// A page of the roles of the newest versions.
     async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem>;
     /// A role, by its name.

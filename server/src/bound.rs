@@ -14,7 +14,7 @@ use api::console::{
     Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView,
     Opened, PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
-use api::listing::{NodesWanted, RunsWanted};
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
@@ -24,7 +24,6 @@ use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
 use control::people::{Actor, People};
 use control::{Control, ToCommit};
-use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -70,6 +69,10 @@ impl Console for Bound {
 
     async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem> {
         asked!(self.deployments())
+    }
+
+    async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem> {
+        asked!(self.find_deployments(&wanted))
     }
 
     async fn board(&self, deployment: &str) -> Result<Board, Problem> {
@@ -224,8 +227,8 @@ impl Console for Bound {
         asked!(self.foresee(proposal, edits))
     }
 
-    async fn catalog(&self, after: Option<Hash>) -> Result<CatalogPage, Problem> {
-        asked!(self.catalog(after))
+    async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem> {
+        asked!(self.find_barclamps(&wanted))
     }
 
     async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem> {

@@ -1,6 +1,6 @@
 //! What imports brought: every import, with what came, what went with it, and what was found in its files.
 
-use api::catalog::{Brought, ImportPage, ImportReport, ImportSort, ImportsWanted};
+use api::catalog::{BroughtVersion, ImportPage, ImportReport, ImportSort, ImportsWanted};
 use api::live::Topic;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -85,7 +85,7 @@ fn List(first: ImportPage, asked: Asked) -> impl IntoView {
                 <thead>
                     <tr>
                         {of.with_value(|listed| head(listed, ImportSort::Imported, "Imported", true))}
-                        {plain_head("Brought")}
+                        {plain_head("BroughtVersion")}
                         {plain_head("Has no longer")}
                         {plain_head("Found in it")}
                     </tr>
@@ -116,7 +116,7 @@ fn row(import: Memo<ImportReport>) -> impl IntoView {
     view! {
         <tr>
             <td data-label="Imported"><span><Moment at/> <span class="muted">" by " {by}</span></span></td>
-            <td data-label="Brought">{some(brought, "nothing")}</td>
+            <td data-label="BroughtVersion">{some(brought, "nothing")}</td>
             <td data-label="Has no longer">{some(lines(report.disappeared), "nothing is gone")}</td>
             <td data-label="Found in it"><div>{found} {left_out.map(|said| view! { <small class="muted">{said}</small> })}</div></td>
         </tr>
@@ -124,7 +124,7 @@ fn row(import: Memo<ImportReport>) -> impl IntoView {
     .into_any()
 }
 
-fn version(one: Brought) -> AnyView {
+fn version(one: BroughtVersion) -> AnyView {
     let of = places::roles_of(&one.name);
     let (shape, word) = if one.new { (Icon::Plus, "new") } else { (Icon::Check, "was there") };
     view! {

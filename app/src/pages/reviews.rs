@@ -135,10 +135,6 @@ impl Wanted {
         let whose = if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
         Self::of(of, whose, self.deployment.clone(), self.text.clone(), self.listed.bare())
     }
-
-    fn is_narrow(&self) -> bool {
-        self.whose != Whose::All || !self.deployment.is_empty() || !self.text.is_empty()
-    }
 }
 
 /// What is asked for, when it is there.

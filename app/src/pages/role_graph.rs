@@ -12,7 +12,7 @@ use leptos_router::hooks::use_query_map;
 
 use crate::calls;
 use crate::graph::layout::{Measures, lay_out};
-use crate::graph::wires::{arrow, curve};
+use crate::graph::{arrow, curve};
 use crate::pages::catalog::parts_of_it;
 use crate::parts::list::text_field;
 use crate::parts::{Empty, Icon, icon, load};

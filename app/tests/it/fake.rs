@@ -6,11 +6,12 @@
 use std::sync::{Arc, Mutex};
 
 use api::catalog::{
-    Brought, DRAWN, Findings, ImportPage, ImportReport, ImportsWanted, Meant, RoleEdge, RoleGraph, RoleGraphWanted,
-    RolePage, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
+    BroughtVersion, DRAWN, Findings, ImportPage, ImportReport, ImportsWanted, Meant, RoleEdge, RoleGraph,
+    RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex, RoleView, RoleWanted,
+    RolesWanted,
 };
 use api::console::*;
-use api::listing::{Cursor, NodesWanted, RunsWanted};
+use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{
     Carried, FactsOf, Life, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress,
     Way,
@@ -1015,7 +1016,7 @@ fn role_view() -> RoleView {
 
 fn imports() -> Vec<ImportReport> {
     let name = BarclampName::parse("demo").expect("a name");
-    let brought = Brought { name, version: "2".into(), hash: engine::Hash::of_bytes(b"demo"), new: true };
+    let brought = BroughtVersion { name, version: "2".into(), hash: engine::Hash::of_bytes(b"demo"), new: true };
     let report = Findings {
         barclamps: vec![brought],
         disappeared: vec!["demo 2 has no longer: role still".into()],
@@ -1381,14 +1382,23 @@ impl Console for Fake {
     async fn foresee(&self, _: ProposalId, _: Vec<Edit>) -> Result<Foreseen, Problem> {
         self.read(|_| Foreseen { refused: vec![], lines: vec!["Nothing is removed.".into()] })
     }
-    async fn catalog(&self, after: Option<engine::Hash>) -> Result<CatalogPage, Problem> {
-        let after = after.map(|hash| hash.to_string());
+    async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem> {
+        let mut all = self.deployments().await?;
+        all.retain(|deployment| deployment.name.as_str().contains(&wanted.filter));
+        if wanted.sort.falling {
+            all.reverse();
+        }
+        Ok(all)
+    }
+    async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem> {
+        let after = wanted.after.map(|place| place.to_string());
         self.read(|world| {
             let all = &world.catalog;
             let begin = after.map_or(0, |hash| 1 + all.iter().position(|v| v.hash == hash).expect("a version"));
             let most = if world.long { 1 } else { all.len() };
             let versions: Vec<BarclampVersion> = all.iter().skip(begin).take(most).cloned().collect();
-            let next = versions.last().filter(|_| begin + versions.len() < all.len()).map(|v| v.hash.clone());
+            let next =
+                versions.last().filter(|_| begin + versions.len() < all.len()).map(|v| Cursor::from(v.hash.clone()));
             CatalogPage { versions, next }
         })
     }

@@ -234,7 +234,7 @@ pub struct ImportsWanted {
 /// A version that an import had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Brought {
+pub struct BroughtVersion {
     /// Of which barclamp.
     pub name: BarclampName,
     /// What its file calls the version.
@@ -250,7 +250,7 @@ pub struct Brought {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Findings {
     /// Every version that it had.
-    pub barclamps: Vec<Brought>,
+    pub barclamps: Vec<BroughtVersion>,
     /// What the versions before had and these have not, one line each.
     #[serde(default)]
     pub disappeared: Vec<String>,

@@ -395,7 +395,7 @@ pub struct CatalogPage {
     /// By barclamp, each barclamp's newest first.
     pub versions: Vec<BarclampVersion>,
     /// Give this to get the next page.
-    pub next: Option<String>,
+    pub next: Option<Cursor>,
 }
 
 /// A version of a barclamp in the catalog.

@@ -8,7 +8,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-use engine::Hash;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -302,6 +301,42 @@ sort! {
     }
 }
 
+sort! {
+    /// What deployments are sorted by.
+    DeploymentSort, Order::rising(Self::Tree), {
+        /// Where they stand in their tree, from *system* down.
+        Tree "tree" [Number],
+        /// Their names.
+        Name "name" [Text],
+        /// How many nodes they have.
+        Nodes "nodes" [Number, Text],
+        /// How many of their steps failed.
+        Errors "errors" [Number, Text],
+        /// The target that changed them last.
+        Target "target" [Number, Text],
+    }
+}
+
+sort! {
+    /// What versions of barclamps are sorted by. A place is the content of its version: what is imported stays.
+    BarclampSort, Order::rising(Self::Name), {
+        /// The names of their barclamps; of each the newest first.
+        Name "name" [Text],
+        /// When they were imported.
+        Imported "imported" [Text],
+        /// How many roles they have.
+        Roles "roles" [Text],
+    }
+}
+
+sort! {
+    /// What people are sorted by.
+    PersonSort, Order::rising(Self::Name), {
+        /// Their names.
+        Name "name" [Text],
+    }
+}
+
 /// Which runs a list shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -423,6 +458,8 @@ pub struct DeploymentsWanted {
     /// Of which this is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<DeploymentState>,
+    /// In this order.
+    pub sort: Order<DeploymentSort>,
 }
 
 /// Which barclamps a list shows.
@@ -432,9 +469,11 @@ pub struct DeploymentsWanted {
 pub struct BarclampsWanted {
     /// With this in the name; empty: with any.
     pub filter: String,
-    /// Behind this version, by its content.
+    /// In this order.
+    pub sort: Order<BarclampSort>,
+    /// Where the page before said that the next one begins.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub after: Option<Hash>,
+    pub after: Option<Cursor>,
 }
 
 #[cfg(test)]

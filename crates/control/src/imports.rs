@@ -40,7 +40,7 @@ const KEPT: usize = 500;
 impl Imported {
     /// What is kept of it.
     fn kept(&self) -> api::catalog::Findings {
-        let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| api::catalog::Brought {
+        let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| api::catalog::BroughtVersion {
             name: name.clone(),
             version: version.clone(),
             hash: *hash,

@@ -7,7 +7,7 @@ use api::console::{
     AttribView, DataLayer, DeploymentSummary, Frame, Me, NoderoleDraft, NoderoleRef, NoderoleView, PAGE_SIZE,
     Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
-use api::listing::{Cursor, DeploymentState, DeploymentsWanted, RunsWanted};
+use api::listing::{Cursor, DeploymentSort, DeploymentState, DeploymentsWanted, Key, RunsWanted};
 use api::reviews::Waiting;
 use api::values::VALUES_SHOWN;
 use engine::Hash;
@@ -115,7 +115,19 @@ impl Control {
         let wants = |found: &DeploymentSummary| {
             found.name.as_str().contains(name) && wanted.state.is_none_or(|state| is_so(found, held(found.id), state))
         };
-        Ok(tree(&present).into_iter().filter_map(summary).filter(wants).collect())
+        let rows: Vec<_> = tree(&present).into_iter().filter_map(summary).filter(wants).enumerate().collect();
+        let keys = |(place, found): &(usize, DeploymentSummary), sort: DeploymentSort| {
+            let (name, nodes) = (Key::from(found.name.as_str()), found.nodes);
+            match sort {
+                DeploymentSort::Tree => vec![Key::from(i64::try_from(*place).unwrap_or(i64::MAX))],
+                DeploymentSort::Name => vec![name],
+                DeploymentSort::Nodes => vec![Key::from(nodes), name],
+                DeploymentSort::Errors => vec![Key::from(found.steps.error), name],
+                DeploymentSort::Target => vec![Key::from(found.target.0), name],
+            }
+        };
+        let (rows, _) = paging::page(rows, keys, wanted.sort, None, usize::MAX)?;
+        Ok(rows.into_iter().map(|(_, found)| found).collect())
     }
 
     /// A noderole's panel.

@@ -336,6 +336,7 @@ impl World {
                 ("uuid", uuid::Uuid::new_v4().to_string()),
                 ("hash", "0".repeat(64)),
                 ("target", "1".to_owned()),
+                ("role", "app".to_owned()),
             ]));
             versions.push(version);
             edits.push(edit);

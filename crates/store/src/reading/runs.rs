@@ -4,7 +4,7 @@ use api::console::PAGE_SIZE;
 use api::listing::{Key, Order, RunSort};
 use engine::ids::{DeploymentId, NodeId, RunId, StepId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -89,6 +89,10 @@ const AT_ONCE: i64 = 10_000;
 
 /// Runs in an order; one more than a page.
 pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, StoreError> {
+    name_all(store, run_query(filter).all(store.orm()).await?).await
+}
+
+pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
     let mut query = run::Entity::find().limit(PAGE_SIZE as u64 + 1);
     let (keys, falling) = (run_keys(filter.order.by), filter.order.falling);
     for key in keys {
@@ -126,7 +130,7 @@ pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, S
         let bounds: [sea_orm::Value; 2] = [until.into(), AT_ONCE.into()];
         query = query.filter(run::Column::QueuedAt.lt(until)).filter(Expr::cust_with_values(last, bounds));
     }
-    name_all(store, query.all(store.orm()).await?).await
+    query
 }
 
 /// Attempts at a step, newest first; at most a page.

@@ -4,7 +4,7 @@ use api::console::{PAGE_SIZE, StateCounts};
 use api::listing::{Key, NodeSort, NodeState, Order};
 use engine::ids::{DeploymentId, NodeId, NoderoleId, StepId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, SelectTwo};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -171,6 +171,15 @@ impl NodeRow {
 
 /// Machines in an order; one more than a page.
 pub async fn nodes(store: &Store, filter: NodeFilter<'_>) -> Result<Vec<NodeRow>, StoreError> {
+    let rows = node_query(filter).all(store.orm()).await?;
+    let row = |(node, deployment): (node::Model, Option<deployment::Model>)| NodeRow {
+        node,
+        deployment: deployment.map(|d| d.name).unwrap_or_default(),
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, deployment::Entity> {
     let mut query = node::Entity::find()
         .filter(node::Column::Phantom.eq(false))
         .filter(node::Column::RemovedIn.is_null())
@@ -202,14 +211,10 @@ pub async fn nodes(store: &Store, filter: NodeFilter<'_>) -> Result<Vec<NodeRow>
     }
     if filter.order.by == NodeSort::Deployment {
         // Every machine has one; said so, the names may lead to the machines.
-        query = query.filter(deployment::Column::Name.is_not_null());
+        query =
+            query.filter(deployment::Column::Name.is_not_null()).filter(Expr::cust("deployment.removed_in IS NULL"));
     }
-    let rows = query.find_also_related(deployment::Entity).all(store.orm()).await?;
-    let row = |(node, deployment): (node::Model, Option<deployment::Model>)| NodeRow {
-        node,
-        deployment: deployment.map(|d| d.name).unwrap_or_default(),
-    };
-    Ok(rows.into_iter().map(row).collect())
+    query.find_also_related(deployment::Entity)
 }
 
 /// How many steps of these nodes are in each state.
