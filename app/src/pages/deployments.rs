@@ -20,19 +20,20 @@ use crate::places;
 /// Levels that are indented; of those below, the level is said.
 pub(super) const INDENTED: u32 = 8;
 
-/// What the list is asked for; part of the address.
+/// What a list of deployments is asked for; part of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
+pub(super) struct Asked {
     filter: String,
     state: String,
-    listed: Listed<DeploymentSort>,
+    pub(super) listed: Listed<DeploymentSort>,
 }
 
 impl Asked {
-    fn read(query: &ParamsMap) -> Self {
+    /// The list at a path.
+    pub(super) fn read(path: &'static str, query: &ParamsMap) -> Self {
         let word = |name: &str| query.get(name).unwrap_or_default();
         let (filter, state) = (word("filter"), word("state"));
-        let listed = Listed::read(places::DEPLOYMENTS, query, "after")
+        let listed = Listed::read(path, query, "after")
             .asked("filter", "name contains", &filter)
             .asked("state", "state is", &state);
         Self { filter, state, listed }
@@ -47,12 +48,12 @@ impl Asked {
     }
 
     /// Whether what stands above a deployment in the tree stands above it in the list.
-    fn is_tree(&self) -> bool {
+    pub(super) fn is_tree(&self) -> bool {
         !self.listed.is_narrow() && self.listed.order().is_ok_and(Order::is_usual)
     }
 }
 
-const SORTS: &[(DeploymentSort, &str)] = &[
+pub(super) const SORTS: &[(DeploymentSort, &str)] = &[
     (DeploymentSort::Tree, "tree"),
     (DeploymentSort::Name, "name"),
     (DeploymentSort::Errors, "errors"),
@@ -93,17 +94,12 @@ impl Column for Part {
     }
 }
 
-async fn fetch(asked: Asked) -> Answer<Vec<DeploymentSummary>> {
+pub(super) async fn fetch(asked: Asked) -> Answer<Vec<DeploymentSummary>> {
     calls::find_deployments(asked.wanted()?).await
 }
 
-/// The list of deployments.
-#[component]
-pub fn Deployments() -> impl IntoView {
-    let query = use_query_map();
-    let asked = Memo::new(move |_| Asked::read(&query.read()));
-    let listed = Memo::new(move |_| asked.read().listed.clone());
-    let deployments = Resource::new(move || asked.get(), fetch);
+/// What a form asks of a list of deployments.
+pub(super) fn fields(asked: Memo<Asked>) -> impl IntoView {
     let states = [
         ("held", "held"),
         ("proposed", "has a proposal"),
@@ -112,14 +108,25 @@ pub fn Deployments() -> impl IntoView {
         ("working", "working"),
         ("idle", "idle"),
     ];
-    let fields = (
-        text_field("deployment-filter", "filter", "Name contains", Signal::derive(move || asked.read().filter.clone())),
-        choice_field("deployment-state", "state", "State", Signal::derive(move || asked.read().state.clone()), states),
-    );
+    let (filter, state) =
+        (Signal::derive(move || asked.read().filter.clone()), Signal::derive(move || asked.read().state.clone()));
+    (
+        text_field("deployment-filter", "filter", "Name contains", filter),
+        choice_field("deployment-state", "state", "State", state, states),
+    )
+}
+
+/// The list of deployments.
+#[component]
+pub fn Deployments() -> impl IntoView {
+    let query = use_query_map();
+    let asked = Memo::new(move |_| Asked::read(places::DEPLOYMENTS, &query.read()));
+    let listed = Memo::new(move |_| asked.read().listed.clone());
+    let deployments = Resource::new(move || asked.get(), fetch);
     view! {
         <Title text="Deployments"/>
         <div class="head"><h1>"Deployments"</h1></div>
-        {filters(listed, SORTS, fields)}
+        {filters(listed, SORTS, fields(asked))}
         {columns::<_, Part>(listed)}
         {load(deployments, move |first| view! { <List first asked=asked.get_untracked()/> })}
     }

@@ -984,7 +984,7 @@ fn roles() -> Vec<RoleSummary> {
         barclamp: BarclampName::parse("demo").expect("a name"),
         version: "2".into(),
         description: format!("The {name} of the demo"),
-        jig: engine::ids::JigName::parse("noop").expect("a name"),
+        jig: JigName::parse("noop").expect("a name"),
         flags: if name == "base" { vec!["implicit".into()] } else { vec![] },
         requires,
         deployments: 1,
@@ -1394,13 +1394,14 @@ impl Console for Fake {
         let after = wanted.after.map(|place| place.to_string());
         self.read(|world| {
             let all = &world.catalog;
-            let begin = after.map_or(0, |hash| 1 + all.iter().position(|v| v.hash == hash).expect("a version"));
+            let place = |hash: String| all.iter().position(|v| v.hash == hash).map(|place| 1 + place);
+            let begin = after.map_or(Some(0), place).ok_or_else(|| Problem::invalid("No version has that content."))?;
             let most = if world.long { 1 } else { all.len() };
             let versions: Vec<BarclampVersion> = all.iter().skip(begin).take(most).cloned().collect();
             let next =
                 versions.last().filter(|_| begin + versions.len() < all.len()).map(|v| Cursor::from(v.hash.clone()));
-            CatalogPage { versions, next }
-        })
+            Ok(CatalogPage { versions, next })
+        })?
     }
     async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem> {
         self.read(|world| {

@@ -275,7 +275,9 @@ async fn the_catalog_comes_page_by_page() {
     let last = get(&fake, &after(&hashes[1])).await;
     last.says(&[&title(&hashes[2]), ">First<"]);
     last.says_not(&[&link(&after(&hashes[2]))]);
-    get(&fake, "/catalog?after=x").await.says(&[&title(&hashes[0])]);
+    let nowhere = get(&fake, "/catalog?after=x").await;
+    assert_eq!(nowhere.status, 400);
+    nowhere.says(&["No version has that content."]);
     get(&Fake::new(|_| {}), "/catalog").await.says_not(&["Pages of the list"]);
 }
 
