@@ -1392,7 +1392,7 @@ impl Console for Fake {
     }
     async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem> {
         let after = wanted.after.map(|place| place.to_string());
-        self.read(|world| {
+        self.read(|world| -> Result<CatalogPage, Problem> {
             let all = &world.catalog;
             let place = |hash: String| all.iter().position(|v| v.hash == hash).map(|place| 1 + place);
             let begin = after.map_or(Some(0), place).ok_or_else(|| Problem::invalid("No version has that content."))?;
