@@ -52,6 +52,10 @@ before(async () => {
     ['blueprints-compared', '/blueprints?from=1&to=2', 'Blueprints'],
     ['blueprints-restore', '/blueprints?deployment=edge&from=2&to=1', 'Blueprints'],
     ['catalog', '/catalog', 'Catalog'],
+    ['roles', '/catalog/roles', 'Roles'],
+    ['role', '/catalog/roles/app', null],
+    ['role-graph', '/catalog/graph', 'How roles hang together'],
+    ['imports', '/catalog/imports', 'Imports'],
   );
 }, { timeout: 240_000 });
 after(async () => {

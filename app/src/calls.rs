@@ -12,6 +12,9 @@
 pub mod oversight;
 pub mod people;
 
+use api::catalog::{
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+};
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
@@ -19,13 +22,13 @@ use api::console::{
 };
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeView};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
-use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -87,6 +90,12 @@ pub async fn deployments() -> Answer<Vec<DeploymentSummary>> {
     answer(console()?.deployments().await)
 }
 
+/// Those deployments of which something is so.
+#[server(name = FindDeployments, prefix = "/call", endpoint = "find_deployments", input = AsJson, output = AsJson)]
+pub async fn find_deployments(wanted: DeploymentsWanted) -> Answer<Vec<DeploymentSummary>> {
+    answer(console()?.find_deployments(wanted).await)
+}
+
 /// A deployment's board.
 #[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
 pub async fn board(deployment: String) -> Answer<Board> {
@@ -131,14 +140,14 @@ pub async fn run_values(id: RunId, wanted: ValuesWanted) -> Answer<ValuesView> {
 
 /// A page of nodes.
 #[server(name = ReadNodes, prefix = "/call", endpoint = "nodes", input = AsJson, output = AsJson)]
-pub async fn nodes(filter: String, after: Option<String>) -> Answer<NodePage> {
-    answer(console()?.nodes(filter, after).await)
+pub async fn nodes(wanted: NodesWanted) -> Answer<NodePage> {
+    answer(console()?.nodes(wanted).await)
 }
 
 /// A page of runs.
 #[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = AsJson, output = AsJson)]
-pub async fn runs(state: String, before: Option<RunId>) -> Answer<RunPage> {
-    answer(console()?.runs(state, before).await)
+pub async fn runs(wanted: RunsWanted) -> Answer<RunPage> {
+    answer(console()?.runs(wanted).await)
 }
 
 /// What waits.
@@ -312,8 +321,32 @@ pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> Answer<Foreseen>
 
 /// A page of the catalog.
 #[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
-pub async fn catalog(after: Option<Hash>) -> Answer<CatalogPage> {
-    answer(console()?.catalog(after).await)
+pub async fn catalog(wanted: BarclampsWanted) -> Answer<CatalogPage> {
+    answer(console()?.catalog(wanted).await)
+}
+
+/// A page of the roles of the newest versions.
+#[server(name = ReadRoles, prefix = "/call", endpoint = "roles", input = AsJson, output = AsJson)]
+pub async fn roles(wanted: RolesWanted) -> Answer<RolePage> {
+    answer(console()?.roles(wanted).await)
+}
+
+/// A role.
+#[server(name = ReadRole, prefix = "/call", endpoint = "role", input = AsJson, output = AsJson)]
+pub async fn role(name: String, wanted: RoleWanted) -> Answer<RoleView> {
+    answer(console()?.role(&name, wanted).await)
+}
+
+/// How roles hang together.
+#[server(name = ReadRoleGraph, prefix = "/call", endpoint = "role_graph", input = AsJson, output = AsJson)]
+pub async fn role_graph(wanted: RoleGraphWanted) -> Answer<RoleGraph> {
+    answer(console()?.role_graph(wanted).await)
+}
+
+/// A page of what imports brought.
+#[server(name = ReadImports, prefix = "/call", endpoint = "imports", input = AsJson, output = AsJson)]
+pub async fn imports(wanted: ImportsWanted) -> Answer<ImportPage> {
+    answer(console()?.imports(wanted).await)
 }
 
 /// Imports a barclamp's file.

@@ -5,17 +5,20 @@
 //! that shows a button decides nothing.
 
 use api::Problem;
+use api::catalog::{
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+};
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
     GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView,
     Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use async_trait::async_trait;
-use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -30,6 +33,8 @@ pub trait Console: Send + Sync {
     async fn frame(&self) -> Result<Frame, Problem>;
     /// All deployments in the order of their tree.
     async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem>;
+    /// Those of which something is so, in an order.
+    async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem>;
     /// A deployment's board, by name.
     async fn board(&self, deployment: &str) -> Result<Board, Problem>;
     /// Everything that carries a role of a board: of the deployment itself, or of an ancestor.
@@ -49,10 +54,10 @@ pub trait Console: Send + Sync {
     async fn run_values(&self, id: RunId, wanted: ValuesWanted) -> Result<ValuesView, Problem>;
     /// A noderole's panel.
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem>;
-    /// Nodes in the order of their names, behind `after`, whose names contain `filter`.
-    async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem>;
-    /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
-    async fn runs(&self, state: String, before: Option<RunId>) -> Result<RunPage, Problem>;
+    /// A page of nodes.
+    async fn nodes(&self, wanted: NodesWanted) -> Result<NodePage, Problem>;
+    /// A page of runs.
+    async fn runs(&self, wanted: RunsWanted) -> Result<RunPage, Problem>;
     /// What waits, for what, and who or what frees it.
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem>;
     /// A run.
@@ -115,8 +120,16 @@ pub trait Console: Send + Sync {
     async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
     /// What a proposal would come to with further edits, which are not made by this.
     async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem>;
-    /// A page of the imported versions: those behind the one with this hash, or the first.
-    async fn catalog(&self, after: Option<Hash>) -> Result<CatalogPage, Problem>;
+    /// A page of the imported versions.
+    async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem>;
+    /// A page of the roles of the newest versions.
+    async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem>;
+    /// A role, by its name.
+    async fn role(&self, name: &str, wanted: RoleWanted) -> Result<RoleView, Problem>;
+    /// How roles hang together.
+    async fn role_graph(&self, wanted: RoleGraphWanted) -> Result<RoleGraph, Problem>;
+    /// A page of what imports brought.
+    async fn imports(&self, wanted: ImportsWanted) -> Result<ImportPage, Problem>;
     /// Imports a barclamp's file without scripts; hands back what came of it, one line each.
     async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem>;
     /// Takes the last edit back; hands back the new version.

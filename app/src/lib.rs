@@ -110,6 +110,10 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/waiting") view=pages::waiting::Waiting ssr=SsrMode::Async/>
                     <Route path=path!("/blueprints") view=pages::blueprints::Blueprints ssr=SsrMode::Async/>
                     <Route path=path!("/catalog") view=pages::catalog::Catalog ssr=SsrMode::Async/>
+                    <Route path=path!("/catalog/roles") view=pages::roles::Roles ssr=SsrMode::Async/>
+                    <Route path=path!("/catalog/roles/:name") view=pages::role::RolePage ssr=SsrMode::Async/>
+                    <Route path=path!("/catalog/graph") view=pages::role_graph::RoleGraphPage ssr=SsrMode::Async/>
+                    <Route path=path!("/catalog/imports") view=pages::imports::Imports ssr=SsrMode::Async/>
                     <Route path=path!("/proposals/:id") view=pages::node_proposal::NodeProposalPage ssr=SsrMode::Async/>
                     <Route path=path!("/nodes") view=pages::nodes::Nodes ssr=SsrMode::Async/>
                     <Route path=path!("/nodes/:name") view=pages::node::NodePage ssr=SsrMode::Async/>

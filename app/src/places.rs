@@ -1,6 +1,6 @@
 //! The addresses of the pages.
 
-use engine::ids::{DeploymentName, NoderoleId, PersonId, ProposalId, RunId, SubmissionId};
+use engine::ids::{BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, RoleName, RunId, SubmissionId};
 
 /// Where people sign in.
 pub const SIGN_IN: &str = "/sign-in";
@@ -53,6 +53,33 @@ pub const WAITING: &str = "/waiting";
 
 /// Every imported barclamp.
 pub const CATALOG: &str = "/catalog";
+/// The roles of the newest versions.
+pub const ROLES: &str = "/catalog/roles";
+/// How they hang together.
+pub const ROLE_GRAPH: &str = "/catalog/graph";
+/// What imports brought.
+pub const IMPORTS: &str = "/catalog/imports";
+
+/// A role's own page.
+pub fn role(name: &RoleName) -> String {
+    format!("{ROLES}/{}", encoded(name.as_str()))
+}
+
+/// The same, of one of several barclamps that have one of this name.
+pub fn role_in(name: &RoleName, barclamp: &BarclampName) -> String {
+    format!("{}?barclamp={}", role(name), encoded(barclamp.as_str()))
+}
+
+/// The roles of a barclamp.
+pub fn roles_of(barclamp: &BarclampName) -> String {
+    format!("{ROLES}?barclamp={}", encoded(barclamp.as_str()))
+}
+
+/// A role among what it builds on and what builds on it.
+pub fn role_graph(name: &RoleName) -> String {
+    format!("{ROLE_GRAPH}?role={}", encoded(name.as_str()))
+}
+
 /// The line of targets.
 pub const BLUEPRINTS: &str = "/blueprints";
 

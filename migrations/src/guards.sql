@@ -1349,6 +1349,7 @@ BEGIN
     'INSERT, UPDATE, DELETE ON worker',
     'INSERT (topic, subject, kind, body) ON event',
     'INSERT (actor, action, subject, detail) ON audit',
+    'INSERT (by, report) ON import_report',
     'INSERT (person_id, key, request, claim, claimed_until), UPDATE, DELETE ON idempotency',
     'INSERT ON person',
     'UPDATE (name, display, disabled, permissions) ON person',

@@ -84,6 +84,8 @@ mod m0024_each_address;
 mod m0025_machines_once;
 mod m0026_people;
 mod m0028_interface;
+mod m0029_orders;
+mod m0030_imports;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -170,6 +172,8 @@ migrations! {
     m0025_machines_once,
     m0026_people,
     m0028_interface,
+    m0029_orders,
+    m0030_imports,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

@@ -6,11 +6,15 @@
 use std::sync::Arc;
 
 use api::Problem;
+use api::catalog::{
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+};
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
     Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView,
     Opened, PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeChange, NodeView};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
@@ -20,7 +24,6 @@ use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
 use control::people::{Actor, People};
 use control::{Control, ToCommit};
-use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -68,6 +71,10 @@ impl Console for Bound {
         asked!(self.deployments())
     }
 
+    async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem> {
+        asked!(self.find_deployments(&wanted))
+    }
+
     async fn board(&self, deployment: &str) -> Result<Board, Problem> {
         asked!(self.board(deployment))
     }
@@ -101,16 +108,16 @@ impl Console for Bound {
         asked!(self.run_values(id, &wanted))
     }
 
-    async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
-        asked!(self.nodes(filter, after))
+    async fn nodes(&self, wanted: NodesWanted) -> Result<NodePage, Problem> {
+        asked!(self.find_nodes(&wanted))
     }
 
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem> {
         asked!(self.waiting(&wanted))
     }
 
-    async fn runs(&self, state: String, before: Option<RunId>) -> Result<RunPage, Problem> {
-        asked!(self.runs(state, before))
+    async fn runs(&self, wanted: RunsWanted) -> Result<RunPage, Problem> {
+        asked!(self.find_runs(&wanted))
     }
 
     async fn run(&self, id: RunId) -> Result<RunView, Problem> {
@@ -220,8 +227,24 @@ impl Console for Bound {
         asked!(self.foresee(proposal, edits))
     }
 
-    async fn catalog(&self, after: Option<Hash>) -> Result<CatalogPage, Problem> {
-        asked!(self.catalog(after))
+    async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem> {
+        asked!(self.find_barclamps(&wanted))
+    }
+
+    async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem> {
+        asked!(self.roles(&wanted))
+    }
+
+    async fn role(&self, name: &str, wanted: RoleWanted) -> Result<RoleView, Problem> {
+        asked!(self.role(name, &wanted))
+    }
+
+    async fn role_graph(&self, wanted: RoleGraphWanted) -> Result<RoleGraph, Problem> {
+        asked!(self.role_graph(&wanted))
+    }
+
+    async fn imports(&self, wanted: ImportsWanted) -> Result<ImportPage, Problem> {
+        asked!(self.imports(&wanted))
     }
 
     async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem> {

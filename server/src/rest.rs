@@ -14,6 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use api::Problem;
+use api::catalog::{
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+};
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
     Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView,
@@ -46,7 +49,7 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
     let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
     people_rest::operations(overseeing::operations(machines::operations(about_runs(all))))
-        .get("/nodes", nodes, op("listNodes", "Nodes, by name, 50 a page"))
+        .get("/nodes", nodes, op("listNodes", "Nodes, by name or as asked, 50 a page"))
         .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
         .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it"))
         .post("/execution", switch, op("switchExecution", "Turn execution off or on for all"))
@@ -54,6 +57,10 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
         .post("/barclamps", import, op("importBarclamps", "Import barclamps").body(limits::IMPORT_BODY).about(
             "Adds what the files bring and changes nothing that runs. Names are paths; scripts lie beside the file of their barclamp.",
         ))
+        .get("/roles", roles, op("listRoles", "Roles of the newest versions, by name, 50 a page"))
+        .get("/roles/{name}", role, op("getRole", "A role: what it needs, gives and forbids, and where it is bound"))
+        .get("/catalog/graph", role_graph, op("getRoleGraph", "How roles hang together"))
+        .get("/imports", imports, op("listImports", "What imports brought, newest first"))
         .get("/scripts/{hash}", script, op("getScript", "A script of a role, by its content").content(&["text/plain"]))
         .get("/watch", live::events, op("watch", "What happens, as server-sent events").content(&["text/event-stream"]).about(
             "Messages have a `Live` as JSON in `data` and their place in `id`; `Last-Event-ID` goes before `after`. A message that says \
@@ -124,7 +131,7 @@ fn about_proposals(all: Operations) -> Operations {
 
 fn about_submissions(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
-    all.get("/submissions", reviews, op("listSubmissions", "Reviews, newest first"))
+    all.get("/submissions", reviews, op("listSubmissions", "Reviews, newest first or as asked"))
         .get("/submissions/{id}", review, op("getSubmission", "A review: the change, its gate, what is wrong with it"))
         .get("/submissions/{id}/difference", review_difference, op("getSubmissionDifference", "What a review changes").content(DIFFERENCE))
         .get("/submissions/{id}/consequences", consequences, op("getConsequences", "What would start, stop and wait once it is committed"))
@@ -158,7 +165,7 @@ fn about_runs(all: Operations) -> Operations {
         .get("/noderoles/{id}/data", noderole_values, op("getNoderoleData", "What a run of it would see now"))
         .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Try it again after an error"))
         .get("/nodes/{id}/results", results, op("listResults", "Results that are kept for a node, newest first"))
-        .get("/runs", runs, op("listRuns", "Runs, newest first"))
+        .get("/runs", runs, op("listRuns", "Runs, newest first or as asked"))
         .get("/runs/{id}", run, op("getRun", "A run"))
         .get("/runs/{id}/data", run_values, op("getRunData", "What a run was told"))
         .get("/runs/{id}/log", log, op("getRunLog", "A part of a run's log"))
@@ -914,6 +921,39 @@ async fn catalog(
     Asked(wanted): Asked<BarclampsWanted>,
 ) -> Answer<CatalogPage> {
     Ok(Json(state.control.find_barclamps(&actor, &wanted).await?))
+}
+
+async fn roles(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<RolesWanted>,
+) -> Answer<RolePage> {
+    Ok(Json(state.control.roles(&actor, &wanted).await?))
+}
+
+async fn role(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Asked(wanted): Asked<RoleWanted>,
+) -> Answer<RoleView> {
+    Ok(Json(state.control.role(&actor, &name, &wanted).await?))
+}
+
+async fn role_graph(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<RoleGraphWanted>,
+) -> Answer<RoleGraph> {
+    Ok(Json(state.control.role_graph(&actor, &wanted).await?))
+}
+
+async fn imports(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<ImportsWanted>,
+) -> Answer<ImportPage> {
+    Ok(Json(state.control.imports(&actor, &wanted).await?))
 }
 
 async fn import(state: State<AppState>, SignedIn(actor): SignedIn, Given(given): Given<Files>) -> Made<Imported> {

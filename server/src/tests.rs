@@ -5,6 +5,7 @@ mod coming_in;
 mod contract;
 mod gate;
 mod idempotency;
+mod lists;
 mod logs;
 mod machines;
 mod matrix;

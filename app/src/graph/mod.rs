@@ -33,6 +33,7 @@ use address::Address;
 use colours::Scale;
 use layout::Layout;
 use tools::Tools;
+pub(crate) use wires::{arrow, curve};
 
 /// Size of a vertex and the room around it, in pixels.
 pub(crate) const MEASURES: layout::Measures =

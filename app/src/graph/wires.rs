@@ -125,13 +125,13 @@ fn at_hand(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
 }
 
 /// A path that leaves and arrives level.
-pub(super) fn curve(path: &[(f64, f64)]) -> String {
+pub(crate) fn curve(path: &[(f64, f64)]) -> String {
     let mut d = String::new();
     curve_into(&mut d, path);
     d
 }
 
-pub(super) fn arrow(path: &[(f64, f64)]) -> String {
+pub(crate) fn arrow(path: &[(f64, f64)]) -> String {
     let mut d = String::new();
     arrow_into(&mut d, path);
     d

@@ -1,17 +1,20 @@
 //! The catalog: every version of a barclamp that was imported, who uses it, and what it lacks that the one before had.
 
 use api::console::{BarclampVersion, CatalogPage};
+use api::listing::{BarclampSort, BarclampsWanted};
 use api::live::Topic;
-use engine::Hash;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
+use leptos_router::params::ParamsMap;
 
 use crate::calls::{self, ImportBarclamp};
 use crate::clock::Moment;
+use crate::failure::{Answer, Failure};
 use crate::live::{NOW, use_live};
 use crate::parts::act::{problem_of, when_done};
+use crate::parts::list::{Listed, filters, head, hidden, pager, text_field};
 use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, heed, icon, load, rows};
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
@@ -19,71 +22,123 @@ use crate::reader::{OPERATOR, with_right};
 /// Characters of a description before the rest waits for a click.
 const LONG: usize = 240;
 
+/// The ways between the parts of the catalog; `here` is the one that is open.
+pub(crate) fn parts_of_it(here: &'static str) -> AnyView {
+    let all = [
+        (places::CATALOG, "Versions"),
+        (places::ROLES, "Roles"),
+        (places::ROLE_GRAPH, "How they hang together"),
+        (places::IMPORTS, "Imports"),
+    ];
+    let link = |(place, word): (&'static str, &'static str)| {
+        let is_here = (place == here).then_some("page");
+        view! { <a class="button small" class:quiet=is_here.is_none() href=place aria-current=is_here>{word}</a> }
+    };
+    view! { <nav class="filters" aria-label="Parts of the catalog">{all.map(link).collect_view()}</nav> }.into_any()
+}
+
+/// What the list is asked for; part of the address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Asked {
+    filter: String,
+    listed: Listed<BarclampSort>,
+}
+
+impl Asked {
+    fn read(query: &ParamsMap) -> Self {
+        let filter = query.get("filter").unwrap_or_default();
+        let listed = Listed::read(places::CATALOG, query, "after").asked("filter", "name contains", &filter);
+        Self { filter, listed }
+    }
+
+    fn wanted(&self) -> Result<BarclampsWanted, Failure> {
+        let (filter, sort, after) = (self.filter.clone(), self.listed.order()?, self.listed.place());
+        Ok(BarclampsWanted { filter, sort, after })
+    }
+}
+
+const SORTS: &[(BarclampSort, &str)] =
+    &[(BarclampSort::Name, "name"), (BarclampSort::Imported, "imported"), (BarclampSort::Roles, "roles")];
+
+async fn fetch(asked: Asked) -> Answer<CatalogPage> {
+    calls::catalog(asked.wanted()?).await
+}
+
 /// The page.
 #[component]
 pub fn Catalog() -> impl IntoView {
     let query = use_query_map();
-    // What is no hash names no page: the first one is shown.
-    let after = Memo::new(move |_| query.read().get("after").and_then(|hash| hash.parse::<Hash>().ok()));
-    let catalog = Resource::new(move || after.get(), |after| with_right(calls::catalog(after), OPERATOR));
+    let asked = Memo::new(move |_| Asked::read(&query.read()));
+    let listed = Memo::new(move |_| asked.read().listed.clone());
+    let catalog = Resource::new(move || asked.get(), |asked| with_right(fetch(asked), OPERATOR));
+    let filter = Signal::derive(move || asked.read().filter.clone());
+    let dialog = DialogHandle::new();
+    // What went wrong is said where the list would be.
+    let import = move || {
+        Suspend::new(async move {
+            match catalog.await {
+                Ok((_, may_import)) => importing(may_import, dialog),
+                Err(_) => ().into_any(),
+            }
+        })
+    };
     view! {
         <Title text="Catalog"/>
-        {load(catalog, move |(first, may_import)| view! { <List first after=after.get_untracked() may_import/> })}
+        <div class="head">
+            <h1>"Catalog"</h1>
+            <div class="buttons"><Transition>{import}</Transition></div>
+        </div>
+        {parts_of_it(places::CATALOG)}
+        {filters(listed, SORTS, text_field("catalog-filter", "filter", "Name contains", filter))}
+        {load(catalog, move |(first, may_import)| view! { <List first asked=asked.get_untracked() may_import dialog/> })}
+    }
+    .into_any()
+}
+
+/// The way to import, or what it takes.
+fn importing(may_import: bool, dialog: DialogHandle) -> AnyView {
+    if !may_import {
+        return view! { <small class="muted">"Importing takes the permission " {OPERATOR} "; an admin can give it."</small> }
+            .into_any();
+    }
+    view! {
+        <button class="button" type="button" commandfor="import" command="show-modal" on:click=dialog.on_click()>
+            {icon(Icon::Plus)}
+            "Import a barclamp"
+        </button>
     }
     .into_any()
 }
 
 #[component]
-fn List(first: CatalogPage, after: Option<Hash>, may_import: bool) -> impl IntoView {
-    let dialog = DialogHandle::new();
-    let feed = Feed::new(first, move || calls::catalog(after));
+fn List(first: CatalogPage, asked: Asked, may_import: bool, dialog: DialogHandle) -> impl IntoView {
+    let listed = asked.listed.clone();
+    let feed = Feed::new(first, move || fetch(asked.clone()));
     use_live().hear(vec![Topic::Targets], NOW, move |_| feed.soon());
     let list = Memo::new(move |_| feed.value().read().versions.clone());
     // A version that is imported meanwhile moves where the next page begins.
     let next = Memo::new(move |_| feed.value().read().next.clone());
-    let pager = move || {
-        let next = next.get().map(|next| format!("{}?after={next}", places::CATALOG));
-        (after.is_some() || next.is_some()).then(|| {
-            view! {
-                <nav class="pager" aria-label="Pages of the list">
-                    {after.map(|_| view! { <a class="button small" href=places::CATALOG>"First"</a> })}
-                    <span class="grow"></span>
-                    {next.map(|next| view! { <a class="button small" href=next>"Next" {icon(Icon::Right)}</a> })}
-                </nav>
-            }
-        })
-    };
+    let of = StoredValue::new(listed);
     let is_empty = Memo::new(move |_| list.read().is_empty());
-    let import = match may_import {
-        true => view! {
-            <button class="button" type="button" commandfor="import" command="show-modal" on:click=dialog.on_click()>
-                {icon(Icon::Plus)}
-                "Import a barclamp"
-            </button>
-        }
-        .into_any(),
-        false => {
-            view! { <small class="muted">"Importing takes the permission " {OPERATOR} "; an admin can give it."</small> }
-                .into_any()
-        }
-    };
     let table = move || match is_empty.get() {
-        true => view! {
-            <Empty icon=Icon::Catalog title="The catalog is empty">
-                <p>"A barclamp is a file that says which roles there are and how each is run."</p>
-            </Empty>
-        }
-        .into_any(),
+        true => of.with_value(|listed| hidden(listed, "barclamp", "barclamps")).unwrap_or_else(|| {
+            view! {
+                <Empty icon=Icon::Catalog title="The catalog is empty">
+                    <p>"A barclamp is a file that says which roles there are and how each is run."</p>
+                </Empty>
+            }
+            .into_any()
+        }),
         false => view! {
             <table class="table folds">
                 <thead>
                     <tr>
-                        <th scope="col">"Barclamp"</th>
+                        {of.with_value(|listed| head(listed, BarclampSort::Name, "Barclamp", false))}
                         <th scope="col">"Version"</th>
-                        <th scope="col" class="number">"Roles"</th>
+                        {of.with_value(|listed| head(listed, BarclampSort::Roles, "Roles", true))}
                         <th scope="col">"Used by"</th>
                         <th scope="col">"Has no longer"</th>
-                        <th scope="col">"Imported"</th>
+                        {of.with_value(|listed| head(listed, BarclampSort::Imported, "Imported", true))}
                     </tr>
                 </thead>
                 <tbody>{rows(list.into(), |version| version.hash.clone(), row)}</tbody>
@@ -92,14 +147,10 @@ fn List(first: CatalogPage, after: Option<Hash>, may_import: bool) -> impl IntoV
         .into_any(),
     };
     view! {
-        <div class="head">
-            <h1>"Catalog"</h1>
-            <div class="buttons">{import}</div>
-        </div>
         <ProblemNotice problem=feed.problem()/>
         <div class="card">
             {table}
-            {pager}
+            {move || of.with_value(|listed| pager(listed, next.get().as_ref()))}
         </div>
         {may_import.then(|| view! { <ImportDialog handle=dialog imported=Callback::new(move |()| feed.now())/> })}
     }

@@ -1,6 +1,7 @@
 //! All nodes, and the way to add one.
 
 use api::console::{DeploymentSummary, NodePage, NodeSummary};
+use api::listing::{NodeSort, NodeState, NodesWanted};
 use api::live::Topic;
 use engine::ids::{DeploymentId, Fqdn};
 use leptos::form::ActionForm;
@@ -8,33 +9,99 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_meta::Title;
 use leptos_router::NavigateOptions;
-use leptos_router::components::Form;
 use leptos_router::hooks::{use_navigate, use_query_map};
+use leptos_router::params::ParamsMap;
 
 use crate::calls::{self, AddNode, TakeOutNode};
+use crate::failure::{Answer, Failure};
 use crate::live::{NOW, use_live};
 use crate::pages::edits::Alone;
 use crate::parts::act::{act, problem_of, when_done};
+use crate::parts::list::{
+    Column, Listed, Shown, choice_field, columns, filters, head, hidden, one_of, pager, plain_head, text_field,
+};
 use crate::parts::{Counts, Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
 
+/// What the list is asked for; part of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
+struct Asked {
     filter: String,
-    after: Option<String>,
+    state: String,
+    deployment: String,
+    listed: Listed<NodeSort>,
+}
+
+impl Asked {
+    fn read(query: &ParamsMap) -> Self {
+        let word = |name: &str| query.get(name).unwrap_or_default();
+        let (filter, state, deployment) = (word("filter"), word("state"), word("deployment"));
+        let listed = Listed::read(places::NODES, query, "after")
+            .asked("filter", "name contains", &filter)
+            .asked("state", "state is", &state)
+            .asked("deployment", "deployment is", &deployment);
+        Self { filter, state, deployment, listed }
+    }
+
+    fn wanted(&self) -> Result<NodesWanted, Failure> {
+        Ok(NodesWanted {
+            filter: self.filter.clone(),
+            state: one_of("state", &self.state, &NodeState::EVERY, NodeState::as_str)?,
+            deployment: self.deployment.clone(),
+            sort: self.listed.order()?,
+            after: self.listed.place(),
+        })
+    }
+}
+
+const SORTS: &[(NodeSort, &str)] =
+    &[(NodeSort::Name, "name"), (NodeSort::State, "life"), (NodeSort::Deployment, "deployment")];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Name,
+    Life,
+    Deployment,
+    Steps,
+    Reached,
+}
+
+impl Column for Part {
+    const EVERY: &'static [Self] = &[Self::Name, Self::Life, Self::Deployment, Self::Steps, Self::Reached];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Life => "life",
+            Self::Deployment => "deployment",
+            Self::Steps => "steps",
+            Self::Reached => "reached",
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Name => "Node",
+            Self::Life => "Life",
+            Self::Deployment => "Deployment",
+            Self::Steps => "Steps",
+            Self::Reached => "Reached",
+        }
+    }
+}
+
+async fn fetch(asked: Asked) -> Answer<NodePage> {
+    calls::nodes(asked.wanted()?).await
 }
 
 /// The list of nodes.
 #[component]
 pub fn Nodes() -> impl IntoView {
     let query = use_query_map();
-    let wanted = Memo::new(move |_| {
-        let query = query.read();
-        Wanted { filter: query.get("filter").unwrap_or_default(), after: query.get("after") }
-    });
-    let nodes =
-        Resource::new(move || wanted.get(), |wanted| with_right(calls::nodes(wanted.filter, wanted.after), OPERATOR));
+    let asked = Memo::new(move |_| Asked::read(&query.read()));
+    let listed = Memo::new(move |_| asked.read().listed.clone());
+    let nodes = Resource::new(move || asked.get(), |asked| with_right(fetch(asked), OPERATOR));
     let dialog = DialogHandle::new();
     // What went wrong is said where the list would be.
     let add = move || {
@@ -45,6 +112,17 @@ pub fn Nodes() -> impl IntoView {
             }
         })
     };
+    let states = [("alive", "alive"), ("dead", "dead"), ("unavailable", "unavailable"), ("record", "a record alone")];
+    let fields = (
+        text_field("node-filter", "filter", "Name contains", Signal::derive(move || asked.read().filter.clone())),
+        choice_field("node-state", "state", "Life", Signal::derive(move || asked.read().state.clone()), states),
+        text_field(
+            "node-deployment",
+            "deployment",
+            "Deployment",
+            Signal::derive(move || asked.read().deployment.clone()),
+        ),
+    );
     view! {
         <Title text="Nodes"/>
         <div class="head">
@@ -53,14 +131,9 @@ pub fn Nodes() -> impl IntoView {
                 <Transition>{add}</Transition>
             </div>
         </div>
-        <Form method="GET" action=places::NODES attr:class="filters" attr:role="search">
-            <div class="field">
-                <label for="node-filter">"Name contains"</label>
-                <input class="input" id="node-filter" name="filter" autocomplete="off" value=move || wanted.read().filter.clone()/>
-            </div>
-            <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
-        </Form>
-        {load(nodes, move |(first, may_change)| view! { <List first wanted=wanted.get_untracked() may_change dialog/> })}
+        {filters(listed, SORTS, fields)}
+        {columns::<_, Part>(listed)}
+        {load(nodes, move |(first, may_change)| view! { <List first asked=asked.get_untracked() may_change dialog/> })}
     }
     .into_any()
 }
@@ -82,46 +155,36 @@ fn Adding(may_change: bool, dialog: DialogHandle) -> impl IntoView {
 }
 
 #[component]
-fn List(first: NodePage, wanted: Wanted, may_change: bool, dialog: DialogHandle) -> impl IntoView {
-    let page = |after: &str| {
-        let filter = places::encoded(&wanted.filter);
-        format!("{}?filter={filter}&after={}", places::NODES, places::encoded(after))
-    };
-    let next = first.next.as_deref().map(page);
-    let is_filtered = !wanted.filter.is_empty() || wanted.after.is_some();
-    let feed = Feed::new(first, move || calls::nodes(wanted.filter.clone(), wanted.after.clone()));
+fn List(first: NodePage, asked: Asked, may_change: bool, dialog: DialogHandle) -> impl IntoView {
+    let listed = asked.listed.clone();
+    let feed = Feed::new(first, move || fetch(asked.clone()));
     use_live().hear(vec![Topic::Nodes, Topic::Targets], NOW, move |_| feed.soon());
     let list = Memo::new(move |_| feed.value().read().nodes.clone());
-    let move_to = Asked { node: RwSignal::new(None), dialog: DialogHandle::new() };
-    let take_out = Asked { node: RwSignal::new(None), dialog: DialogHandle::new() };
+    let next = Memo::new(move |_| feed.value().read().next.clone());
+    let move_to = About { node: RwSignal::new(None), dialog: DialogHandle::new() };
+    let take_out = About { node: RwSignal::new(None), dialog: DialogHandle::new() };
     let ways = may_change.then_some(Ways { move_to, take_out });
     let is_empty = Memo::new(move |_| list.read().is_empty());
-    let table = move || match (is_empty.get(), is_filtered) {
-        (true, true) => view! {
-            <Empty icon=Icon::Search title="No node has that in its name">
-                <a class="button" href=places::NODES>"All nodes"</a>
-            </Empty>
-        }
-        .into_any(),
-        (true, false) => view! {
-            <Empty icon=Icon::Node title="No nodes yet">
-                <p>"A node is a machine that roles are bound to. Add the first one by its full name."</p>
-            </Empty>
-        }
-        .into_any(),
-        (false, _) => view! {
+    let shown = Shown::of(&listed);
+    let of = StoredValue::new(listed);
+    let table = move || match is_empty.get() {
+        true => of.with_value(|listed| hidden(listed, "node", "nodes")).unwrap_or_else(|| {
+            view! {
+                <Empty icon=Icon::Node title="No nodes yet">
+                    <p>"A node is a machine that roles are bound to. Add the first one by its full name."</p>
+                </Empty>
+            }
+            .into_any()
+        }),
+        false => view! {
             <table class="table folds">
                 <thead>
                     <tr>
-                        <th scope="col">"Node"</th>
-                        <th scope="col">"Life"</th>
-                        <th scope="col">"Deployment"</th>
-                        <th scope="col">"Steps"</th>
-                        <th scope="col">"Reached"</th>
+                        {of.with_value(|listed| heads(listed, shown))}
                         {may_change.then(|| view! { <th scope="col">"Change"</th> })}
                     </tr>
                 </thead>
-                <tbody>{rows(list.into(), |node| node.id, move |node| row(node, ways))}</tbody>
+                <tbody>{rows(list.into(), |node| node.id, move |node| row(node, shown, ways))}</tbody>
             </table>
         }
         .into_any(),
@@ -130,12 +193,7 @@ fn List(first: NodePage, wanted: Wanted, may_change: bool, dialog: DialogHandle)
         <ProblemNotice problem=feed.problem()/>
         <div class="card">
             {table}
-            {next.map(|next| view! {
-                <nav class="pager" aria-label="Pages of the list">
-                    <span class="grow"></span>
-                    <a class="button small" href=next>"Next" {icon(Icon::Right)}</a>
-                </nav>
-            })}
+            {move || of.with_value(|listed| pager(listed, next.get().as_ref()))}
         </div>
         {may_change.then(|| view! {
             <MoveDialog move_to/>
@@ -146,14 +204,24 @@ fn List(first: NodePage, wanted: Wanted, may_change: bool, dialog: DialogHandle)
     .into_any()
 }
 
+fn heads(listed: &Listed<NodeSort>, shown: Shown<Part>) -> AnyView {
+    let one = |part: &Part| match part {
+        Part::Name => head(listed, NodeSort::Name, part.label(), false),
+        Part::Life => head(listed, NodeSort::State, part.label(), false),
+        Part::Deployment => head(listed, NodeSort::Deployment, part.label(), false),
+        Part::Steps | Part::Reached => plain_head(part.label()),
+    };
+    Part::EVERY.iter().filter(|part| shown.has(**part)).map(one).collect_view().into_any()
+}
+
 /// The ways to change a node, for those who may.
 #[derive(Clone, Copy)]
 struct Ways {
-    move_to: Asked,
-    take_out: Asked,
+    move_to: About,
+    take_out: About,
 }
 
-fn row(node: Memo<NodeSummary>, ways: Option<Ways>) -> impl IntoView {
+fn row(node: Memo<NodeSummary>, shown: Shown<Part>, ways: Option<Ways>) -> impl IntoView {
     view! {
         <tr>
             <td>{move || {
@@ -161,13 +229,17 @@ fn row(node: Memo<NodeSummary>, ways: Option<Ways>) -> impl IntoView {
                 let page = places::node(&fqdn);
                 view! { <a href=page><b>{fqdn}</b></a> }
             }}</td>
-            <td data-label="Life">{move || life(&node.read())}</td>
-            <td data-label="Deployment">{move || {
-                let name = node.read().deployment.clone();
-                view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
-            }}</td>
-            <td data-label="Steps">{move || view! { <Counts counts=node.read().steps/> }} {move || why_not_yet(&node.read())}</td>
-            <td data-label="Reached" class="muted">{move || reached(&node.read())}</td>
+            {shown.has(Part::Life).then(|| view! { <td data-label="Life">{move || life(&node.read())}</td> })}
+            {shown.has(Part::Deployment).then(|| view! {
+                <td data-label="Deployment">{move || {
+                    let name = node.read().deployment.clone();
+                    view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+                }}</td>
+            })}
+            {shown.has(Part::Steps).then(|| view! {
+                <td data-label="Steps">{move || view! { <Counts counts=node.read().steps/> }} {move || why_not_yet(&node.read())}</td>
+            })}
+            {shown.has(Part::Reached).then(|| view! { <td data-label="Reached" class="muted">{move || reached(&node.read())}</td> })}
             {ways.map(|ways| changes(node, ways))}
         </tr>
     }
@@ -225,12 +297,12 @@ fn life(node: &NodeSummary) -> impl IntoView + use<> {
 
 /// The node that a dialog is about.
 #[derive(Clone, Copy)]
-struct Asked {
+struct About {
     node: RwSignal<Option<NodeSummary>>,
     dialog: DialogHandle,
 }
 
-impl Asked {
+impl About {
     fn open(self, node: NodeSummary) {
         self.node.set(Some(node));
         self.dialog.open();
@@ -239,7 +311,7 @@ impl Asked {
 
 /// Chooses the deployment that a node is moved to. The move is an edit of that one's proposal, so it is made on its board.
 #[component]
-fn MoveDialog(move_to: Asked) -> impl IntoView {
+fn MoveDialog(move_to: About) -> impl IntoView {
     let title = Signal::derive(move || {
         move_to.node.read().as_ref().map(|node| format!("Move {}", node.fqdn)).unwrap_or_default()
     });
@@ -315,7 +387,7 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
 
 /// Takes out a record of a node that no target speaks of. Nothing that is meant changes, so nobody has to review it.
 #[component]
-fn TakeOutDialog(take_out: Asked, gone: Callback<()>) -> impl IntoView {
+fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
     let act = ServerAction::<TakeOutNode>::new();
     when_done(act, move |()| {
         take_out.dialog.close();

@@ -9,6 +9,7 @@ mod form;
 pub mod heed;
 pub mod icon;
 pub mod json;
+pub mod list;
 pub mod load;
 pub mod notice;
 pub mod provenance;

@@ -5,7 +5,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use api::catalog::{
+    BroughtVersion, DRAWN, Findings, ImportPage, ImportReport, ImportsWanted, Meant, RoleEdge, RoleGraph,
+    RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex, RoleView, RoleWanted,
+    RolesWanted,
+};
 use api::console::*;
+use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{
     Carried, FactsOf, Life, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress,
     Way,
@@ -89,6 +95,8 @@ pub struct World {
     pub targets: TargetPage,
     pub comparison: Comparison,
     pub catalog: Vec<BarclampVersion>,
+    pub roles: Vec<RoleSummary>,
+    pub imports: Vec<ImportReport>,
     pub report: Option<engine::plan::Report>,
     pub deployments: Vec<DeploymentSummary>,
     pub nodes: Vec<NodeSummary>,
@@ -840,6 +848,8 @@ impl Default for World {
             targets: TargetPage { targets: line(), next: None, head: TargetNo(3), removed_in: None },
             comparison: comparison(),
             catalog: catalog(),
+            roles: roles(),
+            imports: imports(),
             report: Some(report()),
             since: SinceLook {
                 submission: SubmissionId(128),
@@ -968,6 +978,54 @@ fn report() -> engine::plan::Report {
     let catalog = engine::catalog::Catalog::default();
     let effects = engine::plan::resolve(&skeleton, &catalog, &[]);
     engine::plan::report(&skeleton, &catalog, &[], &effects, Some(&[]))
+}
+
+fn roles() -> Vec<RoleSummary> {
+    let role = |name: &str, requires: usize| RoleSummary {
+        name: role(name),
+        barclamp: BarclampName::parse("demo").expect("a name"),
+        version: "2".into(),
+        description: format!("The {name} of the demo"),
+        jig: JigName::parse("noop").expect("a name"),
+        flags: if name == "base" { vec!["implicit".into()] } else { vec![] },
+        requires,
+        deployments: 1,
+        noderoles: 3,
+    };
+    vec![role("app", 1), role("base", 0)]
+}
+
+fn role_view() -> RoleView {
+    let role: engine::catalog::Role = serde_json::from_value(serde_json::json!({
+        "name": "app", "barclamp": "demo", "jig": "noop", "jig_class": "noop", "description": "The app of the demo",
+        "flags": {"cluster": true}, "requires": ["base"], "provides": [], "conflicts": ["other"], "preceeds": [], "wants": [],
+        "template": {"app": {"port": 8080}}, "attribs": [], "run": {}, "scripts": [], "metadata": null,
+    }))
+    .expect("a role");
+    RoleView {
+        role,
+        hash: engine::Hash::of_bytes(b"app"),
+        version: "2".into(),
+        flags: vec!["cluster".into()],
+        requires: vec![Meant { name: self::role("base"), by: vec![self::role("base")] }],
+        wants: vec![],
+        required_by: vec![],
+        namesakes: vec![],
+        versions: vec![RoleVersion { version: "2".into(), same: true, used_by: vec![deployment("web")] }],
+        bound: vec![RoleUse { deployment: deployment("web"), noderoles: 3 }],
+    }
+}
+
+fn imports() -> Vec<ImportReport> {
+    let name = BarclampName::parse("demo").expect("a name");
+    let brought = BroughtVersion { name, version: "2".into(), hash: engine::Hash::of_bytes(b"demo"), new: true };
+    let report = Findings {
+        barclamps: vec![brought],
+        disappeared: vec!["demo 2 has no longer: role still".into()],
+        findings: Some((1..=7).map(|line| format!("demo.yml:{line}:1: note: odd")).collect()),
+        left_out: 3,
+    };
+    vec![ImportReport { id: 1, at: ago(60), by: Some("cy".into()), report }]
 }
 
 fn catalog() -> Vec<BarclampVersion> {
@@ -1121,15 +1179,26 @@ impl Console for Fake {
     async fn run_values(&self, id: RunId, _: ValuesWanted) -> Result<ValuesView, Problem> {
         Ok(values(noderole(4, "gateway"), Some(id)))
     }
-    async fn nodes(&self, filter: String, _: Option<String>) -> Result<NodePage, Problem> {
-        let fits = |node: &&NodeSummary| node.fqdn.contains(&filter);
-        self.read(|world| NodePage { nodes: world.nodes.iter().filter(fits).cloned().collect(), next: None })
+    async fn nodes(&self, wanted: NodesWanted) -> Result<NodePage, Problem> {
+        let fits = |node: &&NodeSummary| node.fqdn.contains(&wanted.filter);
+        self.read(|world| {
+            let mut nodes: Vec<NodeSummary> = world.nodes.iter().filter(fits).cloned().collect();
+            nodes.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
+            if wanted.sort.falling {
+                nodes.reverse();
+            }
+            let next = nodes.last().filter(|_| world.long).map(|last| Cursor::from(last.fqdn.clone()));
+            NodePage { nodes, next }
+        })
     }
-    async fn runs(&self, state: String, _: Option<RunId>) -> Result<RunPage, Problem> {
+    async fn runs(&self, wanted: RunsWanted) -> Result<RunPage, Problem> {
         let word =
             |run: &RunSummary| serde_json::to_value(run.state).expect("a word").as_str().expect("a word").to_owned();
-        let fits = |run: &&RunSummary| state.is_empty() || word(run) == state;
-        self.read(|world| RunPage { runs: world.runs.iter().filter(fits).cloned().collect(), next: Some(RunId(1000)) })
+        let fits = |run: &&RunSummary| wanted.state.is_empty() || word(run) == wanted.state;
+        self.read(|world| RunPage {
+            runs: world.runs.iter().filter(fits).cloned().collect(),
+            next: Some(Cursor::from("1000".to_owned())),
+        })
     }
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem> {
         let fits = |group: &&WaitingGroup| wanted.reason.is_empty() || wanted.reason == group.reason.as_str();
@@ -1174,7 +1243,10 @@ impl Console for Fake {
         let titled = |review: &&ReviewSummary| review.title.contains(&wanted.text);
         self.read(|world| {
             let reviews: Vec<ReviewSummary> = world.reviews.iter().filter(fits).filter(titled).cloned().collect();
-            ReviewPage { next: reviews.last().map(|last| last.submission).filter(|_| world.long), reviews }
+            ReviewPage {
+                next: reviews.last().map(|last| Cursor::from(last.submission.to_string())).filter(|_| world.long),
+                reviews,
+            }
         })
     }
     async fn proposals(&self, _: ProposalsWanted) -> Result<ProposalPage, Problem> {
@@ -1312,16 +1384,60 @@ impl Console for Fake {
     async fn foresee(&self, _: ProposalId, _: Vec<Edit>) -> Result<Foreseen, Problem> {
         self.read(|_| Foreseen { refused: vec![], lines: vec!["Nothing is removed.".into()] })
     }
-    async fn catalog(&self, after: Option<engine::Hash>) -> Result<CatalogPage, Problem> {
-        let after = after.map(|hash| hash.to_string());
-        self.read(|world| {
+    async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem> {
+        let mut all = self.deployments().await?;
+        all.retain(|deployment| deployment.name.as_str().contains(&wanted.filter));
+        if wanted.sort.falling {
+            all.reverse();
+        }
+        Ok(all)
+    }
+    async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem> {
+        let after = wanted.after.map(|place| place.to_string());
+        self.read(|world| -> Result<CatalogPage, Problem> {
             let all = &world.catalog;
-            let begin = after.map_or(0, |hash| 1 + all.iter().position(|v| v.hash == hash).expect("a version"));
+            let place = |hash: String| all.iter().position(|v| v.hash == hash).map(|place| 1 + place);
+            let begin = after.map_or(Some(0), place).ok_or_else(|| Problem::invalid("No version has that content."))?;
             let most = if world.long { 1 } else { all.len() };
             let versions: Vec<BarclampVersion> = all.iter().skip(begin).take(most).cloned().collect();
-            let next = versions.last().filter(|_| begin + versions.len() < all.len()).map(|v| v.hash.clone());
-            CatalogPage { versions, next }
+            let next =
+                versions.last().filter(|_| begin + versions.len() < all.len()).map(|v| Cursor::from(v.hash.clone()));
+            Ok(CatalogPage { versions, next })
+        })?
+    }
+    async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem> {
+        self.read(|world| {
+            let fits = |role: &&RoleSummary| role.name.as_str().contains(&wanted.filter);
+            let mut roles: Vec<RoleSummary> = world.roles.iter().filter(fits).cloned().collect();
+            if wanted.sort.falling {
+                roles.reverse();
+            }
+            RolePage { count: roles.len(), roles, next: world.long.then(|| Cursor::from("name~-app~-demo".to_owned())) }
         })
+    }
+    async fn role(&self, name: &str, _: RoleWanted) -> Result<RoleView, Problem> {
+        match name {
+            "app" => self.read(|_| role_view()),
+            _ => Err(Problem::not_found(format!("There is no role {name}."))),
+        }
+    }
+    async fn role_graph(&self, _: RoleGraphWanted) -> Result<RoleGraph, Problem> {
+        self.read(|world| {
+            let vertex = |role: &RoleSummary| RoleVertex {
+                name: role.name.clone(),
+                barclamp: role.barclamp.clone(),
+                flags: role.flags.clone(),
+            };
+            let roles: Vec<RoleVertex> = world.roles.iter().map(vertex).collect();
+            let count = if world.long { DRAWN + 1 } else { roles.len() };
+            match (world.long, roles.len()) {
+                (true, _) | (_, 0) => RoleGraph { count, ..RoleGraph::default() },
+                _ => RoleGraph { roles, edges: vec![RoleEdge { from: 1, to: 0, tie: RoleTie::Requires }], count },
+            }
+        })
+    }
+    async fn imports(&self, _: ImportsWanted) -> Result<ImportPage, Problem> {
+        self.read(|world| ImportPage { imports: world.imports.clone(), next: None })
     }
     async fn import(&self, path: String, _: String) -> Result<Vec<String>, Problem> {
         self.told(format!("import {path}"));

@@ -4,6 +4,7 @@ mod differing;
 mod edits;
 mod fake;
 mod heeding;
+mod lists;
 mod machines;
 mod oversight;
 mod serve;
@@ -279,7 +280,9 @@ async fn the_catalog_comes_page_by_page() {
     let last = get(&fake, &after(&hashes[1])).await;
     last.says(&[&title(&hashes[2]), ">First<"]);
     last.says_not(&[&link(&after(&hashes[2]))]);
-    get(&fake, "/catalog?after=x").await.says(&[&title(&hashes[0])]);
+    let nowhere = get(&fake, "/catalog?after=x").await;
+    assert_eq!(nowhere.status, 400);
+    nowhere.says(&["No version has that content."]);
     get(&Fake::new(|_| {}), "/catalog").await.says_not(&["Pages of the list"]);
 }
 
@@ -684,12 +687,12 @@ async fn lists_say_when_they_are_empty() {
     get(&fake, "/reviews").await.says(&["No review is open"]);
     get(&fake, "/reviews?state=any").await.says(&["Nothing was submitted yet"]);
     get(&fake, "/reviews?whose=for_me").await.says(&["Nothing waits for you"]);
-    get(&fake, "/reviews?whose=mine&text=x").await.says(&["None fits", "href=\"/reviews\""]);
-    get(&fake, "/reviews?before=3").await.says(&["There are no older ones", "href=\"/reviews\""]);
+    get(&fake, "/reviews?whose=mine&text=x").await.says(&["No review fits", "href=\"/reviews?whose=mine\""]);
+    get(&fake, "/reviews?before=3").await.says(&["There are no more of them", "href=\"/reviews\""]);
     get(&fake, "/reviews?state=drafts").await.says(&["No proposal waits to be submitted"]);
     get(&fake, "/runs").await.says(&["No runs"]);
     get(&fake, "/nodes").await.says(&["No nodes yet", "Add node"]);
-    get(&fake, "/nodes?filter=x").await.says(&["No node has that in its name"]);
+    get(&fake, "/nodes?filter=x").await.says(&["No node fits", "name contains “x”"]);
 }
 
 #[tokio::test]

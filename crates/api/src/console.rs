@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
+use crate::listing::Cursor;
 use crate::problem;
 use crate::reviews::Waiting;
 use engine::Hash;
@@ -394,7 +395,7 @@ pub struct CatalogPage {
     /// By barclamp, each barclamp's newest first.
     pub versions: Vec<BarclampVersion>,
     /// Give this to get the next page.
-    pub next: Option<String>,
+    pub next: Option<Cursor>,
 }
 
 /// A version of a barclamp in the catalog.
@@ -908,10 +909,10 @@ pub struct LogHit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunPage {
-    /// Newest first.
+    /// In the order that was asked for: newest first, if none was.
     pub runs: Vec<RunSummary>,
     /// Give this to get the next page.
-    pub next: Option<RunId>,
+    pub next: Option<Cursor>,
 }
 
 /// A target in the line of targets.
@@ -1875,14 +1876,14 @@ pub struct NodeSummary {
     pub record: bool,
 }
 
-/// A page of nodes, in the order of their names.
+/// A page of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodePage {
-    /// The nodes.
+    /// In the order that was asked for: by their names, if none was.
     pub nodes: Vec<NodeSummary>,
     /// Give this to get the next page.
-    pub next: Option<String>,
+    pub next: Option<Cursor>,
 }
 
 /// How something in a graph is counted.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use crate::At;
+use crate::listing::{Cursor, Order, PersonSort};
 
 /// A password on its way to where it is checked. It never shows in logs.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
@@ -112,19 +113,22 @@ pub struct PeopleWanted {
     /// Only those who are kept out, or who are not.
     #[serde(default)]
     pub disabled: Option<bool>,
-    /// Behind this name.
+    /// In this order.
     #[serde(default)]
-    pub after: Option<String>,
+    pub sort: Order<PersonSort>,
+    /// Where the page before said that the next one begins.
+    #[serde(default)]
+    pub after: Option<Cursor>,
 }
 
-/// A page of a list of people, in the order of their names.
+/// A page of a list of people.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersonPage {
     /// Of this page.
     pub people: Vec<PersonView>,
-    /// Behind which name the next page begins; None: there is none.
-    pub next: Option<String>,
+    /// Where the next page begins; None: there is none.
+    pub next: Option<Cursor>,
 }
 
 /// Somebody to be added.

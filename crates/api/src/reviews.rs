@@ -3,10 +3,11 @@
 //! Both are read page by page, newest first: a page names the last of it, and the next one begins behind that. What a list is asked for
 //! is the query of its address, so whoever has the address has the list.
 
-use engine::ids::{ProposalId, SubmissionId};
+use engine::ids::ProposalId;
 use serde::{Deserialize, Serialize};
 
 use crate::console::{ProposalSummary, ReviewSummary};
+use crate::listing::{Cursor, Order, ReviewSort};
 
 /// Longest text that a list is searched for, in characters.
 pub const LONGEST_TEXT: usize = 200;
@@ -83,20 +84,22 @@ pub struct ReviewsWanted {
     pub deployment: String,
     /// With this in the title; empty: with any. Large and small letters are the same.
     pub text: String,
-    /// Older than this one.
+    /// In this order.
+    pub sort: Order<ReviewSort>,
+    /// Where the page before said that the next one begins.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<SubmissionId>,
+    pub before: Option<Cursor>,
 }
 
 /// A page of the list of reviews.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewPage {
-    /// Newest first.
+    /// In the order that was asked for: newest first, if none was.
     pub reviews: Vec<ReviewSummary>,
     /// Where the next page begins (`before`); None: there are no more. A search looks through so many reviews for one page, so a page
     /// may be short, or empty, and have another one behind it.
-    pub next: Option<SubmissionId>,
+    pub next: Option<Cursor>,
 }
 
 /// Which open proposals a list shows.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::console::{BarclampVersion, CatalogPage, Foreseen, FromAbove, OwnVersion, VersionChoice};
-use api::listing::BarclampsWanted;
+use api::listing::{BarclampSort, BarclampsWanted, Cursor, Key};
 use engine::Hash;
 use engine::catalog::version::{compare, order};
 use engine::catalog::{Barclamp, Catalog, in_sight};
@@ -21,7 +21,7 @@ use crate::problems::from_store;
 use crate::proposing::{counting, objections_aside, place_of, plan};
 use crate::saying;
 use crate::words::{self, at};
-use crate::{Control, aside};
+use crate::{Control, aside, paging};
 
 /// Versions of a barclamp that a board offers: the newest, and the one in use.
 const OFFERED: usize = 10;
@@ -29,11 +29,11 @@ const OFFERED: usize = 10;
 /// Versions in one page of the catalog.
 const PAGE: usize = 100;
 
-fn not_a_version(hash: Hash) -> Problem {
-    Problem::invalid(format!("No version has the content {hash}: begin again without after."))
+fn not_a_version(hash: &str) -> Problem {
+    Problem::invalid(format!("No version has the content {}: begin again without after.", words::quoted(hash)))
 }
 
-fn missing(error: engine::catalog::CatalogError) -> Problem {
+pub(crate) fn missing(error: engine::catalog::CatalogError) -> Problem {
     tracing::error!(%error, "an imported barclamp is incomplete");
     Problem::internal()
 }
@@ -45,37 +45,52 @@ fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem
 }
 
 impl Control {
-    /// A page of the imported versions, by barclamp, each barclamp's newest first: behind the version with this hash, or from the first.
-    pub async fn catalog(&self, actor: &Actor, after: Option<Hash>) -> Result<CatalogPage, Problem> {
-        self.find_barclamps(actor, &BarclampsWanted { after, ..BarclampsWanted::default() }).await
-    }
-
-    /// The same of those whose names have something in them.
+    /// A page of the imported versions: by barclamp, each barclamp's newest first, if nothing else is asked for.
     pub async fn find_barclamps(&self, actor: &Actor, wanted: &BarclampsWanted) -> Result<CatalogPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let (name, after) = (words::asked(&wanted.filter)?.unwrap_or_default(), wanted.after);
+        let name = words::asked(&wanted.filter)?.unwrap_or_default();
         let mut connection = self.connection().await?;
         let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
-        rows.retain(|row| row.name.as_str().contains(name));
         rows.sort_by(|a, b| {
             let newest_first = || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
             a.name.cmp(&b.name).then_with(newest_first)
         });
-        let first = match after {
-            None => 0,
-            Some(hash) => 1 + rows.iter().position(|row| row.hash == hash).ok_or_else(|| not_a_version(hash))?,
-        };
         // What is imported stays, so what is there now has all of them.
         let present = self.present().await?;
-        let page: Vec<&Barclamp> = (rows.iter().skip(first).take(PAGE))
-            .map(|row| present.catalog.barclamp(row.hash).map(|barclamp| &**barclamp))
+        // Of each the version before it, which stands behind it in the order of versions.
+        let before = |place: usize| rows.get(place + 1).filter(|older| older.name == rows[place].name);
+        let mut places: Vec<usize> =
+            (0..rows.len()).filter(|place| rows[*place].name.as_str().contains(name)).collect();
+        let roles =
+            |place: &usize| present.catalog.barclamp(rows[*place].hash).map_or(0, |barclamp| barclamp.roles.len());
+        // Those that are alike stand as they do without being sorted.
+        match wanted.sort.by {
+            BarclampSort::Name => {}
+            BarclampSort::Imported => places.sort_by_key(|place| rows[*place].imported_at),
+            BarclampSort::Roles => places.sort_by_cached_key(roles),
+        }
+        if wanted.sort.falling {
+            places.reverse();
+        }
+        let first = match paging::behind(wanted.sort, wanted.after.as_ref())?.as_deref() {
+            Some([Key::Text(hash)]) => {
+                1 + places
+                    .iter()
+                    .position(|place| rows[*place].hash.to_string() == *hash)
+                    .ok_or_else(|| not_a_version(hash))?
+            }
+            _ => 0,
+        };
+        let more = places.len() > first.saturating_add(PAGE);
+        let places: Vec<usize> = places.into_iter().skip(first).take(PAGE).collect();
+        let page: Vec<&Barclamp> = (places.iter())
+            .map(|place| present.catalog.barclamp(rows[*place].hash).map(|barclamp| &**barclamp))
             .collect::<Result<_, _>>()
             .map_err(missing)?;
         let deceiving = self.kept.deceiving.of_versions(&mut connection, &page, &present.catalog).await?;
         let mut versions = Vec::new();
-        let shown = rows.iter().enumerate().skip(first).zip(page).zip(deceiving);
-        for (((place, row), barclamp), deceiving) in shown {
-            let before = rows.get(place + 1).filter(|older| older.name == row.name);
+        for ((place, barclamp), deceiving) in places.into_iter().zip(page).zip(deceiving) {
+            let (row, before) = (&rows[place], before(place));
             let using = present.skeleton.deployments.values().filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));
             versions.push(BarclampVersion {
                 barclamp: row.name.clone(),
@@ -94,8 +109,8 @@ impl Control {
                 deceiving,
             });
         }
-        let more = rows.len() > first.saturating_add(versions.len());
-        let next = versions.last().filter(|_| more).map(|version| version.hash.clone());
+        let next = versions.last().filter(|_| more);
+        let next = next.map(|version| Cursor::behind(wanted.sort, &[Key::from(version.hash.as_str())]));
         Ok(CatalogPage { versions, next })
     }
 

@@ -34,7 +34,28 @@ pub struct Imported {
     pub disappeared: Vec<String>,
 }
 
+/// Lines of each kind that are kept of an import.
+const KEPT: usize = 500;
+
 impl Imported {
+    /// What is kept of it.
+    fn kept(&self) -> api::catalog::Findings {
+        let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| api::catalog::BroughtVersion {
+            name: name.clone(),
+            version: version.clone(),
+            hash: *hash,
+            new: *new,
+        };
+        let first = |lines: &[String]| lines.iter().take(KEPT).cloned().collect::<Vec<_>>();
+        let beyond = |lines: &[String]| lines.len().saturating_sub(KEPT);
+        api::catalog::Findings {
+            barclamps: self.barclamps.iter().map(brought).collect(),
+            disappeared: first(&self.disappeared),
+            findings: Some(first(&self.findings)),
+            left_out: beyond(&self.disappeared) + beyond(&self.findings),
+        }
+    }
+
     /// What came of it, one line each.
     pub fn lines(&self) -> Vec<String> {
         let versions = self.barclamps.iter().map(|(name, version, hash, new)| {
@@ -238,8 +259,14 @@ impl Control {
         intent::append_audit(&mut transaction, actor.map(|a| a.person), "catalog.import", "", &detail)
             .await
             .map_err(from_store)?;
+        let findings: Vec<String> = read.findings.0.iter().map(ToString::to_string).collect();
+        let imported = Imported { barclamps, disappeared, findings };
+        // What Gantry ships is looked at with every start.
+        if by.is_some() || !new.is_empty() {
+            intent::keep_import(&mut transaction, by, &imported.kept()).await.map_err(from_store)?;
+        }
         done(transaction).await?;
-        Ok(Imported { barclamps, disappeared, findings: read.findings.0.iter().map(ToString::to_string).collect() })
+        Ok(imported)
     }
 }
 

@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use api::Problem;
 use api::console::{PAGE_SIZE, ProposalSummary, ReviewState, ReviewSummary};
+use api::listing::Cursor;
 use api::reviews::{Fate, LONGEST_TEXT, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose};
 use engine::gate::standing::{Turn, turn};
 use engine::gate::who::Helpers;
 use engine::gate::{Facts, Reviewer, Verdict, evaluate};
 use engine::ids::{DeploymentId, DeploymentName, PersonId, SubmissionId};
 use sqlx::PgConnection;
-use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, JudgeRow, LineRow};
+use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, Hit, JudgeRow, LineRow};
 use tokio::time::Instant;
 
-use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
@@ -29,6 +29,7 @@ use crate::proposals::scope_view;
 use crate::reviewing::{commits, no_token, risks_by_word, state_of};
 use crate::weighing::Ground;
 use crate::words::at;
+use crate::{Control, paging};
 
 /// So many are counted; more are said to be more.
 pub const COUNTED: usize = 100;
@@ -156,6 +157,7 @@ impl Control {
         }
         let present = self.present().await?;
         let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
+        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let find = Find {
             became: match (wanted.whose, wanted.fate) {
                 (Whose::ForMe, _) | (_, Fate::Open) => Became::Open,
@@ -166,17 +168,20 @@ impl Control {
             author: (wanted.whose == Whose::Mine).then_some(actor.person),
             deployment: deployment.map(|name| present.named(name)).transpose()?,
             text: Some(wanted.text.trim()).filter(|text| !text.is_empty()),
-            before: wanted.before,
+            order: wanted.sort,
+            behind: behind.as_deref(),
         };
         let mut connection = self.connection().await?;
         let most = if wanted.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE };
-        let Found { ids, next } = intent::find_submissions(&mut connection, &find, most).await.map_err(from_store)?;
+        let Found { hits, next } = intent::find_submissions(&mut connection, &find, most).await.map_err(from_store)?;
+        let ids: Vec<SubmissionId> = hits.iter().map(|hit| SubmissionId(hit.id)).collect();
         let rows = intent::facts_of(&mut connection, &ids).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
         let reader = self.reader(&mut connection, actor, &rows).await?;
         drop(connection);
-        let (mut stands, mut next) = (Vec::new(), next);
-        for row in &rows {
+        let rows: BTreeMap<SubmissionId, FactsRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let (mut stands, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
+        for (hit, row) in hits.iter().filter_map(|hit| Some((hit, rows.get(&SubmissionId(hit.id))?))) {
             let mut facts = reader.facts(&ground, row);
             if wanted.whose == Whose::ForMe && reader.turn(&facts).is_none() {
                 continue;
@@ -188,18 +193,23 @@ impl Control {
                 continue;
             }
             if stands.len() == PAGE_SIZE {
-                next = stands.last().map(|(id, ..): &(SubmissionId, _, _)| *id);
+                next = last.cloned();
                 break;
             }
             let gate = evaluate(&facts);
             stands.push((row.id, state_of(row.target.is_some(), row.discarded, &gate), (gate.approvals, gate.needed)));
+            last = Some(hit);
         }
         let ids: Vec<SubmissionId> = stands.iter().map(|(id, ..)| *id).collect();
         let mut connection = self.connection().await?;
         let lines = intent::lines_of(&mut connection, &ids).await.map_err(from_store)?;
-        let summaries =
-            lines.into_iter().zip(stands).map(|(line, (_, state, approvals))| summary(line, state, approvals));
-        Ok(ReviewPage { reviews: summaries.collect::<Result<_, _>>()?, next })
+        let mut lines: BTreeMap<SubmissionId, LineRow> = lines.into_iter().map(|line| (line.id, line)).collect();
+        let stood =
+            stands.into_iter().filter_map(|(id, state, approvals)| Some((lines.remove(&id)?, state, approvals)));
+        let reviews =
+            stood.map(|(line, state, approvals)| summary(line, state, approvals)).collect::<Result<_, _>>()?;
+        let next = next.map(|hit: Hit| Cursor::behind(wanted.sort, &hit.keys(wanted.sort.by)));
+        Ok(ReviewPage { reviews, next })
     }
 
     /// A page of the list of open proposals.

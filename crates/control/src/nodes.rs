@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
-use api::listing::NodesWanted;
+use api::listing::{Cursor, NodesWanted};
 use api::live::{Live, Topic};
 use engine::cluster::{Hardware, derived_name, mac_address, phantom};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
@@ -18,7 +18,7 @@ use crate::connection;
 use crate::machines::write_changed;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::{Control, done, words};
+use crate::{Control, done, paging, words};
 
 /// Where nodes lie that nobody named.
 const UNNAMED: &str = "nodes.gantry.internal";
@@ -26,31 +26,22 @@ const UNNAMED: &str = "nodes.gantry.internal";
 const MAX_MACS: usize = 64;
 
 impl Control {
-    /// Nodes in the order of their names, behind `after`, whose names contain `filter`.
-    pub async fn nodes(&self, actor: &Actor, filter: String, after: Option<String>) -> Result<NodePage, Problem> {
-        self.find_nodes(actor, &NodesWanted { filter, after, ..NodesWanted::default() }).await
-    }
-
-    /// The same of those of a state, or of a deployment.
+    /// A page of nodes.
     pub async fn find_nodes(&self, actor: &Actor, wanted: &NodesWanted) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
         let name: String = words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
-        let after = wanted.after.as_deref().map(words::plain).transpose()?.filter(|after| !after.is_empty());
-        if let Some(junk) = after.filter(|after| Fqdn::parse(after).is_err()) {
-            return Err(Problem::invalid(format!(
-                "after: {} is no node's name: give what the page before says under next.",
-                words::quoted(junk)
-            )));
-        }
+        let behind = paging::behind(wanted.sort, wanted.after.as_ref())?;
         let deployment = words::asked(&wanted.deployment)?;
         let deployment = match deployment {
             None => None,
             Some(name) => Some(self.present().await?.named(name)?),
         };
-        let filter = NodeFilter { name: &name, state: wanted.state, deployment, after };
+        let filter =
+            NodeFilter { name: &name, state: wanted.state, deployment, order: wanted.sort, behind: behind.as_deref() };
         let mut rows = reading::nodes(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
+        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
         let mut connection = self.connection().await?;
         let counts = reading::node_counts(&mut connection, &ids).await.map_err(from_store)?;
@@ -73,7 +64,6 @@ impl Control {
             })
         };
         let nodes = rows.into_iter().map(summary).collect::<Result<Vec<_>, Problem>>()?;
-        let next = if more { nodes.last().map(|n| n.fqdn.clone()) } else { None };
         Ok(NodePage { nodes, next })
     }
 

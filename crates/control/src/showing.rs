@@ -7,7 +7,7 @@ use api::console::{
     AttribView, DataLayer, DeploymentSummary, Frame, Me, NoderoleDraft, NoderoleRef, NoderoleView, PAGE_SIZE,
     Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
-use api::listing::{DeploymentState, DeploymentsWanted, RunsWanted};
+use api::listing::{Cursor, DeploymentSort, DeploymentState, DeploymentsWanted, Key, RunsWanted};
 use api::reviews::Waiting;
 use api::values::VALUES_SHOWN;
 use engine::Hash;
@@ -24,7 +24,6 @@ use sqlx::PgConnection;
 use store::intent;
 use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow};
 
-use crate::Control;
 use crate::auditing::moment;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
@@ -32,6 +31,7 @@ use crate::problems::from_store;
 use crate::proposing::{counting, plan_aside, would_join};
 use crate::waiting::{EVERYWHERE, node_named};
 use crate::words::{self, at, count};
+use crate::{Control, paging};
 
 pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "a row can't be read");
@@ -115,7 +115,19 @@ impl Control {
         let wants = |found: &DeploymentSummary| {
             found.name.as_str().contains(name) && wanted.state.is_none_or(|state| is_so(found, held(found.id), state))
         };
-        Ok(tree(&present).into_iter().filter_map(summary).filter(wants).collect())
+        let rows: Vec<_> = tree(&present).into_iter().filter_map(summary).filter(wants).enumerate().collect();
+        let keys = |(place, found): &(usize, DeploymentSummary), sort: DeploymentSort| {
+            let (name, nodes) = (Key::from(found.name.as_str()), found.nodes);
+            match sort {
+                DeploymentSort::Tree => vec![Key::from(i64::try_from(*place).unwrap_or(i64::MAX))],
+                DeploymentSort::Name => vec![name],
+                DeploymentSort::Nodes => vec![Key::from(nodes), name],
+                DeploymentSort::Errors => vec![Key::from(found.steps.error), name],
+                DeploymentSort::Target => vec![Key::from(found.target.0), name],
+            }
+        };
+        let (rows, _) = paging::page(rows, keys, wanted.sort, None, usize::MAX)?;
+        Ok(rows.into_iter().map(|(_, found)| found).collect())
     }
 
     /// A noderole's panel.
@@ -295,12 +307,7 @@ impl Control {
         Ok(reasons.iter().map(|reason| reason_words(reason, &names)).collect())
     }
 
-    /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
-    pub async fn runs(&self, actor: &Actor, state: String, before: Option<RunId>) -> Result<RunPage, Problem> {
-        self.find_runs(actor, &RunsWanted { state, before, ..RunsWanted::default() }).await
-    }
-
-    /// The same of those of a deployment, of a node, of a role, or of a time.
+    /// A page of runs.
     pub async fn find_runs(&self, actor: &Actor, wanted: &RunsWanted) -> Result<RunPage, Problem> {
         actor.require(Permission::Viewer)?;
         let state = wanted.state.as_str();
@@ -309,6 +316,7 @@ impl Control {
             return Err(Problem::invalid(format!("{state:?} is no state of a run. There are: {}.", known.join(", "))));
         }
         let present = self.present().await?;
+        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
             deployment: words::asked(&wanted.deployment)?.map(|name| present.named(name)).transpose()?,
@@ -316,12 +324,14 @@ impl Control {
             role: words::asked(&wanted.role)?,
             since: wanted.since.map(|since| moment("since", since)).transpose()?,
             until: wanted.until.map(|until| moment("until", until)).transpose()?,
-            before: wanted.before,
+            order: wanted.sort,
+            behind: behind.as_deref(),
         };
         let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         let runs = rows.iter().take(PAGE_SIZE).map(|row| to_run(&present, row)).collect::<Result<Vec<_>, _>>()?;
-        let next = if more { runs.last().map(|r| r.id) } else { None };
+        let last = if more { rows.get(PAGE_SIZE - 1) } else { None };
+        let next = last.map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         Ok(RunPage { runs, next })
     }
 

@@ -43,6 +43,8 @@ pub struct FindAccounts {
     pub kind: Option<String>,
     /// Only those who are kept out, or who are not.
     pub disabled: Option<bool>,
+    /// From the last name on.
+    pub falling: bool,
     /// Behind this name.
     pub after: Option<String>,
 }
@@ -51,16 +53,17 @@ const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions,
     EXISTS (SELECT FROM account a WHERE a.person_id = p.id) AS password,
     (SELECT max(s.last_seen_at) FROM session s WHERE s.person_id = p.id) AS seen, p.created_at";
 
-/// Accounts in the order of their names.
+/// Accounts in the order of their names, or from the last one.
 ///
 /// # Errors
 /// When the database does not answer.
 pub async fn accounts(on: &mut PgConnection, find: &FindAccounts, most: i64) -> Result<Vec<AccountRow>, StoreError> {
+    let (sign, way) = if find.falling { ("<", "DESC") } else { (">", "ASC") };
     let sql = format!(
         "SELECT {ACCOUNT} FROM person p
          WHERE position($1 IN p.name) > 0 AND ($2::text IS NULL OR p.kind = $2) AND ($3::bool IS NULL OR p.disabled = $3)
-           AND ($4::text IS NULL OR p.name > $4)
-         ORDER BY p.name LIMIT $5"
+           AND ($4::text IS NULL OR p.name {sign} $4)
+         ORDER BY p.name {way} LIMIT $5"
     );
     let rows = sqlx::query_as(sqlx::AssertSqlSafe(sql))
         .bind(&find.text)

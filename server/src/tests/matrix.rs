@@ -217,6 +217,10 @@ fn table() -> Vec<Row> {
         get("/api/v1/scripts/{hash}", Look, &["hash"]),
         get("/api/v1/waiting", Look, &[]),
         get("/api/v1/barclamps", Look, &[]),
+        get("/api/v1/roles", Look, &[]),
+        get("/api/v1/roles/{name}", Look, &["role"]),
+        get("/api/v1/catalog/graph", Look, &[]),
+        get("/api/v1/imports", Look, &[]),
         post("/api/v1/barclamps", OperateAll, &[], json!({"files": {}})),
         post("/api/v1/nodes", OperateAll, &[], json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"})),
         row(patch.clone(), "/api/v1/nodes/{id}", Operate, &["node"], json!({"description": "x"})),
@@ -340,6 +344,7 @@ impl World {
                 ("uuid", uuid::Uuid::new_v4().to_string()),
                 ("hash", "0".repeat(64)),
                 ("target", "1".to_owned()),
+                ("role", "app".to_owned()),
             ]));
             versions.push(version);
             edits.push(edit);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::Problem;
 use api::console::{NodeSummary, PlaceChoice};
+use api::listing::NodesWanted;
 use engine::ids::{DeploymentId, DeploymentName, NodeId};
 use engine::plan::Edit;
 use leptos::prelude::*;
@@ -206,7 +207,8 @@ fn look_for(
 ) {
     let ask = move |wanted: String| {
         spawn_local(async move {
-            let answer = calls::nodes(wanted.trim().to_owned(), None).await;
+            let asked = NodesWanted { filter: wanted.trim().to_owned(), ..NodesWanted::default() };
+            let answer = calls::nodes(asked).await;
             // An answer about another name comes too late.
             if filter.try_get_untracked().as_ref() != Some(&wanted) {
                 return;

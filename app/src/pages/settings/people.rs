@@ -1,16 +1,19 @@
 //! Everybody who may come in, and programs that may.
 
+use api::listing::PersonSort;
 use api::people::{AccountKind, PeopleWanted, PersonPage, PersonView};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::components::Form;
 use leptos_router::hooks::use_query_map;
+use leptos_router::params::ParamsMap;
 
 use super::{GrantFields, Sections, in_words};
 use crate::calls::people::{self, AddPerson};
 use crate::clock::Moment;
+use crate::failure::{Answer, Failure};
 use crate::parts::act::{problem_of, when_done};
+use crate::parts::list::{Listed, choice_field, filters, head, hidden, one_of, pager, text_field};
 use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load, rows};
 use crate::places;
 
@@ -33,79 +36,90 @@ fn place_of(kind: AccountKind) -> &'static str {
     }
 }
 
+/// What the list is asked for; part of the address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Asked {
+    kind: AccountKind,
+    filter: String,
+    disabled: String,
+    listed: Listed<PersonSort>,
+}
+
+impl Asked {
+    fn read(kind: AccountKind, query: &ParamsMap) -> Self {
+        let word = |name: &str| query.get(name).unwrap_or_default();
+        let (filter, disabled) = (word("filter"), word("disabled"));
+        let listed = Listed::read(place_of(kind), query, "after").asked("filter", "name contains", &filter).asked(
+            "disabled",
+            "disabled is",
+            &disabled,
+        );
+        Self { kind, filter, disabled, listed }
+    }
+
+    fn wanted(&self) -> Result<PeopleWanted, Failure> {
+        let disabled = one_of("disabled", &self.disabled, &[false, true], |off| if off { "true" } else { "false" })?;
+        Ok(PeopleWanted {
+            filter: self.filter.clone(),
+            kind: Some(self.kind),
+            disabled,
+            sort: self.listed.order()?,
+            after: self.listed.place(),
+        })
+    }
+}
+
+async fn fetch(asked: Asked) -> Answer<PersonPage> {
+    people::people(asked.wanted()?).await
+}
+
 #[component]
 fn Accounts(kind: AccountKind) -> impl IntoView {
     let query = use_query_map();
-    let wanted = Memo::new(move |_| {
-        let query = query.read();
-        PeopleWanted {
-            filter: query.get("filter").unwrap_or_default(),
-            kind: Some(kind),
-            disabled: query.get("disabled").and_then(|word| word.parse().ok()),
-            after: query.get("after"),
-        }
-    });
-    let found = Resource::new(move || wanted.get(), people::people);
+    let asked = Memo::new(move |_| Asked::read(kind, &query.read()));
+    let listed = Memo::new(move |_| asked.read().listed.clone());
+    let found = Resource::new(move || asked.get(), fetch);
     let title = if kind == AccountKind::Human { "People" } else { "Service accounts" };
-    let chosen =
-        move |word: &'static str| wanted.read().disabled.map(|off| off.to_string()).unwrap_or_default() == word;
+    let which = [("false", "may come in"), ("true", "disabled")];
+    let fields = (
+        text_field("people-filter", "filter", "Name contains", Signal::derive(move || asked.read().filter.clone())),
+        choice_field(
+            "people-disabled",
+            "disabled",
+            "Which",
+            Signal::derive(move || asked.read().disabled.clone()),
+            which,
+        ),
+    );
     view! {
         <Title text=title/>
         <div class="head">
             <h1>{title}</h1>
             <Sections/>
         </div>
-        <Form method="GET" action=place_of(kind) attr:class="filters" attr:role="search">
-            <div class="field">
-                <label for="people-filter">"Name contains"</label>
-                <input class="input" id="people-filter" name="filter" autocomplete="off" value=move || wanted.read().filter.clone()/>
-            </div>
-            <div class="field">
-                <label for="people-disabled">"Which"</label>
-                <select class="input" id="people-disabled" name="disabled">
-                    <option value="" selected=move || chosen("")>"All"</option>
-                    <option value="false" selected=move || chosen("false")>"May come in"</option>
-                    <option value="true" selected=move || chosen("true")>"Disabled"</option>
-                </select>
-            </div>
-            <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
-        </Form>
-        {load(found, move |first| view! { <List first wanted=wanted.get_untracked() kind/> })}
+        {filters(listed, &[(PersonSort::Name, "name")], fields)}
+        {load(found, move |first| view! { <List first asked=asked.get_untracked()/> })}
     }
     .into_any()
 }
 
 #[component]
-fn List(first: PersonPage, wanted: PeopleWanted, kind: AccountKind) -> impl IntoView {
-    let place = place_of(kind);
-    let disabled = wanted.disabled.map(|off| off.to_string()).unwrap_or_default();
-    let next = first.next.as_deref().map(|after| {
-        format!(
-            "{place}?filter={}&disabled={disabled}&after={}",
-            places::encoded(&wanted.filter),
-            places::encoded(after)
-        )
-    });
-    let is_filtered = !wanted.filter.is_empty() || wanted.after.is_some() || wanted.disabled.is_some();
-    let again = wanted.clone();
-    let feed = Feed::new(first, move || people::people(again.clone()));
+fn List(first: PersonPage, asked: Asked) -> impl IntoView {
+    let (kind, listed) = (asked.kind, asked.listed.clone());
+    let feed = Feed::new(first, move || fetch(asked.clone()));
     let list = Memo::new(move |_| feed.value().read().people.clone());
+    let next = Memo::new(move |_| feed.value().read().next.clone());
     let is_empty = Memo::new(move |_| list.read().is_empty());
-    let table = move || match (is_empty.get(), is_filtered) {
-        (true, true) => view! {
-            <Empty icon=Icon::Search title="Nobody fits">
-                <a class="button" href=place>"All"</a>
-            </Empty>
-        }
-        .into_any(),
-        (true, false) => {
+    let of = StoredValue::new(listed);
+    let table = move || match is_empty.get() {
+        true => of.with_value(|listed| hidden(listed, "account", "accounts")).unwrap_or_else(|| {
             view! { <Empty icon=Icon::Person title="Nobody yet"><p>"Add the first one below."</p></Empty> }.into_any()
-        }
-        (false, _) => view! {
+        }),
+        false => view! {
             <table class="table folds">
                 <thead>
                     <tr>
-                        <th scope="col">"Name"</th>
+                        {of.with_value(|listed| head(listed, PersonSort::Name, "Name", false))}
                         <th scope="col">"May"</th>
                         <th scope="col">"Comes in"</th>
                         <th scope="col">"Last here"</th>
@@ -120,12 +134,7 @@ fn List(first: PersonPage, wanted: PeopleWanted, kind: AccountKind) -> impl Into
         <ProblemNotice problem=feed.problem()/>
         <div class="card">
             {table}
-            {next.map(|next| view! {
-                <nav class="pager" aria-label="Pages of the list">
-                    <span class="grow"></span>
-                    <a class="button small" href=next>"Next" {icon(Icon::Right)}</a>
-                </nav>
-            })}
+            {move || of.with_value(|listed| pager(listed, next.get().as_ref()))}
         </div>
         <Add kind added=Callback::new(move |()| feed.now())/>
     }

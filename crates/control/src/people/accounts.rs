@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use api::listing::{Cursor, Key};
 use api::people::{
     AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PasswordWish, PeopleWanted, PersonMade, PersonPage,
     PersonView, PersonWish, SessionView,
@@ -23,6 +24,7 @@ use store::people::{self, ASKS_PASSWORD, append_audit};
 use uuid::Uuid;
 
 use super::{Actor, Begun, People, Permission, Token, Visitor, check_name, failed, passwords, throttle};
+use crate::paging;
 use crate::words::{self, at};
 
 /// How long a link holds that an admin makes for somebody: long enough to reach them, and one night.
@@ -60,17 +62,23 @@ impl People {
     pub async fn list(&self, actor: &Actor, wanted: &PeopleWanted) -> Result<PersonPage, Problem> {
         actor.require(Permission::Admin)?;
         let text: String = words::plain(&wanted.filter)?.to_lowercase().chars().take(96).collect();
+        let after = match paging::behind(wanted.sort, wanted.after.as_ref())?.as_deref() {
+            Some([Key::Text(name)]) => Some(name.clone()),
+            _ => None,
+        };
         let find = FindAccounts {
             text,
             kind: wanted.kind.map(|kind| kind.as_str().to_owned()),
             disabled: wanted.disabled,
-            after: wanted.after.clone(),
+            falling: wanted.sort.falling,
+            after,
         };
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let mut rows = accounts::accounts(&mut connection, &find, PAGE as i64 + 1).await.map_err(failed)?;
         let more = rows.len() > PAGE;
         rows.truncate(PAGE);
-        let next = rows.last().filter(|_| more).map(|row| row.name.clone());
+        let last = rows.last().filter(|_| more);
+        let next = last.map(|row| Cursor::behind(wanted.sort, &[Key::from(row.name.as_str())]));
         Ok(PersonPage { people: views(&mut connection, rows).await?, next })
     }
 

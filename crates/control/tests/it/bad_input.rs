@@ -1,6 +1,7 @@
 //! What can't be taken is refused with what, where and what to do, and leaves nothing behind.
 
 use api::console::NodeWish;
+use api::listing::{Cursor, NodesWanted, RunsWanted};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -223,10 +224,18 @@ async fn what_is_not_there_is_said_to_be_not_there() {
         control.edit(&house.ada, ProposalId(99), 0, vec![house.bind("web", 1, "app").await]).await.unwrap_err().status,
         404
     );
-    assert_eq!(control.runs(&house.ada, "sleeping".into(), None).await.unwrap_err().status, 400);
+    assert_eq!(
+        control
+            .find_runs(&house.ada, &RunsWanted { state: "sleeping".into(), ..RunsWanted::default() })
+            .await
+            .unwrap_err()
+            .status,
+        400
+    );
     assert_eq!(control.cancel(&house.ada, RunId(99)).await.unwrap_err().status, 404);
-    for (filter, after) in [("\0", None), ("", Some("\0".to_owned()))] {
-        assert_eq!(control.nodes(&house.ada, filter.into(), after).await.unwrap_err().status, 400);
+    for (filter, after) in [("\0", None), ("", Some(Cursor::from("\0".to_owned())))] {
+        let wanted = NodesWanted { filter: filter.into(), after, ..NodesWanted::default() };
+        assert_eq!(control.find_nodes(&house.ada, &wanted).await.unwrap_err().status, 400);
     }
 }
 

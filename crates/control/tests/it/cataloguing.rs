@@ -1,5 +1,6 @@
 //! Versions of a barclamp: what they lack, and what using one comes to.
 
+use api::listing::BarclampsWanted;
 use control::people::{NewPerson, Permission};
 use engine::ids::BarclampName;
 use engine::plan::{Edit, MAX_REASON};
@@ -25,7 +26,7 @@ async fn what_a_version_lacks_is_said_with_it_and_before_it_is_used() {
     assert!(second.lines().contains(&"house 2 has no longer: role still".to_owned()), "{second:?}");
     import("3", "name: lonely").await;
 
-    let catalog = house.control.catalog(&house.cy, None).await.unwrap().versions;
+    let catalog = house.control.find_barclamps(&house.cy, &BarclampsWanted::default()).await.unwrap().versions;
     let told: Vec<_> = catalog
         .iter()
         .map(|v| (v.version.as_str(), v.before.as_deref(), v.disappeared.as_slice(), v.by.as_deref(), v.used_by.len()))
@@ -122,7 +123,7 @@ async fn an_older_version_that_is_imported_later_stays_the_older_one() {
     assert_eq!(import("1.9", "saw").await.disappeared, ["tool 1.9 has no longer: role axe"], "since 1.8, not 2.0");
     assert_eq!(import("1.9", "saw").await.disappeared, [""; 0], "it was there");
 
-    let catalog = house.control.catalog(&house.cy, None).await.unwrap().versions;
+    let catalog = house.control.find_barclamps(&house.cy, &BarclampsWanted::default()).await.unwrap().versions;
     let tools = catalog.iter().filter(|version| version.barclamp.as_str() == "tool");
     let told: Vec<_> = tools.map(|version| (version.version.as_str(), version.before.as_deref())).collect();
     assert_eq!(told, [("2.0", Some("1.9")), ("1.9", Some("1.8")), ("1.8", None)]);
@@ -438,7 +439,7 @@ async fn a_script_that_reads_as_another_is_told_to_who_reviews_it_compares_it_an
     let of_new = "saw of tool, 30-new.sh:2:3: the script has the character U+202E, which can't be seen or makes it read as another; \
                   it has 2 of that kind, in the lines 2, 3";
 
-    let catalog = house.control.catalog(&house.cy, None).await.unwrap().versions;
+    let catalog = house.control.find_barclamps(&house.cy, &BarclampsWanted::default()).await.unwrap().versions;
     let of = |version: &str| catalog.iter().find(|v| v.barclamp.as_str() == "tool" && v.version == version).unwrap();
     assert_eq!(
         (told(&of("1").deceiving), told(&of("2").deceiving)),

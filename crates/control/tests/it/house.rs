@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::console::{Board, ReviewSummary};
+use api::listing::NodesWanted;
 use api::reviews::{Fate, ReviewsWanted};
 use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment, ToCommit};
@@ -76,7 +77,8 @@ impl House {
     }
 
     pub async fn node(&self, n: usize) -> NodeId {
-        let page = self.control.nodes(&self.ada, fqdn(n).to_string(), None).await.unwrap();
+        let wanted = NodesWanted { filter: fqdn(n).to_string(), ..NodesWanted::default() };
+        let page = self.control.find_nodes(&self.ada, &wanted).await.unwrap();
         page.nodes[0].id
     }
 
@@ -128,10 +130,10 @@ impl House {
         loop {
             let page = self.control.reviews(by, &wanted).await.unwrap();
             all.extend(page.reviews);
-            if page.next.is_none() {
-                return all;
+            match page.next {
+                None => return all,
+                next => wanted.before = next,
             }
-            wanted.before = page.next;
         }
     }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use api::console::{PAGE_SIZE, ReviewState};
+use api::catalog::{ImportsWanted, RoleGraphWanted, RoleTie, RoleWanted, RolesWanted};
+use api::console::{NodeSummary, PAGE_SIZE, ReviewState, RunSummary};
+use api::listing::{Cursor, NodeSort, NodesWanted, Order, ReviewSort, RunSort, RunsWanted, Sort};
 use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Waiting, Whose};
 use control::people::Actor;
 use engine::blueprint::Anchor;
@@ -230,9 +232,9 @@ async fn a_thousand_reviews_are_read_page_by_page() {
         let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
         assert!(page.reviews.len() <= PAGE_SIZE);
         found.extend(page.reviews.into_iter().map(|review| review.submission.0));
-        wanted.before = page.next;
-        if page.next.is_none() {
-            break;
+        match page.next {
+            None => break,
+            next => wanted.before = next,
         }
     }
     assert_eq!(found.len(), 500);
@@ -298,4 +300,196 @@ async fn who_looks_at_the_drafts_is_told_when_one_is_opened_or_edited() {
     let edit = house.bind("web", 1, "app").await;
     house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
     assert_eq!(told().await, before + 2);
+}
+
+/// The orders of a list.
+fn orders<S: Sort>() -> Vec<Order<S>> {
+    Order::<S>::words().map(|word| word.parse().unwrap()).collect()
+}
+
+/// A whole list, page by page; the answer to a place is its page and the next place.
+async fn walked<T>(mut page: impl AsyncFnMut(Option<Cursor>) -> (Vec<T>, Option<Cursor>)) -> Vec<T> {
+    let (mut all, mut place, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let (rows, next) = page(place).await;
+        assert!(rows.len() <= PAGE_SIZE && pages < 1_000, "pages are bounded, and end");
+        all.extend(rows);
+        (place, pages) = (next, pages + 1);
+        if place.is_none() {
+            return all;
+        }
+    }
+}
+
+#[tokio::test]
+async fn nodes_are_walked_in_every_order() {
+    let house = House::new().await;
+    let sql = "INSERT INTO node (fqdn, deployment_id, transport, alive, available) \
+               SELECT 'x' || n || '.rack.example.com', d.id, 'ssh', n % 2 = 0, n % 3 > 0 FROM generate_series(1, 130) n \
+               JOIN (SELECT id, row_number() OVER (ORDER BY name) AS place FROM deployment) d ON d.place = 1 + n % 3";
+    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    let how = |node: &NodeSummary| if !node.alive { 0 } else { 1 + i32::from(node.available) };
+    for order in orders::<NodeSort>() {
+        let all = walked(async |after| {
+            let page = house
+                .control
+                .find_nodes(&house.ada, &NodesWanted { sort: order, after, ..NodesWanted::default() })
+                .await;
+            let page = page.unwrap();
+            (page.nodes, page.next)
+        })
+        .await;
+        assert_eq!(all.len(), 134, "{order}");
+        let key = |node: &NodeSummary| match order.by {
+            NodeSort::Name => (0, String::new(), node.fqdn.clone()),
+            NodeSort::State => (how(node), String::new(), node.fqdn.clone()),
+            NodeSort::Deployment => (0, node.deployment.to_string(), node.fqdn.clone()),
+        };
+        let mut sorted = all.clone();
+        sorted.sort_by_key(key);
+        if order.falling {
+            sorted.reverse();
+        }
+        let names = |nodes: &[NodeSummary]| nodes.iter().map(|node| node.fqdn.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&all), names(&sorted), "{order}");
+    }
+    let first = house.control.find_nodes(&house.ada, &NodesWanted::default()).await.unwrap();
+    let (sort, after) = (Order::rising(NodeSort::State), first.next);
+    let other = house.control.find_nodes(&house.ada, &NodesWanted { sort, after, ..NodesWanted::default() }).await;
+    let refused = other.unwrap_err();
+    assert_eq!(refused.status, 400);
+    assert!(refused.detail.contains("no place in this list sorted by state"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn runs_are_walked_in_every_order() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let sql = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
+                 queued_at, started_at, ended_at, lease_until) \
+               SELECT s.id, s.node_id, s.lane_id, s.generation, 1, 1, sha256(''), false, 'ended', \
+                 (ARRAY['succeeded', 'failed', 'lost'])[1 + n % 3], now(), \
+                 CASE WHEN n % 7 > 0 THEN now() END, now() + make_interval(secs => n % 5), now() \
+               FROM (SELECT * FROM step ORDER BY id LIMIT 1) s, generate_series(1, 120) n";
+    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    let took = |run: &RunSummary| run.started.zip(run.ended).map_or(-1, |(from, to)| to.0 - from.0);
+    for order in orders::<RunSort>() {
+        let all = walked(async |before| {
+            let wanted = RunsWanted { sort: order, before, ..RunsWanted::default() };
+            let page = house.control.find_runs(&house.ada, &wanted).await.unwrap();
+            (page.runs, page.next)
+        })
+        .await;
+        assert!(all.len() >= 120, "{order}");
+        let key = |run: &RunSummary| match order.by {
+            RunSort::Queued => (0, String::new(), run.id.0),
+            RunSort::State => (0, serde_json::to_string(&run.state).unwrap(), run.id.0),
+            RunSort::Took => (took(run), String::new(), run.id.0),
+        };
+        let mut sorted = all.clone();
+        sorted.sort_by_key(key);
+        if order.falling {
+            sorted.reverse();
+        }
+        let ids = |runs: &[RunSummary]| runs.iter().map(|run| run.id.0).collect::<Vec<_>>();
+        assert_eq!(ids(&all), ids(&sorted), "{order}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reviews_are_walked_in_every_order() {
+    let house = House::new().await;
+    let id = one(&house, 1).await;
+    more_like(&house, id, 120).await;
+    for (order, fate) in orders::<ReviewSort>().into_iter().flat_map(|order| [(order, Fate::Open), (order, Fate::Any)])
+    {
+        let all = walked(async |before| {
+            let wanted = ReviewsWanted { sort: order, fate, before, ..ReviewsWanted::default() };
+            let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
+            (page.reviews, page.next)
+        })
+        .await;
+        let all: Vec<(String, i64)> = all.into_iter().map(|review| (review.title, review.submission.0)).collect();
+        let once: BTreeSet<i64> = all.iter().map(|(_, id)| *id).collect();
+        assert_eq!((all.len(), once.len()), (121, 121), "{order}");
+        // The database's own order of texts, which is that of its collation.
+        let way = if order.falling { "DESC" } else { "ASC" };
+        let by = if order.by == ReviewSort::Title { format!("title {way}, id {way}") } else { format!("id {way}") };
+        let sql = format!("SELECT title, id FROM submission ORDER BY {by}");
+        let sorted: Vec<(String, i64)> =
+            sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(house.database.owner()).await.unwrap();
+        assert_eq!(all, sorted, "{order}");
+    }
+}
+
+#[tokio::test]
+async fn roles_are_listed_and_told_and_hang_together() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let list = async |wanted: RolesWanted| house.control.roles(&house.cy, &wanted).await.unwrap();
+    let names =
+        async |wanted| list(wanted).await.roles.into_iter().map(|role| role.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(RolesWanted::default()).await, ["app", "base", "lonely", "runtime", "still", "wipe"]);
+    let sort = "-bound".parse().unwrap();
+    let bound = list(RolesWanted { sort, ..RolesWanted::default() }).await;
+    assert_eq!((bound.roles[0].noderoles, bound.count), (1, 6), "{bound:?}");
+    assert_eq!(names(RolesWanted { filter: "ON".into(), ..RolesWanted::default() }).await, ["lonely"]);
+    let of = RolesWanted { barclamp: "hosue".into(), ..RolesWanted::default() };
+    let refused = house.control.roles(&house.cy, &of).await.unwrap_err();
+    assert!(refused.status == 404 && refused.detail.contains("house"), "{refused:?}");
+
+    let app = house.control.role(&house.cy, "app", &RoleWanted::default()).await.unwrap();
+    assert_eq!(app.requires[0].by, [role("runtime")]);
+    let web = app.bound.iter().find(|used| used.deployment.as_str() == "web").unwrap();
+    assert_eq!((web.noderoles, app.bound.len(), app.versions.len()), (1, 2, 1));
+    let wipe = house.control.role(&house.cy, "wipe", &RoleWanted::default()).await.unwrap();
+    assert_eq!(wipe.flags, ["destructive"]);
+    assert_eq!(house.control.role(&house.cy, "apq", &RoleWanted::default()).await.unwrap_err().status, 404);
+
+    let around = RoleGraphWanted { role: "runtime".into(), ..RoleGraphWanted::default() };
+    let graph = house.control.role_graph(&house.cy, &around).await.unwrap();
+    let said: Vec<(&str, &str, RoleTie)> = graph
+        .edges
+        .iter()
+        .map(|edge| (graph.roles[edge.from].name.as_str(), graph.roles[edge.to].name.as_str(), edge.tie))
+        .collect();
+    assert_eq!(graph.count, 3);
+    assert_eq!(said.len(), 2);
+    assert!(
+        said.contains(&("base", "runtime", RoleTie::Requires)) && said.contains(&("runtime", "app", RoleTie::Requires))
+    );
+    let all = house.control.role_graph(&house.cy, &RoleGraphWanted::default()).await.unwrap();
+    assert_eq!((all.count, all.roles.len()), (6, 6));
+}
+
+#[tokio::test]
+async fn what_an_import_brought_is_kept() {
+    let house = House::new().await;
+    let import = async |text: &str| {
+        let files = [("house/house.yml".to_owned(), text.as_bytes().to_vec())].into();
+        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap()
+    };
+    let text: String = crate::house::BARCLAMP.replace("version: '1'", "version: '2'");
+    let text: String =
+        text.lines().filter(|line| !line.contains("name: still")).map(|line| format!("{line}\n")).collect();
+    let told = import(&text).await;
+    import(&text).await;
+    let list = async |wanted: ImportsWanted| house.control.imports(&house.cy, &wanted).await.unwrap().imports;
+    let all = list(ImportsWanted::default()).await;
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert!(!all[0].report.barclamps[0].new, "the same once more");
+    assert_eq!((all[1].by.as_deref(), &all[1].report.disappeared), (Some("ada"), &told.disappeared));
+    assert_eq!(all[1].report.findings.as_ref(), Some(&told.findings));
+    assert_eq!(all[2].by, None, "what Gantry ships");
+    let oldest = list(ImportsWanted { sort: "imported".parse().unwrap(), ..ImportsWanted::default() }).await;
+    assert_eq!(
+        oldest.iter().map(|import| import.id).rev().collect::<Vec<_>>(),
+        all.iter().map(|import| import.id).collect::<Vec<_>>()
+    );
+    assert_eq!(list(ImportsWanted { barclamp: "hous".into(), ..ImportsWanted::default() }).await, []);
+    assert_eq!(list(ImportsWanted { barclamp: "house".into(), ..ImportsWanted::default() }).await.len(), 3);
+    // Whoever starts again brings nothing new, and that is not worth a line.
+    let files = [("house/house.yml".to_owned(), crate::house::BARCLAMP.as_bytes().to_vec())].into();
+    house.control.import_barclamps(None, &files).await.unwrap();
+    assert_eq!(list(ImportsWanted::default()).await.len(), 3);
 }

@@ -1,6 +1,7 @@
 //! Records of nodes, and ids that were used: what the database decides, whoever asks at the same time.
 
 use api::console::{NodeWish, SshWish};
+use api::listing::NodesWanted;
 use api::nodes::{NodeChange, WayChange};
 use engine::ids::{DeploymentId, DeploymentName, NodeId};
 use engine::plan::Edit;
@@ -83,7 +84,8 @@ async fn a_record_is_taken_out_and_what_is_meant_is_not() {
     assert!(refused.detail.contains("only a record"), "{refused:?}");
 
     house.control.take_out_node(&house.ada, n1, None).await.unwrap();
-    let listed = house.control.nodes(&house.ada, "n1".into(), None).await.unwrap();
+    let wanted = NodesWanted { filter: "n1".into(), ..NodesWanted::default() };
+    let listed = house.control.find_nodes(&house.ada, &wanted).await.unwrap();
     assert!(listed.nodes.is_empty(), "{listed:?}");
     assert_eq!(house.control.proposal(&house.ada, own).await.unwrap_err().code, "closed");
     assert_eq!(details(&house, "node.take_out").await, [json!({"fqdn": "n1.house.example.com"})]);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::console::GraphWish;
 use api::console::StepState;
+use api::listing::NodesWanted;
 use api::reviews::Fate;
 use control::people::{NewPerson, Permission};
 use engine::anneal::Limits;
@@ -245,7 +246,7 @@ async fn a_node_that_is_given_up_ends_everything_on_it_at_once() {
     let runs: Vec<RunId> = leased.iter().map(|l| l.run).collect();
     let still = running::renew_runs(&pool, play.worker, &runs, LONG).await.unwrap();
     assert_eq!(still.len(), 1, "the worker learns that one of them is over");
-    let page = play.house.control.nodes(&play.house.ada, String::new(), None).await.unwrap();
+    let page = play.house.control.find_nodes(&play.house.ada, &NodesWanted::default()).await.unwrap();
     assert!(page.nodes.iter().all(|n| n.id != play.nodes[0]));
     let again = play
         .house

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use api::catalog::Findings;
 use engine::Hash;
 use engine::canonical::Object;
 use engine::catalog::{Barclamp, Jig};
 use engine::ids::{BarclampName, JigName, PersonId};
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use super::{hash, put_objects};
@@ -116,6 +118,54 @@ pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreE
         Ok(BarclampRow { name, version, hash: hash("barclamp", &h)?, imported_at, by })
     };
     rows.into_iter().map(row).collect()
+}
+
+/// What came of an import, and when.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportRow {
+    /// Which.
+    pub id: i64,
+    /// When.
+    pub at: OffsetDateTime,
+    /// Who imported; None: Gantry itself.
+    pub by: Option<String>,
+    /// What came of it.
+    pub report: Findings,
+}
+
+/// Keeps what came of an import.
+pub async fn keep_import(on: &mut PgConnection, by: Option<PersonId>, report: &Findings) -> Result<(), StoreError> {
+    sqlx::query("INSERT INTO import_report (by, report) VALUES ($1, $2)")
+        .bind(by.map(|person| person.0))
+        .bind(Json(report))
+        .execute(on)
+        .await?;
+    Ok(())
+}
+
+/// Imports in the order in which they were, or from the last; behind one, with a version of a barclamp; at most so many.
+pub async fn import_reports(
+    on: &mut PgConnection,
+    barclamp: Option<&str>,
+    falling: bool,
+    behind: Option<i64>,
+    limit: i64,
+) -> Result<Vec<ImportRow>, StoreError> {
+    type Row = (i64, OffsetDateTime, Option<String>, Json<Findings>);
+    let (sign, way) = if falling { ("<", "DESC") } else { (">", "ASC") };
+    let query = format!(
+        "SELECT i.id, i.at, p.name, i.report FROM import_report i LEFT JOIN person p ON p.id = i.by \
+         WHERE ($1::bigint IS NULL OR i.id {sign} $1) AND ($2::jsonb IS NULL OR i.report->'barclamps' @> $2) \
+         ORDER BY i.id {way} LIMIT $3"
+    );
+    let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(behind)
+        .bind(barclamp.map(|name| serde_json::json!([{"name": name}])))
+        .bind(limit)
+        .fetch_all(on)
+        .await?;
+    let row = |(id, at, by, Json(report)): Row| ImportRow { id, at, by, report };
+    Ok(rows.into_iter().map(row).collect())
 }
 
 /// Whether each jig is active. There are few.

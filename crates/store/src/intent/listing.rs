@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use api::console::PAGE_SIZE;
+use api::listing::{Key, Order, ReviewSort};
 use engine::gate::VerdictKind;
 use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, ProposalId, SubmissionId, TargetNo};
 use sqlx::PgConnection;
@@ -197,20 +198,41 @@ pub struct Find<'f> {
     pub deployment: Option<DeploymentId>,
     /// Only those with this in the title.
     pub text: Option<&'f str>,
-    /// Only those before this one.
-    pub before: Option<SubmissionId>,
+    /// In this order.
+    pub order: Order<ReviewSort>,
+    /// Behind the one with these keys.
+    pub behind: Option<&'f [Key]>,
+}
+
+/// A submission that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// Which.
+    pub id: i64,
+    /// What it is for.
+    pub title: String,
+}
+
+impl Hit {
+    /// Its keys in a list that is sorted by this.
+    pub fn keys(&self, sort: ReviewSort) -> Vec<Key> {
+        match sort {
+            ReviewSort::Submitted => vec![Key::from(self.id)],
+            ReviewSort::Title => vec![Key::from(self.title.as_str()), Key::from(self.id)],
+        }
+    }
 }
 
 /// Submissions that were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Newest first.
-    pub ids: Vec<SubmissionId>,
+    /// In the order that was asked for.
+    pub hits: Vec<Hit>,
     /// Behind which one to look further; None: there are no more.
-    pub next: Option<SubmissionId>,
+    pub next: Option<Hit>,
 }
 
-/// A page of submissions, newest first. Open ones are found among all that are open; others in a window of those that a key leads to.
+/// A page of submissions in an order. Open ones are found among all that are open; others in a window of those that a key leads to.
 pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usize) -> Result<Found, StoreError> {
     let (window, keyed, kept) = match find.became {
         Became::Open => (i64::MAX, "p.state = 'open' AND p.version = s.version AND", "true"),
@@ -223,33 +245,52 @@ pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usiz
         |_| "EXISTS (SELECT FROM submission_author a WHERE a.person_id = $3 AND a.submission_id = s.id) AND",
     );
     let deployment = find.deployment.map_or("", |_| "p.deployment_id = $4 AND");
+    let falling = find.order.falling;
+    let (sign, way) = if falling { ("<", "DESC") } else { (">", "ASC") };
+    let (compared, ordered) = match find.order.by {
+        ReviewSort::Submitted => (format!("s.id {sign} $1"), format!("s.id {way}")),
+        ReviewSort::Title => (format!("(s.title, s.id) {sign} ($7, $1)"), format!("s.title {way}, s.id {way}")),
+    };
+    let compared = if find.behind.is_some() { compared } else { "true".to_owned() };
     let query = format!(
         "WITH looked AS MATERIALIZED ( \
-           SELECT s.id, s.title, p.state FROM submission s JOIN proposal p ON p.id = s.proposal_id \
-           WHERE {keyed} {author} {deployment} s.id < $1 ORDER BY s.id DESC LIMIT $2), \
+           SELECT s.id, s.title, s.state, row_number() OVER () AS place FROM ( \
+             SELECT s.id, s.title, p.state FROM submission s JOIN proposal p ON p.id = s.proposal_id \
+             WHERE {keyed} {author} {deployment} {compared} ORDER BY {ordered} LIMIT $2) s), \
          hit AS ( \
-           SELECT s.id FROM looked s WHERE {kept} AND ($5::text IS NULL OR s.title ILIKE $5) ORDER BY s.id DESC LIMIT $6) \
-         SELECT ARRAY(SELECT id FROM hit ORDER BY id DESC), count(*), min(id) FROM looked"
+           SELECT s.id, s.title, s.place FROM looked s WHERE {kept} AND ($5::text IS NULL OR s.title ILIKE $5) \
+           ORDER BY s.place LIMIT $6) \
+         SELECT ARRAY(SELECT id FROM hit ORDER BY place), ARRAY(SELECT title FROM hit ORDER BY place), \
+           (SELECT count(*) FROM looked), l.id, l.title \
+         FROM (SELECT) one LEFT JOIN (SELECT id, title FROM looked ORDER BY place DESC LIMIT 1) l ON true"
     );
     // Nobody searches by patterns: what stands for anything in one stands for itself.
     let text =
         find.text.map(|text| format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")));
-    let (mut ids, looked, last): (Vec<i64>, i64, Option<i64>) = sqlx::query_as(sqlx::AssertSqlSafe(query))
-        .bind(find.before.map_or(i64::MAX, |before| before.0))
+    let (title, id) = match find.behind {
+        Some([Key::Text(title), Key::Number(id)]) => (Some(title.as_str()), Some(*id)),
+        Some([Key::Number(id)]) => (None, Some(*id)),
+        _ => (None, None),
+    };
+    type Row = (Vec<i64>, Vec<String>, i64, Option<i64>, Option<String>);
+    let (ids, titles, looked, last, last_title): Row = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(id)
         .bind(window)
         .bind(find.author.map(|author| author.0))
         .bind(find.deployment.map(|deployment| deployment.0))
         .bind(text)
         .bind(i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1))
+        .bind(title)
         .fetch_one(on)
         .await?;
-    let more = ids.len() > most;
-    ids.truncate(most);
+    let mut hits: Vec<Hit> = ids.into_iter().zip(titles).map(|(id, title)| Hit { id, title }).collect();
+    let more = hits.len() > most;
+    hits.truncate(most);
     let next = match more {
-        true => ids.last().copied(),
-        false => last.filter(|_| looked >= window),
+        true => hits.last().cloned(),
+        false => last.zip(last_title).filter(|_| looked >= window).map(|(id, title)| Hit { id, title }),
     };
-    Ok(Found { ids: ids.into_iter().map(SubmissionId).collect(), next: next.map(SubmissionId) })
+    Ok(Found { hits, next })
 }
 
 /// Which open proposals are looked for.

@@ -33,10 +33,12 @@ pub use commit::{NewTarget, close_committed, commit_change, commit_genesis, inse
 pub use head::{
     DeploymentRow, Head, deployment_rows, head, lock_for_commit, removed_deployment, set_hold, set_priority,
 };
-pub use imports::{BarclampRow, ImportOutcome, MAX_BARCLAMPS, barclamps, import_barclamp, jigs};
+pub use imports::{
+    BarclampRow, ImportOutcome, ImportRow, MAX_BARCLAMPS, barclamps, import_barclamp, import_reports, jigs, keep_import,
+};
 pub use left_out::{LeftOutRow, MAX_LEFT_OUT, insert_left_out, left_out};
 pub use listing::{
-    Became, FactsRow, Find, FindProposals, Found, LineRow, ProposalLine, WINDOW, facts_of, find_proposals,
+    Became, FactsRow, Find, FindProposals, Found, Hit, LineRow, ProposalLine, WINDOW, facts_of, find_proposals,
     find_submissions, lines_of, open_facts,
 };
 pub use machines::{MachineRow, lock_machine, set_hardware, write_machine};

@@ -6,6 +6,7 @@ mod audit;
 mod first_steps;
 mod machines;
 mod noderoles;
+mod order;
 mod overview;
 mod runs;
 mod steps;

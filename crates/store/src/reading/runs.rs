@@ -1,14 +1,16 @@
 //! Runs in lists and one by one.
 
 use api::console::PAGE_SIZE;
+use api::listing::{Key, Order, RunSort};
 use engine::ids::{DeploymentId, NodeId, RunId, StepId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::order::{behind, way};
 use crate::entity::{deployment, node, noderole, run, step, worker};
 use crate::{Store, StoreError};
 
@@ -46,18 +48,58 @@ pub struct RunFilter<'f> {
     pub since: Option<OffsetDateTime>,
     /// Queued before this moment.
     pub until: Option<OffsetDateTime>,
-    /// Only runs before this one.
-    pub before: Option<RunId>,
+    /// In this order.
+    pub order: Order<RunSort>,
+    /// Behind the one with these keys.
+    pub behind: Option<&'f [Key]>,
+}
+
+/// What a run's state is called in one word; the index on it has it word for word.
+const STATE: &str = "coalesce(run.outcome, run.state)";
+/// Microseconds from the start to the end; the index on it has it word for word.
+const TOOK: &str = "coalesce((EXTRACT(epoch FROM run.ended_at - run.started_at) * 1000000)::bigint, -1)";
+
+/// The columns of a run's keys.
+fn run_keys(sort: RunSort) -> &'static [&'static str] {
+    match sort {
+        RunSort::Queued => &["run.id"],
+        RunSort::State => &[STATE, "run.id"],
+        RunSort::Took => &[TOOK, "run.id"],
+    }
+}
+
+impl RunRow {
+    /// Its keys in a list that is sorted by this.
+    pub fn keys(&self, sort: RunSort) -> Vec<Key> {
+        let id = Key::from(self.run.id);
+        match sort {
+            RunSort::Queued => vec![id],
+            RunSort::State => vec![Key::from(self.run.outcome.as_deref().unwrap_or(&self.run.state)), id],
+            RunSort::Took => {
+                let took = self.run.started_at.zip(self.run.ended_at).map(|(from, to)| to - from);
+                let micros = took.and_then(|took| i64::try_from(took.whole_microseconds()).ok());
+                vec![Key::from(micros.unwrap_or(-1)), id]
+            }
+        }
+    }
 }
 
 /// Ids rise with the moments at which runs are queued, but for what was queued at the same time: by so many at most.
 const AT_ONCE: i64 = 10_000;
 
-/// Runs, newest first; one more than a page.
+/// Runs in an order; one more than a page.
 pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, StoreError> {
-    let mut query = run::Entity::find().order_by_desc(run::Column::Id).limit(PAGE_SIZE as u64 + 1);
-    if let Some(before) = filter.before {
-        query = query.filter(run::Column::Id.lt(before.0));
+    name_all(store, run_query(filter).all(store.orm()).await?).await
+}
+
+pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
+    let mut query = run::Entity::find().limit(PAGE_SIZE as u64 + 1);
+    let (keys, falling) = (run_keys(filter.order.by), filter.order.falling);
+    for key in keys {
+        query = query.order_by(Expr::cust(*key), way(falling));
+    }
+    if let Some(last) = filter.behind {
+        query = query.filter(behind(keys, falling, last));
     }
     query = match filter.state {
         None => query,
@@ -88,7 +130,7 @@ pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, S
         let bounds: [sea_orm::Value; 2] = [until.into(), AT_ONCE.into()];
         query = query.filter(run::Column::QueuedAt.lt(until)).filter(Expr::cust_with_values(last, bounds));
     }
-    name_all(store, query.all(store.orm()).await?).await
+    query
 }
 
 /// Attempts at a step, newest first; at most a page.

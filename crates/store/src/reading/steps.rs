@@ -1,13 +1,14 @@
 //! Steps by deployment and node: what boards and lists show.
 
 use api::console::{PAGE_SIZE, StateCounts};
-use api::listing::NodeState;
+use api::listing::{Key, NodeSort, NodeState, Order};
 use engine::ids::{DeploymentId, NodeId, NoderoleId, StepId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, SelectTwo};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::order::{behind, way};
 use crate::entity::{deployment, node};
 use crate::{Store, StoreError};
 
@@ -135,16 +136,53 @@ pub struct NodeFilter<'f> {
     pub state: Option<NodeState>,
     /// That belong to this deployment.
     pub deployment: Option<DeploymentId>,
-    /// Behind this name.
-    pub after: Option<&'f str>,
+    /// In this order.
+    pub order: Order<NodeSort>,
+    /// Behind the one with these keys.
+    pub behind: Option<&'f [Key]>,
 }
 
-/// Machines in the order of their names; one more than a page.
+/// How a machine is, from bad to good; the index on it has it word for word.
+const HOW: &str = "(CASE WHEN NOT node.alive THEN 0 WHEN NOT node.available THEN 1 ELSE 2 END)";
+
+/// The columns of a machine's keys.
+fn node_keys(sort: NodeSort) -> &'static [&'static str] {
+    match sort {
+        NodeSort::Name => &["node.fqdn"],
+        NodeSort::State => &[HOW, "node.fqdn"],
+        NodeSort::Deployment => &["deployment.name", "node.fqdn"],
+    }
+}
+
+impl NodeRow {
+    /// Its keys in a list that is sorted by this.
+    pub fn keys(&self, sort: NodeSort) -> Vec<Key> {
+        let name = Key::from(self.node.fqdn.as_str());
+        match sort {
+            NodeSort::Name => vec![name],
+            NodeSort::State => {
+                let how = if !self.node.alive { 0 } else { 1 + i64::from(self.node.available) };
+                vec![Key::from(how), name]
+            }
+            NodeSort::Deployment => vec![Key::from(self.deployment.as_str()), name],
+        }
+    }
+}
+
+/// Machines in an order; one more than a page.
 pub async fn nodes(store: &Store, filter: NodeFilter<'_>) -> Result<Vec<NodeRow>, StoreError> {
+    let rows = node_query(filter).all(store.orm()).await?;
+    let row = |(node, deployment): (node::Model, Option<deployment::Model>)| NodeRow {
+        node,
+        deployment: deployment.map(|d| d.name).unwrap_or_default(),
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, deployment::Entity> {
     let mut query = node::Entity::find()
         .filter(node::Column::Phantom.eq(false))
         .filter(node::Column::RemovedIn.is_null())
-        .order_by_asc(node::Column::Fqdn)
         .limit(PAGE_SIZE as u64 + 1);
     if !filter.name.is_empty() {
         query = query.filter(node::Column::Fqdn.contains(filter.name));
@@ -159,15 +197,24 @@ pub async fn nodes(store: &Store, filter: NodeFilter<'_>) -> Result<Vec<NodeRow>
         Some(NodeState::Unavailable) => query.filter(Expr::cust("NOT node.available")),
         Some(NodeState::Record) => query.filter(Expr::cust("node.doc IS NULL")),
     };
-    if let Some(after) = filter.after {
-        query = query.filter(node::Column::Fqdn.gt(after));
+    let (keys, falling) = (node_keys(filter.order.by), filter.order.falling);
+    for key in keys {
+        query = query.order_by(Expr::cust(*key), way(falling));
     }
-    let rows = query.find_also_related(deployment::Entity).all(store.orm()).await?;
-    let row = |(node, deployment): (node::Model, Option<deployment::Model>)| NodeRow {
-        node,
-        deployment: deployment.map(|d| d.name).unwrap_or_default(),
-    };
-    Ok(rows.into_iter().map(row).collect())
+    if let Some(last) = filter.behind {
+        query = query.filter(behind(keys, falling, last));
+        // Deployments before that one need not be looked at.
+        if let (NodeSort::Deployment, [Key::Text(name), ..]) = (filter.order.by, last) {
+            let from = if falling { deployment::Column::Name.lte(name) } else { deployment::Column::Name.gte(name) };
+            query = query.filter(from);
+        }
+    }
+    if filter.order.by == NodeSort::Deployment {
+        // Every machine has one; said so, the names may lead to the machines.
+        query =
+            query.filter(deployment::Column::Name.is_not_null()).filter(Expr::cust("deployment.removed_in IS NULL"));
+    }
+    query.find_also_related(deployment::Entity)
 }
 
 /// How many steps of these nodes are in each state.

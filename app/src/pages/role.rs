@@ -1,0 +1,213 @@
+//! A role: what it needs, gives and forbids, how it runs, and where it is bound.
+
+use api::catalog::{Meant, RoleUse, RoleVersion, RoleView, RoleWanted};
+use engine::catalog::{Attrib, Script};
+use engine::ids::{DeploymentName, RoleName};
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::{use_params_map, use_query_map};
+use serde_json::Value;
+
+use crate::calls;
+use crate::parts::json::DataView;
+use crate::parts::{Icon, icon, load};
+use crate::places;
+
+/// The page.
+#[component]
+pub fn RolePage() -> impl IntoView {
+    let (params, query) = (use_params_map(), use_query_map());
+    let wanted = Memo::new(move |_| {
+        let name = params.read().get("name").unwrap_or_default();
+        (name, RoleWanted { barclamp: query.read().get("barclamp").unwrap_or_default() })
+    });
+    let role = Resource::new(move || wanted.get(), |(name, wanted)| calls::role(name, wanted));
+    load(role, |view| view! { <Whole view/> })
+}
+
+#[component]
+fn Whole(view: RoleView) -> impl IntoView {
+    let RoleView { role, hash, version, flags, requires, wants, required_by, namesakes, versions, bound } = view;
+    let name = role.name.clone();
+    let short = hash.short().to_string();
+    let names = |names: Vec<RoleName>| (!names.is_empty()).then(|| links(names));
+    let namesakes = namesakes.into_iter().map(|other| {
+        let page = places::role_in(&name, &other);
+        view! { <a href=page>{other.to_string()}</a> " " }
+    });
+    let namesakes = namesakes.collect_view();
+    let text = |text: String| (!text.is_empty()).then(|| view! { <span>{text}</span> }.into_any());
+    let run = serde_json::to_value(&role.run).unwrap_or_default();
+    view! {
+        <Title text=format!("Role {name}")/>
+        <div class="head">
+            <h1>{name.to_string()}</h1>
+            <div class="buttons">
+                <a class="button" href=places::role_graph(&name)>{icon(Icon::Graph)} "Among other roles"</a>
+            </div>
+        </div>
+        <p>{role.description.clone()}</p>
+        <div class="card role">
+            <dl class="facts">
+                <dt>"Barclamp"</dt>
+                <dd><a href=places::roles_of(&role.barclamp)>{role.barclamp.to_string()}</a> " " {version}</dd>
+                <dt>"Content"</dt>
+                <dd><code title=hash.to_string()>{short}</code></dd>
+                <dt>"Jig"</dt>
+                <dd>{role.jig.to_string()} " (" {role.jig_class.as_str().to_owned()} ")"</dd>
+                {fact("Flags", text(flags.join(", ")))}
+                {fact("Requires", meant(requires))}
+                {fact("Reads", meant(wants))}
+                {fact("Answers to", text(role.provides.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")))}
+                {fact("Conflicts with", names(role.conflicts.iter().cloned().collect()))}
+                {fact("Comes before", names(role.preceeds.iter().cloned().collect()))}
+                {fact("Required by", names(required_by))}
+                {fact("Also in", (!namesakes.is_empty()).then(|| namesakes.into_any()))}
+            </dl>
+        </div>
+        {attributes(role.attribs)}
+        {scripts(role.scripts)}
+        {document("How it runs", run)}
+        {document("Data that it begins with", role.template)}
+        {uses(bound)}
+        {history(versions)}
+    }
+    .into_any()
+}
+
+/// A line of what is known; nothing where there is nothing.
+fn fact(word: &'static str, said: Option<AnyView>) -> AnyView {
+    said.map(|said| view! { <dt>{word}</dt> <dd>{said}</dd> }).into_any()
+}
+
+fn links(names: Vec<RoleName>) -> AnyView {
+    let link = |name: RoleName| view! { <li><a href=places::role(&name)>{name.to_string()}</a></li> };
+    view! { <ul class="words">{names.into_iter().map(link).collect_view()}</ul> }.into_any()
+}
+
+/// Names that a role says, each with who is meant where that is another one.
+fn meant<N: std::fmt::Display + 'static>(all: Vec<Meant<N>>) -> Option<AnyView> {
+    if all.is_empty() {
+        return None;
+    }
+    let one = |one: Meant<N>| {
+        let said = one.name.to_string();
+        match one.by.as_slice() {
+            [] => view! { <li>{said} " " <span class="muted">"(nobody in the catalog)"</span></li> }.into_any(),
+            [only] if only.as_str() == said => view! { <li><a href=places::role(only)>{said}</a></li> }.into_any(),
+            by => {
+                let by = by.iter().map(|name| view! { <a href=places::role(name)>{name.to_string()}</a> " " });
+                let by = by.collect_view();
+                view! { <li>{said} " " <span class="muted">"by "</span> {by}</li> }.into_any()
+            }
+        }
+    };
+    Some(view! { <ul class="words">{all.into_iter().map(one).collect_view()}</ul> }.into_any())
+}
+
+fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
+    if all.is_empty() {
+        return None;
+    }
+    let shown = |value: Option<Value>| value.map(|value| view! { <code>{value.to_string()}</code> });
+    let row = |attrib: Attrib| {
+        view! {
+            <tr>
+                <td><div><b>{attrib.name.to_string()}</b> <div class="muted">{attrib.description}</div></div></td>
+                <td data-label="Path"><code>{attrib.map.join("/")}</code></td>
+                <td data-label="Without one">{shown(attrib.default)}</td>
+                <td data-label="Schema">{shown(attrib.schema)}</td>
+            </tr>
+        }
+    };
+    let rows = all.into_iter().map(row).collect_view();
+    Some(
+        view! {
+            <h2>"Attributes"</h2>
+            <div class="card">
+                <table class="table folds">
+                    <thead>
+                        <tr>
+                            <th scope="col">"Attribute"</th>
+                            <th scope="col">"Path"</th>
+                            <th scope="col">"Without one"</th>
+                            <th scope="col">"Schema"</th>
+                        </tr>
+                    </thead>
+                    <tbody>{rows}</tbody>
+                </table>
+            </div>
+        }
+        .into_any(),
+    )
+}
+
+fn scripts(all: Vec<Script>) -> Option<AnyView> {
+    let link = |script: Script| {
+        view! { <li><a href=places::script(script.hash) rel="external"><code>{script.name}</code></a></li> }
+    };
+    (!all.is_empty()).then(|| {
+        view! {
+            <h2>"Scripts"</h2>
+            <div class="card role"><ul class="words">{all.into_iter().map(link).collect_view()}</ul></div>
+        }
+        .into_any()
+    })
+}
+
+fn document(title: &'static str, value: Value) -> Option<AnyView> {
+    let is_empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+    (!is_empty).then(|| view! { <h2>{title}</h2> <div class="card role"><DataView value/></div> }.into_any())
+}
+
+fn uses(all: Vec<RoleUse>) -> AnyView {
+    if all.is_empty() {
+        return view! { <h2>"Bound"</h2> <p class="muted">"No deployment has it. A deployment gets roles on its board."</p> }
+            .into_any();
+    }
+    let row = |one: RoleUse| {
+        view! {
+            <tr>
+                <td><a href=places::deployment(&one.deployment)>{one.deployment.to_string()}</a></td>
+                <td data-label="Noderoles" class="number">{one.noderoles}</td>
+            </tr>
+        }
+    };
+    let rows = all.into_iter().map(row).collect_view();
+    view! {
+        <h2>"Bound"</h2>
+        <div class="card">
+            <table class="table folds">
+                <thead><tr><th scope="col">"Deployment"</th><th scope="col" class="number">"Noderoles"</th></tr></thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+    }
+    .into_any()
+}
+
+fn history(all: Vec<RoleVersion>) -> AnyView {
+    let row = |one: RoleVersion| {
+        let link = |name: DeploymentName| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " };
+        let used = one.used_by.into_iter().map(link).collect_view();
+        let same = if one.same { "as in the newest" } else { "different" };
+        view! {
+            <tr>
+                <td>{one.version}</td>
+                <td data-label="The role">{same}</td>
+                <td data-label="Used by"><span>{used}</span></td>
+            </tr>
+        }
+    };
+    let rows = all.into_iter().map(row).collect_view();
+    view! {
+        <h2>"Versions"</h2>
+        <div class="card">
+            <table class="table folds">
+                <thead><tr><th scope="col">"Version"</th><th scope="col">"The role"</th><th scope="col">"Used by"</th></tr></thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+    }
+    .into_any()
+}

@@ -1,0 +1,226 @@
+//! How the roles of the catalog hang together: as a picture, and as the table that says the same.
+//!
+//! The picture is made as one text, on the server as in the browser, so it needs no scripts. Its boxes are links to their roles.
+
+use std::fmt::Write as _;
+
+use api::catalog::{DRAWN, RoleGraph, RoleGraphWanted, RoleTie};
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::components::Form;
+use leptos_router::hooks::use_query_map;
+
+use crate::calls;
+use crate::graph::layout::{Measures, lay_out};
+use crate::graph::{arrow, curve};
+use crate::pages::catalog::parts_of_it;
+use crate::parts::list::text_field;
+use crate::parts::{Empty, Icon, icon, load};
+use crate::places;
+
+const MEASURES: Measures = Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
+/// Letters of a name that fit in a box.
+const LETTERS: usize = 24;
+
+fn address(wanted: &RoleGraphWanted) -> String {
+    let words = [("barclamp", &wanted.barclamp), ("role", &wanted.role)];
+    let said = words.into_iter().filter(|(_, value)| !value.is_empty());
+    let said: Vec<String> = said.map(|(name, value)| format!("{name}={}", places::encoded(value))).collect();
+    match said.is_empty() {
+        true => places::ROLE_GRAPH.into(),
+        false => format!("{}?{}", places::ROLE_GRAPH, said.join("&")),
+    }
+}
+
+/// The page.
+#[component]
+pub fn RoleGraphPage() -> impl IntoView {
+    let query = use_query_map();
+    let wanted = Memo::new(move |_| {
+        let query = query.read();
+        let word = |name: &str| query.get(name).unwrap_or_default();
+        RoleGraphWanted { barclamp: word("barclamp"), role: word("role") }
+    });
+    let graph = Resource::new(move || wanted.get(), calls::role_graph);
+    let is_part = move || wanted.with(|wanted| *wanted != RoleGraphWanted::default());
+    view! {
+        <Title text="How roles hang together"/>
+        <div class="head"><h1>"How roles hang together"</h1></div>
+        {parts_of_it(places::ROLE_GRAPH)}
+        <Form method="GET" action=places::ROLE_GRAPH attr:class="filters" attr:role="search">
+            {text_field("graph-barclamp", "barclamp", "Barclamp", Signal::derive(move || wanted.read().barclamp.clone()))}
+            {text_field("graph-role", "role", "Around role", Signal::derive(move || wanted.read().role.clone()))}
+            <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
+            {move || is_part().then(|| view! { <a class="button quiet" href=places::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
+        </Form>
+        {load(graph, move |graph| view! { <Drawn graph wanted=wanted.get_untracked()/> })}
+    }
+    .into_any()
+}
+
+#[component]
+fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
+    if graph.count > DRAWN {
+        return view! {
+            <div class="card">
+                <Empty icon=Icon::Graph title=format!("{} roles are too many for one picture", graph.count)>
+                    <p>{format!("At most {DRAWN} are drawn. Ask for one barclamp, or for what is around one role.")}</p>
+                    <a class="button" href=places::ROLES>"Choose among all roles"</a>
+                </Empty>
+            </div>
+        }
+        .into_any();
+    }
+    if graph.roles.is_empty() {
+        let what = if wanted == RoleGraphWanted::default() { "No roles yet" } else { "No role fits" };
+        return view! {
+            <div class="card">
+                <Empty icon=Icon::Graph title=what>
+                    <p>"Roles come with barclamps."</p>
+                    <a class="button" href=places::CATALOG>"Catalog"</a>
+                </Empty>
+            </div>
+        }
+        .into_any();
+    }
+    let said = format!("{} roles, {} ties. What comes first is on the left.", graph.roles.len(), graph.edges.len());
+    let picture = svg(&graph, &wanted.role);
+    view! {
+        <p class="muted">{said} " " <a href=format!("{}#ties", address(&wanted))>"The same as a table"</a></p>
+        <div class="card role-map" role="group" aria-label="Roles and their ties" tabindex="0" inner_html=picture></div>
+        <ul class="role-legend muted">
+            <li><i class="requires"></i> "requires"</li>
+            <li><i class="reads"></i> "reads an attribute of"</li>
+            <li><i class="preceeds"></i> "is preceeded by"</li>
+        </ul>
+        <h2 id="ties">"Ties"</h2>
+        <div class="card">{table(&graph)}</div>
+    }
+    .into_any()
+}
+
+fn class(tie: RoleTie) -> &'static str {
+    match tie {
+        RoleTie::Requires => "requires",
+        RoleTie::Reads => "reads",
+        RoleTie::Preceeds => "preceeds",
+    }
+}
+
+fn table(graph: &RoleGraph) -> AnyView {
+    let row = |place: usize| {
+        let near = |up: bool| {
+            let ends = graph.edges.iter().filter(move |edge| if up { edge.to == place } else { edge.from == place });
+            let one = |edge: &api::catalog::RoleEdge| {
+                let other = &graph.roles[if up { edge.from } else { edge.to }];
+                let word = match edge.tie {
+                    RoleTie::Requires => "",
+                    RoleTie::Reads => " (reads)",
+                    RoleTie::Preceeds => " (preceeds)",
+                };
+                view! { <li><a href=places::role_in(&other.name, &other.barclamp)>{other.name.to_string()}</a> {word}</li> }
+            };
+            view! { <ul class="words">{ends.map(one).collect_view()}</ul> }
+        };
+        let role = &graph.roles[place];
+        view! {
+            <tr>
+                <td><a class="main" href=places::role_in(&role.name, &role.barclamp)>{role.name.to_string()}</a></td>
+                <td data-label="Barclamp">{role.barclamp.to_string()}</td>
+                <td data-label="After">{near(true)}</td>
+                <td data-label="Before">{near(false)}</td>
+            </tr>
+        }
+    };
+    let rows = (0..graph.roles.len()).map(row).collect_view();
+    view! {
+        <table class="table folds">
+            <thead>
+                <tr>
+                    <th scope="col">"Role"</th>
+                    <th scope="col">"Barclamp"</th>
+                    <th scope="col">"Comes after"</th>
+                    <th scope="col">"Comes before"</th>
+                </tr>
+            </thead>
+            <tbody>{rows}</tbody>
+        </table>
+    }
+    .into_any()
+}
+
+/// A text within a document.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn short(text: &str) -> String {
+    match text.chars().count() > LETTERS {
+        true => text.chars().take(LETTERS - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// The picture; `at` is the role that it is around.
+fn svg(graph: &RoleGraph, at: &str) -> String {
+    let ends: Vec<(usize, usize)> = graph.edges.iter().map(|edge| (edge.from, edge.to)).collect();
+    let layout = lay_out(graph.roles.len(), &ends, MEASURES);
+    let mut out = String::new();
+    // Writing into a string can't fail.
+    let _ = write!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">",
+        layout.width, layout.height
+    );
+    for (edge, path) in graph.edges.iter().zip(&layout.paths).filter(|(_, path)| !path.is_empty()) {
+        let (line, tip) = (curve(path), arrow(path));
+        let _ = write!(out, "<path class=\"tie {}\" d=\"{line}\"/><path class=\"tip\" d=\"{tip}\"/>", class(edge.tie));
+    }
+    for (role, (x, y)) in graph.roles.iter().zip(&layout.places) {
+        let here = if role.name.as_str() == at { " aria-current=\"true\"" } else { "" };
+        let _ = write!(
+            out,
+            "<a href=\"{href}\"{here}><title>{title}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\
+             <text class=\"name\" x=\"{tx}\" y=\"{ty}\">{name}</text><text class=\"of\" x=\"{tx}\" y=\"{by}\">{of}</text></a>",
+            href = escaped(&places::role_in(&role.name, &role.barclamp)),
+            title = escaped(&format!("{} of {}", role.name, role.barclamp)),
+            width = MEASURES.width,
+            height = MEASURES.height,
+            tx = x + 12.0,
+            ty = y + 20.0,
+            by = y + 37.0,
+            name = escaped(&short(role.name.as_str())),
+            of = escaped(&short(&match role.flags.first() {
+                Some(flag) => format!("{}, {flag}", role.barclamp),
+                None => role.barclamp.to_string(),
+            })),
+        );
+    }
+    out.push_str("</svg>");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use api::catalog::{RoleEdge, RoleVertex};
+    use engine::ids::{BarclampName, RoleName};
+
+    use super::*;
+
+    #[test]
+    fn every_role_is_a_box_and_every_tie_a_line() {
+        let vertex = |name: &str| RoleVertex {
+            name: RoleName::parse(name).unwrap(),
+            barclamp: BarclampName::parse("demo").unwrap(),
+            flags: vec![],
+        };
+        let roles = vec![vertex("base"), vertex("runtime"), vertex("app")];
+        let edge = |from, to, tie| RoleEdge { from, to, tie };
+        let edges = vec![edge(0, 1, RoleTie::Requires), edge(1, 2, RoleTie::Reads)];
+        let svg = svg(&RoleGraph { roles, edges, count: 3 }, "app");
+        assert_eq!((svg.matches("<rect").count(), svg.matches("class=\"tie").count()), (3, 2));
+        assert!(svg.contains("href=\"/catalog/roles/app?barclamp=demo\" aria-current=\"true\""), "{svg}");
+        assert_eq!(escaped("<a&\""), "&lt;a&amp;&quot;");
+        assert_eq!(short(&"é".repeat(30)).chars().count(), LETTERS);
+    }
+}

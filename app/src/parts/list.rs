@@ -1,0 +1,488 @@
+//! What lists have in common: heads that sort, a form that filters, columns that are chosen, and the ways from page to page.
+//!
+//! A list's whole state is its address ([`Listed`]). Links carry on what differs from what goes without saying and nothing else, so one list
+//! has one address; forms are GET forms that carry on what they don't ask for, so all of it works without scripts. What an address asks for
+//! and there is not is kept as it is, and said: nobody loses the rest of what they asked for.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use api::Problem;
+use api::listing::{Cursor, Order, Sort};
+use leptos::prelude::*;
+use leptos_router::components::Form;
+use leptos_router::params::ParamsMap;
+
+use crate::failure::Failure;
+use crate::parts::{Empty, Icon, icon};
+use crate::places;
+
+/// The word of an order.
+pub const SORT: &str = "sort";
+/// The word of the columns.
+pub const COLUMNS: &str = "columns";
+
+/// Something that a list is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Asked {
+    name: &'static str,
+    /// How it reads before its value: `name contains`. None: it hides nothing, it says which list this is.
+    label: Option<&'static str>,
+    value: String,
+}
+
+/// A list as its address asks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed<S> {
+    path: String,
+    filters: Vec<Asked>,
+    /// As it was written, whether or not there is such an order.
+    sort: String,
+    columns: String,
+    /// The word of the place, and the place.
+    place: (&'static str, String),
+    sorts: PhantomData<S>,
+}
+
+impl<S: Sort> Listed<S> {
+    /// The list at a path, with its order, its columns and its place out of the query; `place` is the word of that.
+    pub fn read(path: impl Into<String>, query: &ParamsMap, place: &'static str) -> Self {
+        let word = |name: &str| query.get(name).unwrap_or_default();
+        Self {
+            path: path.into(),
+            filters: Vec::new(),
+            sort: word(SORT),
+            columns: query.get_all(COLUMNS).unwrap_or_default().join(","),
+            place: (place, word(place)),
+            sorts: PhantomData,
+        }
+    }
+
+    /// Asked for this, too; nothing, if it is empty. `label` is how it reads before its value.
+    pub fn asked(mut self, name: &'static str, label: &'static str, value: &str) -> Self {
+        if !value.is_empty() {
+            self.filters.push(Asked { name, label: Some(label), value: value.to_owned() });
+        }
+        self
+    }
+
+    /// Which of several lists this is: it is carried on, and hides nothing.
+    pub fn kept(mut self, name: &'static str, value: &str) -> Self {
+        if !value.is_empty() {
+            self.filters.push(Asked { name, label: None, value: value.to_owned() });
+        }
+        self
+    }
+
+    /// Sorted and shown as it is, from its beginning, and asked for nothing.
+    pub fn bare(&self) -> Self {
+        Self { filters: Vec::new(), place: (self.place.0, String::new()), ..self.clone() }
+    }
+
+    /// Sorted like this; an order that there is not is refused with those that there are.
+    pub fn order(&self) -> Result<Order<S>, Failure> {
+        self.sort.parse().map_err(|error| refused(format!("sort: {error}.")))
+    }
+
+    /// Where it goes on; None: from its beginning.
+    pub fn place(&self) -> Option<Cursor> {
+        Some(&self.place.1).filter(|place| !place.is_empty()).cloned().map(Cursor::from)
+    }
+
+    /// Whether something hides a part of it.
+    pub fn is_narrow(&self) -> bool {
+        self.filters.iter().any(|asked| asked.label.is_some())
+    }
+
+    fn words<'a>(&'a self, with_filters: bool, sort: &'a str, place: &'a str) -> Vec<(&'a str, &'a str)> {
+        let carried = |asked: &&Asked| with_filters || asked.label.is_none();
+        let filters = self.filters.iter().filter(carried).map(|asked| (asked.name, asked.value.as_str()));
+        let usual = sort.parse::<Order<S>>().is_ok_and(Order::is_usual);
+        let sort = if usual { "" } else { sort };
+        let rest = [(SORT, sort), (COLUMNS, self.columns.as_str()), (self.place.0, place)];
+        filters.chain(rest).filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    fn with(&self, with_filters: bool, sort: &str, place: &str) -> String {
+        let said = |(name, value): (&str, &str)| format!("{name}={}", places::encoded(value));
+        let words: Vec<String> = self.words(with_filters, sort, place).into_iter().map(said).collect();
+        match words.is_empty() {
+            true => self.path.clone(),
+            false => format!("{}?{}", self.path, words.join("&")),
+        }
+    }
+
+    /// Its address.
+    pub fn address(&self) -> String {
+        self.with(true, &self.sort, &self.place.1)
+    }
+
+    /// The address of the page behind a place.
+    pub fn at(&self, place: &Cursor) -> String {
+        self.with(true, &self.sort, place.as_str())
+    }
+
+    /// The address of its beginning.
+    pub fn first(&self) -> String {
+        self.with(true, &self.sort, "")
+    }
+
+    /// The address of the list with nothing hidden, sorted and shown as it is.
+    pub fn all(&self) -> String {
+        self.with(false, &self.sort, "")
+    }
+
+    /// The address of the same from its beginning in another order.
+    pub fn sorted(&self, order: Order<S>) -> String {
+        self.with(true, &order.to_string(), "")
+    }
+
+    /// What hides a part of it: `name contains “db”, state is “dead”`.
+    pub fn narrowed(&self) -> String {
+        let said = |asked: &Asked| asked.label.map(|label| format!("{label} “{}”", asked.value));
+        self.filters.iter().filter_map(said).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What was asked for is not there to be asked for.
+fn refused(detail: String) -> Failure {
+    let problem = Problem::invalid(detail);
+    #[cfg(feature = "ssr")]
+    crate::respond::status(problem.status);
+    Failure(problem)
+}
+
+/// The one of a closed set that a word names; None: the word is empty. Another word is refused with those that there are.
+pub fn one_of<T: Copy>(
+    name: &str,
+    word: &str,
+    every: &[T],
+    as_str: impl Fn(T) -> &'static str,
+) -> Result<Option<T>, Failure> {
+    let found = every.iter().copied().find(|each| as_str(*each) == word);
+    if found.is_some() || word.is_empty() {
+        return Ok(found);
+    }
+    let shown: String = word.chars().take(80).collect();
+    let known: Vec<&str> = every.iter().map(|each| as_str(*each)).collect();
+    Err(refused(format!("{name}: there is no {shown:?} here. There are: {}.", known.join(", "))))
+}
+
+/// A column of a list that readers can leave out.
+pub trait Column: Copy + PartialEq + Send + Sync + 'static {
+    /// All of them, from left to right; the first names its row and is always there.
+    const EVERY: &'static [Self];
+    /// The word in an address.
+    fn as_str(self) -> &'static str;
+    /// Its head.
+    fn label(self) -> &'static str;
+}
+
+/// Which columns are shown.
+pub struct Shown<C> {
+    /// One bit for each; None: all.
+    some: Option<u32>,
+    columns: PhantomData<C>,
+}
+
+impl<C> Clone for Shown<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<C> Copy for Shown<C> {}
+
+impl<C> fmt::Debug for Shown<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shown({:?})", self.some)
+    }
+}
+
+impl<C: Column> Shown<C> {
+    /// Those that an address asks for. Columns that there are not are none; when nothing is left, all are shown.
+    pub fn of<S>(listed: &Listed<S>) -> Self {
+        let is_asked = |column: &C| listed.columns.split(',').any(|word| word == column.as_str());
+        let bit = |place: usize| 1_u32 << place.min(31);
+        let some = C::EVERY.iter().enumerate().filter(|(_, column)| is_asked(column)).map(|(place, _)| bit(place));
+        let some = some.fold(0, |all, bit| all | bit);
+        Self { some: (some != 0).then_some(some | 1), columns: PhantomData }
+    }
+
+    /// Whether it is shown.
+    pub fn has(self, column: C) -> bool {
+        let place = C::EVERY.iter().position(|each| *each == column).unwrap_or_default();
+        self.some.is_none_or(|some| some & (1 << place.min(31)) != 0)
+    }
+}
+
+/// The head of a column that the list can be sorted by. `falling` is the way in which the first press sorts.
+pub fn head<S: Sort>(listed: &Listed<S>, by: S, label: &'static str, falling: bool) -> AnyView {
+    let order = listed.order().unwrap_or_default();
+    let is_here = order.by == by;
+    let to = Order { by, falling: if is_here { !order.falling } else { falling } };
+    let (sorted, arrow) = match (is_here, order.falling) {
+        (false, _) => (None, None),
+        (true, false) => (Some("ascending"), Some(Icon::Up)),
+        (true, true) => (Some("descending"), Some(Icon::Down)),
+    };
+    let title = if is_here { "Turn the order round".to_owned() } else { format!("Sort by {}", label.to_lowercase()) };
+    view! {
+        <th scope="col" aria-sort=sorted>
+            <a class="sort" href=listed.sorted(to) title=title>{label} {arrow.map(icon)}</a>
+        </th>
+    }
+    .into_any()
+}
+
+/// The head of a column that the list can't be sorted by.
+pub fn plain_head(label: &'static str) -> AnyView {
+    view! { <th scope="col">{label}</th> }.into_any()
+}
+
+/// The form that filters a list: it asks for `fields` and for the order, and keeps the columns. It stays where it is while the list
+/// changes under it, so whoever pressed Enter in it is still in it.
+pub fn filters<S: Sort>(
+    listed: Memo<Listed<S>>,
+    sorts: &'static [(S, &'static str)],
+    fields: impl IntoView + 'static,
+) -> AnyView {
+    let columns = move || {
+        let columns = listed.read().columns.clone();
+        (!columns.is_empty()).then(|| view! { <input type="hidden" name=COLUMNS value=columns/> })
+    };
+    let now = Memo::new(move |_| listed.read().order().unwrap_or_default().to_string());
+    let option = |(by, label): &(S, &'static str)| {
+        let one = |falling: bool| {
+            let order = Order { by: *by, falling };
+            let word = order.to_string();
+            let value = if order.is_usual() { String::new() } else { word.clone() };
+            let is_it = Memo::new(move |_| *now.read() == word);
+            let label = format!("{label}{}", if falling { " ↓" } else { " ↑" });
+            view! { <option value=value selected=move || is_it.get() prop:selected=move || is_it.get()>{label}</option> }
+        };
+        (one(false), one(true))
+    };
+    let options = sorts.iter().map(option).collect_view();
+    let clear = move || {
+        let listed = listed.read();
+        let all = listed.is_narrow().then(|| listed.all());
+        all.map(|all| view! { <a class="button quiet" href=all>{icon(Icon::Cross)} "Clear"</a> })
+    };
+    let path = listed.read_untracked().path.clone();
+    view! {
+        <Form method="GET" action=path attr:class="filters" attr:role="search">
+            {fields}
+            <div class="field sorting">
+                <label for="list-sort">"Sorted by"</label>
+                <select class="select" id="list-sort" name=SORT>{options}</select>
+            </div>
+            {columns}
+            <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
+            {clear}
+        </Form>
+    }
+    .into_any()
+}
+
+/// A field of the form for a text.
+pub fn text_field(id: &'static str, name: &'static str, label: &'static str, value: Signal<String>) -> AnyView {
+    view! {
+        <div class="field">
+            <label for=id>{label}</label>
+            <input class="input" id=id name=name autocomplete="off" maxlength="200" value=move || value.get() prop:value=move || value.get()/>
+        </div>
+    }
+    .into_any()
+}
+
+/// A field of the form for one of some words; the first choice is none of them.
+pub fn choice_field(
+    id: &'static str,
+    name: &'static str,
+    label: &'static str,
+    value: Signal<String>,
+    choices: impl IntoIterator<Item = (&'static str, &'static str)>,
+) -> AnyView {
+    let choices: Vec<(&str, &str)> = choices.into_iter().collect();
+    let known: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+    let option = |(word, said): (&'static str, &'static str)| {
+        let is_it = Memo::new(move |_| *value.read() == word);
+        view! { <option value=word selected=move || is_it.get() prop:selected=move || is_it.get()>{said}</option> }
+    };
+    let options = choices.into_iter().map(option).collect_view();
+    // A word that there is not stays in the form until somebody takes it out.
+    let odd = move || {
+        let word = value.get();
+        let is_odd = !word.is_empty() && !known.contains(&word.as_str());
+        is_odd.then(|| view! { <option value=word.clone() selected=true prop:selected=true>{word.clone()}</option> })
+    };
+    view! {
+        <div class="field">
+            <label for=id>{label}</label>
+            <select class="select" id=id name=name>
+                <option value="">"any"</option>
+                {options}
+                {odd}
+            </select>
+        </div>
+    }
+    .into_any()
+}
+
+/// The form that chooses the columns of a list; it keeps everything else but the place.
+pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
+    let shown = Memo::new(move |_| Shown::<C>::of(&listed.read()).some);
+    let kept = move || {
+        let listed = listed.read();
+        let keep = |(name, value): (&str, &str)| {
+            let (name, value) = (name.to_owned(), value.to_owned());
+            (name != COLUMNS).then(|| view! { <input type="hidden" name=name value=value/> })
+        };
+        listed.words(true, &listed.sort, "").into_iter().map(keep).collect_view()
+    };
+    let first = C::EVERY.first().map(|column| view! { <input type="hidden" name=COLUMNS value=column.as_str()/> });
+    let choice = |column: &C| {
+        let column = *column;
+        let is_shown = Memo::new(move |_| Shown::<C> { some: shown.get(), columns: PhantomData }.has(column));
+        view! {
+            <label class="choice">
+                <input type="checkbox" name=COLUMNS value=column.as_str() checked=move || is_shown.get() prop:checked=move || is_shown.get()/>
+                <span>{column.label()}</span>
+            </label>
+        }
+    };
+    let choices = C::EVERY.iter().skip(1).map(choice).collect_view();
+    let path = listed.read_untracked().path.clone();
+    view! {
+        <details class="more choose">
+            <summary>"Columns"</summary>
+            <Form method="GET" action=path attr:class="fields">
+                {kept}
+                {first}
+                <fieldset class="choices">
+                    <legend class="unseen">"Columns"</legend>
+                    {choices}
+                </fieldset>
+                <button class="button small" type="submit">"Show these"</button>
+            </Form>
+        </details>
+    }
+    .into_any()
+}
+
+/// The ways to the beginning of a list and on; `next` is where the next page begins.
+pub fn pager<S: Sort>(listed: &Listed<S>, next: Option<&Cursor>) -> AnyView {
+    let newest_first = S::USUAL.falling && listed.order().unwrap_or_default().is_usual();
+    let (to_first, to_next) = if newest_first { ("Newest", "Older") } else { ("First", "Next") };
+    let first = listed.place().map(|_| listed.first());
+    let next = next.map(|next| listed.at(next));
+    if first.is_none() && next.is_none() {
+        return ().into_any();
+    }
+    view! {
+        <nav class="pager" aria-label="Pages of the list">
+            {first.map(|first| view! { <a class="button small" href=first>{icon(Icon::Up)} {to_first}</a> })}
+            <span class="grow"></span>
+            {next.map(|next| view! { <a class="button small" href=next>{to_next} {icon(Icon::Right)}</a> })}
+        </nav>
+    }
+    .into_any()
+}
+
+/// What stands where no row is although the list may have some: it is narrow, or at its end. None: neither, so there are none at all.
+pub fn hidden<S: Sort>(listed: &Listed<S>, one: &'static str, many: &'static str) -> Option<AnyView> {
+    if listed.is_narrow() {
+        let (why, all) = (listed.narrowed(), listed.all());
+        return Some(
+            view! {
+                <Empty icon=Icon::Search title=format!("No {one} fits")>
+                    <p>"Asked for: " <bdi>{why}</bdi> "."</p>
+                    <a class="button" href=all>"All " {many}</a>
+                </Empty>
+            }
+            .into_any(),
+        );
+    }
+    listed.place().map(|_| {
+        let first = listed.first();
+        view! {
+            <Empty icon=Icon::Search title=format!("There are no more {many}")>
+                <p>"This is the end of the list."</p>
+                <a class="button" href=first>"To its beginning"</a>
+            </Empty>
+        }
+        .into_any()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use api::listing::NodeSort;
+
+    use super::*;
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Part {
+        Name,
+        State,
+        Steps,
+    }
+
+    impl Column for Part {
+        const EVERY: &'static [Self] = &[Self::Name, Self::State, Self::Steps];
+        fn as_str(self) -> &'static str {
+            match self {
+                Self::Name => "name",
+                Self::State => "state",
+                Self::Steps => "steps",
+            }
+        }
+        fn label(self) -> &'static str {
+            self.as_str()
+        }
+    }
+
+    fn listed(words: &[(&str, &str)]) -> Listed<NodeSort> {
+        let mut query = ParamsMap::new();
+        for (name, value) in words {
+            query.insert((*name).to_owned(), (*value).to_owned());
+        }
+        let filter = query.get("filter").unwrap_or_default();
+        Listed::read("/nodes", &query, "after").asked("filter", "name contains", &filter)
+    }
+
+    #[test]
+    fn links_carry_what_differs_and_nothing_else() {
+        assert_eq!(listed(&[("filter", ""), ("sort", "name"), ("after", "")]).address(), "/nodes");
+        let all =
+            listed(&[("filter", "a&b"), ("sort", "-state"), ("columns", "name"), ("columns", "steps"), ("after", "x")]);
+        assert_eq!(all.address(), "/nodes?filter=a%26b&sort=-state&columns=name%2Csteps&after=x");
+        assert_eq!(all.first(), "/nodes?filter=a%26b&sort=-state&columns=name%2Csteps");
+        assert_eq!(all.all(), "/nodes?sort=-state&columns=name%2Csteps");
+        assert_eq!(all.sorted(NodeSort::USUAL), "/nodes?filter=a%26b&columns=name%2Csteps");
+        assert_eq!(all.narrowed(), "name contains “a&b”");
+    }
+
+    #[test]
+    fn an_order_that_there_is_not_is_said_and_kept() {
+        let odd = listed(&[("sort", "colour")]);
+        assert!(odd.order().unwrap_err().0.detail.contains("name, -name, state"), "{:?}", odd.order());
+        assert_eq!(odd.address(), "/nodes?sort=colour");
+        let none = one_of("state", "purple", &["alive", "dead"], |word| word).unwrap_err();
+        assert_eq!(none.0.detail, "state: there is no \"purple\" here. There are: alive, dead.");
+        assert_eq!(one_of("state", "", &["alive"], |word| word).unwrap(), None);
+    }
+
+    #[test]
+    fn the_first_column_is_always_there() {
+        let has = |words: &[(&str, &str)]| {
+            let shown = Shown::<Part>::of(&listed(words));
+            [Part::Name, Part::State, Part::Steps].map(|part| shown.has(part))
+        };
+        assert_eq!(has(&[]), [true; 3]);
+        assert_eq!(has(&[("columns", "steps")]), [true, false, true]);
+        assert_eq!(has(&[("columns", "name"), ("columns", "state,steps")]), [true; 3]);
+        assert_eq!(has(&[("columns", "name")]), [true, false, false]);
+        assert_eq!(has(&[("columns", "nothing")]), [true; 3]);
+    }
+}

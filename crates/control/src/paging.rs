@@ -1,0 +1,90 @@
+//! Pages of lists: where one goes on, and pages of those that are at hand as a whole.
+
+use api::Problem;
+use api::listing::{Cursor, Key, Order, Sort};
+
+use crate::words::{plain, sentence};
+
+/// Longest place in a list, in bytes: a title of the longest and what is around it.
+const LONGEST: usize = 2_000;
+
+/// The keys of the row behind which a page of a list goes on; None: it is the first page.
+pub(crate) fn behind<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Result<Option<Vec<Key>>, Problem> {
+    let place = place.filter(|place| !place.as_str().is_empty());
+    let Some(place) = place else { return Ok(None) };
+    plain(place.as_str())?;
+    if place.as_str().len() > LONGEST {
+        return Err(Problem::invalid("That is no place in a list: give what the page before says under next."));
+    }
+    place.keys(order).map(Some).map_err(|error| Problem::invalid(sentence(&error.to_string())))
+}
+
+/// A page of a list that is at hand as a whole, and where the next one begins. Keys tell all rows apart.
+pub(crate) fn page<S: Sort, T>(
+    rows: Vec<T>,
+    keys: impl Fn(&T, S) -> Vec<Key>,
+    order: Order<S>,
+    place: Option<&Cursor>,
+    most: usize,
+) -> Result<(Vec<T>, Option<Cursor>), Problem> {
+    let behind = behind(order, place)?;
+    let is_behind = |found: &Vec<Key>| match (&behind, order.falling) {
+        (None, _) => true,
+        (Some(last), false) => found > last,
+        (Some(last), true) => found < last,
+    };
+    let keyed = rows.into_iter().map(|row| (keys(&row, order.by), row));
+    let mut keyed: Vec<(Vec<Key>, T)> = keyed.filter(|(found, _)| is_behind(found)).collect();
+    keyed.sort_by(|a, b| a.0.cmp(&b.0));
+    if order.falling {
+        keyed.reverse();
+    }
+    let more = keyed.len() > most;
+    keyed.truncate(most);
+    let next = keyed.last().filter(|_| more).map(|(last, _)| Cursor::behind(order, last));
+    Ok((keyed.into_iter().map(|(_, row)| row).collect(), next))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::listing::ReviewSort;
+
+    use super::*;
+
+    #[test]
+    fn pages_of_every_order_are_the_whole_list_each_row_once() {
+        let all: Vec<(&str, i64)> = (0..23).map(|n| (["a", "b", "~-", "é"][n % 4], n as i64)).collect();
+        let keys = |row: &(&str, i64), sort: ReviewSort| match sort {
+            ReviewSort::Submitted => vec![Key::from(row.1)],
+            ReviewSort::Title => vec![Key::from(row.0), Key::from(row.1)],
+        };
+        for word in Order::<ReviewSort>::words() {
+            let order: Order<ReviewSort> = word.parse().unwrap();
+            let (mut walked, mut place) = (Vec::new(), None);
+            loop {
+                let (rows, next) = page(all.clone(), keys, order, place.as_ref(), 5).unwrap();
+                assert!(rows.len() <= 5);
+                walked.extend(rows);
+                place = next;
+                if place.is_none() {
+                    break;
+                }
+            }
+            let mut sorted = all.clone();
+            sorted.sort_by_key(|row| keys(row, order.by));
+            if order.falling {
+                sorted.reverse();
+            }
+            assert_eq!(walked, sorted, "{word}");
+        }
+    }
+
+    #[test]
+    fn places_that_are_none_are_refused() {
+        let of = |text: &str| behind(ReviewSort::USUAL, Some(&Cursor::from(text.to_owned())));
+        assert_eq!(of("").unwrap(), None);
+        for junk in ["x", "title~-a~-1", "\0", &"9".repeat(3_000)] {
+            assert_eq!(of(junk).unwrap_err().status, 400, "{junk}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The catalog by role: a list of all, one with everything about it, and how they hang together.
+//!
+//! A role is shown as the newest version of its barclamp has it; what runs may be of an older one, so noderoles are counted whatever their
+//! version. What imports brought is read as it was written with them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use api::Problem;
+use api::catalog::{
+    DRAWN, ImportPage, ImportReport, ImportSort, ImportsWanted, Meant, RoleEdge, RoleGraph, RoleGraphWanted, RolePage,
+    RoleSort, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted, VERSIONS,
+};
+use api::console::PAGE_SIZE;
+use api::listing::{Cursor, Key};
+use engine::Hash;
+use engine::catalog::version::{newest, order};
+use engine::catalog::{Barclamp, Catalog, Flags, Role};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
+use serde_json::Value;
+use store::intent;
+
+use crate::Control;
+use crate::cataloguing::missing;
+use crate::paging;
+use crate::people::{Actor, Permission};
+use crate::present::Present;
+use crate::problems::from_store;
+use crate::words::{self, at, quoted};
+
+/// A role of the newest version of its barclamp.
+#[derive(Clone, Copy)]
+struct Known<'c> {
+    version: &'c Barclamp,
+    hash: Hash,
+    role: &'c Role,
+}
+
+/// All of them, by barclamp and name.
+fn known(catalog: &Catalog) -> Result<Vec<Known<'_>>, Problem> {
+    let mut all = Vec::new();
+    for (_, version) in newest(catalog).into_values() {
+        for hash in version.roles.values() {
+            all.push(Known { version, hash: *hash, role: catalog.role(*hash).map_err(missing)? });
+        }
+    }
+    Ok(all)
+}
+
+/// Of which barclamp and role noderoles are, and how many of them each deployment has.
+type Bound = BTreeMap<(BarclampName, RoleName), BTreeMap<DeploymentId, usize>>;
+
+fn bound(present: &Present) -> Bound {
+    let mut by_content: BTreeMap<(Hash, DeploymentId), usize> = BTreeMap::new();
+    for noderole in present.skeleton.nodes.values().flat_map(|node| node.noderoles.values()) {
+        *by_content.entry((noderole.role, noderole.deployment)).or_default() += 1;
+    }
+    let mut bound = Bound::new();
+    let offered = present.skeleton.deployments.iter();
+    let offered = offered.flat_map(|(id, deployment)| deployment.roles.values().map(|hash| ((*hash, *id), 0)));
+    for ((hash, deployment), count) in by_content.into_iter().chain(offered) {
+        let Ok(role) = present.catalog.role(hash) else { continue };
+        let of_role = bound.entry((role.barclamp.clone(), role.name.clone())).or_default();
+        *of_role.entry(deployment).or_default() += count;
+    }
+    bound
+}
+
+/// What is set, by the words of barclamp files.
+fn flags(flags: &Flags) -> Vec<String> {
+    let Ok(Value::Object(all)) = serde_json::to_value(flags) else { return Vec::new() };
+    all.into_iter().filter(|(_, set)| *set == Value::Bool(true)).map(|(word, _)| word).collect()
+}
+
+fn keys(role: &RoleSummary, sort: RoleSort) -> Vec<Key> {
+    let (name, barclamp) = (Key::from(role.name.as_str()), Key::from(role.barclamp.as_str()));
+    match sort {
+        RoleSort::Name => vec![name, barclamp],
+        RoleSort::Barclamp => vec![barclamp, name],
+        RoleSort::Jig => vec![Key::from(role.jig.as_str()), name, barclamp],
+        RoleSort::Bound => vec![Key::from(i64::try_from(role.noderoles).unwrap_or(i64::MAX)), name, barclamp],
+    }
+}
+
+/// Whoever comes before whom, and why.
+fn edges(all: &[Known<'_>]) -> BTreeSet<RoleEdge> {
+    let mut answers: BTreeMap<&RoleName, Vec<usize>> = BTreeMap::new();
+    let mut owners: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (place, known) in all.iter().enumerate() {
+        known.role.names().for_each(|name| answers.entry(name).or_default().push(place));
+        known.role.attribs.iter().for_each(|attrib| owners.entry(attrib.name.as_str()).or_default().push(place));
+    }
+    let meant = |name: &RoleName| answers.get(name).into_iter().flatten().copied();
+    let mut edges = BTreeSet::new();
+    for (place, known) in all.iter().enumerate() {
+        let required = known.role.requires.iter().flat_map(meant);
+        edges.extend(required.map(|from| RoleEdge { from, to: place, tie: RoleTie::Requires }));
+        let read = known.role.wants.iter().flat_map(|name| owners.get(name.as_str()).into_iter().flatten().copied());
+        edges.extend(read.map(|from| RoleEdge { from, to: place, tie: RoleTie::Reads }));
+        let later = known.role.preceeds.iter().flat_map(meant);
+        edges.extend(later.map(|to| RoleEdge { from: place, to, tie: RoleTie::Preceeds }));
+    }
+    edges.retain(|edge| edge.from != edge.to);
+    edges
+}
+
+/// The places that can be reached from these, one way along the edges.
+fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, up: bool) -> BTreeSet<usize> {
+    let mut next: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for edge in edges {
+        let (here, there) = if up { (edge.to, edge.from) } else { (edge.from, edge.to) };
+        next.entry(here).or_default().push(there);
+    }
+    let (mut seen, mut open) = (from.clone(), from.iter().copied().collect::<VecDeque<usize>>());
+    while let Some(here) = open.pop_front() {
+        for there in next.get(&here).into_iter().flatten() {
+            if seen.insert(*there) {
+                open.push_back(*there);
+            }
+        }
+    }
+    seen
+}
+
+fn no_role(name: &str, all: &[Known<'_>]) -> Problem {
+    let hint = engine::plan::resolve::nearest(name, all.iter().map(|known| known.role.name.as_str()));
+    let hint = hint.map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
+    Problem::not_found(format!("No barclamp of the catalog has a role {} in its newest version.{hint}", quoted(name)))
+}
+
+fn no_barclamp(name: &str, all: &[Known<'_>]) -> Problem {
+    let hint = engine::plan::resolve::nearest(name, all.iter().map(|known| known.version.name.as_str()));
+    let hint = hint.map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
+    Problem::not_found(format!("The catalog has no barclamp {} with roles.{hint}", quoted(name)))
+}
+
+impl Control {
+    /// A page of the roles of the newest versions.
+    pub async fn roles(&self, actor: &Actor, wanted: &RolesWanted) -> Result<RolePage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let text = words::asked(&wanted.filter)?.unwrap_or_default().to_lowercase();
+        let barclamp = words::asked(&wanted.barclamp)?;
+        let present = self.present().await?;
+        let all = known(&present.catalog)?;
+        if let Some(name) = barclamp.filter(|name| all.iter().all(|known| known.version.name.as_str() != *name)) {
+            return Err(no_barclamp(name, &all));
+        }
+        let fits = |known: &&Known<'_>| {
+            let role = known.role;
+            let has_text = role.name.as_str().contains(&text) || role.description.to_lowercase().contains(&text);
+            has_text && barclamp.is_none_or(|name| known.version.name.as_str() == name)
+        };
+        let bound = bound(&present);
+        let summary = |known: &Known<'_>| {
+            let role = known.role;
+            let places = bound.get(&(role.barclamp.clone(), role.name.clone()));
+            RoleSummary {
+                name: role.name.clone(),
+                barclamp: role.barclamp.clone(),
+                version: known.version.version.clone(),
+                description: role.description.clone(),
+                jig: role.jig.clone(),
+                flags: flags(&role.flags),
+                requires: role.requires.len(),
+                deployments: places.map_or(0, BTreeMap::len),
+                noderoles: places.map_or(0, |places| places.values().sum()),
+            }
+        };
+        let roles: Vec<RoleSummary> = all.iter().filter(fits).map(summary).collect();
+        let count = roles.len();
+        let (roles, next) = paging::page(roles, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
+        Ok(RolePage { roles, count, next })
+    }
+
+    /// A role by its name, and everything about it.
+    pub async fn role(&self, actor: &Actor, name: &str, wanted: &RoleWanted) -> Result<RoleView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let barclamp = words::asked(&wanted.barclamp)?;
+        let present = self.present().await?;
+        let all = known(&present.catalog)?;
+        let mut named = all.iter().enumerate().filter(|(_, known)| known.role.name.as_str() == name);
+        let namesakes: Vec<&BarclampName> = named.clone().map(|(_, known)| &known.version.name).collect();
+        let found = named.find(|(_, known)| barclamp.is_none_or(|wanted| known.version.name.as_str() == wanted));
+        let (place, known) = found.ok_or_else(|| no_role(name, &all))?;
+        let role = known.role;
+        let names = |places: Vec<usize>| places.into_iter().map(|place| all[place].role.name.clone()).collect();
+        let answering = |name: &RoleName| {
+            let by = all.iter().filter(|known| known.role.answers_to(name)).map(|known| known.role.name.clone());
+            Meant { name: name.clone(), by: by.collect() }
+        };
+        let owning = |name: &engine::ids::AttribName| {
+            let owns = |known: &&Known<'_>| known.role.attribs.iter().any(|attrib| attrib.name == *name);
+            Meant { name: name.clone(), by: all.iter().filter(owns).map(|known| known.role.name.clone()).collect() }
+        };
+        let children = edges(&all).into_iter().filter(|edge| edge.from == place && edge.tie == RoleTie::Requires);
+        let bound = bound(&present).remove(&(role.barclamp.clone(), role.name.clone())).unwrap_or_default();
+        let uses = bound.into_iter().filter_map(|(id, noderoles)| {
+            let deployment = present.skeleton.deployments.get(&id)?.name.clone();
+            Some(RoleUse { deployment, noderoles })
+        });
+        let mut uses: Vec<RoleUse> = uses.collect();
+        uses.sort_by(|a, b| a.deployment.cmp(&b.deployment));
+        Ok(RoleView {
+            role: role.clone(),
+            hash: known.hash,
+            version: known.version.version.clone(),
+            flags: flags(&role.flags),
+            requires: role.requires.iter().map(answering).collect(),
+            wants: role.wants.iter().map(owning).collect(),
+            required_by: names(children.map(|edge| edge.to).collect()),
+            namesakes: namesakes.into_iter().filter(|other| **other != role.barclamp).cloned().collect(),
+            versions: versions(&present, known),
+            bound: uses,
+        })
+    }
+
+    /// How roles of the newest versions hang together.
+    pub async fn role_graph(&self, actor: &Actor, wanted: &RoleGraphWanted) -> Result<RoleGraph, Problem> {
+        actor.require(Permission::Viewer)?;
+        let (barclamp, role) = (words::asked(&wanted.barclamp)?, words::asked(&wanted.role)?);
+        let present = self.present().await?;
+        let all = known(&present.catalog)?;
+        let edges = edges(&all);
+        let mut shown: BTreeSet<usize> = (0..all.len()).collect();
+        if let Some(name) = barclamp {
+            let own = |place: &usize| all[*place].version.name.as_str() == name;
+            let own: BTreeSet<usize> = (0..all.len()).filter(own).collect();
+            if own.is_empty() {
+                return Err(no_barclamp(name, &all));
+            }
+            let near = edges.iter().filter(|edge| own.contains(&edge.from) || own.contains(&edge.to));
+            shown = near.flat_map(|edge| [edge.from, edge.to]).chain(own.iter().copied()).collect();
+        }
+        if let Some(name) = role {
+            let it: BTreeSet<usize> = (0..all.len()).filter(|place| all[*place].role.name.as_str() == name).collect();
+            if it.is_empty() {
+                return Err(no_role(name, &all));
+            }
+            let around: BTreeSet<usize> = &reached(&it, &edges, true) | &reached(&it, &edges, false);
+            shown = &shown & &around;
+        }
+        let count = shown.len();
+        if count > DRAWN {
+            return Ok(RoleGraph { count, ..RoleGraph::default() });
+        }
+        let places: BTreeMap<usize, usize> = shown.iter().enumerate().map(|(new, old)| (*old, new)).collect();
+        let vertex = |place: &usize| {
+            let role = all[*place].role;
+            RoleVertex { name: role.name.clone(), barclamp: role.barclamp.clone(), flags: flags(&role.flags) }
+        };
+        let moved = |edge: &RoleEdge| {
+            let (from, to) = (*places.get(&edge.from)?, *places.get(&edge.to)?);
+            Some(RoleEdge { from, to, tie: edge.tie })
+        };
+        Ok(RoleGraph {
+            roles: shown.iter().map(vertex).collect(),
+            edges: edges.iter().filter_map(moved).collect(),
+            count,
+        })
+    }
+
+    /// A page of what imports brought.
+    pub async fn imports(&self, actor: &Actor, wanted: &ImportsWanted) -> Result<ImportPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let barclamp = words::asked(&wanted.barclamp)?;
+        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
+        let ImportSort::Imported = wanted.sort.by;
+        let last = match behind.as_deref() {
+            Some([Key::Number(id)]) => Some(*id),
+            _ => None,
+        };
+        let mut connection = self.connection().await?;
+        let most = i64::try_from(IMPORTS).unwrap_or(i64::MAX).saturating_add(1);
+        let mut rows = intent::import_reports(&mut connection, barclamp, wanted.sort.falling, last, most)
+            .await
+            .map_err(from_store)?;
+        let more = rows.len() > IMPORTS;
+        rows.truncate(IMPORTS);
+        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
+        let report =
+            |row: intent::ImportRow| ImportReport { id: row.id, at: at(row.at), by: row.by, report: row.report };
+        Ok(ImportPage { imports: rows.into_iter().map(report).collect(), next })
+    }
+}
+
+/// Imports in one page: each may have a thousand lines.
+const IMPORTS: usize = 20;
+
+/// Versions of a role's barclamp that have it, the newest first.
+fn versions(present: &Present, known: &Known<'_>) -> Vec<RoleVersion> {
+    let name = &known.version.name;
+    let of_it = present.catalog.barclamps().filter(|(_, version)| version.name == *name);
+    let mut having: Vec<(Hash, &Barclamp, Hash)> =
+        of_it.filter_map(|(hash, version)| Some((hash, &**version, *version.roles.get(&known.role.name)?))).collect();
+    having.sort_by(|(_, a, _), (_, b, _)| order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version)));
+    having.truncate(VERSIONS);
+    let version = |(hash, version, role): (Hash, &Barclamp, Hash)| {
+        let pins = |deployment: &&engine::cluster::SkeletonDeployment| deployment.barclamps.get(name) == Some(&hash);
+        let used_by = present.skeleton.deployments.values().filter(pins).map(|deployment| deployment.name.clone());
+        let mut used_by: Vec<DeploymentName> = used_by.collect();
+        used_by.sort();
+        RoleVersion { version: version.version.clone(), same: role == known.hash, used_by }
+    };
+    having.into_iter().map(version).collect()
+}

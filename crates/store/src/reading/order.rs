@@ -1,0 +1,109 @@
+//! Lists in the order that was asked for, from the place that was asked for.
+//!
+//! A row's keys are compared as one, all in one direction, so an index serves an order and its reverse.
+
+use api::listing::Key;
+use sea_orm::sea_query::{Expr, SimpleExpr};
+
+/// The rows behind the one with these keys, by columns in the order of the keys.
+pub(super) fn behind(columns: &[&str], falling: bool, keys: &[Key]) -> SimpleExpr {
+    let places: Vec<String> = (1..=keys.len()).map(|n| format!("${n}")).collect();
+    let sign = if falling { "<" } else { ">" };
+    let text = format!("({}) {sign} ({})", columns.join(", "), places.join(", "));
+    let values: Vec<sea_orm::Value> = keys.iter().map(value).collect();
+    Expr::cust_with_values(text, values)
+}
+
+fn value(key: &Key) -> sea_orm::Value {
+    match key {
+        Key::Text(text) => text.clone().into(),
+        Key::Number(number) => (*number).into(),
+    }
+}
+
+/// Which way a column goes.
+pub(super) fn way(falling: bool) -> sea_orm::Order {
+    if falling { sea_orm::Order::Desc } else { sea_orm::Order::Asc }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::listing::{Cursor, NodeSort, Order, RunSort, Sort};
+    use sea_orm::{DbBackend, QueryTrait};
+    use serde_json::Value;
+    use testdb::TestDatabase;
+
+    use super::*;
+    use crate::reading::runs::run_query;
+    use crate::reading::steps::node_query;
+    use crate::reading::{NodeFilter, RunFilter};
+
+    /// The most rows that a part of a plan brought, all its loops together.
+    fn most(plan: &Value) -> f64 {
+        let number = |name: &str| plan[name].as_f64().unwrap_or_default();
+        let parts = plan["Plans"].as_array().into_iter().flatten().map(most);
+        parts.fold(number("Actual Rows") * number("Actual Loops").max(1.0), f64::max)
+    }
+
+    async fn rows_of(db: &TestDatabase, sql: &str) -> f64 {
+        let explained = sqlx::AssertSqlSafe(format!("EXPLAIN (ANALYZE, FORMAT JSON) {sql}"));
+        let plan: Value = sqlx::query_scalar(explained).fetch_one(db.owner()).await.unwrap();
+        most(&plan[0]["Plan"])
+    }
+
+    fn orders<S: Sort>() -> Vec<Order<S>> {
+        Order::<S>::words().map(|word| word.parse().unwrap()).collect()
+    }
+
+    /// Of 20,000 rows a page reads as many as it shows, in the middle of every order; by deployment those of one deployment.
+    #[tokio::test]
+    async fn a_page_of_every_order_reads_little() {
+        let db = TestDatabase::new().await;
+        let sqls = [
+            "SET session_replication_role = replica",
+            "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) \
+             SELECT gen_random_uuid(), gen_random_uuid(), 'd' || n, gen_random_uuid(), sha256(''), 0 FROM generate_series(1, 20) n",
+            "INSERT INTO node (fqdn, deployment_id, transport, alive, available) \
+             SELECT 'x' || n || '.rack.example.com', d.id, 'ssh', n % 2 = 0, n % 3 > 0 FROM generate_series(1, 20000) n \
+             JOIN deployment d ON d.name = 'd' || (1 + n % 20)",
+            "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
+               started_at, ended_at, lease_until) \
+             SELECT gen_random_uuid(), gen_random_uuid(), 1, 1, 1, 1, sha256(''), false, 'ended', \
+               (ARRAY['succeeded', 'failed', 'lost'])[1 + n % 3], now(), now() + make_interval(secs => n % 500), now() \
+             FROM generate_series(1, 20000) n",
+            "RESET session_replication_role",
+            "ANALYZE node, run, deployment",
+        ];
+        let mut owner = db.owner().acquire().await.unwrap();
+        for sql in sqls {
+            sqlx::query(sql).execute(&mut *owner).await.unwrap();
+        }
+        drop(owner);
+        for order in orders::<NodeSort>() {
+            let keys = match order.by {
+                NodeSort::Name => vec![Key::from("x5.rack.example.com")],
+                NodeSort::State => vec![Key::from(1), Key::from("x5.rack.example.com")],
+                NodeSort::Deployment => vec![Key::from("d5"), Key::from("x5.rack.example.com")],
+            };
+            assert_eq!(Cursor::behind(order, &keys).keys(order).unwrap(), keys);
+            for behind in [None, Some(keys.as_slice())] {
+                let sql = node_query(NodeFilter { order, behind, ..NodeFilter::default() }).build(DbBackend::Postgres);
+                let rows = rows_of(&db, &sql.to_string()).await;
+                let most = if order.by == NodeSort::Deployment { 2_500.0 } else { 200.0 };
+                assert!(rows <= most, "{order} reads {rows} rows: {sql}");
+            }
+        }
+        for order in orders::<RunSort>() {
+            let keys = match order.by {
+                RunSort::Queued => vec![Key::from(10_000)],
+                RunSort::State => vec![Key::from("lost"), Key::from(10_000)],
+                RunSort::Took => vec![Key::from(250_000_000), Key::from(10_000)],
+            };
+            for behind in [None, Some(keys.as_slice())] {
+                let sql = run_query(RunFilter { order, behind, ..RunFilter::default() }).build(DbBackend::Postgres);
+                let rows = rows_of(&db, &sql.to_string()).await;
+                assert!(rows <= 200.0, "{order} reads {rows} rows: {sql}");
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+// Lists: sorted, filtered and paged by their address, so back and forward, a bookmark and a browser without scripts show the same.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { assertAccessible, assertFits, assertQuiet, openBrowser, openPage, visit } from './lib/browser.mjs';
+import { start } from './lib/gantry.mjs';
+import { signIn } from './lib/console.mjs';
+
+const NODES = 60;
+
+let browser;
+let gantry;
+let page;
+before(async () => {
+  browser = await openBrowser();
+  gantry = await start({ name: 'lists' });
+  page = await signIn(await openPage(browser, gantry), gantry, 'author');
+  for (let n = 1; n <= NODES; n += 1) {
+    const fqdn = `list${String(n).padStart(2, '0')}.rack.example.com`;
+    const made = await page.request.post('/api/v1/nodes', {
+      headers: { 'X-Gantry': '1' },
+      data: { fqdn, root: `/srv/gantry-lists/${n}` },
+    });
+    assert.equal(made.status(), 201, await made.text());
+  }
+}, { timeout: 180_000 });
+after(async () => {
+  await browser.close();
+  await gantry.stop();
+});
+
+/** The names in the first column, from above. */
+function names(on = page) {
+  return on.locator('tbody tr td:first-child a').allInnerTexts();
+}
+
+/** Waits until the address is this one. */
+async function at(path, on = page) {
+  await on.waitForURL((url) => `${url.pathname}${url.search}` === path);
+}
+
+test('a list sorts by its heads, and back takes it back', { timeout: 60_000 }, async () => {
+  await visit(page, '/nodes');
+  const first = await names();
+  await page.getByRole('columnheader', { name: 'Node' }).getByRole('link').click();
+  await at('/nodes?sort=-name');
+  await page.locator('th[aria-sort="descending"]').waitFor();
+  const turned = await names();
+  assert.deepEqual(turned, [...turned].sort().reverse());
+  assert.notDeepEqual(turned, first);
+  await page.goBack();
+  await page.locator('th[aria-sort="ascending"]').waitFor();
+  assert.deepEqual(await names(), first);
+  assertQuiet(page);
+});
+
+test('pages of a list are the whole list, each row once', { timeout: 60_000 }, async () => {
+  await visit(page, '/nodes?filter=list&sort=-name');
+  const seen = await names();
+  assert.equal(seen.length, 50);
+  await page.getByRole('link', { name: 'Next' }).click();
+  await page.getByRole('link', { name: 'First' }).waitFor();
+  seen.push(...(await names()));
+  assert.equal(new Set(seen).size, NODES);
+  assert.deepEqual(seen, [...seen].sort().reverse());
+  await page.getByRole('link', { name: 'First' }).click();
+  await at('/nodes?filter=list&sort=-name');
+  assertQuiet(page);
+});
+
+test('a filter keeps the order and the columns, and says what it hides', { timeout: 60_000 }, async () => {
+  await visit(page, '/nodes?sort=-name&columns=name,life');
+  assert.equal(await page.getByRole('columnheader', { name: 'Steps' }).count(), 0);
+  await page.getByLabel('Name contains').fill('nothing-is-called-this');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await page.getByText('No node fits').waitFor();
+  const asked = new URL(page.url()).searchParams;
+  assert.deepEqual([asked.get('sort'), asked.get('columns')], ['-name', 'name,life']);
+  await page.getByRole('link', { name: 'Clear' }).click();
+  await at('/nodes?sort=-name&columns=name%2Clife');
+  await page.goBack();
+  assert.equal(await page.getByLabel('Name contains').inputValue(), 'nothing-is-called-this');
+  assertQuiet(page);
+});
+
+test('columns are chosen by a form', { timeout: 60_000 }, async () => {
+  await visit(page, '/nodes?filter=list');
+  await page.getByText('Columns', { exact: true }).first().click();
+  await page.getByRole('checkbox', { name: 'Steps' }).uncheck();
+  await page.getByRole('button', { name: 'Show these' }).click();
+  await page.getByRole('columnheader', { name: 'Steps' }).waitFor({ state: 'detached' });
+  assert.equal(await page.getByRole('columnheader', { name: 'Life' }).count(), 1);
+  assert.equal(await page.getByLabel('Name contains').inputValue(), 'list');
+  assertQuiet(page);
+});
+
+test('what there is not to be asked for is said', { timeout: 60_000 }, async () => {
+  const answer = await page.goto('/nodes?state=purple&filter=list');
+  assert.equal(answer.status(), 400);
+  await page.getByText('There are: alive, dead, unavailable, record.').waitFor();
+  assert.equal(await page.getByLabel('Name contains').inputValue(), 'list');
+  // The browser says of every answer of this status that it failed.
+  assertQuiet(page, /status of 400/);
+  page.problems.length = 0;
+});
+
+test('without scripts a list is sorted, filtered and paged', { timeout: 60_000 }, async () => {
+  const plain = await openPage(browser, { ...gantry, scripts: false });
+  await plain.context().addCookies(await page.context().cookies());
+  await plain.goto('/nodes');
+  await plain.getByLabel('Name contains').fill('list');
+  await plain.getByRole('button', { name: 'Filter' }).click();
+  await plain.getByRole('columnheader', { name: 'Node' }).getByRole('link').click();
+  await at('/nodes?filter=list&sort=-name', plain);
+  await plain.getByRole('link', { name: 'Next' }).click();
+  assert.equal((await names(plain)).length, NODES - 50);
+  await plain.context().close();
+});
+
+test('lists fit and are accessible, narrow too', { timeout: 120_000 }, async () => {
+  for (const path of ['/nodes?sort=state', '/runs?sort=-took', '/reviews?state=any&sort=title', '/deployments?sort=-nodes', '/catalog?sort=-roles',
+    '/catalog/roles?sort=barclamp', '/catalog/roles/app', '/catalog/graph', '/catalog/imports']) {
+    await visit(page, path);
+    await assertAccessible(page);
+    await page.setViewportSize({ width: 390, height: 844 });
+    await assertFits(page);
+    await assertAccessible(page);
+    if (path.includes('sort')) assert.ok(await page.getByLabel('Sorted by').isVisible(), path);
+    await page.setViewportSize({ width: 1440, height: 900 });
+    assertQuiet(page);
+  }
+});

@@ -1,0 +1,68 @@
+//! Lists by REST: sorted by closed sets of words, and read on from the place that a page names.
+
+use super::the_way::committed;
+use super::*;
+
+#[tokio::test]
+async fn orders_are_a_closed_set_for_each_list() {
+    let house = House::new().await;
+    committed(&house).await;
+    let ada = house.cookie().await;
+    for (path, known) in [
+        ("nodes", "name, -name, state, -state, deployment, -deployment"),
+        ("runs", "queued, -queued, state, -state, took, -took"),
+        ("submissions", "submitted, -submitted, title, -title"),
+        ("deployments", "tree, -tree, name, -name, nodes, -nodes, errors, -errors, target, -target"),
+        ("barclamps", "name, -name, imported, -imported, roles, -roles"),
+        ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
+        ("imports", "imported, -imported"),
+    ] {
+        let refused = house.ask_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
+        let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
+        assert!(detail.contains("is no order of this list") && detail.contains(known), "{path}: {detail}");
+        for word in known.split(", ").chain([""]) {
+            let taken = house.ask_get(&format!("/api/v1/{path}?sort={word}"), &ada).await;
+            assert_eq!(taken.status, StatusCode::OK, "{path} by {word}");
+        }
+        assert_eq!(house.ask_get(&format!("/api/v1/{path}?order=name"), &ada).await.status, StatusCode::BAD_REQUEST);
+    }
+}
+
+#[tokio::test]
+async fn a_place_in_one_order_is_refused_in_another() {
+    let house = House::new().await;
+    committed(&house).await;
+    let ada = house.cookie().await;
+    for (good, bad) in [
+        ("nodes?sort=state&after=state~-0~-a", "nodes?sort=-state&after=state~-0~-a"),
+        ("nodes?after=n1.house.example.com", "nodes?sort=-name&after=n1.house.example.com"),
+        ("runs?before=7", "runs?sort=took&before=7"),
+        ("submissions?sort=title&before=title~-a~-7", "submissions?before=title~-a~-7"),
+        ("roles?after=name~-a~-b", "roles?after=a"),
+        ("imports?before=7", "imports?before=x"),
+    ] {
+        assert_eq!(house.ask_get(&format!("/api/v1/{good}"), &ada).await.status, StatusCode::OK, "{good}");
+        let refused = house.ask_get(&format!("/api/v1/{bad}"), &ada).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{bad}");
+        let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
+        assert!(detail.contains("take what the page before said under next"), "{bad}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn a_role_and_how_roles_hang_together_are_told() {
+    let house = House::new().await;
+    committed(&house).await;
+    let ada = house.cookie().await;
+    let roles = house.ask_get("/api/v1/roles", &ada).await.json();
+    let first = roles["roles"][0]["name"].as_str().expect("a name").to_owned();
+    let role = house.ask_get(&format!("/api/v1/roles/{first}"), &ada).await.json();
+    assert_eq!(role["role"]["name"], first);
+    assert_eq!(house.ask_get("/api/v1/roles/nothing", &ada).await.status, StatusCode::NOT_FOUND);
+    let graph = house.ask_get("/api/v1/catalog/graph", &ada).await.json();
+    assert_eq!(graph["count"], roles["count"]);
+    assert_eq!(house.ask_get("/api/v1/catalog/graph?role=nothing", &ada).await.status, StatusCode::NOT_FOUND);
+    let imports = house.ask_get("/api/v1/imports", &ada).await.json();
+    assert_eq!(imports["imports"][0]["barclamps"][0]["new"], true);
+}
