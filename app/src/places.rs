@@ -1,5 +1,6 @@
 //! The addresses of the pages.
 
+pub use api::calls::shell::encoded;
 use engine::ids::{DeploymentName, NoderoleId, PersonId, ProposalId, RunId, SubmissionId};
 
 /// Where people sign in.
@@ -134,12 +135,6 @@ pub fn log_file(id: RunId) -> String {
 /// The sign-in that leads back to where one was.
 pub fn sign_in_for(next: &str) -> String {
     format!("{SIGN_IN}?next={}", encoded(next))
-}
-
-/// A text as part of a query (RFC 3986: everything but unreserved characters).
-pub fn encoded(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 #[cfg(test)]

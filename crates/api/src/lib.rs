@@ -5,6 +5,7 @@
 //! same everywhere.
 //!
 //! * [`audit`]: who did what.
+//! * [`calls`]: what a page does, as a command line and as a request.
 //! * [`overview`]: how it stands, and the policy.
 //! * [`workers`]: who carries out runs.
 //! * [`problem`]: how anything says no (RFC 9457).
@@ -18,6 +19,7 @@
 //! * [`live`]: what the journal tells while it happens.
 
 pub mod audit;
+pub mod calls;
 pub mod console;
 pub mod limits;
 pub mod listing;
