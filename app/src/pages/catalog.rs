@@ -12,7 +12,9 @@ use crate::calls::{self, ImportBarclamp};
 use crate::clock::Moment;
 use crate::live::{NOW, use_live};
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, heed, icon, load, rows};
+use crate::parts::{
+    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, heed, icon, load, rows,
+};
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
 
@@ -29,6 +31,7 @@ pub fn Catalog() -> impl IntoView {
     view! {
         <Title text="Catalog"/>
         {load(catalog, move |(first, may_import)| view! { <List first after=after.get_untracked() may_import/> })}
+        <SameList of=api::calls::List::Barclamps/>
     }
     .into_any()
 }
@@ -188,6 +191,7 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
                     </div>
                     {result}
                     <ProblemNotice problem=problem_of(import)/>
+                    <Same of=move |_: Typed| vec![api::calls::import()]/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || import.pending().get()>"Import"</button>

@@ -7,7 +7,7 @@ use leptos_meta::Title;
 
 use crate::calls;
 use crate::live::use_live;
-use crate::parts::{Counts, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::parts::{Counts, Feed, Icon, ProblemNotice, SameList, icon, load, rows};
 use crate::places;
 
 /// Levels that are indented; of those below, the level is said.
@@ -21,6 +21,7 @@ pub fn Deployments() -> impl IntoView {
         <Title text="Deployments"/>
         <div class="head"><h1>"Deployments"</h1></div>
         {load(deployments, |first| view! { <List first/> })}
+        <SameList of=api::calls::List::Deployments/>
     }
     .into_any()
 }

@@ -1,6 +1,7 @@
 //! The list of reviews: what waits, for whom, and what became of the others; and the open proposals that nobody submitted yet, those on
 //! single nodes among them.
 
+use api::calls::Call;
 use api::console::{ProposalSummary, ReviewState, ReviewSummary};
 use api::live::Topic;
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Whose};
@@ -15,7 +16,7 @@ use crate::calls;
 use crate::clock::Moment;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load, rows};
 use crate::places;
 
 /// What the list is of.
@@ -101,6 +102,26 @@ impl Wanted {
         Self { of, whose, ..self.newest() }
     }
 
+    /// The same, asked by command.
+    fn call(&self) -> Call {
+        let is_mine = self.whose == Whose::Mine;
+        match self.of {
+            Of::Reviews(fate) => api::calls::list(api::calls::List::Reviews, |word| match word {
+                "whose" => (self.whose != Whose::All).then(|| self.whose.as_str().to_owned()),
+                "fate" => Some(fate.as_str().to_owned()),
+                "deployment" => Some(self.deployment.clone()),
+                "text" => Some(self.text.clone()),
+                _ => None,
+            }),
+            Of::Drafts => api::calls::list(api::calls::List::Proposals, |word| match word {
+                "mine" => is_mine.then(|| "true".to_owned()),
+                "drafts" => Some("true".to_owned()),
+                "deployment" => Some(self.deployment.clone()),
+                _ => None,
+            }),
+        }
+    }
+
     fn is_narrow(&self) -> bool {
         self.whose != Whose::All || !self.deployment.is_empty() || !self.text.is_empty()
     }
@@ -159,6 +180,7 @@ pub fn Reviews() -> impl IntoView {
             Page::Reviews(first) => view! { <List first wanted=wanted.get_untracked()/> }.into_any(),
             Page::Drafts(first) => view! { <Drafts first wanted=wanted.get_untracked()/> }.into_any(),
         })}
+        <Same of=move |_: Typed| vec![wanted.read().call()]/>
     }
     .into_any()
 }

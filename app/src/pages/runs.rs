@@ -11,7 +11,7 @@ use crate::calls;
 use crate::clock::{Moment, Span};
 use crate::live::{NOW, use_live};
 use crate::parts::badge::{RUN_STATES, run_look};
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, RunPill, icon, load, rows};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, RunPill, SameList, icon, load, rows};
 use crate::places;
 
 /// What the list is asked for; part of the address.
@@ -50,6 +50,7 @@ pub fn Runs() -> impl IntoView {
         <div class="head"><h1>"Runs"</h1></div>
         <nav class="filters" aria-label="Filter by state">{move || filters(&wanted.get())}</nav>
         {load(runs, move |first| view! { <List first wanted=wanted.get_untracked()/> })}
+        <SameList of=api::calls::List::Runs/>
     }
     .into_any()
 }

@@ -13,6 +13,7 @@ pub mod load;
 pub mod notice;
 pub mod provenance;
 pub mod rows;
+pub mod same;
 
 pub use act::act;
 pub use badge::{Counts, RunPill, StatePill, mark};
@@ -22,3 +23,4 @@ pub use icon::{Icon, icon};
 pub use load::load;
 pub use notice::{Empty, ProblemNotice, problem_page};
 pub use rows::rows;
+pub use same::{Same, SameList, Typed};

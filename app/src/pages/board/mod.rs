@@ -38,7 +38,7 @@ use crate::failure::Answer;
 use crate::live::use_live;
 use crate::pages::noderole::Details;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{DialogHandle, Icon, ProblemNotice, icon, load};
+use crate::parts::{DialogHandle, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
 use act::Act;
 use address::Address;
@@ -240,6 +240,9 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
             </div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>
+        {move || (!desk.editable().get()).then(|| view! {
+            <Same of=move |_: Typed| vec![api::calls::propose(&board.read().name)]/>
+        })}
     }
     .into_any()
 }
