@@ -11,6 +11,7 @@ use api::console::{
     Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::nodes::{MintedToken, NodeChange, NodeView};
+use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -53,6 +54,8 @@ pub trait Console: Send + Sync {
     async fn nodes(&self, filter: String, after: Option<String>) -> Result<NodePage, Problem>;
     /// Runs, newest first, before `before`; `state` is a word of `RunState` or empty.
     async fn runs(&self, state: String, before: Option<RunId>) -> Result<RunPage, Problem>;
+    /// The gate's policy that is in force.
+    async fn policy(&self) -> Result<PolicyView, Problem>;
     /// What waits, for what, and who or what frees it.
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem>;
     /// A run.

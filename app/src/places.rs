@@ -42,6 +42,14 @@ pub const PEOPLE: &str = "/settings/people";
 /// Programs that may come in.
 pub const SERVICES: &str = "/settings/services";
 
+/// How many approvals changes need.
+pub const POLICY: &str = "/settings/policy";
+
+/// A deployment's board, where another policy is to be proposed.
+pub fn board_for_policy(name: &DeploymentName) -> String {
+    format!("{}?ask=policy", deployment(name))
+}
+
 /// A person, or a service account.
 pub fn person(id: PersonId) -> String {
     format!("{PEOPLE}/{id}")

@@ -12,6 +12,7 @@ use api::console::{
     Opened, PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::nodes::{MintedToken, NodeChange, NodeView};
+use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -66,6 +67,10 @@ impl Console for Bound {
 
     async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem> {
         asked!(self.deployments())
+    }
+
+    async fn policy(&self) -> Result<PolicyView, Problem> {
+        asked!(self.policy_in_force())
     }
 
     async fn board(&self, deployment: &str) -> Result<Board, Problem> {

@@ -5,6 +5,8 @@ mod edits;
 mod fake;
 mod heeding;
 mod machines;
+mod policy;
+mod same;
 mod serve;
 mod values;
 mod waiting;

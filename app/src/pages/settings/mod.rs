@@ -1,8 +1,9 @@
-//! Settings: one's own account, and for admins everybody's.
+//! Settings: one's own account, for admins everybody's, and the gate's policy.
 
 pub mod account;
 pub mod people;
 pub mod person;
+pub mod policy;
 pub mod tokens;
 
 use api::people::Grant;
@@ -29,6 +30,7 @@ fn Sections() -> impl IntoView {
             {link(places::ACCOUNT, "My account")}
             {link(places::PEOPLE, "People")}
             {link(places::SERVICES, "Service accounts")}
+            {link(places::POLICY, "Policy")}
         </nav>
     }
     .into_any()
