@@ -22,7 +22,7 @@ async fn how_many_approvals_each_change_needs_stands_in_plain_words() {
         "by bo",
         "href=\"/blueprints?from=39&amp;to=40\"",
         "aria-current=\"page\"",
-        "gantry api GET /api/v1/policy",
+        "gantry policy",
         "\"$GANTRY_SERVER/api/v1/policy\"",
     ]);
     assert_eq!(page.body.matches("<b>2</b>").count(), 1, "what is destructive alone needs two");

@@ -82,8 +82,7 @@ async fn lists_say_how_to_get_what_they_show() {
     says(&fake, "/blueprints?deployment=web", &["/api/v1/targets?deployment=web\""]).await;
     says(&fake, "/reviews?whose=mine&text=it's", &["gantry review list --whose mine --fate open --text 'it'\\''s'"])
         .await;
-    says(&fake, "/reviews?state=drafts", &["gantry proposal list --drafts true", "/api/v1/proposals?drafts=true\""])
-        .await;
+    says(&fake, "/reviews?state=drafts", &["gantry proposal list --drafts", "/api/v1/proposals?drafts=true\""]).await;
     says(&fake, "/catalog", &["gantry barclamp list", "gantry barclamp import", "--json @barclamps.json"]).await;
 }
 
@@ -96,8 +95,12 @@ async fn what_is_done_to_a_machine_or_a_run_says_how() {
     let id = fake.0.lock().expect("no test died here").noderole.id;
     let retry = format!("gantry noderole retry {id} --reason WHY");
     says(&fake, &format!("/noderoles/{id}"), &[&retry]).await;
-    says(&fake, "/nodes", &["gantry api POST /api/v1/nodes", "{\"fqdn\":\"NAME.EXAMPLE.COM\",\"root\":\"/FOLDER\"}"])
-        .await;
+    says(
+        &fake,
+        "/nodes",
+        &["gantry node add NAME.EXAMPLE.COM --root /FOLDER", "{\"fqdn\":\"NAME.EXAMPLE.COM\",\"root\":\"/FOLDER\"}"],
+    )
+    .await;
     // Everywhere: the switch.
     says(&fake, "/runs", &["gantry execution off --reason WHY", "{\"enabled\":false,\"reason\":\"WHY\"}"]).await;
     let restorable = Fake::new(|world| {
@@ -106,7 +109,7 @@ async fn what_is_done_to_a_machine_or_a_run_says_how() {
         world.comparison.deployment = Some(fake::deployment("web"));
     });
     let path = "/blueprints?deployment=web&from=3&to=1";
-    says(&restorable, path, &["gantry deployment restore web 1", "{\"partial\":false,\"target\":1}"]).await;
+    says(&restorable, path, &["gantry deployment restore web --target 1", "{\"partial\":false,\"target\":1}"]).await;
 }
 
 #[tokio::test]
@@ -119,7 +122,7 @@ async fn a_node_s_page_says_each_change_on_the_version_that_is_shown() {
     let lines = [
         format!("-H 'If-Match: \"{version}\"' -X PUT --json"),
         format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/availability\""),
-        format!("gantry api PATCH /api/v1/nodes/{id} --data"),
+        format!("gantry node edit {id} --description TEXT"),
         format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/proposals\""),
     ];
     let name = fake.0.lock().expect("no test died here").machine.fqdn.clone();

@@ -89,8 +89,10 @@ pub enum Body {
 /// One thing that is done, in both ways.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// What is typed behind `gantry`.
+    /// What is typed behind `gantry`; empty: it has no command of its own.
     words: Vec<String>,
+    /// What the command reads from its standard input.
+    input: Option<Value>,
     method: Method,
     /// Below `/api/v1`, with its query.
     path: String,
@@ -103,7 +105,15 @@ pub struct Call {
 
 impl Call {
     fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { words: Vec::new(), method, path: path.into(), body: Body::Empty, on: None, in_person: false }
+        Self {
+            words: Vec::new(),
+            input: None,
+            method,
+            path: path.into(),
+            body: Body::Empty,
+            on: None,
+            in_person: false,
+        }
     }
 
     fn get(path: impl Into<String>) -> Self {
@@ -143,6 +153,17 @@ impl Call {
             true => self.word(format!("--{name}={value}")),
             false => self.word(format!("--{name}")).word(value),
         }
+    }
+
+    /// The last word, whatever it begins with.
+    fn last(self, word: &str) -> Self {
+        let call = if word.starts_with('-') { self.word("--") } else { self };
+        call.word(word)
+    }
+
+    /// The same option with each of these.
+    fn options(self, name: &str, values: impl IntoIterator<Item = String>) -> Self {
+        values.into_iter().fold(self, |call, value| call.option(name, &value))
     }
 
     /// The same, of what is there.
@@ -188,20 +209,33 @@ impl Call {
         if !self.words.is_empty() {
             return self.words.clone();
         }
-        let mut words = vec!["api".to_owned(), self.method.word().to_owned(), format!("{ROOT}{}", self.path)];
+        let mut words = vec!["api".to_owned(), self.method.word().to_owned(), self.path.clone()];
         match &self.body {
             Body::Empty => {}
-            Body::Json(body) => words.extend(["--data".to_owned(), body.to_string()]),
-            Body::File(name) => words.extend(["--data".to_owned(), format!("@{name}")]),
+            Body::Json(_) => words.extend(["--body", "-"].map(str::to_owned)),
+            Body::File(name) => words.extend(["--body", *name].map(str::to_owned)),
         }
         words.extend(self.on.iter().flat_map(|version| ["--if-match".to_owned(), format!("\"{version}\"")]));
         words
     }
 
+    /// What the program reads from its standard input, if it does.
+    pub fn input(&self) -> Option<&Value> {
+        match (&self.body, self.words.is_empty()) {
+            (Body::Json(body), true) => Some(body),
+            _ => self.input.as_ref(),
+        }
+    }
+
     /// The command line.
     pub fn cli(&self) -> String {
         let words = self.arguments();
-        std::iter::once("gantry".to_owned()).chain(words.iter().map(|word| quoted(word))).collect::<Vec<_>>().join(" ")
+        let words = std::iter::once("gantry".to_owned()).chain(words.iter().map(|word| quoted(word)));
+        let line = words.collect::<Vec<_>>().join(" ");
+        match self.input() {
+            Some(input) => format!("printf %s {} | {line}", quoted(&input.to_string())),
+            None => line,
+        }
     }
 
     /// The request. It prints what was refused, and ends with an error then.

@@ -14,12 +14,14 @@ pub fn propose(deployment: &DeploymentName) -> Call {
 
 /// Opens a proposal on one node alone.
 pub fn propose_on_node(node: NodeId) -> Call {
-    Call::post(format!("/nodes/{node}/proposals"))
+    Call::post(format!("/nodes/{node}/proposals")).words(["node", "propose"]).word(node.to_string())
 }
 
 /// Puts edits into a proposal, all or none.
 pub fn edit(proposal: ProposalId, version: i32, edits: &[Edit]) -> Call {
-    Call::post(format!("/proposals/{proposal}/edits")).json(json!({ "version": version, "edits": edits }))
+    let call = Call::post(format!("/proposals/{proposal}/edits")).json(json!({ "version": version, "edits": edits }));
+    let call = call.words(["proposal", "edit"]).word(proposal.to_string()).option("file", "-");
+    Call { input: Some(json!(edits)), ..call }
 }
 
 /// Binds a role to nodes: by their names, and by their ids as this proposal's version has them.
@@ -33,7 +35,7 @@ pub fn bind(
         [(node, _)] => Edit::Bind { deployment, node: *node, role: role.clone() },
         many => Edit::BindNodes { deployment, role: role.clone(), nodes: many.iter().map(|(node, _)| *node).collect() },
     };
-    let call = edit(proposal, version, &[edit_of]).words(["bind"]);
+    let call = Call { input: None, ..edit(proposal, version, &[edit_of]) }.words(["bind"]);
     let call = nodes.iter().fold(call, |call, (_, fqdn)| call.word(fqdn));
     call.word(role.as_str()).option("in", name.as_str())
 }
@@ -46,7 +48,8 @@ pub fn unbind(
     noderole: &engine::cluster::NoderoleKey,
     with_dependents: bool,
 ) -> Call {
-    edit(proposal, version, &[Edit::Unbind { node, noderole: noderole.clone(), with_dependents }])
+    let edit = edit(proposal, version, &[Edit::Unbind { node, noderole: noderole.clone(), with_dependents }]);
+    Call { input: None, ..edit }
         .words(["unbind", fqdn])
         .word(noderole.to_string())
         .option("in", deployment.as_str())

@@ -63,17 +63,20 @@ impl List {
         }
     }
 
-    /// What the command line calls one of its entries; None: it has no list of them.
-    fn noun(self) -> Option<&'static str> {
+    /// What lists them on the command line.
+    fn words(self) -> &'static [&'static str] {
         match self {
-            Self::Deployments => Some("deployment"),
-            Self::Nodes => Some("node"),
-            Self::Runs => Some("run"),
-            Self::Reviews => Some("review"),
-            Self::Proposals => Some("proposal"),
-            Self::Barclamps => Some("barclamp"),
-            Self::People => Some("person"),
-            Self::Blueprints | Self::Waiting | Self::Workers | Self::Audit => None,
+            Self::Deployments => &["deployment", "list"],
+            Self::Nodes => &["node", "list"],
+            Self::Runs => &["run", "list"],
+            Self::Reviews => &["review", "list"],
+            Self::Proposals => &["proposal", "list"],
+            Self::Blueprints => &["target", "list"],
+            Self::Waiting => &["waiting"],
+            Self::Barclamps => &["barclamp", "list"],
+            Self::Workers => &["workers"],
+            Self::Audit => &["audit", "list"],
+            Self::People => &["person", "list"],
         }
     }
 }
@@ -86,6 +89,12 @@ pub fn list(list: List, asked: impl Fn(&str) -> Option<String>) -> Call {
     let pairs: Vec<String> = given.iter().map(|(word, value)| format!("{word}={}", encoded(value))).collect();
     let address = if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) };
     let call = Call::get(address);
-    let Some(noun) = list.noun() else { return call };
-    given.iter().fold(call.words([noun, "list"]), |call, (word, value)| call.option(word, value))
+    // The command line says moments as people write them, and addresses count milliseconds.
+    if given.iter().any(|(word, _)| matches!(*word, "since" | "until")) {
+        return call;
+    }
+    given.iter().fold(call.words(list.words().iter().copied()), |call, (word, value)| match *word {
+        "mine" | "drafts" => call.switch(word, value == "true"),
+        word => call.option(word, value),
+    })
 }

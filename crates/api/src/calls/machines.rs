@@ -47,7 +47,22 @@ pub fn add_node(new: &NewNode) -> Call {
         ssh.insert("host_key".into(), new.host_key.trim().into());
         body.insert("ssh".into(), ssh.into());
     }
-    Call::post("/nodes").json(body.into())
+    let is_reached = body.contains_key("ssh");
+    let ssh = if is_reached { new.clone() } else { NewNode::default() };
+    let several = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let call = Call::post("/nodes").json(body.into()).words(["node", "add"]);
+    let call = match new.fqdn.trim() {
+        "" => call,
+        fqdn => call.word(fqdn),
+    };
+    call.options("mac", several(&new.macs))
+        .option_of("serial", new.serial.trim())
+        .option_of("root", new.root.trim())
+        .options("ssh", several(&ssh.addresses))
+        .option_of("port", ssh.port.trim())
+        .option_of("user", ssh.user.trim())
+        .option_of("key", ssh.key.trim())
+        .option_of("host-key", ssh.host_key.trim())
 }
 
 fn put(body: &mut Map<String, Value>, name: &str, value: &str) {
@@ -71,7 +86,29 @@ pub fn show_node(fqdn: &str) -> Call {
 
 /// Changes what people say of a node, as of a version of its record; what is not in `change` stays.
 pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Call {
-    Call::new(Method::Patch, format!("/nodes/{node}")).on(version).json(change.into())
+    let words = edited(&change);
+    let call = Call::new(Method::Patch, format!("/nodes/{node}")).on(version).json(change.into());
+    let Some(words) = words else { return call };
+    let call = call.words(["node", "edit"]).word(node.to_string());
+    words.into_iter().fold(call, |call, (name, value)| call.option(&name, &value))
+}
+
+/// What is changed, as options. None: a part of it can be told by no option.
+fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
+    let mut options = Vec::new();
+    for (name, value) in change {
+        match (name.as_str(), value) {
+            ("way", Value::Object(way)) => options.extend(edited(way)?),
+            ("macs" | "addresses", Value::Array(all)) if !all.is_empty() => {
+                let option = if name == "macs" { "mac" } else { "ssh" };
+                options.extend(all.iter().filter_map(Value::as_str).map(|one| (option.to_owned(), one.to_owned())));
+            }
+            ("hints", _) | (_, Value::Array(_) | Value::Object(_) | Value::Null) => return None,
+            (_, Value::String(text)) => options.push((name.replace('_', "-"), text.clone())),
+            (_, other) => options.push((name.replace('_', "-"), other.to_string())),
+        }
+    }
+    Some(options)
 }
 
 /// Takes a node out of service, or puts it back.
@@ -79,19 +116,31 @@ pub fn set_available(node: NodeId, version: i32, available: bool, reason: &str) 
     Call::new(Method::Put, format!("/nodes/{node}/availability"))
         .on(version)
         .json(json!({ "available": available, "reason": reason }))
+        .words(["node", if available { "in" } else { "out" }])
+        .word(node.to_string())
+        .option("reason", reason)
 }
 
 /// Takes out the record of a node that no target speaks of.
 pub fn take_out_node(node: NodeId) -> Call {
-    Call::new(Method::Delete, format!("/nodes/{node}"))
+    Call::new(Method::Delete, format!("/nodes/{node}")).words(["node", "remove"]).word(node.to_string())
 }
 
 /// Makes a token by which a node speaks for itself.
 pub fn mint_node_token(node: NodeId, name: &str, days: u32) -> Call {
-    Call::post(format!("/nodes/{node}/tokens")).json(json!({ "name": name, "days": days })).in_person()
+    Call::post(format!("/nodes/{node}/tokens"))
+        .json(json!({ "name": name, "days": days }))
+        .in_person()
+        .words(["node", "token", "make"])
+        .word(node.to_string())
+        .option("name", name)
+        .option("days", &days.to_string())
 }
 
 /// Takes a node's token back.
 pub fn revoke_node_token(node: NodeId, token: Uuid) -> Call {
     Call::new(Method::Delete, format!("/nodes/{node}/tokens/{token}"))
+        .words(["node", "token", "revoke"])
+        .word(node.to_string())
+        .word(token.to_string())
 }

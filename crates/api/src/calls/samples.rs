@@ -39,7 +39,10 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         host_key: "ssh-ed25519 AAAA".into(),
         ..NewNode::default()
     };
-    let change = [("description".to_owned(), json!(WHY))].into_iter().collect();
+    let change =
+        json!({ "description": WHY, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
+    let hints = json!({ "hints": { "rack": "it's 7" } });
+    let fields = |change: &Value| change.as_object().cloned().unwrap_or_default();
     let mut all = vec![
         propose(&web),
         propose_on_node(node),
@@ -67,6 +70,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         comment(submission, "", WHY),
         comment(submission, "policy#/approvals", WHY),
         reply(thread, WHY),
+        reply(thread, "-1"),
         resolve(thread, true),
         resolve(thread, false),
         cancel_run(run),
@@ -77,7 +81,8 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         add_node(&folder),
         add_node(&by_ssh),
         show_node(&n1),
-        change_node(node, 4, change),
+        change_node(node, 4, fields(&change)),
+        change_node(node, 4, fields(&hints)),
         set_available(node, 4, false, WHY),
         take_out_node(node),
         mint_node_token(node, "agent", 90),
@@ -97,18 +102,26 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     ];
     for which in List::ALL {
         all.push(list(which, |_| None));
-        all.push(list(which, |word| Some(sample_of(word).to_owned())));
+        all.push(list(which, |word| Some(sample_of(which, word).to_owned())));
+        let is_moment = |word: &str| matches!(word, "since" | "until");
+        all.push(list(which, |word| (!is_moment(word)).then(|| sample_of(which, word).to_owned())));
     }
     Ok(all)
 }
 
 /// Something that a list can be asked for.
-fn sample_of(word: &str) -> &'static str {
-    match word {
-        "alive" | "mine" | "drafts" | "disabled" => "true",
-        "since" => "1760000000000",
-        "until" => "1770000000000",
-        "kind" => "human",
+fn sample_of(list: List, word: &str) -> &'static str {
+    match (list, word) {
+        (_, "alive" | "mine" | "drafts" | "disabled") => "true",
+        (_, "since") => "1760000000000",
+        (_, "until") => "1770000000000",
+        (_, "kind") => "human",
+        (_, "whose") => "mine",
+        (_, "fate") => "open",
+        (_, "phase") => "confirmed",
+        (List::Deployments, "state") => "held",
+        (List::Nodes, "state") => "dead",
+        (List::Runs, "state") => "failed",
         _ => "a'b c",
     }
 }

@@ -190,6 +190,11 @@ fn a_shell_gets_the_words_that_were_meant() {
             out.split_terminator('\0').map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(read(&call.cli(), "gantry"), call.arguments());
+        if let Some(input) = call.input() {
+            let script = format!("gantry() {{ cat; }}; {}", call.cli());
+            let out = std::process::Command::new("sh").arg("-c").arg(script).output().expect("a shell");
+            assert_eq!(serde_json::from_slice::<Value>(&out.stdout).expect("JSON"), *input);
+        }
         let words = read(&call.curl(), "curl");
         assert!(words.last().expect("an address").starts_with("http://x/api/v1/"), "{words:?}");
         if let Body::Json(body) = call.body() {
@@ -222,6 +227,14 @@ fn they_read_as_people_would_write_them() {
         "curl -sS --fail-with-body -H \"Authorization: Bearer $GANTRY_TOKEN\" \"$GANTRY_SERVER/api/v1/runs?state=failed&node=n1%20%26%20co\""
     );
     let node = engine::ids::NodeId(uuid::Uuid::nil());
-    assert_eq!(take_out_node(node).cli(), "gantry api DELETE /api/v1/nodes/00000000-0000-0000-0000-000000000000");
+    assert_eq!(take_out_node(node).cli(), format!("gantry node remove {node}"));
     assert!(set_available(node, 4, true, "x").curl().contains("-H 'If-Match: \"4\"' -X PUT --json"));
+    let fields = json!({ "hints": { "rack": "it's 7" } }).as_object().cloned().expect("an object");
+    assert_eq!(
+        change_node(node, 4, fields).cli(),
+        format!(
+            "printf %s '{{\"hints\":{{\"rack\":\"it'\\''s 7\"}}}}' | gantry api PATCH /nodes/{node} --body - --if-match '\"4\"'"
+        )
+    );
+    assert_eq!(reply(engine::ids::CommentId(3), "-1").cli(), "gantry review reply 3 -- -1");
 }

@@ -32,7 +32,7 @@ pub fn restore(deployment: &DeploymentName, target: TargetNo, partial: bool) -> 
     Call::post(format!("/deployments/{name}/restore"))
         .json(json!({ "target": target, "partial": partial }))
         .words(["deployment", "restore", name])
-        .word(target.to_string())
+        .option("target", &target.to_string())
         .switch("partial", partial)
 }
 
@@ -89,17 +89,27 @@ pub fn comment(id: SubmissionId, anchor: &str, body: &str) -> Call {
         true => json!({ "body": body }),
         false => json!({ "anchor": anchor, "body": body }),
     };
-    Call::post(format!("/submissions/{id}/threads")).json(said)
+    Call::post(format!("/submissions/{id}/threads"))
+        .json(said)
+        .words(["review", "comment"])
+        .option_of("anchor", anchor)
+        .word(id.to_string())
+        .last(body)
 }
 
 /// Answers in a thread.
 pub fn reply(thread: CommentId, body: &str) -> Call {
-    Call::post(format!("/threads/{thread}/replies")).json(json!({ "body": body }))
+    Call::post(format!("/threads/{thread}/replies"))
+        .json(json!({ "body": body }))
+        .words(["review", "reply"])
+        .word(thread.to_string())
+        .last(body)
 }
 
 /// Resolves a thread, or opens it again.
 pub fn resolve(thread: CommentId, resolved: bool) -> Call {
-    Call::post(format!("/threads/{thread}/{}", if resolved { "resolve" } else { "reopen" }))
+    let verb = if resolved { "resolve" } else { "reopen" };
+    Call::post(format!("/threads/{thread}/{verb}")).words(["review", verb]).word(thread.to_string())
 }
 
 /// Stops a run.
@@ -109,7 +119,7 @@ pub fn cancel_run(id: RunId) -> Call {
 
 /// Prints a run's log.
 pub fn run_log(id: RunId) -> Call {
-    Call::get(format!("/runs/{id}/log")).words(["run", "logs"]).word(id.to_string())
+    Call::get(format!("/runs/{id}/log")).words(["logs"]).word(id.to_string())
 }
 
 /// Lets a step in ERROR try again.
@@ -128,5 +138,5 @@ pub fn import() -> Call {
 
 /// Shows the gate's policy.
 pub fn policy() -> Call {
-    Call::get("/policy")
+    Call::get("/policy").words(["policy"])
 }
