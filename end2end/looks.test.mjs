@@ -14,10 +14,12 @@ import { assertSmall, begin, differences, leftOver, mode } from './lib/looks.mjs
 // Rows that come in another order, or are others, each time: what ran at once, and what this machine is.
 const ORDER = 'tbody';
 const MACHINE = '[aria-label="Facts"] > :not(header)';
-const LOG = '[data-log], .log';
+const LOG = '.log';
+const HOURS = '.overview svg:not(.icon), [aria-label="Runs"] > :not(header)';
 
 /** Name, address (of what `settle` and `something` found), and what varies there. */
 const pages = [
+  ['overview', () => '/', [HOURS]],
   ['deployments', () => '/deployments'],
   ['board', ({ board }) => board],
   ['board-system', () => '/deployments/system'],
@@ -39,6 +41,8 @@ const pages = [
   ['blueprints', () => '/blueprints'],
   ['blueprints-compared', () => '/blueprints?from=1&to=2'],
   ['catalog', () => '/catalog'],
+  ['workers', () => '/workers', [ORDER]],
+  ['audit', () => '/audit', [ORDER]],
   ['account', () => '/settings/account'],
   ['people', () => '/settings/people'],
   ['policy', () => '/settings/policy'],

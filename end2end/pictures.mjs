@@ -30,10 +30,9 @@ try {
   await bo.locator('svg').first().waitFor();
   await taken(bo, 'graph');
 
-  if (await isThere(bo, '/overview')) {
-    await visit(bo, '/overview');
-    await taken(bo, 'overview');
-  }
+  await visit(bo, '/');
+  await bo.getByRole('heading', { level: 1 }).first().waitFor();
+  await taken(bo, 'overview');
 
   await visit(ada, '/deployments/web');
   await propose(ada);
@@ -56,20 +55,21 @@ async function taken(page, name) {
 }
 
 /** Holds a node above a role while something is done, and puts it back. */
-async function lifted(page, node, role, act) {
-  const [from, to] = [page.locator('[data-tray]').filter({ hasText: node }).first(), row(page, role).locator('.cell')];
-  await from.hover();
+async function lifted(page, name, role, act) {
+  await page.locator('.board[data-planner=here]').waitFor();
+  const middle = async (of) => {
+    const { x, y, width, height } = await of.boundingBox();
+    return [x + width / 2, y + height / 2];
+  };
+  const [x, y] = await middle(page.getByRole('button', { name, exact: true }));
+  await page.mouse.move(x, y);
   await page.mouse.down();
-  const box = await to.boundingBox();
-  await page.mouse.move(box.x + box.width / 3, box.y + box.height / 2, { steps: 8 });
-  // What would come along is worked out and shown.
-  await page.waitForTimeout(1_500);
+  await page.mouse.move(x - 30, y + 10, { steps: 3 });
+  const target = row(page, role);
+  await target.and(page.locator('[data-lift=legal]')).waitFor();
+  await page.mouse.move(...await middle(target), { steps: 8 });
+  await target.locator('.said').filter({ hasText: 'noderoles' }).waitFor();
   await act();
   await page.keyboard.press('Escape');
   await page.mouse.up();
-}
-
-async function isThere(page, path) {
-  const answer = await page.request.get(path, { maxRedirects: 0 });
-  return answer.status() === 200;
 }

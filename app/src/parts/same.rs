@@ -60,7 +60,7 @@ pub fn Same(
     });
     let shown = move || calls.get().into_iter().map(one).collect_view();
     view! {
-        <details class="same" node_ref=fold on:toggle=move |_| read()>
+        <details class="same" node_ref=fold hidden=move || calls.read().is_empty() on:toggle=move |_| read()>
             <summary>{icon(Icon::Right)} "Same by CLI, same by API"</summary>
             <div class="calls">
                 {shown}
