@@ -8,6 +8,7 @@
 #   make chaos   everything that may break, broken at random, and a checker: make chaos SEED=1 MINUTES=10
 #   make lint    format, clippy, licences, the book's links
 #   make docs    the book, from docs/, into target/book
+#   make pictures the pictures of the README and the book, of a fresh demo
 #   make bench   the benchmarks, optimised, in the browser too
 #   make clean   what was built in this tree (the cache outside of it stays: see docs/developing.md)
 #   make setup   only see to it that everything for `make test` is there
@@ -26,7 +27,7 @@ TESTBED ?=
 SEED ?=
 MINUTES ?= 10
 
-.PHONY: run build release testbed test chaos lint docs bench clean setup
+.PHONY: run build release testbed test chaos lint docs pictures bench clean setup
 
 run:
 	@scripts/setup run
@@ -66,6 +67,12 @@ lint:
 docs:
 	@if command -v mdbook >/dev/null; then mdbook build docs; \
 	else echo 'mdbook is not there: cargo install mdbook --locked --version 0.5.4' >&2; exit 1; fi
+
+pictures:
+	@scripts/setup test
+	@env -u DATABASE_URL cargo build --locked
+	@cargo xtask site
+	@node end2end/pictures.mjs
 
 bench:
 	@scripts/setup test

@@ -26,6 +26,7 @@ use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeView};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
+use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -270,6 +271,12 @@ pub async fn reply(thread: CommentId, body: String) -> Answer<CommentId> {
 #[server(name = ResolveThread, prefix = "/call", endpoint = "resolve_thread", output = AsJson)]
 pub async fn resolve_thread(thread: CommentId, resolved: bool) -> Answer<()> {
     answer(console()?.resolve_thread(thread, resolved).await)
+}
+
+/// The gate's policy that is in force.
+#[server(name = ReadPolicy, prefix = "/call", endpoint = "policy", input = AsJson, output = AsJson)]
+pub async fn policy() -> Answer<PolicyView> {
+    answer(console()?.policy().await)
 }
 
 /// Opens a proposal.

@@ -15,6 +15,7 @@ use api::console::{
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeChange, NodeView};
+use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -58,6 +59,8 @@ pub trait Console: Send + Sync {
     async fn nodes(&self, wanted: NodesWanted) -> Result<NodePage, Problem>;
     /// A page of runs.
     async fn runs(&self, wanted: RunsWanted) -> Result<RunPage, Problem>;
+    /// The gate's policy that is in force.
+    async fn policy(&self) -> Result<PolicyView, Problem>;
     /// What waits, for what, and who or what frees it.
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem>;
     /// A run.

@@ -121,6 +121,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/settings/account") view=pages::settings::account::Account ssr=SsrMode::Async/>
                     <Route path=path!("/settings/people") view=pages::settings::people::People ssr=SsrMode::Async/>
                     <Route path=path!("/settings/people/:id") view=pages::settings::person::PersonPage ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/policy") view=pages::settings::policy::PolicyPage ssr=SsrMode::Async/>
                     <Route path=path!("/settings/services") view=pages::settings::people::Services ssr=SsrMode::Async/>
                 </ParentRoute>
             </Routes>

@@ -1,5 +1,6 @@
 //! The addresses of the pages.
 
+pub use api::calls::shell::encoded;
 use engine::ids::{BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, RoleName, RunId, SubmissionId};
 
 /// Where people sign in.
@@ -93,6 +94,14 @@ pub const SET_PASSWORD: &str = "/settings/account?set=1";
 pub const PEOPLE: &str = "/settings/people";
 /// Programs that may come in.
 pub const SERVICES: &str = "/settings/services";
+
+/// How many approvals changes need.
+pub const POLICY: &str = "/settings/policy";
+
+/// A deployment's board, where another policy is to be proposed.
+pub fn board_for_policy(name: &DeploymentName) -> String {
+    format!("{}?ask=policy", deployment(name))
+}
 
 /// A person, or a service account.
 pub fn person(id: PersonId) -> String {
@@ -192,12 +201,6 @@ pub fn log_file(id: RunId) -> String {
 /// The sign-in that leads back to where one was.
 pub fn sign_in_for(next: &str) -> String {
     format!("{SIGN_IN}?next={}", encoded(next))
-}
-
-/// A text as part of a query (RFC 3986: everything but unreserved characters).
-pub fn encoded(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use api::console::{
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{MintedToken, NodeChange, NodeView};
+use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -73,6 +74,10 @@ impl Console for Bound {
 
     async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem> {
         asked!(self.find_deployments(&wanted))
+    }
+
+    async fn policy(&self) -> Result<PolicyView, Problem> {
+        asked!(self.policy_in_force())
     }
 
     async fn board(&self, deployment: &str) -> Result<Board, Problem> {

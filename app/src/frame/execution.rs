@@ -6,7 +6,7 @@ use leptos::prelude::*;
 
 use crate::calls::Switch;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Same, Typed, icon};
 
 #[component]
 pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView {
@@ -51,6 +51,7 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
                         <span class="hint">"Kept with the switch for everybody to read."</span>
                     </div>
                     <ProblemNotice problem=problem_of(switch)/>
+                    <Same of=move |typed: Typed| vec![api::calls::execution(!on.get(), &typed.or("reason", "WHY"))]/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || switch.pending().get()>

@@ -16,7 +16,7 @@ use leptos_router::hooks::use_query_map;
 use crate::calls;
 use crate::clock::Moment;
 use crate::live::{NOW, use_live};
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, icon, load, rows};
 use crate::places;
 
 /// What the page is asked for.
@@ -89,6 +89,7 @@ pub fn Blueprints() -> impl IntoView {
         {load(deployments, move |all| view! { <Choice all wanted/> })}
         <comparison::Compared compared line=targets wanted/>
         {load(targets, move |first| view! { <Line first wanted/> })}
+        <SameList of=api::calls::List::Blueprints/>
     }
     .into_any()
 }

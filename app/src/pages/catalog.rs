@@ -15,7 +15,7 @@ use crate::failure::{Answer, Failure};
 use crate::live::{NOW, use_live};
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, filters, head, hidden, pager, text_field};
-use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, heed, icon, load, rows};
+use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, heed, icon, load, rows};
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
 
@@ -91,6 +91,7 @@ pub fn Catalog() -> impl IntoView {
         {parts_of_it(places::CATALOG)}
         {filters(listed, SORTS, text_field("catalog-filter", "filter", "Name contains", filter))}
         {load(catalog, move |(first, may_import)| view! { <List first asked=asked.get_untracked() may_import dialog/> })}
+        <SameList of=api::calls::List::Barclamps/>
     }
     .into_any()
 }
@@ -239,6 +240,7 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
                     </div>
                     {result}
                     <ProblemNotice problem=problem_of(import)/>
+                    <Same of=move |_: Typed| vec![api::calls::import()]/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || import.pending().get()>"Import"</button>

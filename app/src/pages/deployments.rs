@@ -14,7 +14,7 @@ use crate::live::use_live;
 use crate::parts::list::{
     Column, Listed, Shown, choice_field, columns, filters, head, hidden, one_of, plain_head, text_field,
 };
-use crate::parts::{Counts, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::parts::{Counts, Empty, Feed, Icon, ProblemNotice, SameList, icon, load, rows};
 use crate::places;
 
 /// Levels that are indented; of those below, the level is said.
@@ -129,6 +129,7 @@ pub fn Deployments() -> impl IntoView {
         {filters(listed, SORTS, fields(asked))}
         {columns::<_, Part>(listed)}
         {load(deployments, move |first| view! { <List first asked=asked.get_untracked()/> })}
+        <SameList of=api::calls::List::Deployments/>
     }
     .into_any()
 }

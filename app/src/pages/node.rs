@@ -11,6 +11,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_navigate, use_params_map};
+use serde_json::{Map, Value};
 
 use crate::calls::{self, ChangeNode, MintNodeToken, RevokeNodeToken, SetAvailable, TakeOutNode};
 use crate::check;
@@ -19,7 +20,7 @@ use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::Alone;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::json::DataView;
-use crate::parts::{Feed, Icon, ProblemNotice, RunPill, icon, load, mark};
+use crate::parts::{Feed, Icon, ProblemNotice, RunPill, Same, Typed, icon, load, mark};
 use crate::places;
 
 /// Topics that one page listens to for the deployments of what a node carries.
@@ -228,6 +229,10 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
                         <span class="hint">{hint}</span>
                     </div>
                     <ProblemNotice problem=problem_of(set)/>
+                    <Same of=move |typed: Typed| {
+                        let version = node.read().version;
+                        vec![api::calls::set_available(id, version, is_out.get(), &typed.or("reason", "WHY"))]
+                    }/>
                     <div class="buttons">
                         <button class="button" type="submit" disabled=move || set.pending().get()>{icon(if value == "true" { Icon::Run } else { Icon::Paused })} {label}</button>
                     </div>
@@ -302,6 +307,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
         version.set(new);
         feed.now();
     });
+    let (id, before) = (now.id, now.clone());
     let (may_reach, record) = (now.may_reach.clone(), now.record);
     let way = match may_reach {
         Ok(()) => way_fields(&now).into_any(),
@@ -346,6 +352,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
                         </div>
                     })}
                     <ProblemNotice problem=problem_of(change)/>
+                    <Same of=move |typed: Typed| vec![api::calls::change_node(id, version.get(), changed(typed, &before))]/>
                     <div class="buttons">
                         <button class="button" type="submit" disabled=move || change.pending().get()>{icon(Icon::Check)} "Save"</button>
                         <span role="status" aria-live="polite" class="muted">{move || change.value().read().as_ref().is_some_and(|done| done.is_ok()).then_some("Saved.")}</span>
@@ -355,6 +362,59 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
         </details>
     }
     .into_any()
+}
+
+/// What a form says otherwise than the record; as long as nothing does, a description, for an example.
+fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
+    let is_read = typed.is_on("node");
+    let mut change = Map::new();
+    let texts = [("description", &before.description), ("serial", &before.serial)];
+    for (name, was) in texts.into_iter().filter(|_| is_read) {
+        let now = typed.get(name);
+        if now != *was {
+            change.insert(name.into(), now.into());
+        }
+    }
+    let macs: Vec<String> = typed.get("mac").split_whitespace().map(str::to_owned).collect();
+    if is_read && macs != before.macs {
+        change.insert("macs".into(), macs.into());
+    }
+    if let Some(hints) = serde_json::from_str::<Value>(&typed.get("hints")).ok().filter(|now| *now != before.hints) {
+        change.insert("hints".into(), hints);
+    }
+    let way = way_changed(typed, before);
+    if !way.is_empty() {
+        change.insert("way".into(), way.into());
+    }
+    let reason = typed.get("reason");
+    if !reason.is_empty() {
+        change.insert("reason".into(), reason.into());
+    }
+    if change.is_empty() {
+        change.insert("description".into(), "TEXT".into());
+    }
+    change
+}
+
+/// The same, of how it is reached.
+fn way_changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
+    let mut way = Map::new();
+    let mut put = |field: &str, name: &str, was: Value, read: fn(String) -> Value| {
+        let now = Some(typed.get(field)).filter(|now| !now.is_empty()).map(read);
+        way.extend(now.filter(|now| *now != was).map(|now| (name.to_owned(), now)));
+    };
+    let number = |text: String| text.parse::<i64>().map_or(Value::String(text), Value::from);
+    put("root", "root", before.way.root.clone().into(), Value::from);
+    if let Some(ssh) = &before.way.ssh {
+        let listed = |text: String| text.split_whitespace().map(Value::from).collect();
+        put("address", "addresses", ssh.addresses.clone().into(), listed);
+        put("port", "port", ssh.port.into(), number);
+        put("user", "user", ssh.user.clone().into(), Value::from);
+        put("key", "key", ssh.key.clone().into(), Value::from);
+        put("key_version", "key_version", ssh.key_version.into(), number);
+        put("host_key", "host_key", ssh.host_key.clone().into(), Value::from);
+    }
+    way
 }
 
 fn way_fields(now: &NodeView) -> impl IntoView + use<> {
@@ -588,6 +648,10 @@ fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
                 <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one_token(token, id, may.get(), revoke)).collect_view()}</ul>
                 <ProblemNotice problem=problem_of(revoke)/>
                 {move || may.get().then(|| view! { <Mint feed/> })}
+                <Same of=move |_: Typed| {
+                    let holding = tokens.get().into_iter().filter(|token| token.holds);
+                    holding.map(|token| api::calls::revoke_node_token(id, token.id)).collect::<Vec<_>>()
+                }/>
             </div>
         </section>
     }
@@ -684,6 +748,7 @@ fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
                                 <input type="hidden" name="node" value=id.to_string()/>
                                 <p class="muted">"Nothing was ever committed on it, so only this record of it goes, at once and without a review. Its tokens are none from then on."</p>
                                 <ProblemNotice problem=problem_of(take)/>
+                                <Same of=move |_: Typed| vec![api::calls::take_out_node(id)]/>
                                 <div class="buttons">
                                     <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Bin)} "Take it out"</button>
                                 </div>

@@ -18,7 +18,7 @@ use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::live::use_live;
 use crate::parts::act::{act, problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, heed, icon, load};
+use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load};
 use crate::places;
 
 /// A proposal on a node, by the number in the address.
@@ -417,6 +417,13 @@ fn Edits(draft: Draft) -> impl IntoView {
             </div>
             <ProblemNotice problem=problem_of(undo)/>
             <ProblemNotice problem=problem_of(redo)/>
+            <Same of=move |_: Typed| {
+                let view = view.read();
+                let proposal = &view.proposal;
+                let undo = proposal.undo.as_ref().map(|_| api::calls::undo(proposal.id, proposal.version));
+                let redo = proposal.redo.as_ref().map(|_| api::calls::redo(proposal.id, proposal.version));
+                undo.into_iter().chain(redo).collect::<Vec<_>>()
+            }/>
         </section>
     }
     .into_any()
@@ -452,6 +459,12 @@ fn Review(draft: Draft) -> impl IntoView {
                 </div>
                 <button class="button primary wide" type="submit" disabled=move || nothing() || draft.is_off() || submit.pending().get()>"Submit for review"</button>
                 <ProblemNotice problem=problem_of(submit)/>
+                <Same of=move |typed: Typed| {
+                    let view = view.read();
+                    let (id, version) = (view.proposal.id, view.proposal.version);
+                    let title = typed.or("title", &format!("Changes on {}", fqdn(&view)));
+                    vec![api::calls::submit(id, version, &title), api::calls::discard(id, version)]
+                }/>
             </ActionForm>
             <ActionForm action=discard attr:class="inside acts">
                 <Which draft/>

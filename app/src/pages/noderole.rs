@@ -21,7 +21,7 @@ use crate::pages::node::has_page;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
-use crate::parts::{Feed, Icon, ProblemNotice, RunPill, StatePill, icon, load, mark};
+use crate::parts::{Feed, Icon, ProblemNotice, RunPill, Same, StatePill, Typed, icon, load, mark};
 use crate::places;
 
 /// A noderole's own page.
@@ -197,6 +197,7 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
                         <span class="hint">{move || why_not.get().unwrap_or_else(|| "No review is needed: it is tried again toward the same target. To change its data, use a proposal.".into())}</span>
                     </div>
                     <ProblemNotice problem=problem_of(retry)/>
+                    <Same of=move |typed: Typed| vec![api::calls::retry(noderole.read().id, &typed.or("reason", "WHY"))]/>
                     <div class="buttons">
                         <button class="button" type="submit" disabled=move || why_not.read().is_some() || retry.pending().get()>{icon(Icon::Again)} "Retry"</button>
                     </div>

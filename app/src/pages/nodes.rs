@@ -1,5 +1,6 @@
 //! All nodes, and the way to add one.
 
+use api::calls::NewNode;
 use api::console::{DeploymentSummary, NodePage, NodeSummary};
 use api::listing::{NodeSort, NodeState, NodesWanted};
 use api::live::Topic;
@@ -20,7 +21,7 @@ use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::list::{
     Column, Listed, Shown, choice_field, columns, filters, head, hidden, one_of, pager, plain_head, text_field,
 };
-use crate::parts::{Counts, Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::parts::{Counts, Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, icon, load, rows};
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
 
@@ -134,6 +135,7 @@ pub fn Nodes() -> impl IntoView {
         {filters(listed, SORTS, fields)}
         {columns::<_, Part>(listed)}
         {load(nodes, move |(first, may_change)| view! { <List first asked=asked.get_untracked() may_change dialog/> })}
+        <SameList of=api::calls::List::Nodes/>
     }
     .into_any()
 }
@@ -405,6 +407,9 @@ fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
                          discarded. The machine can be added again under the same name."
                     </p>
                     <ProblemNotice problem=problem_of(act)/>
+                    <Same of=move |_: Typed| {
+                        take_out.node.read().as_ref().map(|node| api::calls::take_out_node(node.id)).into_iter().collect::<Vec<_>>()
+                    }/>
                 </div>
                 <div class="foot">
                     <button class="button danger" type="submit" disabled=move || act.pending().get()>{icon(Icon::Bin)} "Take it out"</button>
@@ -413,6 +418,22 @@ fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
         </Dialog>
     }
     .into_any()
+}
+
+/// A node as the form names it; an example, as long as nothing is typed.
+fn wished(typed: Typed) -> NewNode {
+    let named = ["fqdn", "mac", "serial"].iter().any(|field| typed.is_on(field));
+    NewNode {
+        fqdn: if named { typed.get("fqdn") } else { "NAME.EXAMPLE.COM".into() },
+        macs: typed.get("mac"),
+        serial: typed.get("serial"),
+        root: if typed.is_on("address") { typed.get("root") } else { typed.or("root", "/FOLDER") },
+        addresses: typed.get("address"),
+        port: typed.get("port"),
+        user: typed.get("user"),
+        key: typed.or("key", "SECRET"),
+        host_key: typed.or("host_key", "HOST KEY"),
+    }
 }
 
 #[component]
@@ -495,6 +516,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                         </div>
                     </details>
                     <ProblemNotice problem=problem_of(add)/>
+                    <Same of=move |typed: Typed| vec![api::calls::add_node(&wished(typed))]/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || fault.read().is_some() || add.pending().get()>"Add"</button>

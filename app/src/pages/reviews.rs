@@ -1,6 +1,7 @@
 //! The list of reviews: what waits, for whom, and what became of the others; and the open proposals that nobody submitted yet, those on
 //! single nodes among them.
 
+use api::calls::Call;
 use api::console::{ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::{Cursor, ReviewSort};
 use api::live::Topic;
@@ -19,7 +20,7 @@ use crate::live::{NOW, use_live};
 use crate::parts::list::{
     Column, Listed, Shown, columns, filters, head, hidden, one_of, pager, plain_head, text_field,
 };
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load, rows};
 use crate::places;
 
 /// What the list is of.
@@ -135,6 +136,26 @@ impl Wanted {
         let whose = if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
         Self::of(of, whose, self.deployment.clone(), self.text.clone(), self.listed.bare())
     }
+
+    /// The same, asked by command.
+    fn call(&self) -> Call {
+        let is_mine = self.whose == Whose::Mine;
+        match self.of {
+            Of::Reviews(fate) => api::calls::list(api::calls::List::Reviews, |word| match word {
+                "whose" => (self.whose != Whose::All).then(|| self.whose.as_str().to_owned()),
+                "fate" => Some(fate.as_str().to_owned()),
+                "deployment" => Some(self.deployment.clone()),
+                "text" => Some(self.text.clone()),
+                _ => None,
+            }),
+            Of::Drafts => api::calls::list(api::calls::List::Proposals, |word| match word {
+                "mine" => is_mine.then(|| "true".to_owned()),
+                "drafts" => Some("true".to_owned()),
+                "deployment" => Some(self.deployment.clone()),
+                _ => None,
+            }),
+        }
+    }
 }
 
 /// What is asked for, when it is there.
@@ -204,6 +225,7 @@ pub fn Reviews() -> impl IntoView {
             Page::Reviews(first) => view! { <List first wanted=wanted.get_untracked()/> }.into_any(),
             Page::Drafts(first) => view! { <Drafts first wanted=wanted.get_untracked()/> }.into_any(),
         })}
+        <Same of=move |_: Typed| vec![wanted.read().call()]/>
     }
     .into_any()
 }

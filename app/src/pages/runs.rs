@@ -16,7 +16,7 @@ use crate::parts::badge::{RUN_STATES, run_look};
 use crate::parts::list::{
     Column, Listed, Shown, choice_field, columns, filters, head, hidden, one_of, pager, plain_head, text_field,
 };
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, RunPill, load, rows};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, RunPill, SameList, load, rows};
 use crate::places;
 
 /// What the list is asked for; part of the address.
@@ -126,6 +126,7 @@ pub fn Runs() -> impl IntoView {
         {filters(listed, SORTS, fields)}
         {columns::<_, Part>(listed)}
         {load(runs, move |first| view! { <List first asked=asked.get_untracked()/> })}
+        <SameList of=api::calls::List::Runs/>
     }
     .into_any()
 }

@@ -12,7 +12,7 @@ use crate::calls;
 use crate::clock::{Moment, Span};
 use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, StatePill, icon, load};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load};
 use crate::places;
 
 /// The address of a part of what waits.
@@ -58,6 +58,7 @@ pub fn Waiting() -> impl IntoView {
             {move || is_part().then(|| view! { <a class="button quiet" href=places::WAITING>"Everywhere"</a> })}
         </Form>
         {load(waiting, move |first| view! { <Found first wanted=wanted.get_untracked()/> })}
+        <SameList of=api::calls::List::Waiting/>
     }
     .into_any()
 }

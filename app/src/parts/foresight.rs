@@ -72,6 +72,11 @@ impl Foresight {
         });
     }
 
+    /// The proposal, its version, and the edits that are wished, whether or not they can take effect.
+    pub fn stands_for(self) -> Option<(ProposalId, i32, Vec<Edit>)> {
+        self.question.get()
+    }
+
     /// The edits, once it is known that they can take effect.
     pub fn edits(self) -> Option<Vec<Edit>> {
         let question = self.question.get()?;

@@ -15,6 +15,7 @@ pub mod notice;
 pub mod provenance;
 pub mod pulse;
 pub mod rows;
+pub mod same;
 
 pub use act::act;
 pub use badge::{Counts, RunPill, StatePill, mark};
@@ -24,3 +25,4 @@ pub use icon::{Icon, icon};
 pub use load::load;
 pub use notice::{Empty, ProblemNotice, problem_page};
 pub use rows::rows;
+pub use same::{Same, SameList, Typed};

@@ -16,6 +16,7 @@ use api::nodes::{
     Carried, FactsOf, Life, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress,
     Way,
 };
+use api::overview::PolicyView;
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
 use api::values::{SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
 use api::waiting::{Behind, Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
@@ -33,7 +34,7 @@ use engine::blueprint::difference::{
 use engine::blueprint::projection::RerunCause;
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::{Change, ChangeKind};
-use engine::gate::{GateState, Risk, Rule, RuleState, VerdictKind};
+use engine::gate::{GateState, Policy, Risk, Rule, RuleState, VerdictKind};
 use engine::ids::*;
 use engine::plan::{Edit, Refusal};
 use serde_json::{Value, json};
@@ -105,6 +106,7 @@ pub struct World {
     pub log: String,
     pub noderole: NoderoleView,
     pub machine: NodeView,
+    pub policy: PolicyView,
     pub node_proposal: NodeProposal,
     pub overseen: crate::oversight::Overseen,
     /// What every read answers instead.
@@ -898,6 +900,7 @@ impl Default for World {
             log: (1..60).map(|n| format!("step {n} of 60: writing /etc/app/{n}.conf\n")).collect(),
             runs,
             machine: machine(),
+            policy: policy(),
             noderole: NoderoleView {
                 id: noderole(4, "gateway"),
                 role: role("gateway"),
@@ -1045,6 +1048,13 @@ fn catalog() -> Vec<BarclampVersion> {
     vec![version("3", Some("2"), &["role cache"]), version("2", Some("1"), &[]), version("1", None, &[])]
 }
 
+/// Two approvals for what can't be taken back, one for everything else.
+fn policy() -> PolicyView {
+    let by_risk = [(Risk::Destructive, 2), (Risk::Move, 1)].into();
+    let (number, target) = (PolicyNo(3), TargetNo(40));
+    PolicyView { number, policy: Policy { approvals: 1, by_risk }, since: ago(3600), by: Some("bo".into()), target }
+}
+
 fn comparison() -> Comparison {
     let side = |n: i64| Side { target: Some(TargetNo(n)), submission: None, root: Some(format!("{n:064x}")) };
     let names = [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))];
@@ -1148,6 +1158,9 @@ impl Console for Fake {
         let world = self.0.lock().expect("no test died here");
         let me = Me { id: PersonId(Uuid::from_u128(1)), name: "ada".into(), permissions: world.permissions.clone() };
         Ok(Frame { me: world.signed_in.then_some(me), reviews_waiting: world.waiting, execution: true, cursor: 900 })
+    }
+    async fn policy(&self) -> Result<PolicyView, Problem> {
+        self.read(|world| world.policy.clone())
     }
     async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem> {
         self.read(|world| world.deployments.clone())

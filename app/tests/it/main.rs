@@ -7,6 +7,8 @@ mod heeding;
 mod lists;
 mod machines;
 mod oversight;
+mod policy;
+mod same;
 mod serve;
 mod values;
 mod waiting;

@@ -5,6 +5,7 @@
 //! same everywhere.
 //!
 //! * [`audit`]: who did what.
+//! * [`calls`]: what a page does, as a command line and as a request.
 //! * [`catalog`]: roles, how they hang together, and what imports brought.
 //! * [`overview`]: how it stands, and the policy.
 //! * [`workers`]: who carries out runs.
@@ -19,6 +20,7 @@
 //! * [`live`]: what the journal tells while it happens.
 
 pub mod audit;
+pub mod calls;
 pub mod catalog;
 pub mod console;
 pub mod limits;

@@ -12,7 +12,7 @@ use crate::calls::Restore;
 use crate::failure::Answer;
 use crate::pages::review::{count, differs};
 use crate::parts::act::problem_of;
-use crate::parts::{Icon, ProblemNotice, heed, icon};
+use crate::parts::{Icon, ProblemNotice, Same, Typed, heed, icon};
 use crate::places;
 
 /// Where programs get the same.
@@ -135,19 +135,21 @@ fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
 fn RestoreForm(name: DeploymentName, target: TargetNo) -> impl IntoView {
     let restore = ServerAction::<Restore>::new();
     let said = format!("Restore {name} as of target {target}");
+    let (which, of) = (name.to_string(), name.to_string());
     view! {
         <ActionForm action=restore attr:class="inside restore">
-            <input type="hidden" name="deployment" value=name.to_string()/>
+            <input type="hidden" name="deployment" value=which/>
             <input type="hidden" name="target" value=target.to_string()/>
             <p>
                 "Restoring makes a proposal out of this, which somebody else has to approve. It brings back roles, bindings, data and versions of "
-                {name.to_string()} ". Nodes that joined since stay, without a role; deployments below it are restored by themselves."
+                {of} ". Nodes that joined since stay, without a role; deployments below it are restored by themselves."
             </p>
             <label class="choice">
                 <input type="checkbox" name="partial" value="true"/>
                 <span>"Leave out what can’t be brought back" <small>"Otherwise it is named, and nothing is opened."</small></span>
             </label>
             <ProblemNotice problem=problem_of(restore)/>
+            <Same of=move |typed: Typed| vec![api::calls::restore(&name, target, typed.is_on("partial"))]/>
             <div class="buttons">
                 <button class="button primary" type="submit" disabled=move || restore.pending().get()>{icon(Icon::Undo)} {said}</button>
             </div>

@@ -1,5 +1,6 @@
 //! The bar of an open proposal: what it comes to, what can be taken back, and the way to its review.
 
+use api::calls::Call;
 use api::console::{EditView, ProposalView};
 use api::limits;
 use leptos::form::ActionForm;
@@ -12,7 +13,7 @@ use crate::clock::Moment;
 use crate::pages::edits::{JoinNotice, by, fate};
 use crate::pages::review::reasons;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, heed, icon};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Same, Typed, heed, icon};
 use crate::places;
 
 #[component]
@@ -91,6 +92,7 @@ fn Open(desk: Desk) -> impl IntoView {
                 {buttons}
             </div>
             {joins}
+            {move || desk.editable().get().then(|| view! { <Same of=move |_: Typed| steps(desk)/> })}
         </section>
         <SentBack desk/>
         {left_out}
@@ -99,6 +101,15 @@ fn Open(desk: Desk) -> impl IntoView {
         {dialogs}
     }
     .into_any()
+}
+
+/// What can be taken back and brought back, as commands.
+fn steps(desk: Desk) -> Vec<Call> {
+    let proposal = desk.proposal().read();
+    let Some(proposal) = proposal.as_ref() else { return Vec::new() };
+    let undo = proposal.undo.as_ref().map(|_| api::calls::undo(proposal.id, proposal.version));
+    let redo = proposal.redo.as_ref().map(|_| api::calls::redo(proposal.id, proposal.version));
+    undo.into_iter().chain(redo).collect()
 }
 
 /// How many edits, and on demand which.
@@ -266,6 +277,9 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                 <div class="body">
                     <p>{move || counted(count(), "edit")} " will be gone, and nobody can bring them back. What is committed stays as it is."</p>
                     <ProblemNotice problem=problem_of(discard)/>
+                    <Same of=move |_: Typed| {
+                        desk.proposal().read().as_ref().map(|p| api::calls::discard(p.id, p.version)).into_iter().collect::<Vec<_>>()
+                    }/>
                 </div>
                 <div class="foot">
                     <button class="button" type="button" commandfor="discard" command="close" on:click=handle.on_click_close()>"Keep it"</button>
@@ -307,6 +321,11 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         <span class="hint">"What it is for, in a line."</span>
                     </div>
                     <ProblemNotice problem=problem_of(submit)/>
+                    <Same of=move |typed: Typed| {
+                        let proposal = desk.proposal().read();
+                        let submit = |p: &ProposalView| api::calls::submit(p.id, p.version, &typed.or("title", &suggested_title(p)));
+                        proposal.as_ref().map(submit).into_iter().collect::<Vec<_>>()
+                    }/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || submit.pending().get()>"Submit for review"</button>

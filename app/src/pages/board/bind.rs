@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::calls::Call;
 use api::console::{LiftRole, TrayNode};
 use engine::ids::{NodeId, RoleName};
 use leptos::prelude::*;
 
 use super::desk::{By, Desk, nodes};
-use super::lifting::{Verdict, not_worked_out};
-use crate::parts::{Dialog, DialogHandle, Icon, icon};
+use super::lifting::{Verdict, legal, not_worked_out};
+use crate::parts::{Dialog, DialogHandle, Icon, Same, Typed, icon};
 
 /// Opens *Bind to…* for these nodes.
 pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
@@ -23,6 +24,18 @@ pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
 fn put_back(desk: Desk) {
     if desk.is_lifted_by(By::Menu) {
         desk.cancel();
+    }
+}
+
+/// The binding of those of the lifted nodes that can be bound, as commands.
+fn by_command(desk: Desk, role: &RoleName) -> Vec<Call> {
+    let (board, proposal, lift) = (desk.board().get(), desk.proposal().get(), desk.lift().get());
+    let (Some(proposal), Some(lift)) = (proposal, lift) else { return Vec::new() };
+    let named = |id: &NodeId| board.tray.iter().find(|node| node.node == *id).map(|node| (*id, node.fqdn.clone()));
+    let nodes: Vec<_> = legal(&lift, role).iter().filter_map(named).collect();
+    match nodes.is_empty() {
+        true => Vec::new(),
+        false => vec![api::calls::bind((proposal.id, proposal.version), (board.id, &board.name), role, &nodes)],
     }
 }
 
@@ -92,6 +105,7 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         />
                     </div>
                     {roles}
+                    <Same of=move |_: Typed| { chosen.get().map(|role| by_command(desk, &role)).unwrap_or_default() }/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || !verdict().is_some_and(|verdict| verdict.takes())>{label}</button>
@@ -258,6 +272,7 @@ fn NodeChoice(desk: Desk, handle: DialogHandle, role: RoleName) -> impl IntoView
                 </div>
                 <div class="choices" role="group" aria-label="Nodes">{list}</div>
                 <p role="status">{outcome}</p>
+                <Same of=move |_: Typed| { role.with_value(|role| by_command(desk, role)) }/>
             </div>
             <div class="foot">
                 <button class="button primary" type="submit" disabled=move || !ready()>

@@ -8,7 +8,7 @@ use leptos::prelude::*;
 use super::desk::Desk;
 use crate::calls::Hold;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Same, Typed, icon};
 use crate::places;
 
 /// Who holds it, why, and what that means.
@@ -76,6 +76,9 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         <span class="hint" id="hold-hint">"Shown on the board and kept in the audit, with your name."</span>
                     </div>
                     <ProblemNotice problem=problem_of(hold)/>
+                    <Same of=move |typed: Typed| {
+                        vec![api::calls::hold(&desk.board().read().name, !is_held.get(), &typed.or("reason", "WHY"))]
+                    }/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || hold.pending().get()>{move || if is_held.get() { "Release" } else { "Hold" }}</button>

@@ -38,11 +38,12 @@ use crate::failure::Answer;
 use crate::live::use_live;
 use crate::pages::noderole::Details;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{DialogHandle, Icon, ProblemNotice, icon, load};
+use crate::parts::{DialogHandle, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
 use act::Act;
 use address::Address;
 use desk::Desk;
+pub(crate) use everywhere::RISKS;
 
 /// A deployment's board, by the name in the address.
 #[component]
@@ -70,6 +71,7 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     let dialogs = Dialogs { add_role: DialogHandle::new(), hold: DialogHandle::new() };
     listen_to_keys(desk);
     bring_who_was_sent(desk);
+    ask_for_policy(desk);
     let with_panel = move || panel.get().is_some();
     view! {
         <Title text=name.to_string()/>
@@ -132,6 +134,18 @@ struct Dialogs {
 /// The node that the address sends here, by name.
 fn sent() -> Option<String> {
     use_query_map().read().get("bring").filter(|name| !name.is_empty())
+}
+
+/// Opens the form of the policy for who was sent here to propose another one.
+fn ask_for_policy(desk: Desk) {
+    let query = use_query_map();
+    let asked = Memo::new(move |_| query.read().get("ask").as_deref() == Some("policy"));
+    let is_open = desk.editable();
+    Effect::new(move |_| {
+        if asked.get() && is_open.get() {
+            desk.ask(Act::Policy);
+        }
+    });
 }
 
 /// Offers to move the node that the address sends here as soon as there is a proposal to do that in.
@@ -240,6 +254,9 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
             </div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>
+        {move || (!desk.editable().get()).then(|| view! {
+            <Same of=move |_: Typed| vec![api::calls::propose(&board.read().name)]/>
+        })}
     }
     .into_any()
 }

@@ -17,7 +17,7 @@ use leptos::prelude::*;
 use crate::calls::ProposeOnNode;
 use crate::parts::act::problem_of;
 use crate::parts::foresight::{Consequence, Foresight};
-use crate::parts::{Icon, ProblemNotice, icon};
+use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 pub use authors::{JoinNotice, Joining, Step, by, fate, says};
 pub use node::TypedName;
 pub use noderole::Reason;
@@ -89,6 +89,9 @@ pub fn Outcome(
     view! {
         <Consequence of=of.foresight/>
         <ProblemNotice problem=of.problem/>
+        {move || of.foresight.stands_for().map(|(proposal, version, edits)| view! {
+            <Same of=move |_: Typed| vec![api::calls::edit(proposal, version, &edits)]/>
+        })}
     }
     .into_any()
 }
@@ -209,6 +212,7 @@ pub fn Alone(
             </button>
         </ActionForm>
         {move || why_not.get().map(|why| view! { <small class="muted">{why}</small> })}
+        {in_full.then(|| view! { <Same of=move |_: Typed| vec![api::calls::propose_on_node(node.get())]/> })}
         <ProblemNotice problem=problem_of(propose)/>
     }
     .into_any()

@@ -10,7 +10,7 @@ use leptos::prelude::*;
 use crate::calls::{OpenThread, Reply, ResolveThread};
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, icon, rows};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, rows};
 use crate::places;
 
 /// Threads and verdicts; `about` is the change that a new thread is to hang on.
@@ -131,6 +131,11 @@ fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<D
                 </ActionForm>
                 <ProblemNotice problem=problem_of(reply)/>
                 <ProblemNotice problem=problem_of(resolve)/>
+                <Same of=move |_: Typed| {
+                    let said = Some(text.get().trim().to_owned()).filter(|said| !said.is_empty()).unwrap_or_else(|| "TEXT".into());
+                    let reply = is_open.get().then(|| api::calls::reply(id, &said));
+                    reply.into_iter().chain([api::calls::resolve(id, is_open.get())]).collect::<Vec<_>>()
+                }/>
             </div>
         }
         .into_any()
@@ -196,6 +201,10 @@ fn NewThread(review: Feed<ReviewView>, discussion: Feed<Discussion>, about: Memo
             </div>
             <small class="muted" id="why-not-write">{move || why_not.get()}</small>
             <ProblemNotice problem=problem_of(open)/>
+            <Same of=move |typed: Typed| {
+                let about = about.get().map(|anchor| anchor.to_string()).unwrap_or_default();
+                vec![api::calls::comment(submission(), &about, &typed.or("body", "TEXT"))]
+            }/>
         </ActionForm>
     }
     .into_any()

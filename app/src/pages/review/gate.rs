@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use crate::calls::{Commit, Judge};
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, icon};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon};
 use crate::places;
 
 #[component]
@@ -165,6 +165,10 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
             <button class="button primary wide" type="submit" disabled=off aria-describedby="why-not-commit">"Commit"</button>
             <small class="muted" id="why-not-commit">{move || why_not.get()}</small>
             <ProblemNotice problem=problem_of(commit)/>
+            <Same of=move |typed: Typed| {
+                let name = to_type.get().map(|name| typed.or("name", &name));
+                vec![api::calls::commit(review.read().submission, name.as_deref(), typed.is_on("cancel"))]
+            }/>
         </ActionForm>
     }
     .into_any()
@@ -218,6 +222,15 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             </div>
             <small class="muted" id="why-not-judge">{move || why_not.get().map(|why| sentence(&why))}</small>
             <ProblemNotice problem=problem_of(judge)/>
+            <Same of=move |typed: Typed| {
+                let (id, reason) = (review.read().submission, typed.get("reason"));
+                let why = typed.or("reason", "WHY");
+                vec![
+                    api::calls::verdict(id, VerdictKind::Approve, &reason),
+                    api::calls::verdict(id, VerdictKind::RequestChanges, &why),
+                    api::calls::verdict(id, VerdictKind::Reject, &why),
+                ]
+            }/>
         </ActionForm>
     }
     .into_any()

@@ -19,7 +19,7 @@ use crate::live::{Event, use_live};
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::json::DataView;
 use crate::parts::provenance::ProvenanceTable;
-use crate::parts::{Dialog, DialogHandle, Feed, Icon, ProblemNotice, RunPill, icon, load};
+use crate::parts::{Dialog, DialogHandle, Feed, Icon, ProblemNotice, RunPill, Same, Typed, icon, load};
 use crate::places;
 use log::{Log, LogView};
 
@@ -138,6 +138,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
                 <div class="body">
                     <p>"What it started on the node is ended. The step becomes ERROR and can be retried; what it did until now stays done."</p>
                     <ProblemNotice problem=problem_of(cancel)/>
+                    <Same of=move |_: Typed| vec![api::calls::cancel_run(run.read().run.id)]/>
                 </div>
                 <div class="foot">
                     <button class="button" type="button" commandfor="cancel-run" command="close" on:click=dialog.on_click_close()>"Let it run"</button>

@@ -12,7 +12,7 @@ use super::{ADMIN, Sections, in_words};
 use crate::calls::people::{self, EndOtherSessions, EndSession, SetPassword};
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load};
 
 type Own = (MyAccount, Vec<TokenView>);
 
@@ -103,6 +103,7 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
                         <input class="input" id="again" name="again" type="password" required autocomplete="new-password"/>
                     </div>
                     <ProblemNotice problem=problem_of(set)/>
+                    <Same of=move |_: Typed| vec![api::calls::set_password()]/>
                     {done}
                     <div class="buttons">
                         <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set the password"</button>
@@ -160,6 +161,11 @@ fn Sessions(feed: Feed<Own>) -> impl IntoView {
             <div class="inside">
                 <ProblemNotice problem=problem_of(end)/>
                 <ProblemNotice problem=problem_of(end_others)/>
+                <Same of=move |_: Typed| {
+                    let others = sessions.get().into_iter().filter(|session| !session.this).take(1);
+                    let each = others.map(|session| api::calls::end_session(session.id));
+                    each.chain([api::calls::end_other_sessions()]).collect::<Vec<_>>()
+                }/>
                 <ActionForm action=end_others>
                     <button class="button" type="submit" disabled=move || end_others.pending().get()>{icon(Icon::Leave)} "End all others"</button>
                 </ActionForm>

@@ -1,14 +1,16 @@
-//! Settings: one's own account, and for admins everybody's.
+//! Settings: one's own account, for admins everybody's, and the gate's policy.
 
 pub mod account;
 pub mod people;
 pub mod person;
+pub mod policy;
 pub mod tokens;
 
 use api::people::Grant;
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
 
+use crate::parts::Typed;
 use crate::places;
 
 /// The permission to decide about people.
@@ -28,6 +30,7 @@ fn Sections() -> impl IntoView {
             {link(places::ACCOUNT, "My account")}
             {link(places::PEOPLE, "People")}
             {link(places::SERVICES, "Service accounts")}
+            {link(places::POLICY, "Policy")}
         </nav>
     }
     .into_any()
@@ -43,6 +46,19 @@ fn in_words(grants: &[Grant]) -> String {
         Some(deployment) => format!("{} in {deployment}", grant.permission),
     };
     grants.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// What the boxes and the field say, as far as it reads; the server refuses what doesn't.
+fn granted(typed: Typed) -> Vec<Grant> {
+    let everywhere = ["viewer", "operator", "reviewer", "admin"].into_iter().filter(|word| typed.is_on(word));
+    let everywhere = everywhere.map(|word| Grant { permission: word.into(), deployment: None });
+    let inside = typed.get("inside");
+    let lines = inside.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
+    let inside = lines.map(|(permission, deployment)| Grant {
+        permission: permission.to_lowercase(),
+        deployment: Some(deployment.trim().to_owned()),
+    });
+    everywhere.chain(inside).collect()
 }
 
 /// The boxes and the field that say what somebody may. `id` tells the forms of one page apart.

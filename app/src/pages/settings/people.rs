@@ -8,13 +8,13 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
-use super::{GrantFields, Sections, in_words};
+use super::{GrantFields, Sections, granted, in_words};
 use crate::calls::people::{self, AddPerson};
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, choice_field, filters, head, hidden, one_of, pager, text_field};
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, icon, load, rows};
 use crate::places;
 
 /// The list of people.
@@ -98,6 +98,7 @@ fn Accounts(kind: AccountKind) -> impl IntoView {
             <Sections/>
         </div>
         {filters(listed, &[(PersonSort::Name, "name")], fields)}
+        <SameList of=api::calls::List::People given=vec![("kind", kind.as_str().to_owned())]/>
         {load(found, move |first| view! { <List first asked=asked.get_untracked()/> })}
     }
     .into_any()
@@ -198,6 +199,7 @@ fn Add(kind: AccountKind, added: Callback<()>) -> impl IntoView {
                     </div>
                     <GrantFields id="add" grants=Vec::new() service/>
                     <ProblemNotice problem=problem_of(add)/>
+                    <Same of=move |typed: Typed| vec![api::calls::add_person(&typed.or("name", "NAME"), kind, &granted(typed))]/>
                     {made}
                     <div class="buttons">
                         <button class="button primary" type="submit" disabled=move || add.pending().get()>{icon(Icon::Plus)} "Add"</button>

@@ -8,12 +8,12 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
 use super::tokens::Tokens;
-use super::{GrantFields, Sections, in_words};
+use super::{GrantFields, Sections, granted, in_words};
 use crate::calls::people::{self, ChangeGrants, NewLink, SetDisabled};
 use crate::clock::Moment;
 use crate::failure::Failure;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load};
 
 type Found = (PersonView, Vec<TokenView>);
 
@@ -117,6 +117,11 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
         </div>
         <ProblemNotice problem=problem_of(disable)/>
         <ProblemNotice problem=problem_of(link)/>
+        <Same of=move |_: Typed| {
+            let switch = if person.read().disabled { api::calls::enable_person(id) } else { api::calls::disable_person(id) };
+            let link = (!service).then(|| api::calls::make_link(id));
+            [switch].into_iter().chain(link).collect::<Vec<_>>()
+        }/>
         {made}
     }
     .into_any()
@@ -136,6 +141,10 @@ fn Grants(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Foun
                     <input type="hidden" name="person" value=id.to_string()/>
                     {move || view! { <GrantFields id="change" grants=grants.get() service/> }}
                     <ProblemNotice problem=problem_of(change)/>
+                    <Same of=move |typed: Typed| {
+                        let grants = if typed.is_on("person") { granted(typed) } else { grants.get() };
+                        vec![api::calls::change_grants(id, &grants)]
+                    }/>
                     <div class="buttons">
                         <button class="button primary" type="submit" disabled=move || change.pending().get()>"Change"</button>
                     </div>

@@ -1,5 +1,6 @@
 //! A person's tokens, and the way to another one.
 
+use api::calls::Call;
 use api::limits;
 use api::people::TokenView;
 use engine::ids::PersonId;
@@ -9,7 +10,7 @@ use leptos::prelude::*;
 use crate::calls::people::{MakeToken, RevokeToken};
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Icon, ProblemNotice, icon};
+use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 
 /// The card. `person`: the service account that it is about; None: oneself.
 #[component]
@@ -34,6 +35,10 @@ pub(super) fn Tokens(
                 {none}
                 <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one(token, revoke)).collect_view()}</ul>
                 <ProblemNotice problem=problem_of(revoke)/>
+                <Same of=move |_: Typed| {
+                    let holding = tokens.get().into_iter().filter(|token| token.holds);
+                    holding.map(|token| api::calls::revoke_token(token.id)).collect::<Vec<_>>()
+                }/>
                 {makes.then(|| view! { <Make person admin changed/> })}
             </div>
         </section>
@@ -67,6 +72,15 @@ fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
         </li>
     }
     .into_any()
+}
+
+/// The token that the form asks for.
+fn made_by(typed: Typed, person: Option<PersonId>) -> Call {
+    let ticked: Vec<&str> = ["viewer", "operator", "admin"].into_iter().filter(|scope| typed.is_on(scope)).collect();
+    let scopes = if ticked.is_empty() { vec!["viewer"] } else { ticked };
+    let (deployment, days) = (typed.get("deployment"), typed.get("days").parse().ok());
+    let deployment = (!deployment.is_empty()).then_some(deployment.as_str());
+    api::calls::make_token(&typed.or("name", "NAME"), &scopes, deployment, days, person)
 }
 
 /// Makes a token, and shows it this once.
@@ -118,6 +132,7 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
                 <span class="hint">"At most " {limits::API_TOKEN_DAYS} "."</span>
             </div>
             <ProblemNotice problem=problem_of(make)/>
+            <Same of=move |typed: Typed| vec![made_by(typed, person)]/>
             {made}
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || make.pending().get()>{icon(Icon::Plus)} "Make a token"</button>

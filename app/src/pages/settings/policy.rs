@@ -1,0 +1,157 @@
+//! The gate's policy: how many approvals changes need, and the way to another one.
+//!
+//! A policy is no setting: it is a part of what is meant, so it changes by a proposal that somebody else approves, like everything else.
+//! This page says what holds now, what a change of it takes, and leads to the board where it is made.
+
+use api::calls;
+use api::console::DeploymentSummary;
+use api::live::Topic;
+use api::overview::PolicyView;
+use engine::gate::Policy;
+use engine::ids::DeploymentId;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::NavigateOptions;
+use leptos_router::hooks::use_navigate;
+
+use super::Sections;
+use crate::calls::{Propose, deployments, policy};
+use crate::clock::Moment;
+use crate::failure::Answer;
+use crate::live::{NOW, use_live};
+use crate::pages::board::RISKS;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load};
+use crate::places;
+
+type Both = (PolicyView, Vec<DeploymentSummary>);
+
+async fn both() -> Answer<Both> {
+    Ok((policy().await?, deployments().await?))
+}
+
+/// The page.
+#[component]
+pub fn PolicyPage() -> impl IntoView {
+    let found = Resource::new(|| (), |()| both());
+    view! {
+        <Title text="Policy"/>
+        <div class="head">
+            <h1>"Policy"</h1>
+            <Sections/>
+        </div>
+        {load(found, |first| view! { <Shown first/> })}
+    }
+    .into_any()
+}
+
+#[component]
+fn Shown(first: Both) -> impl IntoView {
+    let feed = Feed::new(first, both);
+    use_live().hear(vec![Topic::Targets], NOW, move |_| feed.eventually());
+    let found = feed.value();
+    let view = Memo::new(move |_| found.read().0.clone());
+    let origin = move || {
+        let view = view.get();
+        let by = view.by.map_or_else(|| "it came with the beginning".to_owned(), |by| format!("by {by}"));
+        let (before, target) = (view.target.0 - 1, view.target.0);
+        let change = format!("{}?from={before}&to={target}", places::BLUEPRINTS);
+        let link = (before > 0).then(|| view! { ", " <a href=change>"target " {target}</a> });
+        view! { "Policy " {view.number.0} ", since " <Moment at=view.since/> ", " {by} {link} }
+    };
+    view! {
+        <ProblemNotice problem=feed.problem()/>
+        <section class="card" aria-labelledby="policy-title">
+            <header><h2 id="policy-title">"Approvals that a change needs"</h2></header>
+            <table class="table">
+                <thead>
+                    <tr>
+                        <th scope="col">"Which change"</th>
+                        <th scope="col" class="number">"Approvals"</th>
+                    </tr>
+                </thead>
+                <tbody>{move || lines(&view.read().policy)}</tbody>
+            </table>
+            <div class="inside">
+                <p>"Where several of these are so, the highest number counts. Approvals are those of reviewers who wrote nothing of the change; a new version of it needs them anew."</p>
+                <p class="muted">{origin}</p>
+                <Same of=move |_: Typed| vec![calls::policy()]/>
+            </div>
+        </section>
+        <Another found/>
+    }
+    .into_any()
+}
+
+fn lines(policy: &Policy) -> impl IntoView + use<> {
+    let every = view! { <tr><td>"Every change"</td> <td class="number"><b>{policy.approvals}</b></td></tr> };
+    let of_risk = RISKS.map(|(risk, words)| {
+        let own = policy.by_risk.get(&risk).copied();
+        let needed = policy.approvals_for(&[risk].into());
+        let says = match own {
+            Some(own) if own < needed => format!("{own} asked for; every change needs {needed}"),
+            Some(_) => String::new(),
+            None => "as every change".to_owned(),
+        };
+        view! { <tr><td>{words}</td> <td class="number"><small class="muted">{says}</small> " " <b>{needed}</b></td></tr> }
+    });
+    view! { {every} {of_risk.collect_view()} }
+}
+
+/// What another policy takes, and the way to it.
+#[component]
+fn Another(found: RwSignal<Both>) -> impl IntoView {
+    let propose = ServerAction::<Propose>::new();
+    let all = Memo::new(move |_| found.read().1.clone());
+    let needs = move || found.read().0.policy.approvals;
+    let chosen = RwSignal::new(found.with_untracked(|(_, all)| all.first().map(|deployment| deployment.id)));
+    let name = move || {
+        let all = all.read();
+        all.iter().find(|deployment| Some(deployment.id) == chosen.get()).map(|deployment| deployment.name.clone())
+    };
+    let navigate = use_navigate();
+    when_done(propose, move |_| {
+        if let Some(name) = name() {
+            navigate(&places::board_for_policy(&name), NavigateOptions::default());
+        }
+    });
+    let option = move |deployment: DeploymentSummary| {
+        let id = deployment.id;
+        let open = if deployment.proposal.is_some() { ", has an open proposal" } else { "" };
+        view! { <option value=id.to_string() selected=move || chosen.get() == Some(id)>{format!("{}{open}", deployment.name)}</option> }
+    };
+    view! {
+        <section class="card" aria-labelledby="another-title">
+            <header><h2 id="another-title">"Another policy"</h2></header>
+            <div class="inside">
+                <p>"A policy changes by a proposal that somebody else approves. It can be a part of the proposal on any deployment, and not of one on a single node."</p>
+                <ul class="whys">
+                    <li>{icon(Icon::Right)} <span>"It passes under the policy that it replaces and under itself: at least " <b class="num">{needs}</b> " approvals, or what the new one asks for, if that is more."</span></li>
+                    <li>{icon(Icon::Right)} <span>"It holds everywhere, so who submits, approves or commits it has that permission in every deployment."</span></li>
+                    <li>{icon(Icon::Right)} <span>"Once it is committed, every review that is open then was made under the old one: it has to be submitted again."</span></li>
+                </ul>
+                <ActionForm action=propose attr:class="form">
+                    <div class="field">
+                        <label for="policy-deployment">"On the proposal of"</label>
+                        <select
+                            class="input"
+                            id="policy-deployment"
+                            name="deployment"
+                            on:change=move |event| chosen.set(event_target_value(&event).parse::<DeploymentId>().ok())
+                        >
+                            {move || all.get().into_iter().map(option).collect_view()}
+                        </select>
+                        <span class="hint">"It is opened where there is none. Its board says what the new policy comes to before it is put in."</span>
+                    </div>
+                    <ProblemNotice problem=problem_of(propose)/>
+                    <Same of=move |_: Typed| { name().map(|name| calls::propose(&name)).into_iter().collect::<Vec<_>>() }/>
+                    <div class="buttons">
+                        <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose another policy"</button>
+                    </div>
+                </ActionForm>
+            </div>
+        </section>
+    }
+    .into_any()
+}

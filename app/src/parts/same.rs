@@ -1,0 +1,174 @@
+//! Same by command line, same by request: what a page's button does, as somebody would type it.
+//!
+//! The commands are told by [`api::calls`]; here they are folded away beside what they stand for, shown, and copied. They have what is on
+//! the page now. What the reader still has to say (a reason, a title) stands in capitals, and becomes what is typed in the form around, as
+//! it is typed; a browser without scripts shows the capitals.
+
+use std::collections::BTreeMap;
+
+use api::calls::{Call, List, SERVER, SESSION, TOKEN, list};
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos::{ev, html};
+use leptos_router::hooks::use_query_map;
+use wasm_bindgen::{JsCast, JsValue};
+
+use super::icon::{Icon, icon};
+
+/// What is typed in a form, by field.
+#[derive(Clone, Copy)]
+pub struct Typed {
+    fields: RwSignal<BTreeMap<String, String>>,
+}
+
+impl Typed {
+    /// What a field says; empty, where it is not there or nothing is typed yet.
+    pub fn get(self, field: &str) -> String {
+        self.fields.read().get(field).map(|text| text.trim().to_owned()).unwrap_or_default()
+    }
+
+    /// The same, or a word that stands for it.
+    pub fn or(self, field: &str, instead: &str) -> String {
+        Some(self.get(field)).filter(|text| !text.is_empty()).unwrap_or_else(|| instead.to_owned())
+    }
+
+    /// Whether a box is ticked.
+    pub fn is_on(self, field: &str) -> bool {
+        !self.get(field).is_empty()
+    }
+}
+
+/// The commands, folded away.
+#[component]
+pub fn Same(
+    /// What is done, given what is typed in the form around.
+    #[prop(into)]
+    of: Callback<Typed, Vec<Call>>,
+) -> impl IntoView {
+    let typed = Typed { fields: RwSignal::new(BTreeMap::new()) };
+    let calls = Memo::new(move |_| of.run(typed));
+    let fold = NodeRef::<html::Details>::new();
+    let read = move || {
+        let now = fold.try_get_untracked().flatten().filter(|fold| fold.open()).and_then(|fold| fields_around(&fold));
+        if let Some(now) = now {
+            typed.fields.try_set(now);
+        }
+    };
+    Effect::new(move |_| {
+        let handle = window_event_listener(ev::input, move |_| read());
+        on_cleanup(move || handle.remove());
+    });
+    let shown = move || calls.get().into_iter().map(one).collect_view();
+    view! {
+        <details class="same" node_ref=fold hidden=move || calls.read().is_empty() on:toggle=move |_| read()>
+            <summary>{icon(Icon::Right)} "Same by CLI, same by API"</summary>
+            <div class="calls">
+                {shown}
+                <p class="muted">{move || note(&calls.read())}</p>
+            </div>
+        </details>
+    }
+    .into_any()
+}
+
+/// The commands that list what the page lists, by the words of its address.
+#[component]
+pub fn SameList(
+    /// Which list.
+    of: List,
+    /// Words of the list that the address does not have, or has by another name.
+    #[prop(optional)]
+    given: Vec<(&'static str, String)>,
+) -> impl IntoView {
+    let query = use_query_map();
+    let calls = move |_: Typed| {
+        let query = query.read();
+        let asked = |word: &str| match given.iter().find(|(name, _)| *name == word) {
+            Some((_, value)) => Some(value.clone()),
+            None => query.get(word),
+        };
+        vec![list(of, asked)]
+    };
+    view! { <Same of=calls/> }
+}
+
+/// What has to be there for the commands to work.
+fn note(calls: &[Call]) -> String {
+    let session = calls.iter().any(|call| call.curl().contains(SESSION));
+    let token = calls.iter().any(|call| call.curl().contains(TOKEN));
+    let by = match (token, session) {
+        (true, true) => {
+            format!("{TOKEN} a token, and {SESSION} the file with the cookie of a session, for what no token may do")
+        }
+        (false, true) => format!("{SESSION} the file with the cookie of a session: no token may do this"),
+        _ => format!("{TOKEN} a token"),
+    };
+    format!("{SERVER} is this server’s address, {by}. Words in capitals are yours to fill in.")
+}
+
+fn one(call: Call) -> impl IntoView {
+    view! {
+        {command("CLI", call.cli())}
+        {command("API", call.curl())}
+    }
+}
+
+fn command(by: &'static str, line: String) -> impl IntoView {
+    let said = RwSignal::new("");
+    let text = StoredValue::new(line.clone());
+    let code = NodeRef::<html::Code>::new();
+    let copy = move |_| {
+        spawn_local(async move {
+            let is_copied = match text.with_value(|text| written(text)) {
+                Some(promise) => promise.await.is_ok(),
+                None => false,
+            };
+            if !is_copied {
+                select(code);
+            }
+            said.try_set(if is_copied { "Copied" } else { "Selected: copy it with your keyboard" });
+        });
+    };
+    view! {
+        <div class="call">
+            <span class="by">{by}</span>
+            <code node_ref=code>{line}</code>
+            <button class="button quiet small" type="button" aria-label=format!("Copy the command for the {by}") on:click=copy>"Copy"</button>
+            <small role="status" class="muted">{move || said.get()}</small>
+        </div>
+    }
+    .into_any()
+}
+
+/// Puts a text where it can be pasted from. None: the browser lets no page do that here, as where it came neither by HTTPS nor from this
+/// machine.
+fn written(text: &str) -> Option<js_sys::Promise> {
+    let clipboard = js_sys::Reflect::get(&window().navigator(), &JsValue::from_str("clipboard")).ok()?;
+    let write = js_sys::Reflect::get(&clipboard, &JsValue::from_str("writeText")).ok()?;
+    let write = write.dyn_into::<js_sys::Function>().ok()?;
+    write.call1(&clipboard, &JsValue::from_str(text)).ok()?.dyn_into().ok()
+}
+
+/// Marks a command, for who copies it by hand.
+fn select(code: NodeRef<html::Code>) {
+    let selection = window().get_selection().ok().flatten();
+    if let (Some(code), Some(selection)) = (code.try_get_untracked().flatten(), selection) {
+        // Fails for what is not in the page.
+        let _ = selection.select_all_children(&code);
+    }
+}
+
+/// What is typed in the form that a fold is in. No form, or none that can be read: nothing.
+fn fields_around(fold: &web_sys::Element) -> Option<BTreeMap<String, String>> {
+    let form = fold.closest("form").ok().flatten()?.dyn_into::<web_sys::HtmlFormElement>().ok()?;
+    let fields = form.query_selector_all(READ).ok()?;
+    let field = |n: u32| {
+        let field = fields.item(n)?;
+        let text = |name: &str| js_sys::Reflect::get(&field, &JsValue::from_str(name)).ok()?.as_string();
+        Some((text("name")?, text("value")?))
+    };
+    Some((0..fields.length()).filter_map(field).collect())
+}
+
+/// What is read of a form: no passwords, and of what is ticked only what is.
+const READ: &str = "input:not([type=password], [type=checkbox], [type=radio]), :checked:is(input), select, textarea";

@@ -1,0 +1,60 @@
+//! The policy of the gate: the page.
+
+use api::Problem;
+use engine::gate::Risk;
+
+use crate::fake::{self, Fake};
+use crate::serve::{get, post};
+
+#[tokio::test]
+async fn how_many_approvals_each_change_needs_stands_in_plain_words() {
+    let page = get(&Fake::new(|_| {}), "/settings/policy").await;
+    assert_eq!(page.status, 200);
+    page.says(&[
+        "<title>Policy · Gantry</title>",
+        "Every change",
+        "When something destructive runs",
+        "When something that is applied runs again",
+        "When something is removed",
+        "When a node changes hands between deployments side by side",
+        "When a jig is switched off",
+        "as every change",
+        "by bo",
+        "href=\"/blueprints?from=39&amp;to=40\"",
+        "aria-current=\"page\"",
+        "gantry policy",
+        "\"$GANTRY_SERVER/api/v1/policy\"",
+    ]);
+    assert_eq!(page.body.matches("<b>2").count(), 1, "what is destructive alone needs two");
+}
+
+#[tokio::test]
+async fn a_number_below_that_of_every_change_counts_for_nothing_and_is_said_to() {
+    let fake = Fake::new(|world| {
+        world.policy.policy.approvals = 3;
+        world.policy.policy.by_risk = [(Risk::Removal, 2)].into();
+    });
+    get(&fake, "/settings/policy").await.says(&["2 asked for; every change needs 3"]);
+}
+
+#[tokio::test]
+async fn another_policy_is_proposed_on_a_board_and_what_that_takes_is_said_before() {
+    let fake = Fake::new(|_| {});
+    get(&fake, "/settings/policy").await.says(&[
+        "under the policy that it replaces and under itself",
+        "has to be submitted again",
+        "action=\"/call/propose\"",
+        "name=\"deployment\"",
+        "has an open proposal",
+    ]);
+    let form = format!("deployment={}", fake::deployment_id(1));
+    assert_eq!(post(&fake, "/call/propose", &form).await.status, 302);
+}
+
+#[tokio::test]
+async fn who_may_not_look_or_a_server_that_can_not_answer_is_said() {
+    let fake = Fake::new(|world| world.problem = Some(Problem::unavailable("The database does not answer.")));
+    let page = get(&fake, "/settings/policy").await;
+    assert_eq!(page.status, 503);
+    page.says(&["Not available at the moment"]);
+}

@@ -1,0 +1,141 @@
+//! Same by CLI, same by API: beside what does something.
+
+use api::calls::{Body, samples};
+use api::console::StepState;
+
+use crate::fake::{self, Fake};
+use crate::serve::get;
+
+/// What stands in a page as text.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+async fn says(fake: &Fake, path: &str, lines: &[&str]) {
+    let page = get(fake, path).await;
+    assert_eq!(page.status, 200, "{path}");
+    let lines: Vec<String> = lines.iter().map(|line| escaped(line)).collect();
+    page.says(&["Same by CLI, same by API"]);
+    page.says(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_board_says_how_to_propose_and_to_hold_and_a_proposal_how_to_go_on() {
+    says(
+        &Fake::new(|_| {}),
+        "/deployments/web",
+        &[
+            "gantry deployment propose web",
+            "-X POST \"$GANTRY_SERVER/api/v1/deployments/web/proposals\"",
+            "gantry deployment hold web --reason WHY",
+            "--json '{\"held\":true,\"reason\":\"WHY\"}'",
+        ],
+    )
+    .await;
+    let fake = Fake::new(|world| {
+        world.board = fake::proposed_board();
+        let proposal = world.board.proposal.as_mut().expect("a proposal");
+        proposal.title = "Ada's \"proxy\" for $5".into();
+        proposal.redo = Some("bind web-9 to store".into());
+    });
+    let proposal = fake.0.lock().expect("no test died here").board.proposal.clone().expect("a proposal");
+    let (id, version) = (proposal.id, proposal.version);
+    let lines = [
+        format!("gantry proposal undo {id}"),
+        format!("gantry proposal redo {id}"),
+        format!("gantry proposal discard {id}"),
+        format!("gantry proposal submit {id} --title 'Ada'\\''s \"proxy\" for $5'"),
+        format!("--json '{{\"version\":{version}}}' \"$GANTRY_SERVER/api/v1/proposals/{id}/undo\""),
+    ];
+    says(&fake, "/deployments/web", &lines.each_ref().map(String::as_str)).await;
+    get(&fake, "/deployments/web").await.says_not(&["gantry deployment propose web"]);
+}
+
+#[tokio::test]
+async fn a_review_says_how_to_judge_and_to_commit_it() {
+    let lines = [
+        "gantry review approve 128",
+        "gantry review request-changes 128 --reason WHY",
+        "gantry review reject 128 --reason WHY",
+        "gantry review commit 128",
+        "-b \"$GANTRY_SESSION\"",
+        "\"$GANTRY_SERVER/api/v1/submissions/128/commit\"",
+    ];
+    says(&Fake::new(|_| {}), "/reviews/128", &lines).await;
+    let talk = ["\"$GANTRY_SERVER/api/v1/submissions/128/threads\"", "/resolve\""];
+    says(&Fake::new(|_| {}), "/reviews/128?tab=discussion", &talk).await;
+    let about = "{\"anchor\":\"policy#/approvals\",\"body\":\"TEXT\"}";
+    says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about]).await;
+    // What is closed takes no verdict any more.
+    let closed = Fake::new(|world| world.review.state = api::console::ReviewState::Discarded);
+    get(&closed, "/reviews/128").await.says_not(&["gantry review approve"]);
+}
+
+#[tokio::test]
+async fn lists_say_how_to_get_what_they_show() {
+    let fake = Fake::new(|_| {});
+    says(&fake, "/runs?state=failed", &["gantry run list --state failed", "/api/v1/runs?state=failed\""]).await;
+    says(&fake, "/nodes?filter=web%201", &["gantry node list --filter 'web 1'", "/api/v1/nodes?filter=web%201\""])
+        .await;
+    says(&fake, "/deployments", &["gantry deployment list", "\"$GANTRY_SERVER/api/v1/deployments\""]).await;
+    says(&fake, "/waiting?reason=held&node=n1", &["/api/v1/waiting?node=n1&reason=held\""]).await;
+    says(&fake, "/blueprints?deployment=web", &["/api/v1/targets?deployment=web\""]).await;
+    says(&fake, "/reviews?whose=mine&text=it's", &["gantry review list --whose mine --fate open --text 'it'\\''s'"])
+        .await;
+    says(&fake, "/reviews?state=drafts", &["gantry proposal list --drafts", "/api/v1/proposals?drafts=true\""]).await;
+    says(&fake, "/catalog", &["gantry barclamp list", "gantry barclamp import", "--json @barclamps.json"]).await;
+}
+
+#[tokio::test]
+async fn what_is_done_to_a_machine_or_a_run_says_how() {
+    let fake = Fake::new(|world| {
+        world.noderole.state = StepState::Error;
+        world.noderole.may_retry = Ok(());
+    });
+    let id = fake.0.lock().expect("no test died here").noderole.id;
+    let retry = format!("gantry noderole retry {id} --reason WHY");
+    says(&fake, &format!("/noderoles/{id}"), &[&retry]).await;
+    says(
+        &fake,
+        "/nodes",
+        &["gantry node add NAME.EXAMPLE.COM --root /FOLDER", "{\"fqdn\":\"NAME.EXAMPLE.COM\",\"root\":\"/FOLDER\"}"],
+    )
+    .await;
+    // Everywhere: the switch.
+    says(&fake, "/runs", &["gantry execution off --reason WHY", "{\"enabled\":false,\"reason\":\"WHY\"}"]).await;
+    let restorable = Fake::new(|world| {
+        world.comparison.from.target = Some(engine::ids::TargetNo(3));
+        world.comparison.to.target = Some(engine::ids::TargetNo(1));
+        world.comparison.deployment = Some(fake::deployment("web"));
+    });
+    let path = "/blueprints?deployment=web&from=3&to=1";
+    says(&restorable, path, &["gantry deployment restore web --target 1", "{\"partial\":false,\"target\":1}"]).await;
+}
+
+#[tokio::test]
+async fn a_node_s_page_says_each_change_on_the_version_that_is_shown() {
+    let fake = Fake::new(|_| {});
+    let (id, version) = {
+        let world = fake.0.lock().expect("no test died here");
+        (world.machine.id, world.machine.version)
+    };
+    let lines = [
+        format!("-H 'If-Match: \"{version}\"' -X PUT --json"),
+        format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/availability\""),
+        format!("gantry node edit {id} --description TEXT"),
+        format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/proposals\""),
+    ];
+    let name = fake.0.lock().expect("no test died here").machine.fqdn.clone();
+    says(&fake, &format!("/nodes/{name}"), &lines.each_ref().map(String::as_str)).await;
+}
+
+#[test]
+fn no_command_has_a_secret_in_it() {
+    for call in samples().expect("names") {
+        let both = format!("{} {}", call.cli(), call.curl());
+        assert!(!both.contains("gantry_0"), "{both}");
+        if call.path().ends_with("/me/password") {
+            assert_eq!(*call.body(), Body::File("password.json"));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Lists, as they are filtered on a page.
+
+use super::Call;
+use super::shell::encoded;
+
+/// A list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// Deployments.
+    Deployments,
+    /// Nodes.
+    Nodes,
+    /// Runs.
+    Runs,
+    /// Reviews.
+    Reviews,
+    /// Open proposals.
+    Proposals,
+    /// Targets.
+    Blueprints,
+    /// What waits.
+    Waiting,
+    /// The catalog.
+    Barclamps,
+    /// Workers.
+    Workers,
+    /// Who did what.
+    Audit,
+    /// People and service accounts.
+    People,
+}
+
+impl List {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Deployments,
+        Self::Nodes,
+        Self::Runs,
+        Self::Reviews,
+        Self::Proposals,
+        Self::Blueprints,
+        Self::Waiting,
+        Self::Barclamps,
+        Self::Workers,
+        Self::Audit,
+        Self::People,
+    ];
+
+    /// Where the interface has it, and by which words it can be asked; the place within it is none of them.
+    pub fn asked_by(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Deployments => ("/deployments", &["filter", "state"]),
+            Self::Nodes => ("/nodes", &["filter", "state", "deployment"]),
+            Self::Runs => ("/runs", &["state", "deployment", "node", "role", "since", "until"]),
+            Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text"]),
+            Self::Proposals => ("/proposals", &["mine", "drafts", "deployment"]),
+            Self::Blueprints => ("/targets", &["deployment"]),
+            Self::Waiting => ("/waiting", &["deployment", "node", "reason"]),
+            Self::Barclamps => ("/barclamps", &["filter"]),
+            Self::Workers => ("/workers", &["alive", "phase"]),
+            Self::Audit => ("/audit", &["who", "action", "subject", "since", "until"]),
+            Self::People => ("/people", &["filter", "kind", "disabled"]),
+        }
+    }
+
+    /// What lists them on the command line.
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Deployments => &["deployment", "list"],
+            Self::Nodes => &["node", "list"],
+            Self::Runs => &["run", "list"],
+            Self::Reviews => &["review", "list"],
+            Self::Proposals => &["proposal", "list"],
+            Self::Blueprints => &["target", "list"],
+            Self::Waiting => &["waiting"],
+            Self::Barclamps => &["barclamp", "list"],
+            Self::Workers => &["workers"],
+            Self::Audit => &["audit", "list"],
+            Self::People => &["person", "list"],
+        }
+    }
+}
+
+/// A list's first page, filtered: `asked` says what for, by word. Words that say nothing are left out.
+pub fn list(list: List, asked: impl Fn(&str) -> Option<String>) -> Call {
+    let (path, words) = list.asked_by();
+    let given = words.iter().filter_map(|word| Some((*word, asked(word).filter(|value| !value.trim().is_empty())?)));
+    let given: Vec<(&str, String)> = given.collect();
+    let pairs: Vec<String> = given.iter().map(|(word, value)| format!("{word}={}", encoded(value))).collect();
+    let address = if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) };
+    let call = Call::get(address);
+    // The command line says moments as people write them, and addresses count milliseconds.
+    if given.iter().any(|(word, _)| matches!(*word, "since" | "until")) {
+        return call;
+    }
+    given.iter().fold(call.words(list.words().iter().copied()), |call, (word, value)| match *word {
+        "mine" | "drafts" => call.switch(word, value == "true"),
+        word => call.option(word, value),
+    })
+}

@@ -1,0 +1,146 @@
+//! Nodes' records.
+
+use engine::ids::NodeId;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::shell::encoded;
+use super::{Call, Method};
+
+/// What a new node's form says; what is empty is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewNode {
+    /// Its name.
+    pub fqdn: String,
+    /// MAC addresses, parted by spaces.
+    pub macs: String,
+    /// Its serial number.
+    pub serial: String,
+    /// The folder that stands for its file system.
+    pub root: String,
+    /// Where it is reached by SSH, parted by spaces; empty: it is a folder.
+    pub addresses: String,
+    /// The port.
+    pub port: String,
+    /// As whom.
+    pub user: String,
+    /// The name of the secret with the private key.
+    pub key: String,
+    /// The only host key that is taken.
+    pub host_key: String,
+}
+
+/// Adds a node's record.
+pub fn add_node(new: &NewNode) -> Call {
+    let mut body = Map::new();
+    put(&mut body, "fqdn", &new.fqdn);
+    put_all(&mut body, "macs", &new.macs);
+    put(&mut body, "serial", &new.serial);
+    put(&mut body, "root", &new.root);
+    if !new.addresses.trim().is_empty() {
+        let mut ssh = Map::new();
+        put_all(&mut ssh, "addresses", &new.addresses);
+        ssh.extend(new.port.trim().parse::<u16>().ok().map(|port| ("port".to_owned(), json!(port))));
+        put(&mut ssh, "user", &new.user);
+        // Both have to be there.
+        ssh.insert("key".into(), new.key.trim().into());
+        ssh.insert("host_key".into(), new.host_key.trim().into());
+        body.insert("ssh".into(), ssh.into());
+    }
+    let is_reached = body.contains_key("ssh");
+    let ssh = if is_reached { new.clone() } else { NewNode::default() };
+    let several = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let call = Call::post("/nodes").json(body.into()).words(["node", "add"]);
+    let call = match new.fqdn.trim() {
+        "" => call,
+        fqdn => call.word(fqdn),
+    };
+    call.options("mac", several(&new.macs))
+        .option_of("serial", new.serial.trim())
+        .option_of("root", new.root.trim())
+        .options("ssh", several(&ssh.addresses))
+        .option_of("port", ssh.port.trim())
+        .option_of("user", ssh.user.trim())
+        .option_of("key", ssh.key.trim())
+        .option_of("host-key", ssh.host_key.trim())
+}
+
+fn put(body: &mut Map<String, Value>, name: &str, value: &str) {
+    let value = value.trim();
+    if !value.is_empty() {
+        body.insert(name.into(), value.into());
+    }
+}
+
+fn put_all(body: &mut Map<String, Value>, name: &str, values: &str) {
+    let values: Vec<&str> = values.split_whitespace().collect();
+    if !values.is_empty() {
+        body.insert(name.into(), values.into());
+    }
+}
+
+/// Shows a node.
+pub fn show_node(fqdn: &str) -> Call {
+    Call::get(format!("/nodes/{}", encoded(fqdn))).words(["node", "show", fqdn])
+}
+
+/// Changes what people say of a node, as of a version of its record; what is not in `change` stays.
+pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Call {
+    let words = edited(&change);
+    let call = Call::new(Method::Patch, format!("/nodes/{node}")).on(version).json(change.into());
+    let Some(words) = words else { return call };
+    let call = call.words(["node", "edit"]).word(node.to_string());
+    words.into_iter().fold(call, |call, (name, value)| call.option(&name, &value))
+}
+
+/// What is changed, as options. None: a part of it can be told by no option.
+fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
+    let mut options = Vec::new();
+    for (name, value) in change {
+        match (name.as_str(), value) {
+            ("way", Value::Object(way)) => options.extend(edited(way)?),
+            ("macs" | "addresses", Value::Array(all)) if !all.is_empty() => {
+                let option = if name == "macs" { "mac" } else { "ssh" };
+                options.extend(all.iter().filter_map(Value::as_str).map(|one| (option.to_owned(), one.to_owned())));
+            }
+            ("hints", _) | (_, Value::Array(_) | Value::Object(_) | Value::Null) => return None,
+            (_, Value::String(text)) => options.push((name.replace('_', "-"), text.clone())),
+            (_, other) => options.push((name.replace('_', "-"), other.to_string())),
+        }
+    }
+    Some(options)
+}
+
+/// Takes a node out of service, or puts it back.
+pub fn set_available(node: NodeId, version: i32, available: bool, reason: &str) -> Call {
+    Call::new(Method::Put, format!("/nodes/{node}/availability"))
+        .on(version)
+        .json(json!({ "available": available, "reason": reason }))
+        .words(["node", if available { "in" } else { "out" }])
+        .word(node.to_string())
+        .option("reason", reason)
+}
+
+/// Takes out the record of a node that no target speaks of.
+pub fn take_out_node(node: NodeId) -> Call {
+    Call::new(Method::Delete, format!("/nodes/{node}")).words(["node", "remove"]).word(node.to_string())
+}
+
+/// Makes a token by which a node speaks for itself.
+pub fn mint_node_token(node: NodeId, name: &str, days: u32) -> Call {
+    Call::post(format!("/nodes/{node}/tokens"))
+        .json(json!({ "name": name, "days": days }))
+        .in_person()
+        .words(["node", "token", "make"])
+        .word(node.to_string())
+        .option("name", name)
+        .option("days", &days.to_string())
+}
+
+/// Takes a node's token back.
+pub fn revoke_node_token(node: NodeId, token: Uuid) -> Call {
+    Call::new(Method::Delete, format!("/nodes/{node}/tokens/{token}"))
+        .words(["node", "token", "revoke"])
+        .word(node.to_string())
+        .word(token.to_string())
+}

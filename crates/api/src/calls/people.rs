@@ -1,0 +1,103 @@
+//! Accounts, and how they come in. What decides about people takes an admin who is signed in: no token does it.
+
+use engine::ids::PersonId;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Body, Call, Method};
+use crate::people::{AccountKind, Grant};
+
+/// Adds a person or a service account.
+pub fn add_person(name: &str, kind: AccountKind, grants: &[Grant]) -> Call {
+    let noun = if kind == AccountKind::Service { "service" } else { "person" };
+    Call::post("/people")
+        .json(json!({ "name": name, "kind": kind, "grants": grants }))
+        .in_person()
+        .words([noun, "add", name])
+        .options("may", grants.iter().map(may))
+}
+
+/// `operator@web`.
+fn may(grant: &Grant) -> String {
+    match &grant.deployment {
+        Some(deployment) => format!("{}@{deployment}", grant.permission),
+        None => grant.permission.clone(),
+    }
+}
+
+/// Says what somebody may from now on, in the place of all before.
+pub fn change_grants(id: PersonId, grants: &[Grant]) -> Call {
+    Call::new(Method::Patch, format!("/people/{id}/grants"))
+        .json(json!({ "grants": grants }))
+        .in_person()
+        .words(["person", "grant"])
+        .word(id.to_string())
+        .options("may", grants.iter().map(may))
+}
+
+/// Keeps somebody out.
+pub fn disable_person(id: PersonId) -> Call {
+    Call::post(format!("/people/{id}/disable")).in_person().words(["person", "disable"]).word(id.to_string())
+}
+
+/// Lets somebody in again.
+pub fn enable_person(id: PersonId) -> Call {
+    Call::post(format!("/people/{id}/enable")).in_person().words(["person", "enable"]).word(id.to_string())
+}
+
+/// Makes a link by which somebody comes in once.
+pub fn make_link(id: PersonId) -> Call {
+    Call::post(format!("/people/{id}/link")).in_person().words(["person", "link"]).word(id.to_string())
+}
+
+/// Sets one's own password, which no command line should have in it: it comes from a file, or is typed.
+pub fn set_password() -> Call {
+    Call { body: Body::File("password.json"), ..Call::new(Method::Put, "/me/password") }
+        .in_person()
+        .words(["session", "password"])
+}
+
+/// Ends one of one's own sessions.
+pub fn end_session(id: Uuid) -> Call {
+    Call::new(Method::Delete, format!("/me/sessions/{id}")).in_person().words(["session", "end"]).word(id.to_string())
+}
+
+/// Ends all of one's own sessions but the one that asks.
+pub fn end_other_sessions() -> Call {
+    Call::new(Method::Delete, "/me/sessions").in_person().words(["session", "end-others"])
+}
+
+/// Makes a token: one's own, or a service account's.
+pub fn make_token(
+    name: &str,
+    scopes: &[&str],
+    deployment: Option<&str>,
+    days: Option<u32>,
+    person: Option<PersonId>,
+) -> Call {
+    let mut body = json!({ "name": name, "scopes": scopes });
+    let given = [
+        ("deployment", deployment.map(Value::from)),
+        ("days", days.map(Value::from)),
+        ("person", person.map(|person| json!(person))),
+    ];
+    for (word, value) in given {
+        if let (Some(body), Some(value)) = (body.as_object_mut(), value) {
+            body.insert(word.into(), value);
+        }
+    }
+    Call::post("/tokens")
+        .json(body)
+        .in_person()
+        .words(["token", "make"])
+        .option("name", name)
+        .options("may", scopes.iter().map(|scope| (*scope).to_owned()))
+        .option_of("in", deployment.unwrap_or_default())
+        .option_of("days", &days.map(|days| days.to_string()).unwrap_or_default())
+        .option_of("for", &person.map(|person| person.to_string()).unwrap_or_default())
+}
+
+/// Takes a token back.
+pub fn revoke_token(id: Uuid) -> Call {
+    Call::new(Method::Delete, format!("/tokens/{id}")).in_person().words(["token", "revoke"]).word(id.to_string())
+}

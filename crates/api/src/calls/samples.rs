@@ -1,0 +1,127 @@
+//! One of each, for the tests of everybody who has to understand them: the interface's document, and the command line's grammar.
+
+use engine::cluster::NoderoleKey;
+use engine::gate::VerdictKind;
+use engine::ids::{
+    CommentId, DeploymentId, DeploymentName, NameError, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
+    SubmissionId, TargetNo,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::*;
+use crate::people::{AccountKind, Grant};
+
+/// A reason that a shell could make something else of.
+const WHY: &str = "ada's switch; $HOME & \"more\"";
+
+/// Every kind of call, filled in with what has to be quoted.
+///
+/// # Errors
+/// Never: its names are names.
+pub fn samples() -> Result<Vec<Call>, NameError> {
+    let web = DeploymentName::parse("web")?;
+    let role = RoleName::parse("proxy")?;
+    let id = Uuid::from_u128;
+    let (deployment, node, noderole) = (DeploymentId(id(1)), NodeId(id(2)), NoderoleId(id(3)));
+    let (person, token, proposal) = (PersonId(id(4)), id(5), ProposalId(9));
+    let key = NoderoleKey { role: role.clone(), instance: 0 };
+    let (n1, n2) = ("n1.demo.gantry.internal".to_owned(), "n2.demo.gantry.internal".to_owned());
+    let grants = [Grant { permission: "operator".into(), deployment: Some("web".into()) }];
+    let (submission, run, thread) = (SubmissionId(12), RunId(7), CommentId(3));
+    let folder = NewNode { fqdn: n1.clone(), root: "/srv/my nodes/1".into(), ..NewNode::default() };
+    let by_ssh = NewNode {
+        macs: "00:25:90:aa:00:01 00:25:90:aa:00:02".into(),
+        addresses: "10.0.3.7".into(),
+        port: "22".into(),
+        user: "root".into(),
+        key: "deploy/ssh".into(),
+        host_key: "ssh-ed25519 AAAA".into(),
+        ..NewNode::default()
+    };
+    let change =
+        json!({ "description": WHY, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
+    let hints = json!({ "hints": { "rack": "it's 7" } });
+    let fields = |change: &Value| change.as_object().cloned().unwrap_or_default();
+    let mut all = vec![
+        propose(&web),
+        propose_on_node(node),
+        edit(proposal, 3, &[engine::plan::Edit::RemoveRole { deployment, role: role.clone() }]),
+        bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone())]),
+        bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone()), (NodeId(id(6)), n2)]),
+        unbind((proposal, 3), &web, (node, &n1), &key, true),
+        undo(proposal, 3),
+        redo(proposal, 3),
+        discard(proposal, 3),
+        submit(proposal, 3, WHY),
+        hold(&web, true, WHY),
+        hold(&web, false, WHY),
+        prioritise(&web, -10, WHY),
+        restore(&web, TargetNo(3), true),
+        restore(&web, TargetNo(3), false),
+        execution(true, WHY),
+        execution(false, WHY),
+        show_review(submission),
+        verdict(submission, VerdictKind::Approve, ""),
+        verdict(submission, VerdictKind::RequestChanges, WHY),
+        verdict(submission, VerdictKind::Reject, "-no"),
+        commit(submission, None, false),
+        commit(submission, Some("web"), true),
+        comment(submission, "", WHY),
+        comment(submission, "policy#/approvals", WHY),
+        reply(thread, WHY),
+        reply(thread, "-1"),
+        resolve(thread, true),
+        resolve(thread, false),
+        cancel_run(run),
+        run_log(run),
+        retry(noderole, WHY),
+        import(),
+        policy(),
+        add_node(&folder),
+        add_node(&by_ssh),
+        show_node(&n1),
+        change_node(node, 4, fields(&change)),
+        change_node(node, 4, fields(&hints)),
+        set_available(node, 4, false, WHY),
+        take_out_node(node),
+        mint_node_token(node, "agent", 90),
+        revoke_node_token(node, token),
+        add_person("cy", AccountKind::Human, &grants),
+        add_person("ci", AccountKind::Service, &[]),
+        change_grants(person, &grants),
+        disable_person(person),
+        enable_person(person),
+        make_link(person),
+        set_password(),
+        end_session(token),
+        end_other_sessions(),
+        make_token("ci", &["viewer", "operator"], Some("web"), Some(30), Some(person)),
+        make_token("mine", &["viewer"], None, None, None),
+        revoke_token(token),
+    ];
+    for which in List::ALL {
+        all.push(list(which, |_| None));
+        all.push(list(which, |word| Some(sample_of(which, word).to_owned())));
+        let is_moment = |word: &str| matches!(word, "since" | "until");
+        all.push(list(which, |word| (!is_moment(word)).then(|| sample_of(which, word).to_owned())));
+    }
+    Ok(all)
+}
+
+/// Something that a list can be asked for.
+fn sample_of(list: List, word: &str) -> &'static str {
+    match (list, word) {
+        (_, "alive" | "mine" | "drafts" | "disabled") => "true",
+        (_, "since") => "1760000000000",
+        (_, "until") => "1770000000000",
+        (_, "kind") => "human",
+        (_, "whose") => "mine",
+        (_, "fate") => "open",
+        (_, "phase") => "confirmed",
+        (List::Deployments, "state") => "held",
+        (List::Nodes, "state") => "dead",
+        (List::Runs, "state") => "failed",
+        _ => "a'b c",
+    }
+}

@@ -1,0 +1,240 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Operations that change something and that no page offers by itself.
+const NOT_SHOWN: [(&str, &str); 7] = [
+    ("POST /api/v1/proposals/{id}/foresee", "changes nothing: what a form would come to"),
+    ("POST /api/v1/submissions/{id}/look", "notes that a page was looked at"),
+    ("POST /api/v1/submissions/{id}/opened", "notes which changes of a page were opened"),
+    ("POST /api/v1/self/bootenv", "a node's word of itself"),
+    ("PUT /api/v1/self/facts", "a node's word of itself"),
+    ("POST /api/v1/self/shutdown", "a node's word of itself"),
+    ("POST /api/v1/self/startup", "a node's word of itself"),
+];
+
+fn document() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    serde_json::from_str(&std::fs::read_to_string(path).expect("docs/openapi.json")).expect("JSON")
+}
+
+fn all() -> Vec<Call> {
+    samples().expect("names")
+}
+
+/// The template that an address is of. One without a place for anything is meant before one with.
+fn template<'a>(document: &'a Value, call: &Call) -> (&'a str, &'a Value) {
+    let path = call.path();
+    let fits = |template: &str| {
+        let (ours, theirs): (Vec<_>, Vec<_>) = (path.split('/').collect(), template.split('/').collect());
+        ours.len() == theirs.len()
+            && ours.iter().zip(theirs).all(|(our, their)| their.starts_with('{') || *our == their)
+    };
+    let paths = document["paths"].as_object().expect("paths");
+    let mut found: Vec<_> = paths.iter().filter(|(template, _)| fits(template)).collect();
+    found.sort_by_key(|(template, _)| template.matches('{').count());
+    let (template, operations) = found.first().unwrap_or_else(|| panic!("{path} is no address of the interface"));
+    let method = call.method().word().to_lowercase();
+    let operation = operations.get(&method).unwrap_or_else(|| panic!("{template} has no {method}"));
+    (template, operation)
+}
+
+/// What a schema says, its reference followed.
+fn followed<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema.get("$ref").and_then(Value::as_str) {
+        Some(reference) => {
+            let pointer = reference.strip_prefix('#').expect("a reference within the document");
+            followed(document, document.pointer(pointer).unwrap_or_else(|| panic!("{reference} leads nowhere")))
+        }
+        None => schema,
+    }
+}
+
+/// What of a value does not fit a schema: as much of JSON Schema as the interface's requests need, and whatever else is in one is no
+/// objection.
+fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
+    let schema = followed(document, schema);
+    let any = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array());
+    if let Some(choices) = any {
+        let tried: Vec<_> = choices.iter().map(|choice| misfits(document, choice, value, at)).collect();
+        if tried.iter().all(|misfits| !misfits.is_empty()) {
+            return vec![format!("{at}: fits none of {tried:?}")];
+        }
+    }
+    let mut found = Vec::new();
+    if schema.get("const").is_some_and(|only| only != value) {
+        found.push(format!("{at}: is not {}", schema["const"]));
+    }
+    if let Some(known) = schema.get("enum").and_then(Value::as_array)
+        && !known.contains(value)
+    {
+        found.push(format!("{at}: {value} is none of {known:?}"));
+    }
+    if let Some(types) = schema.get("type") {
+        let types: Vec<&str> = match types {
+            Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
+            one => one.as_str().into_iter().collect(),
+        };
+        let is = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(n) if n.is_i64() || n.is_u64() => "integer",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        if !types.contains(&is) {
+            found.push(format!("{at}: is of type {is}, not {types:?}"));
+        }
+    }
+    if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
+        found.extend(values.iter().flat_map(|value| misfits(document, items, value, &format!("{at}/*"))));
+    }
+    if let Some(fields) = value.as_object() {
+        let none = serde_json::Map::new();
+        let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        for (name, value) in fields {
+            match known.get(name) {
+                Some(schema) => found.extend(misfits(document, schema, value, &format!("{at}/{name}"))),
+                None if schema.get("additionalProperties") == Some(&json!(false)) => {
+                    found.push(format!("{at}/{name}: nobody knows it"));
+                }
+                None => {}
+            }
+        }
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        found
+            .extend(required.filter(|name| !fields.contains_key(*name)).map(|name| format!("{at}/{name}: is missing")));
+    }
+    found
+}
+
+#[test]
+fn each_request_is_one_that_the_interface_knows() {
+    let document = document();
+    for call in all() {
+        let (template, operation) = template(&document, &call);
+        let schema = operation.pointer("/requestBody/content/application~1json/schema");
+        match (call.body(), schema) {
+            (Body::Json(body), Some(schema)) => {
+                let misfits = misfits(&document, schema, body, "");
+                assert!(misfits.is_empty(), "{template}: {body}: {misfits:?}");
+            }
+            (Body::File(_), Some(_)) | (Body::Empty, None) => {}
+            (body, schema) => panic!("{template}: sends {body:?} where {schema:?} is asked for"),
+        }
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        let parameters: Vec<&Value> = parameters.iter().map(|one| followed(&document, one)).collect();
+        for (word, _) in call.query() {
+            let is_known = parameters.iter().any(|one| one["in"] == "query" && one["name"] == word);
+            assert!(is_known, "{template} can't be asked by {word}");
+        }
+        let takes_version = parameters.iter().any(|one| one["name"] == "If-Match");
+        assert!(takes_version || !call.names_version(), "{template} takes no version in a header");
+    }
+}
+
+#[test]
+fn whatever_can_be_changed_can_be_changed_by_command() {
+    let document = document();
+    let shown: BTreeSet<String> =
+        all().iter().map(|call| format!("{} {}", call.method().word(), template(&document, call).0)).collect();
+    let not_shown: BTreeSet<String> = NOT_SHOWN.iter().map(|(operation, _)| (*operation).to_owned()).collect();
+    let mut can: BTreeSet<String> = BTreeSet::new();
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        let changing = ["post", "put", "patch", "delete"].into_iter().filter(|method| operations.get(method).is_some());
+        can.extend(changing.map(|method| format!("{} {path}", method.to_uppercase())));
+    }
+    let missing: Vec<_> = can.difference(&shown).filter(|operation| !not_shown.contains(*operation)).collect();
+    assert!(missing.is_empty(), "no call for {missing:?}");
+    let wrong: Vec<_> =
+        not_shown.iter().filter(|operation| !can.contains(*operation) || shown.contains(*operation)).collect();
+    assert!(wrong.is_empty(), "said not to be shown: {wrong:?}");
+}
+
+#[test]
+fn a_request_that_must_say_its_version_does() {
+    let document = document();
+    for call in all() {
+        let (template, operation) = template(&document, &call);
+        if operation.pointer("/responses/428").is_some() {
+            assert!(call.names_version(), "{template} is refused without If-Match");
+        }
+    }
+}
+
+#[test]
+fn what_no_token_does_is_sent_with_a_session() {
+    // docs/people.md: by a token nobody gives a verdict, makes a token, changes people or passwords, or ends sessions.
+    for call in all() {
+        let path = call.path();
+        let of_people = ["/people", "/tokens", "/me/"].iter().any(|part| path.contains(part));
+        let takes_person = call.method() != Method::Get
+            && (path.ends_with("/verdicts")
+                || of_people && !(path.contains("/nodes/") && call.method() == Method::Delete));
+        assert_eq!(call.curl().contains("$GANTRY_SESSION"), takes_person, "{}", call.curl());
+        assert_ne!(call.curl().contains("$GANTRY_TOKEN"), takes_person, "{}", call.curl());
+    }
+}
+
+#[test]
+fn a_shell_gets_the_words_that_were_meant() {
+    for call in all() {
+        let read = |line: &str, name: &str| {
+            let script = format!("{name}() {{ printf '%s\\0' \"$@\"; }}; {line}");
+            let out = std::process::Command::new("sh").arg("-c").arg(script).env("GANTRY_SERVER", "http://x").output();
+            let out = String::from_utf8(out.expect("a shell").stdout).expect("text");
+            out.split_terminator('\0').map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&call.cli(), "gantry"), call.arguments());
+        if let Some(input) = call.input() {
+            let script = format!("gantry() {{ cat; }}; {}", call.cli());
+            let out = std::process::Command::new("sh").arg("-c").arg(script).output().expect("a shell");
+            assert_eq!(serde_json::from_slice::<Value>(&out.stdout).expect("JSON"), *input);
+        }
+        let words = read(&call.curl(), "curl");
+        assert!(words.last().expect("an address").starts_with("http://x/api/v1/"), "{words:?}");
+        if let Body::Json(body) = call.body() {
+            let sent = words.iter().position(|word| word == "--json").and_then(|at| words.get(at + 1));
+            assert_eq!(serde_json::from_str::<Value>(sent.expect("a body")).expect("JSON"), *body);
+        }
+    }
+}
+
+#[test]
+fn they_read_as_people_would_write_them() {
+    let read = |call: &Call| (call.cli(), call.curl());
+    let all = all();
+    let (cli, curl) = read(all.iter().find(|call| call.path().ends_with("/hold")).expect("hold"));
+    assert_eq!(cli, r#"gantry deployment hold web --reason 'ada'\''s switch; $HOME & "more"'"#);
+    assert_eq!(
+        curl,
+        "curl -sS --fail-with-body -H \"Authorization: Bearer $GANTRY_TOKEN\" -H 'X-Gantry: 1' --json \
+         '{\"held\":true,\"reason\":\"ada'\\''s switch; $HOME & \\\"more\\\"\"}' \"$GANTRY_SERVER/api/v1/deployments/web/hold\""
+    );
+    let runs = list(List::Runs, |word| match word {
+        "state" => Some("failed".into()),
+        "node" => Some("n1 & co".into()),
+        "role" => Some(" ".into()),
+        _ => None,
+    });
+    assert_eq!(runs.cli(), "gantry run list --state failed --node 'n1 & co'");
+    assert_eq!(
+        runs.curl(),
+        "curl -sS --fail-with-body -H \"Authorization: Bearer $GANTRY_TOKEN\" \"$GANTRY_SERVER/api/v1/runs?state=failed&node=n1%20%26%20co\""
+    );
+    let node = engine::ids::NodeId(uuid::Uuid::nil());
+    assert_eq!(take_out_node(node).cli(), format!("gantry node remove {node}"));
+    assert!(set_available(node, 4, true, "x").curl().contains("-H 'If-Match: \"4\"' -X PUT --json"));
+    let fields = json!({ "hints": { "rack": "it's 7" } }).as_object().cloned().expect("an object");
+    assert_eq!(
+        change_node(node, 4, fields).cli(),
+        format!(
+            "printf %s '{{\"hints\":{{\"rack\":\"it'\\''s 7\"}}}}' | gantry api PATCH /nodes/{node} --body - --if-match '\"4\"'"
+        )
+    );
+    assert_eq!(reply(engine::ids::CommentId(3), "-1").cli(), "gantry review reply 3 -- -1");
+}

@@ -1,0 +1,142 @@
+//! What is decided, and what is done about work under way.
+
+use engine::gate::VerdictKind;
+use engine::ids::{CommentId, DeploymentName, NoderoleId, RunId, SubmissionId, TargetNo};
+use serde_json::{Map, Value, json};
+
+use super::{Body, Call};
+
+/// Holds a deployment, or lets it go on.
+pub fn hold(deployment: &DeploymentName, held: bool, reason: &str) -> Call {
+    let name = deployment.as_str();
+    let verb = if held { "hold" } else { "release" };
+    Call::post(format!("/deployments/{name}/hold"))
+        .json(json!({ "held": held, "reason": reason }))
+        .words(["deployment", verb, name])
+        .option("reason", reason)
+}
+
+/// Says how urgent a deployment's steps are.
+pub fn prioritise(deployment: &DeploymentName, priority: i32, reason: &str) -> Call {
+    let name = deployment.as_str();
+    Call::post(format!("/deployments/{name}/priority"))
+        .json(json!({ "priority": priority, "reason": reason }))
+        .words(["deployment", "priority", name])
+        .word(priority.to_string())
+        .option("reason", reason)
+}
+
+/// Opens a proposal that brings a deployment back to what it was at a target.
+pub fn restore(deployment: &DeploymentName, target: TargetNo, partial: bool) -> Call {
+    let name = deployment.as_str();
+    Call::post(format!("/deployments/{name}/restore"))
+        .json(json!({ "target": target, "partial": partial }))
+        .words(["deployment", "restore", name])
+        .option("target", &target.to_string())
+        .switch("partial", partial)
+}
+
+/// Switches execution for everything.
+pub fn execution(enabled: bool, reason: &str) -> Call {
+    Call::post("/execution")
+        .json(json!({ "enabled": enabled, "reason": reason }))
+        .words(["execution", if enabled { "on" } else { "off" }])
+        .option("reason", reason)
+}
+
+/// Shows a review.
+pub fn show_review(id: SubmissionId) -> Call {
+    Call::get(format!("/submissions/{id}")).words(["review", "show"]).word(id.to_string())
+}
+
+/// Gives a verdict. A reason may be left out to approve.
+pub fn verdict(id: SubmissionId, kind: VerdictKind, reason: &str) -> Call {
+    let (verb, word) = match kind {
+        VerdictKind::Approve => ("approve", "approve"),
+        VerdictKind::RequestChanges => ("request-changes", "request_changes"),
+        VerdictKind::Reject => ("reject", "reject"),
+    };
+    let body = match reason.is_empty() {
+        true => json!({ "kind": word }),
+        false => json!({ "kind": word, "reason": reason }),
+    };
+    Call::post(format!("/submissions/{id}/verdicts"))
+        .json(body)
+        .in_person()
+        .words(["review", verb])
+        .word(id.to_string())
+        .option_of("reason", reason)
+}
+
+/// Makes a submission the next target; `name` is typed for what can't be undone.
+pub fn commit(id: SubmissionId, name: Option<&str>, cancel: bool) -> Call {
+    let mut body = Map::new();
+    body.extend(name.map(|name| ("name".to_owned(), Value::from(name))));
+    if cancel {
+        body.insert("cancel".into(), true.into());
+    }
+    Call::post(format!("/submissions/{id}/commit"))
+        .json(body.into())
+        .words(["review", "commit"])
+        .word(id.to_string())
+        .option_of("name", name.unwrap_or_default())
+        .switch("cancel", cancel)
+}
+
+/// Comments on a change of a submission; without an anchor on all of it.
+pub fn comment(id: SubmissionId, anchor: &str, body: &str) -> Call {
+    let said = match anchor.is_empty() {
+        true => json!({ "body": body }),
+        false => json!({ "anchor": anchor, "body": body }),
+    };
+    Call::post(format!("/submissions/{id}/threads"))
+        .json(said)
+        .words(["review", "comment"])
+        .option_of("anchor", anchor)
+        .word(id.to_string())
+        .last(body)
+}
+
+/// Answers in a thread.
+pub fn reply(thread: CommentId, body: &str) -> Call {
+    Call::post(format!("/threads/{thread}/replies"))
+        .json(json!({ "body": body }))
+        .words(["review", "reply"])
+        .word(thread.to_string())
+        .last(body)
+}
+
+/// Resolves a thread, or opens it again.
+pub fn resolve(thread: CommentId, resolved: bool) -> Call {
+    let verb = if resolved { "resolve" } else { "reopen" };
+    Call::post(format!("/threads/{thread}/{verb}")).words(["review", verb]).word(thread.to_string())
+}
+
+/// Stops a run.
+pub fn cancel_run(id: RunId) -> Call {
+    Call::post(format!("/runs/{id}/cancel")).json(json!({})).words(["run", "cancel"]).word(id.to_string())
+}
+
+/// Prints a run's log.
+pub fn run_log(id: RunId) -> Call {
+    Call::get(format!("/runs/{id}/log")).words(["logs"]).word(id.to_string())
+}
+
+/// Lets a step in ERROR try again.
+pub fn retry(id: NoderoleId, reason: &str) -> Call {
+    Call::post(format!("/noderoles/{id}/retry"))
+        .json(json!({ "reason": reason }))
+        .words(["noderole", "retry"])
+        .word(id.to_string())
+        .option("reason", reason)
+}
+
+/// Imports a folder of barclamps; a request sends them as one object of paths and texts.
+pub fn import() -> Call {
+    Call { body: Body::File("barclamps.json"), ..Call::post("/barclamps") }.words(["barclamp", "import", "barclamps/"])
+}
+
+/// Shows the gate's policy.
+pub fn policy() -> Call {
+    Call::get("/policy").words(["policy"])
+}

@@ -1,0 +1,50 @@
+// The demo as tests of many pages and the pictures of the documents want it: its waiting change is committed and has run to its end.
+
+import assert from 'node:assert/strict';
+import { visit } from './browser.mjs';
+
+/** Approves and commits the change that waits, and follows it until nothing more happens; `{ review, board, target }`. */
+export async function settle(page) {
+  await visit(page, '/reviews');
+  const link = page.locator('main a[href^="/reviews/"]').first();
+  await link.waitFor();
+  const review = await link.getAttribute('href');
+  await visit(page, review);
+  await page.getByRole('button', { name: 'Approve' }).click();
+  await page.getByRole('button', { name: 'Commit' }).click();
+  const watch = page.getByRole('link', { name: 'Watch it run' });
+  await watch.waitFor();
+  const board = await watch.getAttribute('href');
+  const target = await newest(page);
+  await converged(page, target);
+  return { review, board, target };
+}
+
+/** The number of the newest target. */
+async function newest(page) {
+  const answer = await page.request.get('/api/v1/targets');
+  assert.equal(answer.status(), 200, await answer.text());
+  return (await answer.json()).targets[0].number;
+}
+
+/** Waits until a target's way is at its end. */
+async function converged(page, target) {
+  for (let time = 0; time < 8; time += 1) {
+    const answer = await page.request.get(`/api/v1/targets/${target}?wait=25`, { timeout: 40_000 });
+    const { way } = await answer.json();
+    if (way === 'converged') return;
+    assert.equal(way, 'under_way', `target ${target}`);
+  }
+  assert.fail(`target ${target} has not converged`);
+}
+
+/** A noderole that is ACTIVE on a board, and a run that succeeded: their ids. */
+export async function something(page, board) {
+  await visit(page, board);
+  const chip = page.locator('[data-noderole][data-state=active]').first();
+  await chip.waitFor({ timeout: 60_000 });
+  const noderole = await chip.getAttribute('data-noderole');
+  const answer = await page.request.get(`/api/v1/noderoles/${noderole}`);
+  const { runs } = await answer.json();
+  return { noderole, run: runs?.[0]?.id };
+}

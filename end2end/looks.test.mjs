@@ -1,0 +1,81 @@
+// Every page looks as it looked: pictures in three widths, and in dark, compared with those in looks/.
+//
+// After a change that is meant to be seen: GANTRY_WRITE=1 node --test end2end/looks.test.mjs, look at what git says has changed, and
+// commit it with the change. A new page is one line in `pages`.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { openBrowser, openPage, visit } from './lib/browser.mjs';
+import { signIn } from './lib/console.mjs';
+import { settle, something } from './lib/demo.mjs';
+import { start } from './lib/gantry.mjs';
+import { assertSmall, begin, differences, leftOver, mode } from './lib/looks.mjs';
+
+// Rows that come in another order, or are others, each time: what ran at once, and what this machine is.
+const ORDER = 'tbody';
+const MACHINE = '[aria-label="Facts"] > :not(header)';
+const LOG = '.log';
+const HOURS = '.overview svg:not(.icon), [aria-label="Runs"] > :not(header)';
+
+/** Name, address (of what `settle` and `something` found), and what varies there. */
+const pages = [
+  ['overview', () => '/', [HOURS]],
+  ['deployments', () => '/deployments'],
+  ['board', ({ board }) => board],
+  ['board-system', () => '/deployments/system'],
+  ['noderole', ({ noderole }) => `/noderoles/${noderole}`],
+  ['noderole-data', ({ noderole }) => `/noderoles/${noderole}/data`],
+  ['nodes', () => '/nodes'],
+  ['node', () => '/nodes/n1.demo.gantry.internal', [MACHINE]],
+  ['waiting', () => '/waiting'],
+  ['reviews', () => '/reviews?state=any'],
+  ['reviews-empty', () => '/reviews?whose=mine&deployment=edge&text=nothing'],
+  ['review', ({ review }) => review],
+  ['review-waves', ({ review }) => `${review}?tab=waves`],
+  ['review-checks', ({ review }) => `${review}?tab=checks`],
+  ['review-graph', ({ review }) => `${review}?tab=graph`],
+  ['graphs', () => '/graph'],
+  ['graph', () => '/graph/edge'],
+  ['runs', () => '/runs', [ORDER]],
+  ['run', ({ run }) => `/runs/${run}`, [LOG]],
+  ['blueprints', () => '/blueprints'],
+  ['blueprints-compared', () => '/blueprints?from=1&to=2'],
+  ['catalog', () => '/catalog'],
+  ['workers', () => '/workers', [ORDER]],
+  ['audit', () => '/audit', [ORDER]],
+  ['account', () => '/settings/account'],
+  ['people', () => '/settings/people'],
+  ['policy', () => '/settings/policy'],
+  ['not-found', () => '/elsewhere'],
+];
+
+test('every page looks as it did', { timeout: 600_000 }, async (t) => {
+  const browser = await openBrowser();
+  after(() => browser.close());
+  const { write, skip } = await mode(browser);
+  if (skip) {
+    process.stderr.write(`\n!!! ${skip}\n\n`);
+    return t.skip(skip);
+  }
+  const gantry = await start({ name: 'looks' });
+  after(() => gantry.stop());
+  // Two people: who reviews sees no settings of others, and who administers gives no verdict.
+  const [ada, bo] = [await openPage(browser, gantry), await openPage(browser, gantry)];
+  await signIn(ada, gantry, 'author');
+  await signIn(bo, gantry, 'reviewer');
+  const found = await settle(bo);
+  Object.assign(found, await something(bo, found.board));
+  await bo.context().close();
+  if (write) await begin(browser);
+  for (const [name, address, hide] of pages) {
+    await t.test(name, async () => {
+      await visit(ada, address(found));
+      await ada.getByRole('heading', { level: 1 }).first().waitFor();
+      await ada.waitForLoadState('load');
+      const differing = await differences(ada, name, { write, hide });
+      assert.equal(differing.length, 0, `${differing.join('\n')}\nMeant so? GANTRY_WRITE=1 node --test end2end/looks.test.mjs`);
+    });
+  }
+  await assertSmall();
+  assert.deepEqual(await leftOver(pages.map(([name]) => name)), [], 'baselines of no page: GANTRY_WRITE=1 writes all anew');
+});
