@@ -92,7 +92,9 @@ impl fmt::Display for Failure {
             | Self::TimedOut(text) => f.write_str(text),
             Self::Refused(problem) => {
                 write!(f, "{}: {}", problem.title, problem.detail)?;
-                problem.errors.iter().try_for_each(|found| match found.at.as_str() {
+                // One that says nothing more is not said twice.
+                let mut more = problem.errors.iter().filter(|found| found.detail != problem.detail);
+                more.try_for_each(|found| match found.at.as_str() {
                     "" => write!(f, "\n  {}", found.detail),
                     at => write!(f, "\n  {at}: {}", found.detail),
                 })?;
@@ -108,6 +110,7 @@ fn hint(problem: &Problem) -> &'static str {
             "\nThe session is over. Come in again: gantry context sign-in --link-file FILE, with a link that an admin makes (gantry \
              person link NAME), or by name and password: gantry context sign-in --user NAME"
         }
+        "name_not_typed" => "\nHere that is --name: gantry review commit ID --name NAME",
         "token_refused" => "\nPut a token that holds in its place: gantry context sign-in --token-file FILE",
         _ => "",
     }

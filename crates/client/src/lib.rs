@@ -124,7 +124,7 @@ pub enum Command {
     ExitCodes,
 }
 
-/// What every command here takes.
+// What every command here takes. No text for the help: each command has its own.
 #[derive(Debug, Clone, clap::Args)]
 struct Options {
     /// Ask the server of this context [env: GANTRY_CONTEXT]

@@ -210,6 +210,9 @@ const MOMENTS: [&str; 19] = [
     "oldest",
 ];
 
+/// What is smaller is no moment of anything here, but a count under the same word: some day of 1973.
+const LONG_AGO: i64 = 100_000_000_000;
+
 /// An answer line by line, for what has no page of its own: each word with what it says, what lies within below it.
 pub(crate) fn outline(value: &Value) -> String {
     let mut text = String::new();
@@ -247,7 +250,7 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
 /// What fits on the line of its name; None: it has lines of its own.
 fn one_line(name: &str, value: &Value) -> Option<String> {
     match value {
-        Value::Number(_) if MOMENTS.contains(&name) => Some(moment(value)),
+        Value::Number(_) if MOMENTS.contains(&name) && value.as_i64() > Some(LONG_AGO) => Some(moment(value)),
         Value::Object(entries) if entries.is_empty() => Some("{}".to_owned()),
         Value::Object(entries) if name == "steps" && entries.contains_key("active") => Some(steps(value)),
         // Whether somebody may.
@@ -305,12 +308,13 @@ mod tests {
 
     #[test]
     fn an_answer_is_outlined_with_moments_and_leave() {
-        let value = json!({"name": "n1", "at": 0, "may": {"Err": "not\nyours"}, "can": {"Ok": null}, "cursor": 7, "list": [{"a": 1, "b": null}],
-            "steps": {"active": 2, "error": 1}, "empty": [], "tags": ["x", "y"]});
+        let value = json!({"name": "n1", "at": 1_790_000_000_000_i64, "queued": 3, "may": {"Err": "not\nyours"}, "can": {"Ok": null},
+            "cursor": 7, "list": [{"a": 1, "b": null}], "steps": {"active": 2, "error": 1}, "empty": [], "tags": ["x", "y"]});
         let text = outline(&value);
         for line in [
             "name: n1",
-            "at: 1970-01-01 00:00:00Z",
+            "at: 2026-09-21 14:13:20Z",
+            "queued: 3",
             "may: no: not yours",
             "can: yes",
             "- a: 1",

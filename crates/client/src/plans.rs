@@ -550,16 +550,21 @@ fn consequences(value: &Value) -> String {
     part("Stays as it is, and takes the new with its next run", &value["kept"]);
     part("Is gone", &value["lost"]);
     part("Loses data, which no later change brings back", &value["irreversible"]);
-    if let Some(interrupted) = told.interrupted {
+    if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
         text += &format!("Interrupted, since it is ACTIVE now: {interrupted}\n");
     }
-    if let Some(lost) = told.lost_in_use {
+    if let Some(lost) = told.lost_in_use.filter(|count| *count > 0) {
         text += &format!("Gone although it is ACTIVE now: {lost}\n");
     }
     if !told.downstream.is_empty() {
         text += "Depends on what runs again or goes, and does not run itself:\n";
         for item in value["downstream"].as_array().map(Vec::as_slice).unwrap_or_default() {
-            text += &format!("  {}\n", item_line(item));
+            text += &format!(
+                "  {} in {}, such as {}\n",
+                said(&item["count"]),
+                said(&item["deployment"]),
+                item_line(&item["first"][0])
+            );
         }
     }
     for (number, wave) in told.waves.iter().enumerate() {
@@ -567,7 +572,8 @@ fn consequences(value: &Value) -> String {
             true => format!("{} of {}", group.role, group.deployment),
             false => {
                 let at_once = group.at_once.map(|n| format!(", {n} at once")).unwrap_or_default();
-                format!("{} of {} on {} nodes{at_once}", group.role, group.deployment, group.nodes)
+                let nodes = if group.nodes == 1 { "one node".to_owned() } else { format!("{} nodes", group.nodes) };
+                format!("{} of {} on {nodes}{at_once}", group.role, group.deployment)
             }
         };
         let groups: Vec<String> = wave.groups.iter().map(group).collect();
@@ -583,16 +589,33 @@ fn consequences(value: &Value) -> String {
     text
 }
 
+/// What an item says under a word; of what is so or not so the word alone.
+fn entry_line(word: &str, value: &Value) -> String {
+    let word = word.replace('_', " ");
+    match value {
+        Value::Bool(true) => word,
+        Value::Bool(false) => format!("not {word}"),
+        other => format!("{word} {}", item_line(other)),
+    }
+}
+
 /// What an item says, on a line; ids are for programs.
 fn item_line(item: &Value) -> String {
     match item {
+        // What is touched: a noderole, where it is, and whatever else there is to say.
+        Value::Object(entries) if entries.contains_key("noderole") && entries.contains_key("fqdn") => {
+            let word = |word: &str| entries.get(word).map(item_line).unwrap_or_default();
+            let place = entries.get("deployment").map(|name| format!(" in {}", item_line(name))).unwrap_or_default();
+            let known = ["noderole", "fqdn", "deployment", "id", "kind"];
+            let rest = entries.iter().filter(|(word, value)| !value.is_null() && !known.contains(&word.as_str()));
+            let rest: String = rest.map(|(word, value)| format!(", {}", entry_line(word, value))).collect();
+            format!("{} on {}{place}{rest}", word("noderole"), word("fqdn"))
+        }
         Value::Object(entries) => {
             let told = entries
                 .iter()
                 .filter(|(word, value)| !value.is_null() && !matches!(word.as_str(), "id" | "node_id" | "noderole_id"));
-            let words: Vec<String> =
-                told.map(|(word, value)| format!("{} {}", word.replace('_', " "), item_line(value))).collect();
-            words.join(", ")
+            told.map(|(word, value)| entry_line(word, value)).collect::<Vec<_>>().join(", ")
         }
         Value::Array(items) => items.iter().map(item_line).collect::<Vec<_>>().join("; "),
         other => plain(&said(other)),
@@ -729,8 +752,12 @@ mod tests {
     #[test]
     fn consequences_are_told_in_lines() {
         let told = Consequences { nodes: 3, interrupted: Some(1), ..Consequences::default() };
-        let text = consequences(&serde_json::to_value(told).unwrap());
-        assert_eq!(text, "On 3 nodes.\nInterrupted, since it is ACTIVE now: 1\n");
+        let mut value = serde_json::to_value(told).unwrap();
+        assert_eq!(consequences(&value), "On 3 nodes.\nInterrupted, since it is ACTIVE now: 1\n");
+        let node = uuid::Uuid::nil();
+        value["starts"] = json!({"count": 3, "first": [{"id": node, "deployment": "web", "fqdn": "n1.demo", "noderole": "app", "in_use": true}]});
+        let text = consequences(&value);
+        assert!(text.contains("Runs for the first time: 3\n  app on n1.demo in web, in use\n  and 2 more\n"), "{text}");
     }
 
     #[test]
