@@ -116,13 +116,13 @@ impl House {
     /// What files declare, reviewed by bo and committed: the target.
     fn passes(&self, file: &str) -> String {
         let made = self.gantry(&["apply", "-f", file, "--submit", "--title", "A change", "--json"]).json();
-        self.committed(&made[0]["review"].to_string())
+        self.committed(&made[0]["review"].to_string(), &[])
     }
 
     /// Approved by bo, and committed by ada: the target.
-    fn committed(&self, review: &str) -> String {
+    fn committed(&self, review: &str, more: &[&str]) -> String {
         self.gantry(&["review", "approve", review, "--context", "bo"]).ok();
-        self.gantry(&["review", "commit", review, "--json"]).json()["target"].to_string()
+        self.gantry(&[&["review", "commit", review, "--json"][..], more].concat()).json()["target"].to_string()
     }
 
     fn worker(&self) -> Worker {
@@ -159,9 +159,9 @@ impl Said {
     }
 
     #[track_caller]
-    fn ok(self) -> String {
+    fn ok(&self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
-        self.out
+        self.out.clone()
     }
 
     #[track_caller]
@@ -280,7 +280,9 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     assert!(told.err.contains("gantry proposal submit"), "what the open proposal has is not submitted yet: {told:?}");
     let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "One app", "--json"];
-    house.committed(&house.gantry(&submit).json()["submission"].to_string());
+    let review = house.gantry(&submit).json()["submission"].to_string();
+    house.gantry(&["review", "commit", &review]).no(5, "");
+    house.committed(&review, &["--name", "web"]);
     assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
     let name = house.gantry(&["noderole", "show", "n2/app", "--json"]).json();
     assert_eq!(name["fqdn"], "n2.house.example.com");
@@ -291,7 +293,7 @@ async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
     let house = House::new().await;
     let file = house.file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
     for command in ["apply", "diff"] {
-        let said = house.gantry(&[command, "-f", &file]).no(2, "wrong.yaml:4:14: there is no node n33");
+        let said = house.gantry(&[command, "-f", &file]).no(2, "wrong.yaml:4:13: there is no node n33");
         assert_eq!(said.out, "", "{command}");
     }
     let file = house.file("role.yaml", "deployment: web\nbindings:\n  ap: [n1]\n");

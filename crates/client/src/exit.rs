@@ -107,11 +107,11 @@ impl fmt::Display for Failure {
 fn hint(problem: &Problem) -> &'static str {
     match problem.code.as_str() {
         "signed_out" => {
-            "\nThe session is over. Come in again: gantry context sign-in --link-file FILE, with a link that an admin makes (gantry \
-             person link NAME), or by name and password: gantry context sign-in --user NAME"
+            "\nThe session is over. Come in again: gantry context sign-in NAME --link-file FILE, with a link that an admin makes (gantry \
+             person link WHO), or by name and password: gantry context sign-in NAME --user WHO"
         }
         "name_not_typed" => "\nHere that is --name: gantry review commit ID --name NAME",
-        "token_refused" => "\nPut a token that holds in its place: gantry context sign-in --token-file FILE",
+        "token_refused" => "\nPut a token that holds in its place: gantry context sign-in NAME --token-file FILE",
         _ => "",
     }
 }

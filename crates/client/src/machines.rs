@@ -514,9 +514,21 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
                 return Err(Failure::Nothing("there is no file there to be imported".into()));
             }
             let answer = client.server.post("/barclamps", json!({"files": files}))?;
-            client.paper.either(&answer, outline(&answer).trim_end())
+            client.paper.either(&answer, &imported(&answer).join("\n"))
         }
     }
+}
+
+/// What came of an import, one line each.
+fn imported(answer: &Value) -> Vec<String> {
+    let list = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
+    let version = |barclamp: &Value| {
+        let how = if barclamp[3] == true { "is new" } else { "was there already, with the same content" };
+        let hash: String = said(&barclamp[2]).chars().take(8).collect();
+        format!("{} {} ({hash}) {how}.", plain(&said(&barclamp[0])), plain(&said(&barclamp[1])))
+    };
+    let others = list("disappeared").iter().chain(list("findings")).map(|line| plain(&said(line)));
+    list("barclamps").iter().map(version).chain(others).collect()
 }
 
 /// Most files of an import, and most bytes of all of them: what the server takes is less.
@@ -569,6 +581,13 @@ mod tests {
         assert_eq!(files.keys().collect::<Vec<_>>(), ["app/10.sh", "demo.yml"]);
         std::fs::write(base.join("bad"), [0xff]).unwrap();
         assert_eq!(gather(&base.join("bad"), &base, &mut files).unwrap_err().code(), 2);
+    }
+
+    #[test]
+    fn an_import_is_told_line_by_line() {
+        let answer = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
+        let lines = imported(&answer);
+        assert_eq!(lines, ["demo 2 (3e3390a7) was there already, with the same content.", "demo.yml:1:1: note: x"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use engine::blueprint::Consequences;
+use engine::blueprint::consequences::{Counted, Touched, WaveGroup};
 use engine::ids::{CommentId, ProposalId, SubmissionId, TargetNo};
 use serde_json::{Value, json};
 use ureq::http::Method;
@@ -530,26 +531,29 @@ fn review_page(value: &Value, paper: Paper) -> String {
 fn consequences(value: &Value) -> String {
     let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else { return outline(value) };
     let mut text = format!("On {} nodes.\n", told.nodes);
-    let mut part = |title: &str, counted: &Value| {
-        let count = counted["count"].as_u64().unwrap_or_default();
+    let mut part = |title: &str, count: usize, first: Vec<String>| {
         if count == 0 {
             return;
         }
         text += &format!("{title}: {count}\n");
-        let first = counted["first"].as_array().map(Vec::as_slice).unwrap_or_default();
-        for item in first {
-            text += &format!("  {}\n", item_line(item));
-        }
-        let more = count.saturating_sub(u64::try_from(first.len()).unwrap_or_default());
+        let more = count.saturating_sub(first.len());
+        text += &first.iter().map(|line| format!("  {}\n", plain(line))).collect::<String>();
         if more > 0 {
             text += &format!("  and {more} more\n");
         }
     };
-    part("Runs for the first time", &value["starts"]);
-    part("Runs again", &value["restarts"]);
-    part("Stays as it is, and takes the new with its next run", &value["kept"]);
-    part("Is gone", &value["lost"]);
-    part("Loses data, which no later change brings back", &value["irreversible"]);
+    let touched = |all: &Counted<Touched>| all.first.iter().map(Touched::to_string).collect();
+    let restarts = told.restarts.first.iter().map(|restart| {
+        let because = restart.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let in_use = if restart.in_use == Some(true) { ", ACTIVE now" } else { "" };
+        format!("{}{in_use}{because}", restart.touched)
+    });
+    let lost = value["lost"]["first"].as_array().map(Vec::as_slice).unwrap_or_default();
+    part("Runs for the first time", told.starts.count, touched(&told.starts));
+    part("Runs again", told.restarts.count, restarts.collect());
+    part("Stays as it is, and takes the new with its next run", told.kept.count, touched(&told.kept));
+    part("Is gone", told.lost.count, lost.iter().map(item_line).collect());
+    part("Loses data, which no later change brings back", told.irreversible.count, touched(&told.irreversible));
     if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
         text += &format!("Interrupted, since it is ACTIVE now: {interrupted}\n");
     }
@@ -558,17 +562,13 @@ fn consequences(value: &Value) -> String {
     }
     if !told.downstream.is_empty() {
         text += "Depends on what runs again or goes, and does not run itself:\n";
-        for item in value["downstream"].as_array().map(Vec::as_slice).unwrap_or_default() {
-            text += &format!(
-                "  {} in {}, such as {}\n",
-                said(&item["count"]),
-                said(&item["deployment"]),
-                item_line(&item["first"][0])
-            );
+        for behind in &told.downstream {
+            let such = behind.noderoles.first.first().map(|first| format!(", such as {first}")).unwrap_or_default();
+            text += &format!("  {} in {}{such}\n", behind.noderoles.count, behind.deployment);
         }
     }
     for (number, wave) in told.waves.iter().enumerate() {
-        let group = |group: &engine::blueprint::consequences::WaveGroup| match group.is_whole() {
+        let group = |group: &WaveGroup| match group.is_whole() {
             true => format!("{} of {}", group.role, group.deployment),
             false => {
                 let at_once = group.at_once.map(|n| format!(", {n} at once")).unwrap_or_default();
@@ -754,10 +754,11 @@ mod tests {
         let told = Consequences { nodes: 3, interrupted: Some(1), ..Consequences::default() };
         let mut value = serde_json::to_value(told).unwrap();
         assert_eq!(consequences(&value), "On 3 nodes.\nInterrupted, since it is ACTIVE now: 1\n");
-        let node = uuid::Uuid::nil();
-        value["starts"] = json!({"count": 3, "first": [{"id": node, "deployment": "web", "fqdn": "n1.demo", "noderole": "app", "in_use": true}]});
+        let touched =
+            json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
+        value["starts"] = json!({"count": 3, "first": [touched]});
         let text = consequences(&value);
-        assert!(text.contains("Runs for the first time: 3\n  app on n1.demo in web, in use\n  and 2 more\n"), "{text}");
+        assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
     }
 
     #[test]
