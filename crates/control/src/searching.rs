@@ -4,6 +4,7 @@
 //! in memory, where they are for planning anyway; runs are found by their numbers, reviews and people as their lists find them.
 
 use api::Problem;
+use api::listing::Order;
 use api::search::{Found, HITS, Hit, HitKind, LONGEST_SEARCH, SearchWanted};
 use engine::cluster::{SkeletonDeployment, SkeletonNode};
 use engine::ids::{DeploymentId, NodeId, PersonId, RunId, SubmissionId};
@@ -122,9 +123,12 @@ fn run_hit(present: &Present, row: &reading::RunRow) -> Result<Hit, Problem> {
 }
 
 async fn reviews(on: &mut PgConnection, text: &str, number: Option<i64>) -> Result<(Vec<Hit>, bool), Problem> {
-    let find = Find { became: Became::Anything, author: None, deployment: None, text: Some(text), before: None };
+    let text = Some(text);
+    let find =
+        Find { became: Became::Anything, author: None, deployment: None, text, order: Order::default(), behind: None };
     let found = intent::find_submissions(on, &find, HITS).await.map_err(from_store)?;
-    let mut ids: Vec<SubmissionId> = number.map(SubmissionId).into_iter().chain(found.ids).collect();
+    let mut ids: Vec<SubmissionId> =
+        number.map(SubmissionId).into_iter().chain(found.hits.into_iter().map(|hit| SubmissionId(hit.id))).collect();
     ids.dedup();
     let lines = intent::lines_of(on, &ids).await.map_err(from_store)?;
     let more = found.next.is_some() || lines.len() > HITS;
