@@ -11,6 +11,7 @@ pub mod node_proposal;
 pub mod noderole;
 pub mod nodes;
 pub mod not_found;
+pub(crate) mod part;
 pub mod review;
 pub mod reviews;
 pub mod run;
