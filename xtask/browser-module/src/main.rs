@@ -47,7 +47,9 @@ fn main() -> anyhow::Result<()> {
         transform(options).map_err(|error| anyhow!("{} can't be cut into parts: {error:#}", compiled.display()))?;
     let mut lent = BTreeMap::new();
     for file in &split.split_modules {
-        borrowed(&std::fs::read(file)?, &mut lent).with_context(|| file.display().to_string())?;
+        let cut = std::fs::read(file)?;
+        borrowed(&cut, &mut lent).with_context(|| file.display().to_string())?;
+        std::fs::write(file, without_names(&cut)?)?;
     }
     let parts: BTreeMap<_, _> = split.prefetch_map.into_iter().collect();
     let cut = serde_json::json!({ "parts": parts, "lent": lent });
@@ -86,4 +88,26 @@ fn borrowed(file: &[u8], lent: &mut BTreeMap<String, String>) -> anyhow::Result<
         }
     }
     Ok(())
+}
+
+/// The same file without what is for people: names, of which its readers would say that they don't know all of them.
+fn without_names(file: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut kept = file.get(..8).context("no WebAssembly")?.to_vec();
+    for section in Parser::new(0).parse_all(file) {
+        let section = section?;
+        let Some((id, range)) = section.as_section().filter(|_| !matches!(section, Payload::CustomSection(_))) else {
+            continue;
+        };
+        let held = &file[usize::try_from(range.start)?..usize::try_from(range.end)?];
+        kept.push(id);
+        // A section's size: seven bits in each byte, the lowest first, and a mark on all but the last.
+        let mut size = held.len();
+        while size >= 0x80 {
+            kept.push((size & 0x7f) as u8 | 0x80);
+            size >>= 7;
+        }
+        kept.push(size as u8);
+        kept.extend_from_slice(held);
+    }
+    Ok(kept)
 }
