@@ -15,7 +15,9 @@ use crate::failure::{Answer, Failure};
 use crate::live::{NOW, use_live};
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, filters, head, hidden, pager, text_field};
-use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, heed, icon, load, rows};
+use crate::parts::{
+    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, heed, icon, load, rows,
+};
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
 

@@ -21,7 +21,9 @@ use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::list::{
     Column, Listed, Shown, choice_field, columns, filters, head, hidden, one_of, pager, plain_head, text_field,
 };
-use crate::parts::{Counts, Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, icon, load, rows};
+use crate::parts::{
+    Counts, Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, icon, load, rows,
+};
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
 
