@@ -81,6 +81,7 @@ bench:
 	@cargo xtask site
 	@GANTRY_BIN="$(CURDIR)/target/release/gantry" node end2end/plan-speed.mjs
 	@GANTRY_BIN="$(CURDIR)/target/release/gantry" node end2end/graph-size.mjs
+	@GANTRY_BIN="$(CURDIR)/target/release/gantry" node end2end/page-speed.mjs
 
 clean:
 	@rm -rf target end2end/node_modules end2end/results

@@ -19,10 +19,12 @@ test('one Gantry, from its start to its second start', async (t) => {
   t.after(async () => stopped || (await gantry.stop()));
 
   await t.test('it serves what the page needs, compressed', async () => {
+    const page = await fetch(`${gantry.address}/sign-in`).then((answer) => answer.text());
+    const [pkg] = page.match(/\/pkg\/[0-9a-f]{16}/);
     for (const [path, type] of [
-      ['/pkg/gantry.js', /javascript/],
-      ['/pkg/gantry.wasm', /^application\/wasm/],
-      ['/pkg/gantry.css', /^text\/css/],
+      [`${pkg}/gantry.js`, /javascript/],
+      [`${pkg}/gantry.wasm`, /^application\/wasm/],
+      [`${pkg}/gantry.css`, /^text\/css/],
       ['/fonts/inter-latin-wght-normal.woff2', /^font\/woff2/],
     ]) {
       const answer = await fetch(gantry.address + path, { headers: { 'accept-encoding': 'br' } });

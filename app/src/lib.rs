@@ -4,7 +4,7 @@
 //! rendered. What pages read and what they command goes through server functions ([`calls`]) that each call one method of the trait
 //! `console::Console`; the server implements it. So nothing here decides who may do what.
 //!
-//! * [`pages`]: one module for each page.
+//! * [`pages`]: one module for each page. Each is a part of the module of its own, loaded when it is gone to ([`pages::part`]).
 //! * [`frame`]: what is around them.
 //! * [`parts`]: what they are made of.
 //! * [`graph`]: pictures of what waits for what.
@@ -48,6 +48,8 @@ use leptos_router::SsrMode;
 use leptos_router::components::{ParentRoute, Route, Router, Routes};
 use leptos_router::path;
 
+use pages::part;
+
 /// The document around the pages. On the server only.
 pub fn shell(options: LeptosOptions) -> impl IntoView {
     view! {
@@ -59,7 +61,7 @@ pub fn shell(options: LeptosOptions) -> impl IntoView {
                 <meta name="color-scheme" content="light dark"/>
                 <link rel="icon" href="/favicon.svg" type="image/svg+xml"/>
                 <link rel="preload" href="/fonts/inter-latin-wght-normal.woff2" r#as="font" r#type="font/woff2" crossorigin="anonymous"/>
-                <link rel="stylesheet" href="/pkg/gantry.css"/>
+                <link rel="stylesheet" href=format!("/{}/gantry.css", options.site_pkg_dir)/>
                 <HydrationScripts options/>
                 <MetaTags/>
             </head>
@@ -77,52 +79,44 @@ pub fn App() -> impl IntoView {
     provide_meta_context();
     provide_context(clock::Clock::start());
     provide_context(live::Live::start());
-    // The browser's module has taken over: tests wait for it, and styles may show what only works with it.
-    Effect::new(|_| {
-        request_animation_frame(|| {
-            if let Some(root) = document().document_element() {
-                let _ = root.set_attribute("data-hydrated", "");
-            }
-        });
-    });
     view! {
         <Title formatter=|title: String| if title.is_empty() { "Gantry".into() } else { format!("{title} · Gantry") }/>
         <Router>
             <Routes fallback=pages::not_found::NotFound>
-                <Route path=path!("/sign-in") view=pages::sign_in::SignIn ssr=SsrMode::Async/>
+                <Route path=path!("/sign-in") view=part::sign_in() ssr=SsrMode::Async/>
                 <ParentRoute path=path!("") view=frame::Frame ssr=SsrMode::Async>
-                    <Route path=path!("/") view=pages::overview::OverviewPage ssr=SsrMode::Async/>
-                    <Route path=path!("/workers") view=pages::workers::Workers ssr=SsrMode::Async/>
-                    <Route path=path!("/workers/:id") view=pages::workers::WorkerPage ssr=SsrMode::Async/>
-                    <Route path=path!("/audit") view=pages::audit::Audit ssr=SsrMode::Async/>
-                    <Route path=path!("/search") view=pages::search::Search ssr=SsrMode::Async/>
-                    <Route path=path!("/deployments") view=pages::deployments::Deployments ssr=SsrMode::Async/>
-                    <Route path=path!("/deployments/:name") view=pages::board::BoardPage ssr=SsrMode::Async/>
-                    <Route path=path!("/graph") view=pages::graph::Graphs ssr=SsrMode::Async/>
-                    <Route path=path!("/graph/:name") view=pages::graph::GraphPage ssr=SsrMode::Async/>
-                    <Route path=path!("/noderoles/:id") view=pages::noderole::NoderolePage ssr=SsrMode::Async/>
-                    <Route path=path!("/noderoles/:id/data") view=pages::values::NoderoleValues ssr=SsrMode::Async/>
-                    <Route path=path!("/runs/:id/data") view=pages::values::RunValues ssr=SsrMode::Async/>
-                    <Route path=path!("/reviews") view=pages::reviews::Reviews ssr=SsrMode::Async/>
-                    <Route path=path!("/reviews/:id") view=pages::review::ReviewPage ssr=SsrMode::Async/>
-                    <Route path=path!("/runs") view=pages::runs::Runs ssr=SsrMode::Async/>
-                    <Route path=path!("/runs/:id") view=pages::run::RunPage ssr=SsrMode::Async/>
-                    <Route path=path!("/waiting") view=pages::waiting::Waiting ssr=SsrMode::Async/>
-                    <Route path=path!("/blueprints") view=pages::blueprints::Blueprints ssr=SsrMode::Async/>
-                    <Route path=path!("/catalog") view=pages::catalog::Catalog ssr=SsrMode::Async/>
-                    <Route path=path!("/catalog/roles") view=pages::roles::Roles ssr=SsrMode::Async/>
-                    <Route path=path!("/catalog/roles/:name") view=pages::role::RolePage ssr=SsrMode::Async/>
-                    <Route path=path!("/catalog/graph") view=pages::role_graph::RoleGraphPage ssr=SsrMode::Async/>
-                    <Route path=path!("/catalog/imports") view=pages::imports::Imports ssr=SsrMode::Async/>
-                    <Route path=path!("/proposals/:id") view=pages::node_proposal::NodeProposalPage ssr=SsrMode::Async/>
-                    <Route path=path!("/nodes") view=pages::nodes::Nodes ssr=SsrMode::Async/>
-                    <Route path=path!("/nodes/:name") view=pages::node::NodePage ssr=SsrMode::Async/>
-                    <Route path=path!("/settings") view=pages::settings::account::Account ssr=SsrMode::Async/>
-                    <Route path=path!("/settings/account") view=pages::settings::account::Account ssr=SsrMode::Async/>
-                    <Route path=path!("/settings/people") view=pages::settings::people::People ssr=SsrMode::Async/>
-                    <Route path=path!("/settings/people/:id") view=pages::settings::person::PersonPage ssr=SsrMode::Async/>
-                    <Route path=path!("/settings/policy") view=pages::settings::policy::PolicyPage ssr=SsrMode::Async/>
-                    <Route path=path!("/settings/services") view=pages::settings::people::Services ssr=SsrMode::Async/>
+                    <Route path=path!("/") view=part::overview() ssr=SsrMode::Async/>
+                    <Route path=path!("/workers") view=part::workers() ssr=SsrMode::Async/>
+                    <Route path=path!("/workers/:id") view=part::worker() ssr=SsrMode::Async/>
+                    <Route path=path!("/audit") view=part::audit() ssr=SsrMode::Async/>
+                    <Route path=path!("/search") view=part::search() ssr=SsrMode::Async/>
+                    <Route path=path!("/deployments") view=part::deployments() ssr=SsrMode::Async/>
+                    <Route path=path!("/deployments/:name") view=part::board() ssr=SsrMode::Async/>
+                    <Route path=path!("/graph") view=part::graphs() ssr=SsrMode::Async/>
+                    <Route path=path!("/graph/:name") view=part::graph() ssr=SsrMode::Async/>
+                    <Route path=path!("/noderoles/:id") view=part::noderole() ssr=SsrMode::Async/>
+                    <Route path=path!("/noderoles/:id/data") view=part::noderole_values() ssr=SsrMode::Async/>
+                    <Route path=path!("/runs/:id/data") view=part::run_values() ssr=SsrMode::Async/>
+                    <Route path=path!("/reviews") view=part::reviews() ssr=SsrMode::Async/>
+                    <Route path=path!("/reviews/:id") view=part::review() ssr=SsrMode::Async/>
+                    <Route path=path!("/runs") view=part::runs() ssr=SsrMode::Async/>
+                    <Route path=path!("/runs/:id") view=part::run() ssr=SsrMode::Async/>
+                    <Route path=path!("/waiting") view=part::waiting() ssr=SsrMode::Async/>
+                    <Route path=path!("/blueprints") view=part::blueprints() ssr=SsrMode::Async/>
+                    <Route path=path!("/catalog") view=part::catalog() ssr=SsrMode::Async/>
+                    <Route path=path!("/catalog/roles") view=part::roles() ssr=SsrMode::Async/>
+                    <Route path=path!("/catalog/roles/:name") view=part::role() ssr=SsrMode::Async/>
+                    <Route path=path!("/catalog/graph") view=part::role_graph() ssr=SsrMode::Async/>
+                    <Route path=path!("/catalog/imports") view=part::imports() ssr=SsrMode::Async/>
+                    <Route path=path!("/proposals/:id") view=part::node_proposal() ssr=SsrMode::Async/>
+                    <Route path=path!("/nodes") view=part::nodes() ssr=SsrMode::Async/>
+                    <Route path=path!("/nodes/:name") view=part::node() ssr=SsrMode::Async/>
+                    <Route path=path!("/settings") view=part::account() ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/account") view=part::account() ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/people") view=part::people() ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/people/:id") view=part::person() ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/policy") view=part::policy() ssr=SsrMode::Async/>
+                    <Route path=path!("/settings/services") view=part::services() ssr=SsrMode::Async/>
                 </ParentRoute>
             </Routes>
         </Router>

@@ -60,6 +60,11 @@ impl Carried {
         Self(files)
     }
 
+    /// What is in a file.
+    pub(crate) fn content(&self, path: &str) -> Option<&'static [u8]> {
+        Some(self.0.get(path)?.body)
+    }
+
     /// The answer for a path; None where there is no such file.
     pub(crate) fn answer(&self, method: &Method, path: &str, asked: &HeaderMap) -> Option<Response> {
         let path = path.strip_prefix('/')?;

@@ -126,11 +126,6 @@ pub async fn serve(
     }
     let stopping = CancellationToken::new();
     let site = Site::named(config.site);
-    if let Site::Folder(folder) = &site
-        && !folder.join("pkg").is_dir()
-    {
-        tracing::warn!(site = %folder.display(), "no site here: pages will lack styles and scripts; `cargo xtask site` builds it");
-    }
     let address = match config.address {
         Some(address) => address,
         None => PublicAddress::of_listener(listener.local_addr()?)?,
@@ -160,7 +155,7 @@ pub async fn serve(
 
 /// What handlers reach. The feed's task ends with `stopping`.
 fn state(address: PublicAddress, site: Site, control: Control, stopping: CancellationToken) -> AppState {
-    let root = site.root();
+    let leptos = LeptosOptions::builder().output_name("gantry").site_pkg_dir(site.pkg()).build();
     AppState {
         people: People::over(control.store().clone()),
         feed: Feed::start(control.store().clone(), stopping.clone()),
@@ -173,7 +168,7 @@ fn state(address: PublicAddress, site: Site, control: Control, stopping: Cancell
         metrics_token: None,
         rhythm: Rhythm::default(),
         stopping,
-        leptos: LeptosOptions::builder().output_name("gantry").site_root(root).site_pkg_dir("pkg").build(),
+        leptos,
     }
 }
 

@@ -58,7 +58,9 @@ pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response
 
 /// What pages and server functions find in their context.
 fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
+    let manifest = state.site.manifest();
     move || {
+        provide_context(manifest.clone());
         let answer = use_context::<ResponseOptions>().unwrap_or_default();
         if let Some(policy) = use_nonce().and_then(|nonce| guard::page_policy(&nonce)) {
             answer.insert_header(header::CONTENT_SECURITY_POLICY, policy);

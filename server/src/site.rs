@@ -1,13 +1,23 @@
 //! The site's files: scripts, styles, fonts, icons, as `cargo xtask site` leaves them, with their packed twins.
 //!
-//! Files keep their names from one build to the next, so browsers ask each time whether theirs is still the one (`no-cache`, by time
-//! stamp); fonts change so rarely that they ask once a week.
+//! What a build made (scripts, the module's parts, styles) lies in a folder named by what is in it, so browsers keep it for good: a page
+//! gets all of one build or, when that is gone, nothing of another. `site.json` says which build it is and which files each part of the
+//! module is made of. Fonts change so rarely that browsers ask once a week; whatever else keeps its name, so they ask each time whether
+//! theirs is still the one (`no-cache`, by time stamp).
+//!
+//! The site is read about once, at the start: its pages and this server are of one build, and a server started with one doesn't fit the
+//! next.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use leptos::WasmSplitManifest;
+use leptos::prelude::ArcStoredValue;
+use serde::Deserialize;
 use tower::ServiceExt as _;
 use tower_http::services::ServeDir;
 
@@ -18,30 +28,90 @@ use crate::pages;
 use crate::refusal::{Refusal, is_for_programs};
 use crate::state::AppState;
 
+const ABOUT: &str = "site.json";
+
+/// The site's files, and what they are.
+#[derive(Debug)]
+pub(crate) struct Site {
+    files: Files,
+    about: About,
+}
+
 /// Where the site's files are.
 #[derive(Debug)]
-pub(crate) enum Site {
+enum Files {
     /// In a folder.
     Folder(PathBuf),
     /// In this program.
     Carried(Carried),
 }
 
+/// `site.json`, as `cargo xtask site` writes it.
+#[derive(Debug, Deserialize)]
+struct About {
+    /// The folder's name in `pkg`.
+    build: String,
+    /// The files of each part of the module, without their ending.
+    parts: HashMap<String, Vec<String>>,
+}
+
 impl Site {
     /// A named folder; else what this program carries; else where a build leaves it.
     pub(crate) fn named(folder: Option<PathBuf>) -> Self {
-        match folder {
-            Some(folder) => Self::Folder(folder),
-            None => Carried::inside().map_or_else(|| Self::Folder("target/site".into()), Self::Carried),
+        let files = match folder {
+            Some(folder) => Files::Folder(folder),
+            None => Carried::inside().map_or_else(|| Files::Folder("target/site".into()), Files::Carried),
+        };
+        let about = files.about().unwrap_or_else(|| {
+            let place = files.place();
+            tracing::warn!(site = %place, "no site here: pages will lack styles and scripts; `cargo xtask site` builds it");
+            About { build: "none".into(), parts: HashMap::new() }
+        });
+        Self { files, about }
+    }
+
+    /// The address below which this build's files are, without the first slash.
+    pub(crate) fn pkg(&self) -> String {
+        format!("pkg/{}", self.about.build)
+    }
+
+    /// What pages need to have a part of the module fetched beforehand.
+    pub(crate) fn manifest(&self) -> WasmSplitManifest {
+        let loader = "split.js".to_owned();
+        WasmSplitManifest(ArcStoredValue::new((format!("/{}", self.pkg()), self.about.parts.clone(), loader)))
+    }
+
+    async fn answer(&self, asked: Request) -> Response {
+        self.files.answer(asked).await
+    }
+
+    fn lasts(&self, path: &str) -> HeaderValue {
+        let of_build = path.strip_prefix('/').and_then(|path| path.strip_prefix(&self.pkg()));
+        match path.starts_with("/fonts/") {
+            true => HeaderValue::from_static("public, max-age=604800"),
+            false if of_build.is_some_and(|rest| rest.starts_with('/')) => {
+                HeaderValue::from_static("public, max-age=31536000, immutable")
+            }
+            false => HeaderValue::from_static("public, no-cache"),
+        }
+    }
+}
+
+impl Files {
+    fn place(&self) -> String {
+        match self {
+            Self::Folder(folder) => folder.to_string_lossy().into_owned(),
+            Self::Carried(_) => "this program".into(),
         }
     }
 
-    /// What pages are told about it.
-    pub(crate) fn root(&self) -> String {
-        match self {
-            Self::Folder(folder) => folder.to_string_lossy().into_owned(),
-            Self::Carried(_) => String::new(),
-        }
+    /// None where there is no site, or one that nobody can read.
+    fn about(&self) -> Option<About> {
+        let json = match self {
+            Self::Folder(folder) => Cow::from(std::fs::read(folder.join(ABOUT)).ok()?),
+            Self::Carried(files) => Cow::from(files.content(ABOUT)?),
+        };
+        serde_json::from_slice(&json).ok()
     }
 
     async fn answer(&self, asked: Request) -> Response {
@@ -73,13 +143,6 @@ pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Requ
     if answer.status() == StatusCode::NOT_FOUND {
         return pages::not_found(state, Request::from_parts(parts, body)).await;
     }
-    answer.headers_mut().insert(header::CACHE_CONTROL, lasts(parts.uri.path()));
+    answer.headers_mut().insert(header::CACHE_CONTROL, state.site.lasts(parts.uri.path()));
     answer
-}
-
-fn lasts(path: &str) -> HeaderValue {
-    match path.starts_with("/fonts/") {
-        true => HeaderValue::from_static("public, max-age=604800"),
-        false => HeaderValue::from_static("public, no-cache"),
-    }
 }

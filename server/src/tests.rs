@@ -137,13 +137,14 @@ impl House {
 
 fn site() -> TempDir {
     let site = tempfile::tempdir().expect("a folder");
-    for folder in ["pkg", "fonts"] {
-        std::fs::create_dir(site.path().join(folder)).expect("a folder");
+    for folder in ["pkg/a1b2", "fonts"] {
+        std::fs::create_dir_all(site.path().join(folder)).expect("a folder");
     }
     for (path, text) in [
-        ("pkg/gantry.js", "plain"),
-        ("pkg/gantry.js.br", "packed"),
-        ("pkg/gantry.css", "plain"),
+        ("site.json", r#"{"build": "a1b2", "parts": {"sign_in": ["chunk_0_sign_in", "split_sign_in"]}}"#),
+        ("pkg/a1b2/gantry.js", "plain"),
+        ("pkg/a1b2/gantry.js.br", "packed"),
+        ("pkg/a1b2/gantry.css", "plain"),
         ("fonts/inter.woff2", "font"),
         ("favicon.svg", "<svg/>"),
     ] {

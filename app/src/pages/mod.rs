@@ -14,6 +14,7 @@ pub mod noderole;
 pub mod nodes;
 pub mod not_found;
 pub mod overview;
+pub(crate) mod part;
 pub mod review;
 pub mod reviews;
 pub mod role;

@@ -205,7 +205,7 @@ fn limits_are_documented_as_they_are() {
 async fn every_answer_carries_its_guards() {
     let house = House::new().await;
     let cookie = house.cookie().await;
-    for path in ["/sign-in", "/nothing", "/api/v1/nothing", "/pkg/gantry.js", "/healthz", "/events?after=x"] {
+    for path in ["/sign-in", "/nothing", "/api/v1/nothing", "/pkg/a1b2/gantry.js", "/healthz", "/events?after=x"] {
         let answer = house.visit(path, &cookie).await;
         for (name, value) in [
             ("x-content-type-options", "nosniff"),
@@ -226,7 +226,7 @@ async fn every_answer_carries_its_guards() {
         assert!(!policy.contains('*') && !policy.contains("http"), "nothing of others: {path}: {policy}");
         assert!(answer.header("permissions-policy").contains("camera=()"));
         assert_eq!(answer.header(header::STRICT_TRANSPORT_SECURITY), "", "loopback names are shared by programs");
-        if path != "/pkg/gantry.js" {
+        if path != "/pkg/a1b2/gantry.js" {
             assert_eq!(answer.header(header::CACHE_CONTROL), "no-store", "{path}");
         }
     }
@@ -267,16 +267,19 @@ fn preloads(page: &str) -> usize {
 async fn the_sites_files_come_packed_and_without_a_session() {
     let house = House::new().await;
     let packed =
-        house.get("/pkg/gantry.js").header(header::ACCEPT_ENCODING, "br").body(Body::empty()).expect("a request");
+        house.get("/pkg/a1b2/gantry.js").header(header::ACCEPT_ENCODING, "br").body(Body::empty()).expect("a request");
     let packed = house.ask(packed).await;
     assert_eq!((packed.status, packed.text(), packed.header("content-encoding")), (StatusCode::OK, "packed", "br"));
-    assert_eq!(packed.header(header::CACHE_CONTROL), "public, no-cache");
-    let plain = house.ask_get("/pkg/gantry.js", "").await;
+    assert_eq!(packed.header(header::CACHE_CONTROL), "public, max-age=31536000, immutable");
+    let plain = house.ask_get("/pkg/a1b2/gantry.js", "").await;
     assert_eq!(plain.text(), "plain");
-    let again = house.get("/pkg/gantry.js").header(header::IF_MODIFIED_SINCE, plain.header(header::LAST_MODIFIED));
+    let again = house.get("/pkg/a1b2/gantry.js").header(header::IF_MODIFIED_SINCE, plain.header(header::LAST_MODIFIED));
     assert_eq!(house.ask(again.body(Body::empty()).expect("a request")).await.status, StatusCode::NOT_MODIFIED);
     assert_eq!(house.ask_get("/fonts/inter.woff2", "").await.header(header::CACHE_CONTROL), "public, max-age=604800");
-    assert_eq!(house.ask_get("/favicon.svg", "").await.header(header::CONTENT_TYPE), "image/svg+xml");
+    let icon = house.ask_get("/favicon.svg", "").await;
+    assert_eq!(icon.header(header::CONTENT_TYPE), "image/svg+xml");
+    assert_eq!(icon.header(header::CACHE_CONTROL), "public, no-cache");
+    assert_eq!(house.ask_get("/pkg/0000/gantry.js", "").await.status, StatusCode::NOT_FOUND, "another build's");
     std::fs::write(house.site.path().with_extension("secret"), "secret").expect("a file");
     let name = house.site.path().with_extension("secret");
     let name = name.file_name().and_then(|name| name.to_str()).expect("a name");
@@ -284,6 +287,16 @@ async fn the_sites_files_come_packed_and_without_a_session() {
         assert_eq!(house.ask_get(&path, "").await.status, StatusCode::NOT_FOUND, "{path}");
     }
     std::fs::remove_file(house.site.path().with_extension("secret")).expect("to clean up");
+}
+
+#[tokio::test]
+async fn a_page_names_the_files_of_its_build_and_of_its_part() {
+    let house = House::new().await;
+    let page = house.visit("/sign-in", "").await;
+    let head = page.text().split("</head>").next().expect("a head");
+    for file in ["gantry.css", "gantry.js", "gantry.wasm", "split.js", "chunk_0_sign_in.wasm", "split_sign_in.wasm"] {
+        assert!(head.contains(&format!("\"/pkg/a1b2/{file}\"")), "{file}: {head}");
+    }
 }
 
 #[tokio::test]

@@ -2,9 +2,12 @@
 //!
 //! # Theory
 //!
-//! The site is a folder (`target/site`) that the server hands out as it is: `/pkg/gantry.js`, `/pkg/gantry.wasm`,
-//! `/pkg/gantry.css`, `/fonts/*` and what lies in `style/assets`; each text and module also as `.br` and `.gz`, so that
+//! The site is a folder (`target/site`) that the server hands out as it is: `/pkg/BUILD/*` with `gantry.js`, `gantry.wasm` and its
+//! parts, and `gantry.css`; `/fonts/*` and what lies in `style/assets`; each text and module also as `.br` and `.gz`, so that
 //! nothing is compressed while somebody waits.
+//!
+//! *BUILD* is the hash of what lies in it. So these files never change, browsers need not ask for them again, and a page never gets
+//! parts of two builds. `site.json` says to the server which build it is, and which files each part of the module is made of.
 //!
 //! It is assembled anew beside the old one each time and takes its place only when it differs: a server that runs sees
 //! a whole site or the whole next one, and unchanged files keep their time stamps, by which browsers ask. The slow part,
@@ -12,7 +15,9 @@
 
 mod module;
 mod pack;
+mod parts;
 mod style;
+mod weight;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -33,21 +38,37 @@ pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
 
     let next = tree.target().join("site.next");
     let _ = fs::remove_dir_all(&next);
-    let pkg = next.join("pkg");
-    fs::create_dir_all(&pkg).with_context(|| pkg.display().to_string())?;
-    copy_folder(&module, &pkg)?;
-
+    let new = next.join("pkg/new");
+    fs::create_dir_all(&new).with_context(|| new.display().to_string())?;
+    copy_folder(&module.folder, &new)?;
     let css = style::bundle(&tree.path("style"), "main.css")?;
-    pack::write(&pkg.join("gantry.css"), css.as_bytes())?;
+    pack::write(&new.join("gantry.css"), css.as_bytes())?;
+    let build = name_of(&new)?;
+    let pkg = next.join("pkg").join(&build);
+    fs::rename(&new, &pkg).with_context(|| pkg.display().to_string())?;
+    let about = serde_json::json!({ "build": build, "parts": module.parts });
+    fs::write(next.join("site.json"), serde_json::to_vec_pretty(&about)?)?;
+
     style::copy_fonts(&css, &packages, &next.join("fonts"))?;
     copy_assets(&tree.path("style/assets"), &next)?;
 
+    let weighed = weight::of(&pkg, &module.parts)?;
+    print!("\n{weighed}");
+    weighed.judge()?;
     let changed = replace(&tree.site(), &next)?;
     println!("\n{}: {}", tree.site().display(), if changed { "built" } else { "nothing changed" });
-    for name in ["gantry.wasm", "gantry.js", "gantry.css"] {
-        println!("  {name:<12} {}", pack::sizes(&tree.site().join("pkg").join(name))?);
-    }
+    println!("  gantry.css {}", pack::sizes(&tree.site().join("pkg").join(&build).join("gantry.css"))?);
     Ok(())
+}
+
+/// A build's name: a hash of its files and their names.
+fn name_of(pkg: &Path) -> anyhow::Result<String> {
+    let files = files(pkg)?;
+    let names: String = files.iter().map(|path| format!("{}\n", path.display())).collect();
+    let paths: Vec<_> = files.iter().map(|path| pkg.join(path)).collect();
+    let mut name = module::fingerprint(names.as_bytes(), &paths)?;
+    name.truncate(16);
+    Ok(name)
 }
 
 /// Two builds of one site would write over each other's files: the second waits.

@@ -1,4 +1,4 @@
-//! The browser's module: `crates/browser` compiled to WebAssembly, made loadable, made small.
+//! The browser's module: `crates/browser` compiled to WebAssembly, cut into parts, made loadable, made small.
 //!
 //! # Theory
 //!
@@ -10,8 +10,13 @@
 //! for every clone. Cargo tells by time stamps whether our own crates changed, which means nothing between two clones
 //! at one path; so when another clone used the folder last, our own crates in it are thrown away first.
 //!
-//! *Small.* wasm-opt comes from npm: Debian's breaks the page and says nothing.
+//! *Parts.* `xtask/browser-module` cuts what was compiled into a main file, a part for each page, and what pages share, which is put
+//! together into few files ([`super::parts`]).
+//!
+//! *Small.* wasm-opt comes from npm: Debian's breaks the page and says nothing. Each file goes through it by itself: what they have
+//! of each other are imports and exports, which it leaves alone.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -21,6 +26,7 @@ use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
 use super::pack;
+use super::parts::{self, Cut, Parts};
 use crate::command::Step;
 use crate::tree::Tree;
 
@@ -41,48 +47,110 @@ const OF_THE_NATIVE_BUILD: [&str; 7] = [
     "RUSTFLAGS",
 ];
 
-/// Builds the module; the folder with `gantry.js` and `gantry.wasm` and their compressed twins.
-pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<PathBuf> {
+/// What wasm-opt may take for granted: what the compiler does, and no more. A file that was cut off says nothing of it by itself.
+const FEATURES: [&str; 7] = [
+    "--enable-bulk-memory",
+    "--enable-bulk-memory-opt",
+    "--enable-multivalue",
+    "--enable-mutable-globals",
+    "--enable-nontrapping-float-to-int",
+    "--enable-reference-types",
+    "--enable-sign-ext",
+];
+
+/// The module as it is built.
+pub(super) struct Module {
+    /// The folder with `gantry.js`, `gantry.wasm`, the parts, and their compressed twins.
+    pub(super) folder: PathBuf,
+    /// The files of each part, by their names without `.wasm`.
+    pub(super) parts: Parts,
+}
+
+/// Builds the module.
+pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
     let compiled = compile(tree)?;
-    let folder = tree.target().join("site-build");
-    let module = folder.join("module");
-    let made = folder.join("made-of");
+    let build = tree.target().join("site-build");
+    let folder = build.join("module");
+    let bound = build.join("bound");
+    let made = build.join("made-of");
+    let parts = build.join("parts.json");
 
-    let made_of = fingerprint(&[&compiled, &tree.path("xtask/package-lock.json"), &tree.path("Cargo.lock")])?;
-    if module.is_dir() && fs::read_to_string(&made).is_ok_and(|last| last == made_of) {
-        return Ok(module);
+    let sources = [
+        "Cargo.lock",
+        "xtask/browser-module/src/main.rs",
+        "xtask/package-lock.json",
+        "xtask/src/site/module.rs",
+        "xtask/src/site/parts.rs",
+    ];
+    let mut sources: Vec<PathBuf> = sources.iter().map(|path| tree.path(path)).collect();
+    sources.push(compiled.clone());
+    let made_of = fingerprint(&[], &sources)?;
+    if !(folder.is_dir() && fs::read_to_string(&made).is_ok_and(|last| last == made_of)) {
+        for old in [&folder, &bound] {
+            let _ = fs::remove_dir_all(old);
+        }
+        fs::create_dir_all(&bound)?;
+        Step::cargo(tree)
+            .args(["run", "--quiet", "--locked", "--package", "browser-module", "--"])
+            .args([&compiled, &bound, Path::new("gantry")])
+            .run()?;
+        let tools = Binaryen { tree, folder: packages.join("binaryen/bin") };
+        let made_parts = put_together(&tools, &bound, &folder)?;
+        fs::write(&parts, serde_json::to_vec(&made_parts)?)?;
+        fs::write(&made, made_of)?;
     }
-    for old in [&module, &folder.join("bound")] {
-        let _ = fs::remove_dir_all(old);
+    let parts = serde_json::from_slice(&fs::read(&parts).with_context(|| parts.display().to_string())?)?;
+    Ok(Module { folder, parts })
+}
+
+/// WebAssembly's tools.
+struct Binaryen<'a> {
+    tree: &'a Tree,
+    folder: PathBuf,
+}
+
+impl Binaryen<'_> {
+    fn run(&self, tool: &str, arguments: impl IntoIterator<Item = PathBuf>, to: &Path) -> anyhow::Result<()> {
+        Step::new(self.tree, "node").arg(self.folder.join(tool)).args(FEATURES).args(arguments).arg("-o").arg(to).run()
     }
 
-    let bound = folder.join("bound");
-    fs::create_dir_all(&bound)?;
-    Step::cargo(tree)
-        .args(["run", "--quiet", "--locked", "--package", "browser-module", "--"])
-        .args([&compiled, &bound, Path::new("gantry")])
-        .run()?;
+    /// Makes a file small and writes it, packed too.
+    fn optimise(&self, from: &Path, to: &Path) -> anyhow::Result<()> {
+        let small = from.with_extension("small");
+        self.run("wasm-opt", ["-Oz".into(), from.to_owned()], &small)?;
+        pack::write(to, &fs::read(&small)?)
+    }
+}
 
-    let small = folder.join("gantry.wasm");
-    Step::new(tree, "node")
-        .args([
-            packages.join("binaryen/bin/wasm-opt"),
-            "-Oz".into(),
-            bound.join("gantry_bg.wasm"),
-            "-o".into(),
-            small.clone(),
-        ])
-        .run()?;
+/// Makes the module out of what was cut and bound; the files of each part.
+fn put_together(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result<Parts> {
+    let cut: Cut = serde_json::from_slice(&fs::read(bound.join("cut.json"))?).context("cut.json")?;
+    let file = |name: &str| bound.join(format!("{name}.wasm"));
+    let (groups, made) = parts::grouped(&cut.parts, |name| Ok(fs::metadata(file(name))?.len()))?;
 
+    let lender = bound.join("lender.wat");
+    fs::write(&lender, parts::lender(&cut.lent))?;
+    tools.run("wasm-as", [lender.clone()], &lender.with_extension("wasm"))?;
+    for (at, group) in groups.iter().enumerate() {
+        let merged = file(&format!("shared_{at}"));
+        // The lender's name is what the files import from.
+        let named = group.files.iter().flat_map(|name| [file(name), name.into()]);
+        let all = [lender.with_extension("wasm"), "__wasm_split".into()].into_iter().chain(named);
+        tools.run("wasm-merge", all, &merged)?;
+    }
+    for name in made.values().flatten().collect::<BTreeSet<_>>() {
+        tools.optimise(&file(name), &to.join(format!("{name}.wasm")))?;
+    }
     // gantry.wasm, not gantry_bg.wasm: the page asks for it by the name set in .cargo/config.toml.
-    pack::write(&module.join("gantry.wasm"), &fs::read(&small)?)?;
-    pack::write(&module.join("gantry.js"), &fs::read(bound.join("gantry.js"))?)?;
+    tools.optimise(&file("gantry_bg"), &to.join("gantry.wasm"))?;
+
+    pack::write(&to.join("split.js"), parts::loader(&cut, &made).as_bytes())?;
+    pack::write(&to.join("gantry.js"), &fs::read(bound.join("gantry.js"))?)?;
     // What wasm-bindgen put beside it is imported by gantry.js.
     if bound.join("snippets").is_dir() {
-        super::copy_assets(&bound.join("snippets"), &module.join("snippets"))?;
+        super::copy_assets(&bound.join("snippets"), &to.join("snippets"))?;
     }
-    fs::write(&made, made_of)?;
-    Ok(module)
+    Ok(made)
 }
 
 /// Compiles `crates/browser`; the path of what came out.
@@ -134,8 +202,10 @@ fn clone_id(tree: &Tree) -> anyhow::Result<String> {
     Ok(format!("{} {} {}", root.display(), about.dev(), about.ino()))
 }
 
-fn fingerprint(files: &[&Path]) -> anyhow::Result<String> {
+/// A hash of some words and of files.
+pub(super) fn fingerprint(words: &[u8], files: &[PathBuf]) -> anyhow::Result<String> {
     let mut all = Sha256::new();
+    all.update(Sha256::digest(words));
     for file in files {
         all.update(Sha256::digest(fs::read(file).with_context(|| file.display().to_string())?));
     }

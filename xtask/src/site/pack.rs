@@ -35,7 +35,8 @@ fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-fn twin(path: &Path, ending: &str) -> PathBuf {
+/// The name of a file's packed twin.
+pub(super) fn twin(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".");
     name.push(ending);

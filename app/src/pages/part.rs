@@ -1,0 +1,150 @@
+//! The parts that the browser's module is loaded in: one for each page.
+//!
+//! # Theory
+//!
+//! A first visit loads what all pages need and the part of its own page, and going to another page loads that one's. `cargo xtask site`
+//! cuts the module along these functions (`wasm_split`): what only one page reaches goes into its part, what several reach into files
+//! that these share, and everything else is in the main file. On the server a part is a plain call.
+//!
+//! *Beforehand.* The server says in the page's head which files its part is made of, so they are fetched beside the main file, not
+//! after it.
+//!
+//! *Of one build.* A part fits the main file that it was cut from and no other. All files of a build lie in a folder named by what they
+//! hold; where that is gone (Gantry was replaced while the page was open) the part can't be loaded, and the browser goes to the wanted
+//! address by itself, to the new build's page. A page whose own part can't be loaded while it is being taken over is loaded again once;
+//! after that it stays what the server sent, whose links and forms work without any of this.
+//!
+//! A page is added by a line in [`parts`] below and `view=part::NAME()` in its route.
+
+use std::future::Future;
+
+use leptos::prelude::*;
+use leptos::wasm_split::{SplitLoaderError, wasm_split};
+use leptos_router::hooks::use_url;
+use leptos_router::location::Url;
+use leptos_router::{Lazy, LazyRoute};
+
+/// `NAME: PAGE` makes a function `NAME` for the route of `PAGE`, a component below [`crate::pages`]. The name is that of the part, too.
+macro_rules! parts {
+    ($($name:ident: $($page:ident)::+,)+) => {$(
+        mod $name {
+            use super::*;
+
+            #[wasm_split($name, fallible, wasm_split_path = ::leptos::wasm_split, preload(load))]
+            fn page() -> Result<AnyView, SplitLoaderError> {
+                Ok($crate::pages::$($page)::+().into_any())
+            }
+
+            #[derive(Debug)]
+            pub struct Part;
+
+            impl LazyRoute for Part {
+                fn data() -> Self {
+                    Self
+                }
+
+                async fn view(_: Self) -> AnyView {
+                    #[cfg(feature = "ssr")]
+                    leptos::prefetch_lazy_fn_on_server(stringify!($name));
+                    match page().await {
+                        Ok(page) => page,
+                        // It was loaded: `preload` comes first.
+                        Err(_) => std::future::pending().await,
+                    }
+                }
+
+                async fn preload() {
+                    loaded(load()).await;
+                }
+            }
+        }
+
+        pub(crate) fn $name() -> Lazy<$name::Part> {
+            Lazy::new()
+        }
+    )+};
+}
+
+parts! {
+    account: settings::account::Account,
+    audit: audit::Audit,
+    blueprints: blueprints::Blueprints,
+    board: board::BoardPage,
+    catalog: catalog::Catalog,
+    deployments: deployments::Deployments,
+    graph: graph::GraphPage,
+    graphs: graph::Graphs,
+    imports: imports::Imports,
+    node: node::NodePage,
+    node_proposal: node_proposal::NodeProposalPage,
+    noderole: noderole::NoderolePage,
+    noderole_values: values::NoderoleValues,
+    nodes: nodes::Nodes,
+    overview: overview::OverviewPage,
+    people: settings::people::People,
+    person: settings::person::PersonPage,
+    policy: settings::policy::PolicyPage,
+    review: review::ReviewPage,
+    reviews: reviews::Reviews,
+    role: role::RolePage,
+    role_graph: role_graph::RoleGraphPage,
+    roles: roles::Roles,
+    run: run::RunPage,
+    run_values: values::RunValues,
+    runs: runs::Runs,
+    search: search::Search,
+    services: settings::people::Services,
+    sign_in: sign_in::SignIn,
+    waiting: waiting::Waiting,
+    worker: workers::WorkerPage,
+    workers: workers::Workers,
+}
+
+/// Ends when the part is there; where it can't be had, the browser goes where this was to lead, and nothing more happens here.
+async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
+    let wanted = use_url();
+    match part.await {
+        Ok(()) => forget_reload(),
+        Err(_) => {
+            go(&wanted.read_untracked());
+            std::future::pending().await
+        }
+    }
+}
+
+/// Where it is kept that a page was loaded again, until one is taken over.
+const RELOADED: &str = "gantry-reloaded";
+
+fn go(wanted: &Url) {
+    let location = window().location();
+    let asked = if wanted.search().is_empty() { "" } else { "?" };
+    let address = format!("{}{asked}{}{}", wanted.path(), wanted.search(), wanted.hash());
+    let here = location.href().is_ok_and(|href| href == format!("{}{address}", wanted.origin()));
+    // What fails here, fails in the browser's own hands, and it says so.
+    let _ = match is_taken_over() {
+        true if here => location.reload(),
+        true => location.assign(&address),
+        false => match remember_reload(&address) {
+            true => location.reload(),
+            false => Ok(()),
+        },
+    };
+}
+
+fn is_taken_over() -> bool {
+    document().document_element().is_some_and(|root| root.has_attribute("data-hydrated"))
+}
+
+/// Whether this is the first time. Without a memory there is none: better a page without scripts than one that is loaded without end.
+fn remember_reload(address: &str) -> bool {
+    let Ok(Some(memory)) = window().session_storage() else { return false };
+    let again = memory.get_item(RELOADED).is_ok_and(|last| last.as_deref() == Some(address));
+    !again && memory.set_item(RELOADED, address).is_ok()
+}
+
+fn forget_reload() {
+    #[cfg(target_arch = "wasm32")]
+    if let Ok(Some(memory)) = window().session_storage() {
+        let _ = memory.remove_item(RELOADED);
+    }
+}

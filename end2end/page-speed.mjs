@@ -1,0 +1,192 @@
+// How fast pages are when there is much: `node end2end/page-speed.mjs` after `cargo build --release` and `cargo xtask site` (`make bench`
+// does both).
+//
+// Everything is real: a board of 200 nodes with five roles each, and 10,000 nodes and 10,000 finished runs in the lists. For each page
+// a markdown table says: how long until the first byte of the answer (100 requests, one after the other, by a person who is signed in),
+// the bytes of the page as sent, the bytes of everything that a first visit loads, and how long from asking to the module having taken
+// over, in a browser that has nothing of it yet. `GANTRY_BENCH_NODES` makes the lists shorter. No test: figures depend on the machine.
+
+import assert from 'node:assert/strict';
+import { get } from 'node:http';
+import { hydrated, openBrowser, openPage } from './lib/browser.mjs';
+import { signIn } from './lib/console.mjs';
+import { start } from './lib/gantry.mjs';
+
+const NODES = Number(process.env.GANTRY_BENCH_NODES ?? 10_000);
+const ON_BOARD = Math.min(200, NODES);
+const ROLES = 5;
+const REQUESTS = 100;
+const VISITS = 9;
+const AT_ONCE = 8;
+const EDITS = 1_000; // one request takes so many
+const SETTLED = 20 * 60_000; // milliseconds until every run has ended
+
+const PAGES = {
+  'Board of 200 nodes': '/deployments/system',
+  [`Nodes, ${NODES}`]: '/nodes',
+  [`Runs, ${NODES}`]: '/runs',
+  Deployments: '/deployments',
+  Reviews: '/reviews',
+  Waiting: '/waiting',
+  Catalog: '/catalog',
+};
+
+/** Asks the API as the person whose page it is. */
+async function ask(page, path, data) {
+  const headers = { 'X-Gantry': '1' };
+  const answer = data
+    ? await page.request.post(`/api/v1${path}`, { headers, data, timeout: 600_000 })
+    : await page.request.get(`/api/v1${path}`, { headers, timeout: 600_000 });
+  assert.ok(answer.ok(), `${path}: ${answer.status()} ${await answer.text().then((text) => text.slice(0, 500))}`);
+  return answer.json();
+}
+
+/** Does something for each of a list, some at once; the answers in the list's order. */
+async function each(list, act) {
+  const answers = [];
+  let next = 0;
+  const one = async () => {
+    while (next < list.length) {
+      const at = next;
+      next += 1;
+      answers[at] = await act(list[at]);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, one));
+  return answers;
+}
+
+/** The hash of a version of a barclamp, wherever it stands in the catalog. */
+async function hashOf(page, barclamp) {
+  for (let after = ''; after !== null;) {
+    const { versions, next } = await ask(page, `/barclamps${after && `?after=${after}`}`);
+    const found = versions.find((one) => one.barclamp === barclamp);
+    if (found) return found.hash;
+    after = next;
+  }
+  return assert.fail(`${barclamp} is not in the catalog`);
+}
+
+async function deployment(page, name) {
+  return (await ask(page, '/deployments')).find((one) => one.name === name);
+}
+
+/** What one person proposes, the other approves and commits. */
+async function approve(bo, submission) {
+  await ask(bo, `/submissions/${submission}/verdicts`, { kind: 'approve', reason: '' });
+  await ask(bo, `/submissions/${submission}/commit`, {});
+}
+
+/** Binds a role to nodes of a deployment, for good. */
+async function bind(ada, bo, name, hash, role, nodes) {
+  const { id, submission: open } = await deployment(ada, name);
+  if (open) await approve(bo, open); // one at a time
+  const { proposal } = await ask(ada, `/deployments/${name}/proposals`, {});
+  let { proposal: { version } } = await ask(ada, `/deployments/${name}/board`);
+  const edits = [
+    { edit: 'use_barclamp', deployment: id, barclamp: 'bench', version: hash },
+    { edit: 'add_role', deployment: id, role },
+    ...nodes.map((node) => ({ edit: 'bind', deployment: id, node, role })),
+  ];
+  for (let at = 0; at < edits.length; at += EDITS) {
+    ({ version } = await ask(ada, `/proposals/${proposal}/edits`, { version, edits: edits.slice(at, at + EDITS) }));
+  }
+  const { submission } = await ask(ada, `/proposals/${proposal}/submit`, { version, title: `${role} on ${nodes.length} nodes` });
+  await approve(bo, submission);
+}
+
+/** Ends when no run waits or runs. */
+async function settled(page) {
+  const until = Date.now() + SETTLED;
+  for (let quiet = 0; quiet < 3; await new Promise((done) => setTimeout(done, 1_000))) {
+    assert.ok(Date.now() < until, 'runs go on and on');
+    const open = await Promise.all(['queued', 'running'].map((state) => ask(page, `/runs?state=${state}`)));
+    quiet = open.every(({ runs }) => runs.length === 0) ? quiet + 1 : 0;
+  }
+}
+
+async function fill(ada, bo) {
+  const role = (n) => `bench-${n}`;
+  const lines = Array.from({ length: ROLES }, (_, n) =>
+    `  - {name: ${role(n)}, jig: noop, flags: [implicit]${n ? `, requires: [${role(n - 1)}]` : ''}}`);
+  const file = `barclamp: {name: bench, version: '1', description: what is measured}\nroles:\n${lines.join('\n')}\n`;
+  await ask(ada, '/barclamps', { files: { 'bench/bench.yml': file } });
+  const hash = await hashOf(ada, 'bench');
+  const names = Array.from({ length: NODES }, (_, n) => `n${n}`);
+  const nodes = await each(names, async (name) =>
+    (await ask(ada, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node);
+  await bind(ada, bo, 'system', hash, role(ROLES - 1), nodes.slice(0, ON_BOARD));
+  // The rest of the runs happens elsewhere, or the board would have more nodes than it is to have.
+  const rest = nodes.slice(0, Math.max(0, NODES - ON_BOARD * ROLES));
+  if (rest.length > 0) await bind(ada, bo, 'edge', hash, role(0), rest);
+  await settled(ada);
+}
+
+/** One request: milliseconds until the first byte, and bytes as sent. */
+function request(url, cookie) {
+  return new Promise((done, failed) => {
+    const began = performance.now();
+    const headers = { cookie, accept: 'text/html', 'accept-encoding': 'br, gzip' };
+    get(url, { headers, agent: false }, (answer) => {
+      const first = performance.now() - began;
+      let bytes = 0;
+      if (answer.statusCode !== 200) failed(new Error(`${url}: ${answer.statusCode}`));
+      answer.on('data', (chunk) => (bytes += chunk.length));
+      answer.on('end', () => done({ first, bytes }));
+      answer.on('error', failed);
+    }).on('error', failed);
+  });
+}
+
+/** A first visit, with nothing in the browser's memory: milliseconds until the page is taken over, and bytes that came. */
+async function firstVisit(browser, gantry, cookies, path) {
+  const page = await openPage(browser, gantry);
+  await page.context().addCookies(cookies);
+  const wire = await page.context().newCDPSession(page);
+  await wire.send('Network.enable');
+  let bytes = 0;
+  wire.on('Network.loadingFinished', ({ encodedDataLength }) => (bytes += encodedDataLength));
+  // Noted where it happens: asking from outside would be measured with it.
+  await page.addInitScript(() => {
+    new MutationObserver(() => {
+      if (document.documentElement?.hasAttribute('data-hydrated')) window.usable ??= performance.now();
+    }).observe(document, { attributes: true, subtree: true, attributeFilter: ['data-hydrated'] });
+  });
+  await page.goto(path, { waitUntil: 'load' });
+  await hydrated(page);
+  const usable = await page.evaluate(() => window.usable);
+  await page.context().close();
+  return { usable, bytes };
+}
+
+const at = (some, share) => some.toSorted((a, b) => a - b)[Math.min(some.length - 1, Math.floor(some.length * share))];
+
+const gantry = await start({ name: 'page-speed' });
+const browser = await openBrowser();
+try {
+  const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
+  const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+  const began = Date.now();
+  await fill(ada, bo);
+  console.log(`Filled in ${Math.round((Date.now() - began) / 1_000)} s.\n`);
+  const cookies = await ada.context().cookies();
+  const cookie = cookies.map(({ name, value }) => `${name}=${value}`).join('; ');
+  await ada.context().close();
+  await bo.context().close();
+
+  console.log('| Page | First byte p50 | p99 | Page, bytes | First visit, bytes | Usable p50 |');
+  console.log('|---|---|---|---|---|---|');
+  for (const [name, path] of Object.entries(PAGES)) {
+    const asked = [];
+    for (let n = 0; n < REQUESTS; n += 1) asked.push(await request(gantry.address + path, cookie));
+    const visits = [];
+    for (let n = 0; n < VISITS; n += 1) visits.push(await firstVisit(browser, gantry, cookies, path));
+    const first = asked.map(({ first }) => first);
+    const [usable, loaded] = ['usable', 'bytes'].map((of) => at(visits.map((visit) => visit[of]), 0.5));
+    console.log(`| ${name} | ${at(first, 0.5).toFixed(1)} ms | ${at(first, 0.99).toFixed(1)} ms | ${asked.at(-1).bytes} | `
+      + `${loaded} | ${usable.toFixed(0)} ms |`);
+  }
+} finally {
+  await browser.close();
+  await gantry.stop();
+}

@@ -1,0 +1,223 @@
+//! Which files the parts of the module are made of.
+//!
+//! # Theory
+//!
+//! Whoever cuts the module puts what several parts need into files by exactly who needs it: twenty parts make hundreds of them, most of
+//! some hundred bytes, and a page would ask for two hundred files. So they are put together into a few: again and again those two that
+//! cost least, that is, that make the parts together load the fewest bytes that they don't need. A page then loads a handful of
+//! files, and of the heaviest page's bytes few are for nothing. What it comes to is seen, and limited, in [`super::weight`].
+//!
+//! The files call each other through the module's one table of functions and hold their own pieces of its one memory: each imports both
+//! and exports nothing. So they can be put together in any way and loaded in any order.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// For each part the files that it is made of, by their names without `.wasm`.
+pub(super) type Parts = BTreeMap<String, Vec<String>>;
+
+/// How many files with what several parts need there may be.
+const SHARED: usize = 12;
+
+/// What `xtask/browser-module` says about the files that it wrote.
+#[derive(Debug, Deserialize)]
+pub(super) struct Cut {
+    /// The files of each part.
+    pub(super) parts: Parts,
+    /// What the main file lends to all others: names and, as WebAssembly's text, types.
+    pub(super) lent: BTreeMap<String, String>,
+}
+
+/// Files that are put together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    /// Their names.
+    pub(super) files: Vec<String>,
+    /// A bit for each part that needs one of them, in the order of their names.
+    needed_by: u128,
+    size: u64,
+}
+
+impl Group {
+    /// The bytes that are loaded for nothing when this and another are one: by each part that needs only one of them, the other.
+    fn waste(&self, other: &Self) -> u64 {
+        let only = |one: &Self, two: &Self| u64::from((one.needed_by & !two.needed_by).count_ones());
+        only(self, other) * other.size + only(other, self) * self.size
+    }
+
+    fn join(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.needed_by |= other.needed_by;
+        self.size += other.size;
+    }
+}
+
+/// What several parts need, in few groups; and the parts made of these: `shared_N` for each, and their own files.
+pub(super) fn grouped(
+    parts: &Parts,
+    size: impl Fn(&str) -> anyhow::Result<u64>,
+) -> anyhow::Result<(Vec<Group>, Parts)> {
+    anyhow::ensure!(parts.len() <= 128, "more than 128 parts: parts.rs counts them in the bits of a u128");
+    let mut needed_by: BTreeMap<&str, u128> = BTreeMap::new();
+    for (bit, files) in parts.values().enumerate() {
+        for file in files {
+            *needed_by.entry(file).or_default() |= 1 << bit;
+        }
+    }
+    let mut groups = Vec::new();
+    for (file, needed_by) in needed_by.iter().filter(|(_, needed_by)| needed_by.count_ones() > 1) {
+        groups.push(Group { files: vec![(*file).to_owned()], needed_by: *needed_by, size: size(file)? });
+    }
+    while groups.len() > SHARED {
+        join_cheapest(&mut groups);
+    }
+    groups.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.files.cmp(&b.files)));
+    let own = |file: &&String| needed_by.get(file.as_str()).is_some_and(|by| by.count_ones() == 1);
+    let made = parts.iter().enumerate().map(|(bit, (name, files))| {
+        let shared = groups.iter().enumerate().filter(|(_, group)| group.needed_by >> bit & 1 == 1);
+        let shared = shared.map(|(at, _)| format!("shared_{at}"));
+        (name.clone(), shared.chain(files.iter().filter(own).cloned()).collect())
+    });
+    let made = made.collect();
+    Ok((groups, made))
+}
+
+fn join_cheapest(groups: &mut Vec<Group>) {
+    let pairs = (1..groups.len()).flat_map(|one| (0..one).map(move |two| (two, one)));
+    if let Some((two, one)) = pairs.min_by_key(|(two, one)| groups[*two].waste(&groups[*one])) {
+        let gone = groups.swap_remove(one);
+        groups[two].join(gone);
+    }
+}
+
+/// A module that hands on what the main file lends, as WebAssembly's text. Files are put together with it, so that they import each thing
+/// once and not each its own.
+pub(super) fn lender(lent: &BTreeMap<String, String>) -> String {
+    let imports = lent.iter().map(|(name, kind)| format!("  (import \"main\" \"{name}\" {kind})\n"));
+    let mut counted = BTreeMap::<&str, usize>::new();
+    let exports = lent.iter().map(|(name, kind)| {
+        let kind = kind.trim_start_matches('(').split(' ').next().unwrap_or_default();
+        let at = counted.entry(kind).or_default();
+        *at += 1;
+        format!("  (export \"{name}\" ({kind} {}))\n", *at - 1)
+    });
+    let lines: String = imports.chain(exports).collect();
+    format!("(module\n{lines})\n")
+}
+
+/// The JavaScript that loads parts: for each a function that the main file imports.
+pub(super) fn loader(cut: &Cut, made: &Parts) -> String {
+    let lent: Vec<&str> = cut.lent.keys().map(String::as_str).collect();
+    let mut script = LOADER.replace("LENT", &lent.join(", "));
+    for (name, files) in made {
+        let files: Vec<String> = files.iter().map(|file| format!("\"{file}\"")).collect();
+        script.push_str(&format!("export const __wasm_split_load_{name} = part({});\n", files.join(", ")));
+    }
+    script
+}
+
+/// A file that could not be loaded is asked for again the next time.
+const LOADER: &str = r#"import { initSync } from "./gantry.js";
+
+let lent;
+function imports() {
+  if (!lent) {
+    const { LENT } = initSync();
+    const main = { LENT };
+    lent = { main, __wasm_split: main };
+  }
+  return lent;
+}
+
+const files = new Map();
+function load(file) {
+  if (!files.has(file)) {
+    const loading = WebAssembly.instantiateStreaming(fetch(new URL(`./${file}.wasm`, import.meta.url)), imports());
+    files.set(file, loading);
+    loading.catch(() => files.delete(file));
+  }
+  return files.get(file);
+}
+
+const part = (...names) => async (callback, data) => {
+  let loaded = false;
+  try {
+    await Promise.all(names.map(load));
+    loaded = true;
+  } catch (error) {
+    console.error(error);
+  }
+  imports().main.__indirect_function_table.get(callback)(data, loaded);
+};
+
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(parts: &[(&str, &[&str])]) -> Parts {
+        parts.iter().map(|(name, files)| ((*name).into(), files.iter().map(|file| (*file).into()).collect())).collect()
+    }
+
+    fn group(needed_by: u128, size: u64) -> Group {
+        Group { files: vec![format!("{needed_by:b}")], needed_by, size }
+    }
+
+    #[test]
+    fn a_part_is_made_of_its_own_files_and_of_what_it_shares() {
+        let cut = parts(&[("a", &["chunk_1", "split_a"]), ("b", &["chunk_1"]), ("c", &["chunk_2", "split_c"])]);
+        let (groups, made) = grouped(&cut, |_| Ok(1)).expect("grouped");
+        assert_eq!(groups.len(), 1);
+        assert_eq!(
+            made,
+            parts(&[("a", &["shared_0", "split_a"]), ("b", &["shared_0"]), ("c", &["chunk_2", "split_c"])])
+        );
+    }
+
+    #[test]
+    fn those_are_put_together_that_make_others_load_least() {
+        // What a and b need and what a, b and c need: small and alike. What only c and d need stays away from them.
+        let mut groups = vec![group(0b0011, 10), group(0b1100, 1_000), group(0b0111, 20)];
+        join_cheapest(&mut groups);
+        let kept: Vec<_> = groups.iter().map(|group| (group.needed_by, group.size)).collect();
+        assert_eq!(kept, [(0b0111, 30), (0b1100, 1_000)]);
+    }
+
+    #[test]
+    fn there_are_few_files_and_none_is_lost() {
+        let names: Vec<String> = (0..8).map(|bit| format!("p{bit}")).collect();
+        let mut cut = Parts::new();
+        for (bit, name) in names.iter().enumerate() {
+            let files = (1_u32..256).filter(|set| set >> bit & 1 == 1).map(|set| format!("chunk_{set}"));
+            cut.insert(name.clone(), files.collect());
+        }
+        let (groups, made) = grouped(&cut, |file| Ok(file.len() as u64)).expect("grouped");
+        assert_eq!(groups.len(), SHARED);
+        for (name, files) in &cut {
+            for file in files {
+                let there = made[name].iter().any(|part| {
+                    part == file
+                        || part
+                            .strip_prefix("shared_")
+                            .and_then(|at| at.parse().ok())
+                            .is_some_and(|at: usize| groups[at].files.contains(file))
+                });
+                assert!(there, "{name} lacks {file}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_lent_is_handed_on_by_kind_and_number() {
+        let lent = [("f", "(table 3 funcref)"), ("g", "(global (mut i32))"), ("h", "(global (mut i32))")];
+        let lent = lent.map(|(name, kind)| (name.to_owned(), kind.to_owned())).into();
+        let text = lender(&lent);
+        for line in
+            ["(import \"main\" \"f\" (table 3 funcref))", "(export \"f\" (table 0))", "(export \"h\" (global 1))"]
+        {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+    }
+}

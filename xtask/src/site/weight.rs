@@ -1,0 +1,120 @@
+//! What a first visit of each page loads.
+//!
+//! It is the main file, the JavaScript around it, and the files of the page's own part, as most browsers get them: brotli. What is heavy
+//! is waited for at every first visit, so the build fails when a page is heavier than it may be: then something that one page needs has
+//! got into what all of them load, or a page has grown and is to be cut once more (docs/developing.md).
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+
+use super::pack;
+use super::parts::Parts;
+
+/// Bytes that a first visit may load.
+const LIMIT: u64 = 700_000;
+
+/// What is loaded, in bytes of brotli.
+pub(super) struct Weight {
+    /// By whatever page is gone to first.
+    everywhere: u64,
+    /// By each page beside that, by the name of its part; the heaviest first.
+    parts: Vec<(String, u64)>,
+}
+
+/// Weighs the parts of the module in `pkg`.
+///
+/// # Errors
+/// When a file that a part is made of isn't there.
+pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
+    let size = |name: &str| -> anyhow::Result<u64> {
+        let packed = pack::twin(&pkg.join(name), "br");
+        Ok(fs::metadata(&packed).with_context(|| packed.display().to_string())?.len())
+    };
+    let mut everywhere = size("gantry.wasm")?;
+    for path in super::files(pkg)? {
+        if path.extension().is_some_and(|ending| ending == "js") {
+            everywhere += size(&path.to_string_lossy())?;
+        }
+    }
+    let mut weighed = Vec::new();
+    for (name, files) in parts {
+        let sizes = files.iter().map(|file| size(&format!("{file}.wasm")));
+        weighed.push((name.clone(), sizes.sum::<anyhow::Result<u64>>()?));
+    }
+    weighed.sort_by_key(|(name, own)| (std::cmp::Reverse(*own), name.clone()));
+    Ok(Weight { everywhere, parts: weighed })
+}
+
+impl Weight {
+    /// # Errors
+    /// When a first visit is too heavy, or there are no parts: then the module wasn't cut.
+    pub(super) fn judge(&self) -> anyhow::Result<()> {
+        if self.parts.is_empty() {
+            bail!("the module has no parts: no page is loaded by itself");
+        }
+        let heavy: Vec<_> = self.parts.iter().filter(|(_, own)| self.everywhere + own > LIMIT).collect();
+        if heavy.is_empty() {
+            return Ok(());
+        }
+        let named: Vec<_> = heavy.iter().map(|(name, own)| format!("{name} ({})", self.everywhere + own)).collect();
+        bail!("a first visit may load {LIMIT} bytes; too heavy: {}", named.join(", "))
+    }
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{:<24} {:>12} {:>14}", "bytes as brotli", "its own part", "a first visit")?;
+        for (name, own) in &self.parts {
+            writeln!(out, "{name:<24} {own:>12} {:>14}", self.everywhere + own)?;
+        }
+        writeln!(out, "{:<24} {:>12} {:>14}", "every page", "", self.everywhere)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A site whose files, packed, are as large as said.
+    fn weight(files: &[(&str, usize)], parts: &[(&str, &[&str])]) -> anyhow::Result<Weight> {
+        let folder = tempfile::tempdir()?;
+        for (name, size) in files {
+            fs::write(folder.path().join(name), "plain")?;
+            fs::write(folder.path().join(format!("{name}.br")), vec![0; *size])?;
+        }
+        let parts = parts
+            .iter()
+            .map(|(name, files)| ((*name).to_owned(), files.iter().map(|file| (*file).to_owned()).collect()));
+        of(folder.path(), &parts.collect())
+    }
+
+    const MAIN: [(&str, usize); 3] = [("gantry.wasm", 300_000), ("gantry.js", 10_000), ("split.js", 1_000)];
+
+    #[test]
+    fn a_visit_is_the_main_file_the_scripts_and_all_files_of_the_part() {
+        let files = [&MAIN[..], &[("board.wasm", 200_000), ("chunk_1.wasm", 50_000)]].concat();
+        let weight =
+            weight(&files, &[("board", &["board", "chunk_1"]), ("nodes", &["chunk_1"])]).expect("all is there");
+        assert_eq!(weight.everywhere, 311_000);
+        assert_eq!(weight.parts, [("board".to_owned(), 250_000), ("nodes".to_owned(), 50_000)]);
+        weight.judge().expect("light enough");
+        assert!(weight.to_string().contains("561000"), "{weight}");
+    }
+
+    #[test]
+    fn who_is_too_heavy_is_named() {
+        let files = [&MAIN[..], &[("board.wasm", 389_000), ("graph.wasm", 389_001)]].concat();
+        let weight = weight(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
+        let said = weight.judge().expect_err("one byte too much").to_string();
+        assert!(said.contains("graph (700001)") && !said.contains("board"), "{said}");
+    }
+
+    #[test]
+    fn a_module_in_one_piece_or_with_a_piece_missing_is_refused() {
+        assert!(weight(&MAIN, &[]).expect("weighed").judge().is_err());
+        assert!(weight(&MAIN, &[("board", &["board"])]).is_err());
+    }
+}
