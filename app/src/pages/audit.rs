@@ -9,7 +9,7 @@ use leptos_router::hooks::use_query_map;
 use crate::calls::oversight as calls;
 use crate::check::pretty;
 use crate::clock::Moment;
-use crate::parts::{Empty, Icon, icon, load};
+use crate::parts::{Empty, Icon, SameList, icon, load};
 use crate::places;
 
 /// What the page is asked for; all of it is in the address.
@@ -118,6 +118,7 @@ pub fn Audit() -> impl IntoView {
         <div class="head"><h1>"Audit"</h1></div>
         {load(entries, move |page| view! { <Found page wanted/> })}
         {checked}
+        <SameList of=api::calls::List::Audit/>
     }
     .into_any()
 }

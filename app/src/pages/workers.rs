@@ -14,7 +14,7 @@ use crate::failure::{Answer, Failure};
 use crate::live::{NOW, use_live};
 use crate::parts::icon::drawn;
 use crate::parts::pulse::pulse;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load, rows};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, icon, load, rows};
 use crate::places;
 
 /// The address of a list of workers.
@@ -140,6 +140,7 @@ pub fn Workers() -> impl IntoView {
             <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
         </Form>
         {load(found, move |first| view! { <List first wanted=wanted.get_untracked()/> })}
+        <SameList of=api::calls::List::Workers/>
     }
     .into_any()
 }

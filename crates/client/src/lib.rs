@@ -95,6 +95,9 @@ pub enum Command {
     /// Barclamps on the server
     #[command(subcommand)]
     Barclamp(machines::Barclamp),
+    /// Roles of the catalog
+    #[command(subcommand)]
+    Role(machines::Role),
     /// Workers, as the server sees them
     Workers(machines::Workers),
     /// People, what they may, and their one-time links
@@ -109,6 +112,8 @@ pub enum Command {
     /// Your own sessions and your password
     #[command(subcommand)]
     Session(people::Session),
+    /// Find deployments, nodes, roles, runs, reviews and people by a part of their name, or by number
+    Search(overseeing::Search),
     /// The gate's policy that is in force
     Policy(overseeing::Show),
     /// Turn execution off or on, for all
@@ -256,6 +261,8 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Run(command) => machines::run(client, command),
         Command::Logs(logs) => following::logs(client, logs),
         Command::Barclamp(command) => machines::barclamp(client, command),
+        Command::Role(command) => machines::role(client, command),
+        Command::Search(wanted) => overseeing::search(client, wanted),
         Command::Workers(wanted) => machines::workers(client, wanted),
         Command::Person(command) => people::person(client, command),
         Command::Service(command) => people::service(client, command),

@@ -31,6 +31,9 @@ pub(crate) struct Much {
     /// Every one, page by page
     #[arg(long, conflicts_with = "limit")]
     all: bool,
+    /// In this order; -COLUMN from its end. A word that the list has no order by is refused with those that it has
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    sort: Option<String>,
     #[command(flatten)]
     again: Again,
 }
@@ -38,7 +41,7 @@ pub(crate) struct Much {
 impl Much {
     /// All that there is, once.
     pub(crate) fn every() -> Self {
-        Self { limit: 0, all: true, again: Again::default() }
+        Self { limit: 0, all: true, sort: None, again: Again::default() }
     }
 }
 
@@ -103,7 +106,8 @@ impl List {
         Value::Object(document)
     }
 
-    fn text(&self, document: &Value, paper: Paper) -> String {
+    /// For people.
+    pub(crate) fn text(&self, document: &Value, paper: Paper) -> String {
         let items = if self.items.is_empty() { document } else { &document[self.items] };
         let items = items.as_array().map(Vec::as_slice).unwrap_or_default();
         if items.is_empty() {
@@ -121,7 +125,8 @@ impl Client {
     /// A list as far as it is wanted.
     pub(crate) fn list(&self, list: &List, query: &Query, much: &Much) -> Outcome {
         let most = if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
-        let ask = || Ok(list.document(list.read(&self.server, query, most)?));
+        let query = query.clone().with("sort", &much.sort);
+        let ask = || Ok(list.document(list.read(&self.server, &query, most)?));
         self.show(much.again, ask, |document, paper| list.text(document, paper))?;
         Ok(())
     }
@@ -358,6 +363,68 @@ pub(crate) fn barclamps() -> List {
             ("LACKS", |v| word(v, "disappeared")),
         ],
         none: "No barclamp is like that.",
+    }
+}
+
+pub(crate) fn roles() -> List {
+    List {
+        path: "/roles".into(),
+        items: "roles",
+        cursor: "after",
+        columns: &[
+            ("ROLE", |v| word(v, "name")),
+            ("BARCLAMP", |v| word(v, "barclamp")),
+            ("VERSION", |v| word(v, "version")),
+            ("JIG", |v| word(v, "jig")),
+            ("REQUIRES", |v| word(v, "requires")),
+            ("DEPLOYMENTS", |v| word(v, "deployments")),
+            ("NODEROLES", |v| word(v, "noderoles")),
+            ("DESCRIPTION", |v| word(v, "description")),
+        ],
+        none: "No role is like that.",
+    }
+}
+
+pub(crate) fn imports() -> List {
+    List {
+        path: "/imports".into(),
+        items: "imports",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("AT", |v| moment(&v["at"])),
+            ("BY", |v| if v["by"].is_null() { "gantry".to_owned() } else { word(v, "by") }),
+            ("BROUGHT", |v| {
+                let brought = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let named = brought.iter().map(|one| {
+                    let known = if one["new"] == Value::Bool(true) { "" } else { " (known)" };
+                    format!("{} {}{known}", word(one, "name"), word(one, "version"))
+                });
+                named.collect::<Vec<_>>().join(", ")
+            }),
+            ("FINDINGS", |v| v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()),
+            ("LACKS", |v| v["disappeared"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()),
+        ],
+        none: "Nothing was imported yet.",
+    }
+}
+
+/// What was found by a name.
+pub(crate) fn hits() -> List {
+    List {
+        path: "/search".into(),
+        items: "hits",
+        cursor: "",
+        columns: &[
+            ("KIND", |v| word(v, "kind")),
+            ("ID", |v| word(v, "id")),
+            ("NAME", |v| {
+                let named = ["name", "fqdn", "title", "role"].iter().find(|name| v[**name].is_string());
+                named.map(|name| word(v, name)).unwrap_or_default()
+            }),
+            ("IN", |v| word(v, "deployment")),
+        ],
+        none: "Nothing is called like that.",
     }
 }
 

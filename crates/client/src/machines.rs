@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use api::catalog::{RoleGraph, RoleTie};
 use clap::{Args, Subcommand};
 use engine::ids::RunId;
 use serde_json::{Map, Value, json};
@@ -473,13 +474,92 @@ pub(crate) struct Workers {
     /// Only those of this phase
     #[arg(long, value_parser = ["none", "welcomed", "integrated", "finalized", "confirmed", "nack"])]
     phase: Option<String>,
+    /// Only those with this in the name
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
     #[command(flatten)]
     much: Much,
 }
 
 pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
-    let query = Query::default().with("alive", &wanted.alive).with("phase", &wanted.phase);
+    let query = Query::default().with("alive", &wanted.alive).with("phase", &wanted.phase).with("name", &wanted.name);
     client.list(&lists::workers(), &query, &wanted.much)
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Role {
+    /// Roles of the catalog, as the newest version of their barclamp has them
+    List {
+        /// With this in the name or the description
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        /// Of this barclamp
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// Everything about a role: whom it requires, what it reads, its schema, where it is bound
+    Show {
+        role: String,
+        /// Of this barclamp, where several have one of that name
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
+    },
+    /// Which role comes before which, and why
+    Graph {
+        /// The roles of this barclamp and those one step around
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
+        /// This role, all that it builds on, and all that builds on it
+        #[arg(long, value_name = "NAME", conflicts_with = "barclamp")]
+        role: Option<String>,
+    },
+}
+
+pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
+    match command {
+        Role::List { filter, barclamp, much } => {
+            client.list(&lists::roles(), &Query::default().with("filter", filter).with("barclamp", barclamp), much)
+        }
+        Role::Show { role, barclamp } => {
+            let place = Query::default().with("barclamp", barclamp).behind(&format!("/roles/{}", part(role)));
+            let answer = client.server.get(&place)?;
+            client.paper.either(&answer, outline(&answer).trim_end())
+        }
+        Role::Graph { barclamp, role } => {
+            let query = Query::default().with("barclamp", barclamp).with("role", role);
+            let answer = client.server.get(&query.behind("/catalog/graph"))?;
+            let graph: RoleGraph = serde_json::from_value(answer.clone()).map_err(|_| {
+                Failure::Unreachable("the server's answer is no graph of roles: are both of one version?".into())
+            })?;
+            client.paper.either(&answer, &role_ties(&graph))
+        }
+    }
+}
+
+/// A line for each role with those that come before it.
+fn role_ties(graph: &RoleGraph) -> String {
+    if graph.roles.is_empty() {
+        return match graph.count {
+            0 => "No role is like that.".to_owned(),
+            count => format!("{count} roles are too many to be told at once: name a --barclamp or a --role."),
+        };
+    }
+    let name = |at: usize| graph.roles.get(at).map(|role| role.name.as_str()).unwrap_or_default();
+    let before = |at: usize| {
+        let edges = graph.edges.iter().filter(|edge| edge.to == at);
+        let words: Vec<String> = edges
+            .map(|edge| match edge.tie {
+                RoleTie::Requires => name(edge.from).to_owned(),
+                RoleTie::Reads => format!("{} (reads of it)", name(edge.from)),
+                RoleTie::Preceeds => format!("{} (which says so)", name(edge.from)),
+            })
+            .collect();
+        if words.is_empty() { String::new() } else { format!(" after {}", words.join(", ")) }
+    };
+    let lines: Vec<String> = (0..graph.roles.len()).map(|at| format!("{}{}", name(at), before(at))).collect();
+    lines.join("\n")
 }
 
 #[derive(Debug, Subcommand)]
@@ -489,6 +569,14 @@ pub(crate) enum Barclamp {
         /// With this in the name
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// What each import brought, and what was found in it
+    Imports {
+        /// Of this barclamp
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
         #[command(flatten)]
         much: Much,
     },
@@ -503,6 +591,9 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
     match command {
         Barclamp::List { filter, much } => {
             client.list(&lists::barclamps(), &Query::default().with("filter", filter), much)
+        }
+        Barclamp::Imports { barclamp, much } => {
+            client.list(&lists::imports(), &Query::default().with("barclamp", barclamp), much)
         }
         Barclamp::Import { paths } => {
             let mut files = BTreeMap::new();

@@ -57,7 +57,7 @@ pub(crate) fn find_node(server: &Server, name: &str) -> Outcome<Result<NodeSumma
         }
         like.extend(page.nodes);
         match page.next {
-            Some(next) => query = query.with("after", next),
+            Some(next) => query = query.with("after", next.to_string()),
             None => break,
         }
     }

@@ -25,6 +25,24 @@ pub(crate) struct Show {
     pub(crate) again: Again,
 }
 
+/// What to look for.
+#[derive(Debug, Args)]
+pub(crate) struct Search {
+    /// A part of a name or a title, or a number
+    text: String,
+}
+
+pub(crate) fn search(client: &Client, wanted: &Search) -> Outcome {
+    let place = Query::default().with("q", wanted.text.as_str()).behind("/search");
+    let found = client.server.get(&place)?;
+    let more: Vec<String> = found["more"].as_array().into_iter().flatten().map(said).collect();
+    let mut text = lists::hits().text(&found, client.paper);
+    if !more.is_empty() {
+        text.push_str(&format!("There are more, of: {}. Say more of the name.\n", more.join(", ")));
+    }
+    client.paper.either(&found, text.trim_end())
+}
+
 pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {
     client.show(
         show.again,

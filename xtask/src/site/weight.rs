@@ -67,7 +67,8 @@ impl Weight {
         if heavy.is_empty() {
             return Ok(());
         }
-        let named: Vec<_> = heavy.iter().map(|(name, own)| format!("{name} ({} of {})", self.everywhere + own, limit(name))).collect();
+        let named: Vec<_> =
+            heavy.iter().map(|(name, own)| format!("{name} ({} of {})", self.everywhere + own, limit(name))).collect();
         bail!("a first visit is too heavy, in bytes of those it may load: {}", named.join(", "))
     }
 }

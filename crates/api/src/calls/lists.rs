@@ -49,15 +49,15 @@ impl List {
     /// Where the interface has it, and by which words it can be asked; the place within it is none of them.
     pub fn asked_by(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Self::Deployments => ("/deployments", &["filter", "state"]),
-            Self::Nodes => ("/nodes", &["filter", "state", "deployment"]),
-            Self::Runs => ("/runs", &["state", "deployment", "node", "role", "since", "until"]),
-            Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text"]),
+            Self::Deployments => ("/deployments", &["filter", "state", "sort"]),
+            Self::Nodes => ("/nodes", &["filter", "state", "deployment", "sort"]),
+            Self::Runs => ("/runs", &["state", "deployment", "node", "role", "since", "until", "sort"]),
+            Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text", "sort"]),
             Self::Proposals => ("/proposals", &["mine", "drafts", "deployment"]),
             Self::Blueprints => ("/targets", &["deployment"]),
             Self::Waiting => ("/waiting", &["deployment", "node", "reason"]),
-            Self::Barclamps => ("/barclamps", &["filter"]),
-            Self::Workers => ("/workers", &["alive", "phase"]),
+            Self::Barclamps => ("/barclamps", &["filter", "sort"]),
+            Self::Workers => ("/workers", &["alive", "phase", "name", "sort"]),
             Self::Audit => ("/audit", &["who", "action", "subject", "since", "until"]),
             Self::People => ("/people", &["filter", "kind", "disabled"]),
         }
