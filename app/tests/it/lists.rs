@@ -9,17 +9,17 @@ async fn heads_sort_and_keep_what_the_list_is_asked_for() {
     let plain = get(&fake, "/nodes").await;
     plain.says(&["aria-sort=\"ascending\"", "href=\"/nodes?sort=-name\"", "href=\"/nodes?sort=state\""]);
     plain.says_not(&["filter=&", "sort=name\"", "Clear"]);
-    let narrow = get(&fake, "/nodes?filter=n&sort=-name&state=&columns=name&columns=life").await;
+    let narrow = get(&fake, "/nodes?filter=web&sort=-name&state=&columns=name&columns=life").await;
     narrow.says(&[
         "aria-sort=\"descending\"",
-        "value=\"n\"",
+        "value=\"web\"",
         "Clear",
         "href=\"/nodes?sort=-name&amp;columns=name%2Clife\"",
     ]);
-    narrow.says(&["href=\"/nodes?filter=n&amp;columns=name%2Clife\"", "name=\"columns\" value=\"name,life\""]);
+    narrow.says(&["href=\"/nodes?filter=web&amp;columns=name%2Clife\"", "name=\"columns\" value=\"name,life\""]);
     narrow.says(&["data-label=\"Life\""]);
     narrow.says_not(&["data-label=\"Steps\"", "data-label=\"Reached\""]);
-    let next = "href=\"/nodes?filter=n&amp;sort=-name&amp;columns=name%2Clife&amp;after=";
+    let next = "href=\"/nodes?filter=web&amp;sort=-name&amp;columns=name%2Clife&amp;after=";
     narrow.says(&[next]);
 }
 
