@@ -144,18 +144,19 @@ test('from anywhere to a node, by the keyboard alone', { timeout: 120_000 }, asy
 });
 
 test('a command is done from the palette', { timeout: 120_000 }, async () => {
+  const field = ada.getByRole('dialog', { name: 'Search and commands' }).getByRole('combobox');
   await visit(ada, '/nodes');
   await ada.keyboard.press('Control+k');
-  await ada.getByRole('combobox').fill('dark');
+  await field.fill('dark');
   await ada.keyboard.press('Enter');
   await ada.waitForSelector('html[data-theme=dark]', { state: 'attached' });
   await ada.keyboard.press('Control+k');
-  await ada.getByRole('combobox').fill('as the system');
+  await field.fill('as the system');
   await ada.keyboard.press('Enter');
   await ada.waitForSelector('html:not([data-theme])', { state: 'attached' });
   await ada.keyboard.press('Control+k');
-  await ada.getByRole('combobox').fill('propose web');
-  await active(ada, ada.getByRole('combobox'), 'Propose changes on web');
+  await field.fill('propose web');
+  await active(ada, field, 'Propose changes on web');
   await ada.keyboard.press('Enter');
   await ada.waitForURL(/\/deployments\/web$/);
   await ada.getByRole('region', { name: 'Open proposal' }).waitFor();

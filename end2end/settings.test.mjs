@@ -24,7 +24,7 @@ async function comeIn(page) {
   await page.getByLabel('Name', { exact: true }).fill('dee');
   await page.getByLabel('Password').fill(password);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-  await page.waitForURL(/\/deployments$/);
+  await page.waitForURL((url) => url.pathname === '/');
 }
 
 test('somebody new, from the link to the day they leave', { timeout: 600_000 }, async (t) => {
