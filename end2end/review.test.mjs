@@ -94,7 +94,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
     await visit(bo, `/reviews/${review}`);
     await bo.getByText(/^Restarts \d+ noderoles that are up now:$/).waitFor();
     await bo.getByText(/^Downstream:$/).waitFor();
-    await bo.getByText('the disk was replaced').first().waitFor();
+    await bo.getByText('the disk was replaced').filter({ visible: true }).first().waitFor();
     await bo.getByText('It takes nothing away and destroys no data.').waitFor();
     const json = await ask(bo, `/submissions/${review}/consequences`);
     assert.equal(json.interrupted, json.restarts.count);
@@ -374,8 +374,8 @@ test('a thread on a single change keeps the gate shut until it is resolved', { t
     await bo.getByText(`You looked at review ${review} of this change before`).waitFor();
     await bo.getByRole('link', { name: 'What differs' }).click();
     await bo.waitForURL(/tab=since/);
-    await bo.getByText('"well"').first().waitFor();
-    await bo.getByText('"fine"').first().waitFor();
+    await bo.getByText('"well"').filter({ visible: true }).first().waitFor();
+    await bo.getByText('"fine"').filter({ visible: true }).first().waitFor();
     await assertAccessible(bo);
     await screenshot(bo, 'review-since');
   });

@@ -115,7 +115,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await bo.getByRole('link', { name: 'A first application' }).click();
     await bo.getByRole('heading', { name: 'A first application' }).waitFor();
     for (const part of ['Adds app-check on n1', 'n1.demo.gantry.internal', 'brought by', 'joins web']) {
-      await bo.getByText(part).first().waitFor();
+      await bo.getByText(part).filter({ visible: true }).first().waitFor();
     }
     await bo.locator('.tabs').getByRole('link', { name: /^Waves/ }).click();
     await bo.getByText(/app-check on/).first().waitFor();

@@ -73,7 +73,7 @@ export async function submit(page, title) {
 /** Reads (each of `parts` is on the page), approves and commits. */
 export async function commit(page, review, parts = []) {
   await visit(page, `/reviews/${review}`);
-  for (const part of parts) await page.getByText(part).first().waitFor();
+  for (const part of parts) await page.getByText(part).filter({ visible: true }).first().waitFor();
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByText('1 of 1 approvals').waitFor();
   await page.getByRole('button', { name: 'Commit' }).click();

@@ -147,7 +147,7 @@ async fn a_word_that_nobody_knows_is_no_filter() {
     let ada = house.cookie().await;
     for (path, known) in [
         ("/api/v1/runs?stat=running", "before"),
-        ("/api/v1/deployments?name=web", "filter, state"),
+        ("/api/v1/deployments?name=web", "filter, sort, state"),
         ("/api/v1/nodes?x", "filter"),
     ] {
         let refused = house.ask_get(path, &ada).await.problem();
