@@ -155,9 +155,9 @@ impl Control {
         if wanted.text.chars().count() > LONGEST_TEXT {
             return Err(Problem::invalid(format!("Search for at most {LONGEST_TEXT} characters.")));
         }
+        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let present = self.present().await?;
         let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
-        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let find = Find {
             became: match (wanted.whose, wanted.fate) {
                 (Whose::ForMe, _) | (_, Fate::Open) => Became::Open,

@@ -315,8 +315,8 @@ impl Control {
         if !state.is_empty() && !known.contains(&state) {
             return Err(Problem::invalid(format!("{state:?} is no state of a run. There are: {}.", known.join(", "))));
         }
-        let present = self.present().await?;
         let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
+        let present = self.present().await?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
             deployment: words::asked(&wanted.deployment)?.map(|name| present.named(name)).transpose()?,

@@ -92,7 +92,6 @@ fn Open(desk: Desk) -> impl IntoView {
                 {buttons}
             </div>
             {joins}
-            {move || desk.editable().get().then(|| view! { <Same of=move |_: Typed| steps(desk)/> })}
         </section>
         <SentBack desk/>
         {left_out}
@@ -104,7 +103,7 @@ fn Open(desk: Desk) -> impl IntoView {
 }
 
 /// What can be taken back and brought back, as commands.
-fn steps(desk: Desk) -> Vec<Call> {
+pub(super) fn steps(desk: Desk) -> Vec<Call> {
     let proposal = desk.proposal().read();
     let Some(proposal) = proposal.as_ref() else { return Vec::new() };
     let undo = proposal.undo.as_ref().map(|_| api::calls::undo(proposal.id, proposal.version));

@@ -254,9 +254,10 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
             </div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>
-        {move || (!desk.editable().get()).then(|| view! {
-            <Same of=move |_: Typed| vec![api::calls::propose(&board.read().name)]/>
-        })}
+        <Same of=move |_: Typed| match desk.editable().get() {
+            true => bar::steps(desk),
+            false => vec![api::calls::propose(&board.read().name)],
+        }/>
     }
     .into_any()
 }

@@ -60,7 +60,14 @@ mod tests {
     async fn a_page_of_every_order_reads_little() {
         let db = TestDatabase::new().await;
         let sqls = [
-            "SET session_replication_role = replica",
+            // Rows that lists read, without all that they belong to: this database is nobody else's.
+            "DO $$ DECLARE c record; BEGIN \
+               FOR c IN SELECT conrelid::regclass AS of, conname FROM pg_constraint WHERE contype = 'f' \
+                 AND conrelid IN ('deployment'::regclass, 'node'::regclass, 'run'::regclass) \
+               LOOP EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', c.of, c.conname); END LOOP; END $$",
+            "ALTER TABLE deployment DISABLE TRIGGER USER",
+            "ALTER TABLE node DISABLE TRIGGER USER",
+            "ALTER TABLE run DISABLE TRIGGER USER",
             "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) \
              SELECT gen_random_uuid(), gen_random_uuid(), 'd' || n, gen_random_uuid(), sha256(''), 0 FROM generate_series(1, 20) n",
             "INSERT INTO node (fqdn, deployment_id, transport, alive, available) \
@@ -71,7 +78,6 @@ mod tests {
              SELECT gen_random_uuid(), gen_random_uuid(), 1, 1, 1, 1, sha256(''), false, 'ended', \
                (ARRAY['succeeded', 'failed', 'lost'])[1 + n % 3], now(), now() + make_interval(secs => n % 500), now() \
              FROM generate_series(1, 20000) n",
-            "RESET session_replication_role",
             "ANALYZE node, run, deployment",
         ];
         let mut owner = db.owner().acquire().await.unwrap();
