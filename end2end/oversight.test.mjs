@@ -70,7 +70,7 @@ test('workers are listed, asked for by the address, and each has a page', { time
   await ada.getByLabel('Order').selectOption('name');
   await ada.getByRole('button', { name: 'Show' }).click();
   await ada.waitForURL(/sort=name/);
-  await ada.getByText('confirmed').first().waitFor();
+  await ada.locator('tbody').getByText('confirmed').first().waitFor();
   await eachLook(ada, () => assertFits(ada));
   await assertAccessible(ada);
   await screenshot(ada, 'oversight-workers');

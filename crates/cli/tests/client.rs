@@ -160,7 +160,7 @@ impl Said {
 
     #[track_caller]
     fn ok(&self) -> String {
-        assert_eq!(self.code, 0, "{self:?}");
+        assert_eq!(self.code, 0, "gantry {}: {self:?}", self.words);
         self.out.clone()
     }
 
