@@ -350,17 +350,17 @@ test('a thread on a single change keeps the gate shut until it is resolved', { t
   await t.test('the author sees it at once, answers, and may not wave it away', async () => {
     await ada.getByRole('link', { name: 'Discussion 1 open' }).click();
     const thread = ada.locator('.thread.open');
-    await thread.getByText('Why this answer?').waitFor();
+    await thread.getByText('Why this answer?').filter({ visible: true }).waitFor();
     assert.ok(await thread.getByRole('button', { name: 'Resolve' }).isDisabled());
     await thread.getByText('whoever opened this thread resolves it').waitFor();
     await thread.getByLabel('Reply').fill('The old one was a lie.');
     await thread.getByRole('button', { name: 'Reply' }).click();
-    await thread.getByText('The old one was a lie.').waitFor();
+    await thread.getByText('The old one was a lie.').filter({ visible: true }).waitFor();
   });
 
   await t.test('resolved, the gate opens', async () => {
     await bo.getByRole('link', { name: /^Discussion/ }).click();
-    await bo.getByText('The old one was a lie.').waitFor();
+    await bo.getByText('The old one was a lie.').filter({ visible: true }).waitFor();
     await bo.getByRole('button', { name: 'Resolve' }).click();
     await bo.locator('.thread').getByText('resolved').waitFor();
     await bo.getByRole('button', { name: 'Commit' }).and(bo.locator(':enabled')).waitFor();

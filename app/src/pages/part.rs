@@ -20,6 +20,8 @@ use std::future::Future;
 
 use leptos::prelude::*;
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
+#[cfg(feature = "ssr")]
+use leptos_meta::Link;
 use leptos_router::hooks::use_url;
 use leptos_router::location::Url;
 use leptos_router::{Lazy, LazyRoute};
@@ -45,7 +47,7 @@ macro_rules! parts {
 
                 async fn view(_: Self) -> AnyView {
                     #[cfg(feature = "ssr")]
-                    leptos::prefetch_lazy_fn_on_server(stringify!($name));
+                    name_in_head(stringify!($name));
                     match page().await {
                         Ok(page) => page,
                         // It was loaded: `preload` comes first.
@@ -98,6 +100,20 @@ parts! {
     waiting: waiting::Waiting,
     worker: workers::WorkerPage,
     workers: workers::Workers,
+}
+
+/// Says in the page's head which files a part is made of. By hand: what leptos has for it is provided while the page is being built already,
+/// by another thread, so that a page in two would miss it.
+#[cfg(feature = "ssr")]
+fn name_in_head(part: &str) {
+    let Some(split) = use_context::<leptos::WasmSplitManifest>() else { return };
+    let (folder, parts, loader) = split.0.get_value();
+    for file in parts.get(part).into_iter().flatten() {
+        let href = format!("{folder}/{file}.wasm");
+        // A tag of the head registers itself and leaves nothing in its place.
+        _ = view! { <Link rel="preload" href as_="fetch" type_="application/wasm" crossorigin="anonymous"/> }.to_html();
+    }
+    _ = view! { <Link rel="modulepreload" href=format!("{folder}/{loader}") crossorigin="anonymous"/> }.to_html();
 }
 
 /// Ends when the part is there; where it can't be had, the browser goes where this was to lead, and nothing more happens here.
