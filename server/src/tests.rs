@@ -5,6 +5,7 @@ mod coming_in;
 mod contract;
 mod gate;
 mod idempotency;
+mod listening;
 mod lists;
 mod logs;
 mod machines;

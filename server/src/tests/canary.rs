@@ -1,31 +1,16 @@
 //! Canaries: what lets somebody in, in a form that is recognised wherever it turns up, and then a look everywhere: answers, pages, errors,
 //! the log at its most talkative, the audit, the database.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use axum::http::Method;
 use serde_json::json;
 
+use super::listening::Listening;
 use super::matrix::endpoints;
 use super::*;
 
 const PASSWORD: &str = "canary-password-aurora-4711";
 const WRONG: &str = "canary-guess-borealis-4712";
 const SECRET: &str = "canary-secret-zephyr-4713";
-
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("the log").write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// What was found out, and where each answer that may hold one of them came from.
 struct Cage {
@@ -113,20 +98,7 @@ async fn caged() -> (Cage, String) {
 
 #[tokio::test]
 async fn nothing_that_lets_somebody_in_is_found_anywhere() {
-    let kept = Kept::default();
-    let writer = kept.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    // What is logged by a place is decided when it is first passed, which another test may do just before anybody listens.
-    let warm = House::new().await;
-    warm.ask_get("/nothing", "").await;
-    let guard = tracing::subscriber::set_default(subscriber);
-    // Beside other tests, what is logged was looked at when nobody listened.
-    tracing::callsite::rebuild_interest_cache();
-    tracing::callsite::rebuild_interest_cache();
+    let listening = Listening::begin();
     let (cage, root) = caged().await;
     let of = |name: &str| cage.canaries.iter().find(|(known, _)| *known == name).expect("a canary").1.clone();
     let bearer = format!("Bearer {}", of("the token"));
@@ -191,8 +163,7 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
     let in_again = cage.house.ask(request.body(Body::from(right)).expect("a request")).await;
     assert_eq!(in_again.status, StatusCode::SEE_OTHER);
     cage.stored().await;
-    drop(guard);
-    let log = String::from_utf8_lossy(&kept.0.lock().expect("the log")).into_owned();
+    let log = listening.end();
     assert!(log.contains("a sign-in by password was refused") && log.contains("/api/v1/people"), "it is the log");
     cage.check("the log", &log);
     let session = in_again.cookie().split([';', '=']).nth(1).expect("a value").to_owned();

@@ -1,5 +1,6 @@
 //! Signing in and out, cookies, and what needs a session.
 
+use super::listening::Listening;
 use super::*;
 
 async fn spent(house: &House) -> i64 {
@@ -124,38 +125,15 @@ async fn a_session_that_has_expired_is_none() {
 
 #[tokio::test]
 async fn secrets_never_reach_the_log() {
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
-
-    #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
-    impl Write for Kept {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().expect("the log").write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let kept = Kept::default();
-    let writer = kept.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
     let house = House::new().await;
     let (link, other) = (house.link().await, house.link().await);
-    // What is logged by a place is decided when it is first passed, which another test may do just before anybody listens.
-    house.ask_get("/nothing", "").await;
-    let guard = tracing::subscriber::set_default(subscriber);
-    tracing::callsite::rebuild_interest_cache();
+    let listening = Listening::begin();
     house.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
     let answer = house.ask(house.sign_in(&link)).await;
     house.ask(house.sign_in(&link)).await;
     let cookie = answer.cookie().split(';').next().expect("a pair").to_owned();
     house.ask_get(&format!("/nothing?token={}", other.reveal()), &cookie).await;
-    drop(guard);
-
-    let log = String::from_utf8(kept.0.lock().expect("the log").clone()).expect("text");
+    let log = listening.end();
     assert!(log.contains("/nothing") && log.contains("a sign-in was refused"), "{log}");
     let session = cookie.split('=').next_back().expect("a value");
     for secret in [link.reveal(), other.reveal(), session] {
