@@ -57,9 +57,14 @@ fn missing() -> Failure {
     api::Problem::not_found("No noderole has this id. It may have been copied in part.").into()
 }
 
+/// Everything about a noderole, for the panel beside a board.
+pub(super) fn details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
+    view! { <Details first edited/> }
+}
+
 /// Everything about a noderole.
 #[component]
-pub fn Details(
+fn Details(
     /// As it was loaded.
     first: NoderoleView,
     /// Called when something about it was put into the proposal.

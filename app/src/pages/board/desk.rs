@@ -14,7 +14,7 @@ use leptos::task::spawn_local;
 use super::act::Act;
 use super::carriers::Asked;
 use super::lifting::{self, Verdict, counted, named};
-use super::planner::{Planner, Unusable};
+use super::planner::{self, Planner, Unusable};
 use crate::calls;
 use crate::failure::Answer;
 use crate::live::Event;
@@ -328,14 +328,17 @@ impl Desk {
         if self.plans.get_untracked() == Plans::Differently {
             return;
         }
-        // Nodes may have been added, too: the stamp says whether anything is new, and costs little.
-        let known = self.planner.with_value(|planner| planner.as_ref().map(Planner::stamp));
+        // Nodes may have been added, too.
+        let last = self.planner.get_value();
         let (deployment, version) = (board.id, proposal.version);
         spawn_local(async move {
-            // None: it was closed meanwhile, and the board is about to hear of it.
-            let Ok(Some(view)) = calls::planner(deployment, known).await else { return };
-            let made = self.planner.try_with_value(|last| Planner::of(view, last.as_ref()));
-            match made {
+            let Ok(learning) = planner::learn(deployment, last).await else { return };
+            let learned = learning.await;
+            // The reader may have left the board.
+            if self.planner.try_get_value().is_none() {
+                return;
+            }
+            match learned {
                 Some(Ok(planner)) => self.compare(planner, version),
                 Some(Err(Unusable::Differs)) => self.plan_no_more(),
                 Some(Err(Unusable::Ground)) => self.planner.set_value(None),

@@ -31,12 +31,14 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_navigate, use_params_map, use_query_map};
+use leptos_router::location::Url;
+use leptos_router::params::ParamsMap;
 use wasm_bindgen::JsCast;
 
 use crate::calls::{self, Propose};
 use crate::failure::Answer;
 use crate::live::use_live;
-use crate::pages::noderole::Details;
+use crate::pages::part;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{DialogHandle, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
@@ -177,7 +179,16 @@ fn Sent(desk: Desk) -> impl IntoView {
 /// The noderole whose panel is open: part of the address, so that it can be shared and left by the back button.
 fn open_panel() -> Memo<Option<NoderoleId>> {
     let query = use_query_map();
-    Memo::new(move |_| query.read().get("noderole").and_then(|id| id.parse().ok()))
+    Memo::new(move |_| panel_of(&query.read()))
+}
+
+fn panel_of(asked: &ParamsMap) -> Option<NoderoleId> {
+    asked.get("noderole").and_then(|id| id.parse().ok())
+}
+
+/// Whether an address opens the panel.
+pub(super) fn asks_for_panel(address: &Url) -> bool {
+    panel_of(address.search_params()).is_some()
 }
 
 type OfPanel = Answer<Option<NoderoleView>>;
@@ -279,7 +290,7 @@ fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl In
     let details = move || {
         Suspend::new(async move {
             match noderole.await {
-                Ok(Some(first)) if first.id == id => view! { <Details first edited/> }.into_any(),
+                Ok(Some(first)) if first.id == id => part::noderole_panel::shown(first, edited).await,
                 Ok(_) => ().into_any(),
                 Err(failure) => view! { <div class="inside"><ProblemNotice problem=Some(failure.0)/></div> }.into_any(),
             }

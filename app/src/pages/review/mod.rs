@@ -20,10 +20,12 @@ use engine::ids::SubmissionId;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
+use leptos_router::location::Url;
 
 pub(super) use changes::{count, differs};
 pub(crate) use moved::reasons;
 
+use super::part;
 use super::reviews::ReviewPill;
 use crate::calls;
 use crate::clock::Moment;
@@ -262,10 +264,7 @@ fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) 
     let body = move || {
         Suspend::new(async move {
             match graph.await {
-                Ok(Some(first)) => {
-                    let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
-                    view! { <Graph feed address/> }.into_any()
-                }
+                Ok(Some(first)) => part::review_graph::shown(first, id, address).await,
                 Ok(None) => ().into_any(),
                 Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
             }
@@ -273,6 +272,17 @@ fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) 
     };
     view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{body}</Transition> }
         .into_any()
+}
+
+/// The same, once it is there.
+pub(super) fn graph_of(first: GraphView, id: SubmissionId, address: Memo<Address>) -> impl IntoView {
+    let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
+    view! { <Graph feed address/> }
+}
+
+/// Whether an address opens the graph.
+pub(super) fn asks_for_graph(address: &Url) -> bool {
+    Tab::of(address.search_params().get("tab")) == Tab::Graph
 }
 
 fn tab_link(
