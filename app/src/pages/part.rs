@@ -141,7 +141,7 @@ pieces! {
 }
 
 /// What stands where a piece can't be loaded.
-fn not_loaded() -> AnyView {
+pub(super) fn not_loaded() -> AnyView {
     let problem = api::Problem::unavailable(
         "This part of the page could not be loaded: the connection is gone, or Gantry was replaced by another version meanwhile. Load the \
          page again.",

@@ -18,8 +18,9 @@ use super::parts::Parts;
 /// Bytes that a first visit may load.
 const LIMIT: u64 = 700_000;
 
-/// Pieces, and the pages that they belong to (`pieces` in `app/src/pages/part.rs`, and the board's planner).
-const PIECES: [(&str, &str); 3] = [("noderole_panel", "board"), ("planner", "board"), ("review_graph", "review")];
+/// Pieces, and the pages that they belong to (`pieces` in `app/src/pages/part.rs`, and two in the board's own modules).
+const PIECES: [(&str, &str); 4] =
+    [("board_forms", "board"), ("noderole_panel", "board"), ("planner", "board"), ("review_graph", "review")];
 
 /// What is loaded, in bytes of brotli.
 pub(super) struct Weight {

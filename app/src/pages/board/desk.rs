@@ -11,7 +11,7 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::act::Act;
+use super::act::{self, Act};
 use super::carriers::Asked;
 use super::lifting::{self, Verdict, counted, named};
 use super::planner::{self, Planner, Unusable};
@@ -527,10 +527,13 @@ impl Desk {
         Some((proposal.id, proposal.version.max(self.version.get_value())))
     }
 
-    /// Opens the dialog for what can be said by form.
+    /// Opens the dialog for what can be said by form, once that is there: the focus goes into it. A form that can't be loaded says so itself.
     pub(super) fn ask(self, act: Act) {
-        self.act.set(Some(act));
-        self.dialogs.act.open();
+        spawn_local(async move {
+            drop(act::load_forms().await);
+            self.act.try_set(Some(act));
+            self.dialogs.act.open();
+        });
     }
 
     /// What forms need to put their edits into the open proposal.
