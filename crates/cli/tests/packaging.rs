@@ -41,6 +41,19 @@ fn systemd_understands_the_units() {
     assert_eq!(ours, Vec::<String>::new());
 }
 
+/// A machine that is up before its database, which may be on another one, starts Gantry without anybody's help.
+#[test]
+fn units_try_again_until_the_database_is_there() {
+    for unit in units() {
+        let text = fs::read_to_string(&unit).expect("a unit");
+        for line in ["Restart=on-failure", "StartLimitIntervalSec=0"] {
+            assert!(text.lines().any(|there| there == line), "{}: {line}", unit.display());
+        }
+        // Where what is required fails, whoever requires it stays down for good.
+        assert!(!text.contains("Requires="), "{}", unit.display());
+    }
+}
+
 #[test]
 fn the_units_start_commands_that_there_are() {
     for unit in units() {
