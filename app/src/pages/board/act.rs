@@ -123,7 +123,7 @@ pub(super) fn ActDialog(desk: Desk) -> impl IntoView {
     };
     view! {
         <Dialog id="act" title=title handle=desk.dialogs.act wide=wide closed=Callback::new(move |()| desk.act.set(None))>
-            {form}
+            {move || form()}
         </Dialog>
     }
     .into_any()

@@ -121,7 +121,7 @@ fn WithoutScripts(desk: Desk) -> impl IntoView {
     };
     view! {
         <div class="no-scripts">
-            <div class="notice refused" data-state="todo">{icon(Icon::Warn)} <div><b>"This browser runs no scripts"</b> {about}</div></div>
+            <div class="notice refused" data-state="todo">{icon(Icon::Warn)} <div><b>"This browser runs no scripts"</b> {move || about()}</div></div>
         </div>
     }
     .into_any()
@@ -256,12 +256,12 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     view! {
         <div class="head">
             <div>
-                <div class="muted">{above} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
-                <h1>{move || board.read().name.to_string()} {state} {held}</h1>
+                <div class="muted">{move || above()} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
+                <h1>{move || board.read().name.to_string()} {move || state()} {move || held()}</h1>
             </div>
             <div class="buttons">
                 <a class="button quiet" href=move || places::waiting_in(&board.read().name)>{icon(Icon::Queued)} "Why not yet"</a>
-                {act} {move || board.read().may_propose.is_ok().then(|| view! { <hold::HoldButton desk handle=dialogs.hold/> })}
+                {move || act()} {move || board.read().may_propose.is_ok().then(|| view! { <hold::HoldButton desk handle=dialogs.hold/> })}
             </div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>
@@ -303,7 +303,7 @@ fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl In
                 <a class="button quiet small only-icon" href=places::noderole(id) aria-label="On a page of its own" title="On a page of its own">{icon(Icon::Wide)}</a>
                 <a class="button quiet small only-icon" href=close data-noscroll data-close-panel aria-label="Close" title="Close (Esc)">{icon(Icon::Cross)}</a>
             </header>
-            <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{details}</Transition>
+            <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || details()}</Transition>
         </aside>
     }
     .into_any()

@@ -185,7 +185,7 @@ fn Loaded(
                     </nav>
                     {opened::seen(marks, review.read_untracked().more > 0)}
                 </div>
-                {shown}
+                {move || shown()}
             </div>
             <div class="stack">
                 <gate::Gate feed/>
@@ -270,7 +270,7 @@ fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) 
             }
         })
     };
-    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{body}</Transition> }
+    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition> }
         .into_any()
 }
 
@@ -323,7 +323,7 @@ fn tab_link(
             data-noscroll
             aria-current=move || (tab.get() == which).then_some("page")
         >
-            {label}
+            {move || label()}
         </a>
     }
     .into_any()
@@ -352,7 +352,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
             </div>
             <div class="buttons">
                 {move || review.read().node.clone().map(|node| view! { <span class="pill flat">"node " {node} " alone"</span> })}
-                {risks}
+                {move || risks()}
                 <a class="button small" href=board>{icon(Icon::Deployments)} {move || review.read().deployment.to_string()}</a>
             </div>
         </div>
