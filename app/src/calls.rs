@@ -60,6 +60,7 @@ mod server {
     pub(super) fn answer<T>(result: Result<T, Problem>) -> Answer<T> {
         result.map_err(|problem| {
             crate::respond::status(problem.status);
+            crate::respond::again_after(problem.again_after);
             Failure(problem)
         })
     }

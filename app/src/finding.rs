@@ -115,12 +115,10 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
         Hit::Node { fqdn, deployment, .. } => {
             vec![choice(fqdn.clone(), format!("node in {deployment}"), Icon::Node, Act::Go(places::node(fqdn)))]
         }
-        Hit::Role { role, deployment } => vec![choice(
-            role.to_string(),
-            format!("role in {deployment}"),
-            Icon::Bind,
-            Act::Go(places::graph_of_role(deployment, role.as_str())),
-        )],
+        Hit::Role { role, barclamp } => {
+            let about = format!("role of {barclamp}");
+            vec![choice(role.to_string(), about, Icon::Bind, Act::Go(places::role_in(role, barclamp)))]
+        }
         Hit::Run { id, role, fqdn, state } => {
             vec![choice(format!("Run {id}: {role} on {fqdn}"), run_word(*state), Icon::Run, Act::Go(places::run(*id)))]
         }

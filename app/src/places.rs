@@ -133,11 +133,6 @@ pub fn graph_of(name: &str) -> String {
     format!("{GRAPH}/{}", encoded(name))
 }
 
-/// A role in a deployment's graph, one by one.
-pub fn graph_of_role(name: &DeploymentName, role: &str) -> String {
-    format!("{}?roles={}", graph(name), encoded(role))
-}
-
 /// The picture of a page with a graph, as a file; the server's own route.
 pub fn graph_file(page: &str) -> String {
     format!("{page}/graph.svg")

@@ -50,15 +50,21 @@ impl Bound {
     pub fn actor(&self) -> Result<&Actor, Problem> {
         self.actor.as_ref().ok_or_else(Problem::signed_out)
     }
+
+    /// Whoever lacks a permission is told who gives it.
+    pub async fn told<T>(&self, answer: Result<T, Problem>) -> Result<T, Problem> {
+        match answer {
+            Err(problem) => Err(self.control.whom_to_ask(problem).await),
+            done => done,
+        }
+    }
 }
 
 /// Asks `control` the same as the actor.
 macro_rules! asked {
     ($self:ident . $method:ident ( $($argument:expr),* )) => {{
-        match $self.control.$method($self.actor()? $(, $argument)*).await {
-            Err(problem) => Err($self.control.whom_to_ask(problem).await),
-            done => done,
-        }
+        let answer = $self.control.$method($self.actor()? $(, $argument)*).await;
+        $self.told(answer).await
     }};
 }
 

@@ -100,7 +100,7 @@ fn concerns(event: &Event, shown: &NodeView) -> bool {
             shown.noderoles.iter().any(|carried| carried.id == *noderole)
         }
         Event::Target { .. } | Event::Reset => true,
-        Event::Proposal { .. } | Event::Submission { .. } | Event::Hold { .. } => false,
+        Event::Proposal { .. } | Event::Submission { .. } | Event::Hold { .. } | Event::Catalog => false,
     }
 }
 

@@ -108,7 +108,7 @@ fn concerns(event: &Event, shown: &NoderoleView) -> bool {
         }
         Event::Proposal { .. } | Event::Target { .. } | Event::Hold { .. } | Event::Reset => true,
         Event::Node { fqdn } => *fqdn == shown.fqdn,
-        Event::Submission { .. } => false,
+        Event::Submission { .. } | Event::Catalog => false,
     }
 }
 

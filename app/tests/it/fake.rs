@@ -190,6 +190,7 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         title: String::new(),
         authors: vec!["ada".into()],
         would_join: false,
+        of_others: false,
         edits: edits.collect(),
         undo: texts.last().map(|text| (*text).into()),
         redo: None,

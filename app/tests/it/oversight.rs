@@ -11,7 +11,7 @@ use app::oversight::Oversight;
 use async_trait::async_trait;
 use engine::Hash;
 use engine::audit::Chain;
-use engine::ids::{PersonId, RunId, SubmissionId, TargetNo};
+use engine::ids::{BarclampName, PersonId, RunId, SubmissionId, TargetNo};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -100,7 +100,7 @@ impl Default for Overseen {
                 hits: vec![
                     Hit::Deployment { id: crate::fake::deployment_id(1), name: deployment("web") },
                     Hit::Node { id: node(1), fqdn: fqdn(1), deployment: deployment("web") },
-                    Hit::Role { role: role("app"), deployment: deployment("web") },
+                    Hit::Role { role: role("app"), barclamp: BarclampName::parse("house").expect("a name") },
                     Hit::Run { id: RunId(1006), role: role("app"), fqdn: fqdn(2), state: RunState::Running },
                     Hit::Review { id: SubmissionId(128), title: "More <web>".into(), deployment: "web".into() },
                     Hit::Person { id: PersonId(Uuid::from_u128(1)), name: "webster".into(), service: false },

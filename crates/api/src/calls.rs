@@ -36,6 +36,7 @@ pub use work::{
 
 use serde_json::Value;
 
+use crate::names::ROOT;
 use shell::quoted;
 
 /// The variable that says where Gantry is, for both commands.
@@ -44,8 +45,6 @@ pub const SERVER: &str = "GANTRY_SERVER";
 pub const TOKEN: &str = "GANTRY_TOKEN";
 /// The variable that names the file with a session's cookie: `curl -c` wrote it when it signed in.
 pub const SESSION: &str = "GANTRY_SESSION";
-/// Where the interface is on its server.
-const ROOT: &str = "/api/v1";
 
 /// How a request asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

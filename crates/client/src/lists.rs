@@ -422,7 +422,7 @@ pub(crate) fn hits() -> List {
                 let named = ["name", "fqdn", "title", "role"].iter().find(|name| v[**name].is_string());
                 named.map(|name| word(v, name)).unwrap_or_default()
             }),
-            ("IN", |v| word(v, "deployment")),
+            ("IN", |v| word(v, if v["barclamp"].is_string() { "barclamp" } else { "deployment" })),
         ],
         none: "Nothing is called like that.",
     }

@@ -21,7 +21,7 @@ use crate::contexts::{Key, Secret};
 use crate::exit::{Failure, Outcome};
 
 /// Before everything that is asked.
-const ROOT: &str = "/api/v1";
+const ROOT: &str = api::names::ROOT;
 /// How long a server may say nothing. A stream has a word every 15 seconds, and what waits is answered within 30.
 const SILENCE: Duration = Duration::from_secs(45);
 /// Waits between tries of what nobody answered.
@@ -259,8 +259,9 @@ fn session_of(answer: &Response<Body>) -> Option<Secret> {
     let cookies = answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.filter_map(|cookie| cookie.split(';').next());
     let mut sessions = pairs.filter(|pair| {
-        pair.split_once('=')
-            .is_some_and(|(name, value)| matches!(name, "gantry_session" | "__Host-gantry") && !value.is_empty())
+        pair.split_once('=').is_some_and(|(name, value)| {
+            matches!(name, api::names::COOKIE_NEAR | api::names::COOKIE_FAR) && !value.is_empty()
+        })
     });
     sessions.next().map(Secret::new)
 }

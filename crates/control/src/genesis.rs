@@ -19,6 +19,7 @@ use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{Edit, twice};
 use serde_json::json;
 use store::intent::{self, NewNode, NewTarget};
+use store::reading::DEMO_CHANGE;
 use uuid::Uuid;
 
 use crate::people::Actor;
@@ -103,7 +104,8 @@ impl Control {
         Ok(true)
     }
 
-    /// A change that waits for its review, made by the ordinary way: so a new user finds one to look at.
+    /// A change that waits for its review, made by the ordinary way: so a new user finds one to look at. The audit says that it was
+    /// Gantry's idea, so it is not told to the person in whose name it is as something that they did.
     ///
     /// # Errors
     /// As the single steps of a proposal.
@@ -124,8 +126,11 @@ impl Control {
         let edits = edits.collect::<Result<Vec<_>, Problem>>()?;
         let proposal = self.propose(actor, deployment).await?;
         let version = self.edit(actor, proposal, 0, edits).await?;
-        self.submit(actor, proposal, version, title.to_owned()).await?;
-        Ok(())
+        let submission = self.submit(actor, proposal, version, title.to_owned()).await?;
+        let mut connection = self.connection().await?;
+        intent::append_audit(&mut connection, None, DEMO_CHANGE, &submission.to_string(), &json!({"by": actor.name}))
+            .await
+            .map_err(from_store)
     }
 }
 

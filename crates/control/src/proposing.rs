@@ -107,6 +107,11 @@ pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
     is_others && actor.may_somewhere(Permission::Reviewer) && actor.may_somewhere(Permission::Operator)
 }
 
+/// Whether anybody but this person opened a proposal, or wrote or touched an edit of it. Edits that were taken back count: they are somebody's.
+pub(crate) fn of_others(actor: &Actor, row: &ProposalRow, edits: &[EditRow]) -> bool {
+    row.created_by != actor.person || authors(edits).iter().any(|author| *author != actor.person)
+}
+
 /// Where a proposal is: on a deployment, or on a node wherever that is now. Whoever edits it needs the permission there.
 pub(crate) fn place_of(present: &Present, row: &ProposalRow) -> DeploymentId {
     let node = row.node.and_then(|node| present.skeleton.nodes.get(&node));

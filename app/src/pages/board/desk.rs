@@ -266,9 +266,11 @@ impl Desk {
             match event {
                 Event::Step { noderole, state } => self.hear_step(*noderole, *state),
                 Event::Run { .. } | Event::Submission { .. } => {}
-                Event::Target { .. } | Event::Proposal { .. } | Event::Node { .. } | Event::Hold { .. } => {
-                    self.feed.soon()
-                }
+                Event::Target { .. }
+                | Event::Catalog
+                | Event::Proposal { .. }
+                | Event::Node { .. }
+                | Event::Hold { .. } => self.feed.soon(),
                 Event::Reset => self.feed.now(),
             }
         }

@@ -321,9 +321,9 @@ pub struct ProposalLine {
 
 /// A page of open proposals, newest first, and one more if there is one. Edits are counted, not read.
 pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Result<Vec<ProposalLine>, StoreError> {
-    type Row = (i64, Uuid, String, Option<Uuid>, String, String, i32, i64, Vec<String>, Option<i64>);
+    type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32, i64, Vec<String>, Option<i64>);
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT p.id, p.deployment_id, d.name, p.node_id, p.title, p.state, p.version, \
+        "SELECT p.id, p.deployment_id, d.name, p.node_id, p.created_by, p.title, p.state, p.version, \
          (SELECT count(*) FROM edit e WHERE e.proposal_id = p.id AND NOT e.undone), \
          ARRAY(SELECT DISTINCT w.name FROM edit e JOIN person w ON w.id = e.actor WHERE e.proposal_id = p.id ORDER BY w.name), s.id \
          FROM proposal p JOIN deployment d ON d.id = p.deployment_id \
@@ -339,12 +339,13 @@ pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Resu
     .bind(PAGE_SIZE as i64 + 1)
     .fetch_all(on)
     .await?;
-    let line = |(id, deployment, deployment_name, node, title, state, version, edits, authors, submission): Row| {
+    let line = |(id, deployment, deployment_name, node, by, title, state, version, edits, authors, submission): Row| {
         let proposal = super::ProposalRow {
             id: ProposalId(id),
             deployment: DeploymentId(deployment),
             deployment_name,
             node: node.map(NodeId),
+            created_by: PersonId(by),
             title,
             state,
             version,

@@ -57,6 +57,10 @@ pub struct AuditRow {
     pub seq: Option<i64>,
 }
 
+/// Ids rise with the moments of entries, but for those of transactions that ran beside each other: by so many at most. With them a window of
+/// long ago is found without reading everything since.
+const AT_ONCE: i64 = 10_000;
+
 /// Entries, newest first; at most so many.
 pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) -> Result<Vec<AuditRow>, StoreError> {
     let mut query: QueryBuilder<Postgres> = QueryBuilder::new(
@@ -76,9 +80,21 @@ pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) ->
     }
     if let Some(since) = filter.since {
         query.push(" AND a.at >= ").push_bind(since);
+        query
+            .push(" AND a.id >= (SELECT b.id - ")
+            .push_bind(AT_ONCE)
+            .push(" FROM audit b WHERE b.at >= ")
+            .push_bind(since);
+        query.push(" ORDER BY b.at, b.id LIMIT 1)");
     }
     if let Some(until) = filter.until {
         query.push(" AND a.at < ").push_bind(until);
+        query
+            .push(" AND a.id <= (SELECT b.id + ")
+            .push_bind(AT_ONCE)
+            .push(" FROM audit b WHERE b.at < ")
+            .push_bind(until);
+        query.push(" ORDER BY b.at DESC, b.id DESC LIMIT 1)");
     }
     if let Some(before) = filter.before {
         query.push(" AND a.id < ").push_bind(before);

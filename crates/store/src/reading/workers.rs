@@ -1,4 +1,5 @@
-//! Workers: each start of one is a row, which goes when it is long gone, so there are few.
+//! Workers: each start of one is a row, which goes a week after its lease unless a run names it
+//! ([`crate::housekeeping::forget_workers`]).
 
 use api::workers::WorkerSort;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
