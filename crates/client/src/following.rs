@@ -12,7 +12,7 @@ use engine::ids::{RunId, SubmissionId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use api::console::{DeploymentSummary, LogPart, ReviewState, RunState, RunView, StateCounts};
+use api::console::{DeploymentSummary, LogFound, LogPart, ReviewState, RunState, RunView, StateCounts};
 use api::overview::{TargetView, Way};
 use api::waiting::WaitingPage;
 
@@ -121,6 +121,12 @@ pub(crate) struct Logs {
     /// From this byte on
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     since_byte: i64,
+    /// Only the lines that have this, each with its number; 4 where none has
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["follow", "since_byte"])]
+    find: Option<String>,
+    /// In small letters and capitals alike
+    #[arg(long, requires = "find")]
+    any_case: bool,
 }
 
 /// A clock and a bar, while something is followed. The bar is on a terminal only, and on standard error.
@@ -461,7 +467,35 @@ fn settled(client: &Client, these: &[DeploymentSummary], stuck_in: &[&str]) -> O
     }
 }
 
+/// The lines of a log that have a text, page by page.
+fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
+    let Client { server, paper } = client;
+    let mut query = Query::default().with("text", text).with("any_case", any_case);
+    let mut found = 0;
+    loop {
+        let page: LogFound = server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
+        for hit in &page.hits {
+            found += 1;
+            match paper.json {
+                true => paper.json_line(&json!(hit))?,
+                false => paper.line(&format!("{}: {}", hit.line, plain(&hit.text)))?,
+            }
+        }
+        if !page.more {
+            break;
+        }
+        query = query.with("after", page.next);
+    }
+    match found {
+        0 => Err(Failure::Nothing(format!("no line of run {run} has {text:?} so far"))),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
+    if let Some(text) = &logs.find {
+        return find(client, logs.run, text, logs.any_case);
+    }
     let Client { server, paper } = client;
     let mut news = logs.follow.then(|| News::of(server, &format!("run:{}", logs.run)));
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);

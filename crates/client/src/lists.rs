@@ -39,7 +39,7 @@ pub(crate) struct Much {
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
     #[command(flatten)]
-    again: Again,
+    pub(crate) again: Again,
 }
 
 impl Much {

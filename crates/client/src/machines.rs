@@ -15,6 +15,7 @@ use crate::apply::json_of;
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
+use crate::pages;
 use crate::paper::{Table, moment, note, outline, plain, said};
 use crate::plans::Because;
 use crate::server::{With, taken, understood};
@@ -349,7 +350,7 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
     match command {
         Noderole::Show { noderole, again } => {
             let id = names::noderole(server, noderole)?;
-            client.show(*again, || server.get(&format!("/noderoles/{id}")), |value, _| outline(value))
+            client.show(*again, || server.get(&format!("/noderoles/{id}")), pages::noderole)
         }
         Noderole::Data { noderole, values } => {
             let id = names::noderole(server, noderole)?;
@@ -454,9 +455,7 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
                 .with("role", role);
             client.list(&lists::runs(), &between.words(query), much)
         }
-        Run::Show { id, again } => {
-            client.show(*again, || server.get(&format!("/runs/{id}")), |value, _| outline(value))
-        }
+        Run::Show { id, again } => client.show(*again, || server.get(&format!("/runs/{id}")), pages::run),
         Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values),
         Run::Cancel { id } => {
             let answer = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
@@ -468,6 +467,9 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
 /// Workers: who carries out runs.
 #[derive(Debug, Args)]
 pub(crate) struct Workers {
+    /// Everything about this one, by its name or its id
+    #[arg(value_name = "WORKER", conflicts_with_all = ["alive", "phase", "name", "limit", "all", "sort"])]
+    worker: Option<String>,
     /// Only those that are heard (true), or are not (false)
     #[arg(long, value_parser = ["true", "false"])]
     alive: Option<String>,
@@ -482,6 +484,10 @@ pub(crate) struct Workers {
 }
 
 pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
+    if let Some(worker) = &wanted.worker {
+        let place = format!("/workers/{}", part(&names::worker(&client.server, worker)?));
+        return client.show(wanted.much.again, || client.server.get(&place), |value, _| outline(value));
+    }
     let query = Query::default().with("alive", &wanted.alive).with("phase", &wanted.phase).with("name", &wanted.name);
     client.list(&lists::workers(), &query, &wanted.much)
 }

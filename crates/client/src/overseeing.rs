@@ -15,6 +15,7 @@ use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::machines::Between;
 use crate::names;
+use crate::pages;
 use crate::paper::{Paper, Table, moment_of, note, outline, plain, said};
 use crate::plans::OnOff;
 use crate::server::{taken, understood};
@@ -45,17 +46,7 @@ pub(crate) fn search(client: &Client, wanted: &Search) -> Outcome {
 }
 
 pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {
-    client.show(
-        show.again,
-        || client.server.get("/overview"),
-        |value, paper| {
-            let mut short = value.clone();
-            let stuck = serde_json::from_value::<Vec<_>>(taken(&mut short, "stuck"))
-                .map(|groups| WaitingPage { groups, next: None });
-            let stuck = stuck.map(|page| waiting_page(&page, paper)).unwrap_or_default();
-            outline(&short) + &stuck
-        },
-    )
+    client.show(show.again, || client.server.get("/overview"), pages::overview)
 }
 
 pub(crate) fn policy(client: &Client, show: &Show) -> Outcome {
