@@ -204,7 +204,7 @@ mod tests {
             "  deployment  web\n",
             "  result      {\"a\":1}\n",
             "  cancel      not now: it has ended\n",
-            "\n6    lost   3 ",
+            "\n6    lost    3 ",
             "gantry logs 7\n",
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
