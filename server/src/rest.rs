@@ -237,6 +237,8 @@ struct CarriersWanted {
     role: RoleName,
     /// Where the role is an ancestor's: which.
     of_ancestor: Option<String>,
+    /// Behind this noderole: the last one of the page before, while that said that there are more.
+    after: Option<NoderoleId>,
 }
 
 async fn carriers(
@@ -245,7 +247,8 @@ async fn carriers(
     Place(name): Place<String>,
     Asked(wanted): Asked<CarriersWanted>,
 ) -> Answer<Carriers> {
-    Ok(Json(state.control.carriers(&actor, &name, wanted.of_ancestor.as_deref(), &wanted.role).await?))
+    let CarriersWanted { role, of_ancestor, after } = wanted;
+    Ok(Json(state.control.carriers_behind(&actor, &name, of_ancestor.as_deref(), &role, after).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

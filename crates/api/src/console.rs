@@ -326,7 +326,7 @@ pub const CARRIERS: usize = 1_000;
 pub struct Carriers {
     /// In the order of their nodes' names, the draft's included; at most [`CARRIERS`].
     pub chips: Vec<Chip>,
-    /// How many more there are.
+    /// How many more there are: `after` the last one's noderole.
     pub more: usize,
 }
 

@@ -50,6 +50,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone())]),
         bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone()), (NodeId(id(6)), n2)]),
         unbind((proposal, 3), &web, (node, &n1), &key, true),
+        unbind((proposal, 3), &web, (node, &n1), &NoderoleKey { instance: 1, ..key.clone() }, false),
         undo(proposal, 3),
         redo(proposal, 3),
         discard(proposal, 3),
