@@ -3,7 +3,13 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use api::console::PAGE_SIZE;
 use leptos::prelude::*;
+
+/// How many there are, of what is shown as far as a page goes.
+pub fn counted(shown: usize) -> String {
+    if shown < PAGE_SIZE { shown.to_string() } else { format!("{shown} or more") }
+}
 
 /// One view for each item of a list, by key. A view stays in the page as long as its item is in the list, and follows it through its
 /// signal: what is focused stays focused, what is open stays open. A change costs the list once, however many rows there are.
