@@ -1,4 +1,4 @@
-// Every page looks as it looked: pictures in three widths, and in dark, compared with those in looks/.
+// Every page looks as it looked: pictures of three widths in light, and of the widest in dark, compared with those in looks/.
 //
 // After a change that is meant to be seen: GANTRY_WRITE=1 node --test end2end/looks.test.mjs, look at what git says has changed, and
 // commit it with the change. A new page is one line in `pages`.
@@ -15,8 +15,9 @@ import { assertSmall, begin, differences, leftOver, mode } from './lib/looks.mjs
 const ORDER = 'tbody';
 const MACHINE = '[aria-label="Facts"] > :not(header)';
 const HOURS = '.overview svg:not(.icon), [aria-label="Runs"] > :not(header)';
+const LOOKED = '[aria-label="Looks"] > :not(header)';
 
-// Left out is what shows runs, changes or waves in their order: of roles that could come in any order, each start takes another one.
+// Ids of the demo follow from its names, so what comes by id comes in one order. Left out is a run's page: which one is whose differs.
 /** Name, address (of what `settle` and `something` found), and what varies there. */
 const pages = [
   ['overview', () => '/', [HOURS]],
@@ -26,11 +27,21 @@ const pages = [
   ['noderole', ({ noderole }) => `/noderoles/${noderole}`],
   ['noderole-data', ({ noderole }) => `/noderoles/${noderole}/data`],
   ['nodes', () => '/nodes'],
-  ['node', () => '/nodes/n1.demo.gantry.internal', [MACHINE]],
+  ['node', () => '/nodes/n1.demo.gantry.internal', [MACHINE, LOOKED]],
+  ['node-looks', () => '/nodes/n1.demo.gantry.internal/looks'],
+  ['node-results', () => '/nodes/n1.demo.gantry.internal/results', [ORDER]],
   ['waiting', () => '/waiting'],
   ['reviews', () => '/reviews?state=any'],
   ['reviews-empty', () => '/reviews?whose=mine&deployment=edge&text=nothing'],
+  ['review', ({ review }) => review],
+  ['review-graph', ({ review }) => `${review}?tab=graph`],
+  ['review-waves', ({ review }) => `${review}?tab=waves`],
+  ['review-checks', ({ review }) => `${review}?tab=checks`],
+  ['review-missing', () => '/reviews/999999'],
   ['graphs', () => '/graph'],
+  ['graph', () => '/graph/edge'],
+  ['graph-table', () => '/graph/edge?as=table'],
+  ['runs', () => '/runs', [ORDER]],
   ['blueprints', () => '/blueprints'],
   ['catalog', () => '/catalog'],
   ['roles', () => '/catalog/roles'],
@@ -42,6 +53,8 @@ const pages = [
   ['account', () => '/settings/account'],
   ['people', () => '/settings/people'],
   ['policy', () => '/settings/policy'],
+  ['audit', () => '/audit', [ORDER]],
+  ['bad-request', () => '/runs?state=sleeping'],
   ['not-found', () => '/elsewhere'],
 ];
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use api::console::PAGE_SIZE;
 use leptos::prelude::*;
 
 /// A list, and the numbers of its rows: a key keeps its number as long as it is in the list.
@@ -36,6 +37,11 @@ impl<T: Clone, K: Eq + Hash> Numbered<T, K> {
         }
         new
     }
+}
+
+/// How many there are, of what is shown as far as a page goes.
+pub fn counted(shown: usize) -> String {
+    if shown < PAGE_SIZE { shown.to_string() } else { format!("{shown} or more") }
 }
 
 /// One view for each item of a list, by key. A view stays in the page as long as its item is in the list, and follows it through its

@@ -176,6 +176,13 @@ pub(crate) fn authors(rows: &[EditRow]) -> BTreeSet<PersonId> {
 }
 
 impl Control {
+    /// The same as [`Control::propose`], of a deployment by its name.
+    pub async fn propose_by_name(&self, actor: &Actor, deployment: &str) -> Result<ProposalId, Problem> {
+        actor.require_somewhere(Permission::Operator)?;
+        let id = self.present().await?.named(deployment)?;
+        self.propose(actor, id).await
+    }
+
     /// Opens a proposal on a deployment, or hands back the one that is open. One on *system* makes and removes the deployments at
     /// the top, takes nodes back, and changes what all share; it rests on the whole tree, so every commit plans it anew.
     pub async fn propose(&self, actor: &Actor, deployment: DeploymentId) -> Result<ProposalId, Problem> {
