@@ -41,7 +41,7 @@ const READING: &[Row] = &[
     ("discussion", Takes::Look, r#"{"id":$submission}"#),
     ("since_look", Takes::Look, r#"{"id":$submission}"#),
     ("opened", Takes::Look, r#"{"id":$submission}"#),
-    ("report", Takes::Look, "id=$submission"),
+    ("report", Takes::Look, r#"{"id":$submission}"#),
     ("node_proposal", Takes::Look, r#"{"id":$proposal}"#),
     ("drafted", Takes::Look, r#"{"proposal":$proposal,"node":"$node","noderole":"app"}"#),
     ("targets", Takes::Look, r#"{"deployment":null,"before":null}"#),

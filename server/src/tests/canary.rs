@@ -65,6 +65,7 @@ impl Cage {
 async fn caged() -> (Cage, String, BTreeSet<String>) {
     let world = World::new().await;
     let (readable, run) = (world.readable().await, world.places[0]["run"].clone());
+    let noderole = world.places[0]["noderole"].clone();
     let house = world.house;
     let root = house.person("root", [Permission::Operator, Permission::Admin]).await;
     let json_of = |answer: Answer| answer.json();
@@ -87,7 +88,8 @@ async fn caged() -> (Cage, String, BTreeSet<String>) {
         .execute(house.db.owner())
         .await
         .expect("a secret");
-    let told = json!({"data": {"app": {"key": {"$secret": "deploy/ssh", "version": 1}}}});
+    let brought = json!({"/app/key": {"step": house.step(&noderole).await, "layer": {"profile": "small"}}});
+    let told = json!({"data": {"app": {"key": {"$secret": "deploy/ssh", "version": 1}}}, "sources": brought});
     sqlx::query("UPDATE run SET input = $1, surroundings = '{}' WHERE id = $2::bigint")
         .bind(told)
         .bind(run.parse::<i64>().expect("a number"))

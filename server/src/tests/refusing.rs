@@ -112,7 +112,10 @@ async fn who_is_to_come_back_is_told_when() {
         let form = form.body(Body::from("token=nonsense")).expect("a request");
         attempts.push(house.ask(form).await);
     }
-    assert_eq!(attempts[10].header(header::LOCATION), "/sign-in?problem=slow", "a person reads it");
+    let slow = &attempts[10];
+    let wait = slow.header(header::RETRY_AFTER).parse::<u32>();
+    assert_eq!(slow.status, StatusCode::TOO_MANY_REQUESTS, "{}", slow.text());
+    assert!(wait.is_ok_and(|seconds| (1..=600).contains(&seconds)), "{:?}", slow.headers);
 }
 
 /// Whoever lacks a permission reads who can give it, in the answer to a program and on a page.
