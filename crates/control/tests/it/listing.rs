@@ -279,7 +279,7 @@ async fn open_proposals_are_counted_and_paged() {
         assert!(next.proposals.len() <= PAGE_SIZE);
         found.extend(next.proposals.into_iter().map(|p| p.id));
         wanted.before = next.next;
-        if next.next.is_none() {
+        if wanted.before.is_none() {
             break;
         }
     }
