@@ -314,9 +314,9 @@ async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
     page.says_not(&["It holds up to"]);
     assert!(told(&fake).iter().any(|said| said.contains("\"since\":1795248902000")), "{:?}", told(&fake));
 
-    let wrong = get(&fake, "/audit?since=yesterday").await;
+    let wrong = get(&fake, "/audit?since=yesterday&who=ada").await;
     assert_eq!(wrong.status, 400);
-    wrong.says(&["is no moment"]);
+    wrong.says(&["is no moment", "id=\"audit-who\"", "value=\"ada\"", "Clear"]);
     let none = Fake::new(|world| world.overseen.entries.clear());
     get(&none, "/audit?who=bo").await.says(&["No entry fits", "All ", "who is “bo”"]);
     get(&none, "/audit").await.says(&["Nothing was done yet"]);

@@ -63,7 +63,8 @@ impl WorkerRow {
         let id = Key::Text(self.id.to_string());
         match sort {
             WorkerSort::Started => vec![micros(self.started_at), id],
-            WorkerSort::Heard => vec![micros(self.heard_at), id],
+            // A lease is renewed whenever one is heard, and is as long for all.
+            WorkerSort::Heard => vec![micros(self.lease_until), id],
             WorkerSort::Name => vec![Key::from(self.name.as_str())],
         }
     }
@@ -112,7 +113,7 @@ pub async fn workers(
     let (sign, way) = if filter.order.falling { (" < (", "DESC") } else { (" > (", "ASC") };
     let (columns, ordered) = match filter.order.by {
         WorkerSort::Started => ("w.started_at, w.id", format!("w.started_at {way}, w.id {way}")),
-        WorkerSort::Heard => ("w.heard_at, w.id", format!("w.heard_at {way}, w.id {way}")),
+        WorkerSort::Heard => ("w.lease_until, w.id", format!("w.lease_until {way}, w.id {way}")),
         WorkerSort::Name => ("w.name", format!("w.name {way}")),
     };
     match filter.behind {
