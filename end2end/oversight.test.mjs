@@ -69,8 +69,7 @@ test('the first five minutes follow what is done, and are put away', { timeout: 
 
 test('workers are listed, asked for by the address, and each has a page', { timeout: 120_000 }, async () => {
   await visit(ada, '/workers');
-  await ada.getByLabel('Order').selectOption('name');
-  await ada.getByRole('button', { name: 'Show' }).click();
+  await ada.locator('main thead').getByRole('link', { name: 'Worker' }).click();
   await ada.waitForURL(/sort=name/);
   await ada.locator('tbody').getByText('confirmed').first().waitFor();
   await eachLook(ada, () => assertFits(ada));
@@ -85,8 +84,8 @@ test('workers are listed, asked for by the address, and each has a page', { time
 
 test('the audit is filtered, verified and taken along', { timeout: 120_000 }, async () => {
   await visit(bo, '/audit');
-  await bo.getByLabel('Who', { exact: true }).fill('ada');
-  await bo.getByLabel('Did what').fill('sign_in');
+  await bo.getByRole('textbox', { name: 'Who', exact: true }).fill('ada');
+  await bo.getByRole('textbox', { name: 'Did what' }).fill('sign_in');
   await bo.getByRole('button', { name: 'Filter' }).click();
   await bo.waitForURL(/who=ada/);
   await bo.waitForURL(/action=sign_in/);

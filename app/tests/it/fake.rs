@@ -1278,7 +1278,8 @@ impl Console for Fake {
             }
         })
     }
-    async fn proposals(&self, _: ProposalsWanted) -> Result<ProposalPage, Problem> {
+    async fn proposals(&self, wanted: ProposalsWanted) -> Result<ProposalPage, Problem> {
+        self.told(format!("proposals {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| ProposalPage { proposals: world.proposals.clone(), next: None })
     }
     async fn planner(&self, _: DeploymentId, _: Option<String>) -> Result<Option<PlannerView>, Problem> {

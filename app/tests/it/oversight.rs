@@ -2,10 +2,11 @@
 
 use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView};
 use api::console::{RunState, StateCounts};
+use api::listing::{Cursor, Order, WorkerSort};
 use api::overview::{DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally};
 use api::reviews::Waiting;
 use api::search::{Found, Hit, HitKind};
-use api::workers::{Phase, WorkerPage, WorkerSort, WorkerView, WorkersWanted};
+use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
 use api::{At, Problem};
 use app::oversight::Oversight;
 use async_trait::async_trait;
@@ -132,7 +133,7 @@ impl Oversight for Fake {
         self.told(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| WorkerPage {
             workers: world.overseen.workers.clone(),
-            next: world.long.then(|| Uuid::from_u128(9)),
+            next: world.long.then(|| Cursor::from("name~-w-9".to_owned())),
         })
     }
 
@@ -145,7 +146,7 @@ impl Oversight for Fake {
         self.told(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| {
             let entries = world.overseen.entries.clone();
-            world.overseen.unless_refused(AuditPage { entries, next: world.long.then_some(1) })
+            world.overseen.unless_refused(AuditPage { entries, next: world.long.then(|| Cursor::from("1".to_owned())) })
         })?
     }
 
@@ -264,13 +265,13 @@ async fn workers_are_listed_as_their_address_says() {
         "not heard",
         "left",
         "value=\"name\" selected",
-        "/workers?name=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=00000000-0000-0000-0000-000000000009",
+        "/workers?name=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=name~-w-9",
     ]);
     let asked = WorkersWanted {
         alive: Some(true),
         phase: Some(Phase::Confirmed),
         name: "w".into(),
-        sort: WorkerSort::Name,
+        sort: Order::rising(WorkerSort::Name),
         before: None,
     };
     assert!(
@@ -281,7 +282,7 @@ async fn workers_are_listed_as_their_address_says() {
 
     let none = |world: &mut crate::fake::World| world.overseen.workers.clear();
     get(&Fake::new(none), "/workers").await.says(&["No worker yet", "gantry worker"]);
-    get(&Fake::new(none), "/workers?phase=nack").await.says(&["No worker fits", "All workers"]);
+    get(&Fake::new(none), "/workers?phase=nack").await.says(&["No worker fits", "joined is “nack”"]);
 }
 
 #[tokio::test]
@@ -317,11 +318,11 @@ async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
     page.says_not(&["It holds up to"]);
     assert!(told(&fake).iter().any(|said| said.contains("\"since\":1795248902000")), "{:?}", told(&fake));
 
-    let wrong = get(&fake, "/audit?since=yesterday").await;
+    let wrong = get(&fake, "/audit?since=yesterday&who=ada").await;
     assert_eq!(wrong.status, 400);
-    wrong.says(&["is no moment"]);
+    wrong.says(&["is no moment", "id=\"audit-who\"", "value=\"ada\"", "Clear"]);
     let none = Fake::new(|world| world.overseen.entries.clear());
-    get(&none, "/audit?who=bo").await.says(&["No entry fits", "The whole audit"]);
+    get(&none, "/audit?who=bo").await.says(&["No entry fits", "All ", "who is “bo”"]);
     get(&none, "/audit").await.says(&["Nothing was done yet"]);
 }
 

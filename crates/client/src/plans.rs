@@ -175,6 +175,9 @@ pub(crate) enum Proposal {
         /// Of this deployment
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
+        /// With this in the name of the deployment or of the node
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
         #[command(flatten)]
         much: Much,
     },
@@ -254,8 +257,9 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
     };
     let at = |answer: &Value| said(&answer["version"]);
     match command {
-        Proposal::List { mine, drafts, deployment, much } => {
-            let query = Query::default().with("mine", *mine).with("drafts", *drafts).with("deployment", deployment);
+        Proposal::List { mine, drafts, deployment, text, much } => {
+            let query = Query::default().with("mine", *mine).with("drafts", *drafts);
+            let query = query.with("deployment", deployment).with("text", text);
             client.list(&lists::proposals(), &query, much)
         }
         Proposal::Show { id, again } => client.show(*again, || server.get(&format!("/proposals/{id}")), draft),

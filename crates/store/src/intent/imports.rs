@@ -209,8 +209,9 @@ mod tests {
         let database = TestDatabase::new().await;
         let mut on = database.app().acquire().await.expect("a connection");
         let of = |names: &[&str]| -> Findings {
-            let brought =
-                names.iter().map(|name| serde_json::json!({"name": name, "version": "1", "hash": Hash::of_bytes(b"x"), "new": true}));
+            let brought = names.iter().map(
+                |name| serde_json::json!({"name": name, "version": "1", "hash": Hash::of_bytes(b"x"), "new": true}),
+            );
             serde_json::from_value(serde_json::json!({"barclamps": brought.collect::<Vec<_>>()})).expect("a report")
         };
         keep_import(&mut on, None, &of(&["often", "once"])).await.expect("kept");
