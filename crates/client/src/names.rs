@@ -92,7 +92,7 @@ fn by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, F
     }
     let known = || all.iter().flat_map(|node| [node.fqdn.as_str(), label(&node.fqdn)]);
     let none = |name: &str| format!("there is no node {name}{}", near(name, known()));
-    let one = |name: &'n str| (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), &none));
+    let one = |name: &'n str| (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), none));
     names.into_iter().map(one).collect()
 }
 
