@@ -138,7 +138,7 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
         path.starts_with("/api/v1/scripts/") || path.contains("noderole=") || path.starts_with("/proposals/")
     };
     assert!(missing.iter().all(known), "{missing:?}");
-    let metrics = cage.house.collect(&[], [127, 0, 0, 1]).await;
+    let metrics = cage.house.collect(&[("host", NEAR)], [127, 0, 0, 1]).await;
     assert!(metrics.status.is_success() && metrics.text().contains("gantry_"), "{}", metrics.text());
     cage.check("the metrics", metrics.text());
     for stream in streams {
