@@ -201,7 +201,7 @@ async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_sta
         let refused = |page: &Page, what: &str| {
             assert_eq!(page.status, 400, "{}: {what}", list.path);
             assert_eq!(page.body.matches("<h1").count(), 1, "{}: {what}: one title", list.path);
-            page.says(&[&kept, &format!("href=\"{}\">All ", list.path)]);
+            page.says(&[&kept, &format!("href=\"{}\" class=\"button\">All ", list.path)]);
             assert!(!page.body.contains("under next"), "{}: words for programs", list.path);
         };
         let sorted = get(&Fake::new(|_| {}), &format!("{}?{name}={value}&sort=colour", list.path)).await;

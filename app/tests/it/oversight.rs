@@ -371,7 +371,7 @@ async fn the_search_names_things_by_kind_and_leads_to_each() {
         "value=\"work\"",
         "href=\"/deployments/web\"",
         &format!("href=\"/nodes/{}\"", fqdn(1)),
-        "href=\"/graph/web?roles=app\"",
+        "href=\"/catalog/roles/app?barclamp=house\"",
         "href=\"/runs/1006\"",
         "href=\"/reviews/128\"",
         "More &lt;web&gt;",
