@@ -200,7 +200,11 @@ fn limits_are_documented_as_they_are() {
     let (mib, kib) = (1024 * 1024, 1024);
     let lines = [
         format!("| a request's body | {} MiB |", limits::BODY / mib),
-        format!("| an import of barclamps | {} MiB |", limits::IMPORT_BODY / mib),
+        format!(
+            "| an import of barclamps by `POST /api/v1/barclamps`; by the console | {} MiB; {} MiB |",
+            limits::IMPORT_BODY / mib,
+            limits::BODY / mib
+        ),
         format!("| {} KiB as sent, {} KiB as JSON |", limits::REPORT_BODY / kib, api::limits::FACTS / kib),
         format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
