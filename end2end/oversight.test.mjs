@@ -94,8 +94,8 @@ test('the audit is filtered, verified and taken along', { timeout: 120_000 }, as
   await rows.filter({ hasNotText: 'ada' }).first().waitFor({ state: 'detached' });
   await rows.first().waitFor();
   for (const row of await rows.all()) assert.match(await row.innerText(), /ada\s+sign_in/);
-  await bo.locator('main details summary').first().click();
-  await bo.locator('main details[open] pre').first().waitFor();
+  await bo.locator('main tbody details summary').first().click();
+  await bo.locator('main tbody details[open] pre').first().waitFor();
   await eachLook(bo, () => assertFits(bo));
   await assertAccessible(bo);
   await screenshot(bo, 'oversight-audit');
