@@ -11,10 +11,12 @@ import { settle, something } from './lib/demo.mjs';
 import { start } from './lib/gantry.mjs';
 import { assertSmall, begin, differences, leftOver, mode } from './lib/looks.mjs';
 
-// Rows that come in another order, or are others, each time: what ran at once, and what this machine is.
-const ORDER = 'tbody';
+// Rows that come in another order, or are others, each time: what ran at once, and what this machine is. Columns are as wide as they need.
+const ORDER = 'thead, tbody';
 const MACHINE = '[aria-label="Facts"] > :not(header)';
 const HOURS = '.overview svg:not(.icon), [aria-label="Runs"] > :not(header)';
+// A card counts as opened once its end was in the window, which is before or after the picture.
+const OPENED = '.seen, .pill.flat';
 const LOOKED = '[aria-label="Looks"] > :not(header)';
 
 // Ids of the demo follow from its names, so what comes by id comes in one order. Left out is a run's page: which one is whose differs.
@@ -33,7 +35,7 @@ const pages = [
   ['waiting', () => '/waiting'],
   ['reviews', () => '/reviews?state=any'],
   ['reviews-empty', () => '/reviews?whose=mine&deployment=edge&text=nothing'],
-  ['review', ({ review }) => review],
+  ['review', ({ review }) => review, [OPENED]],
   ['review-graph', ({ review }) => `${review}?tab=graph`],
   ['review-waves', ({ review }) => `${review}?tab=waves`],
   ['review-checks', ({ review }) => `${review}?tab=checks`],
