@@ -1,4 +1,4 @@
-// Every page looks as it looked: pictures in three widths, and in dark, compared with those in looks/.
+// Every page looks as it looked: pictures of three widths in light, and of the widest in dark, compared with those in looks/.
 //
 // After a change that is meant to be seen: GANTRY_WRITE=1 node --test end2end/looks.test.mjs, look at what git says has changed, and
 // commit it with the change. A new page is one line in `pages`.
@@ -11,12 +11,16 @@ import { settle, something } from './lib/demo.mjs';
 import { start } from './lib/gantry.mjs';
 import { assertSmall, begin, differences, leftOver, mode } from './lib/looks.mjs';
 
-// Rows that come in another order, or are others, each time: what ran at once, and what this machine is.
-const ORDER = 'tbody';
+// Rows that come in another order, or are others, each time: what ran at once, and what this machine is. Columns are as wide as they need.
+const ORDER = 'thead, tbody';
 const MACHINE = '[aria-label="Facts"] > :not(header)';
 const HOURS = '.overview svg:not(.icon), [aria-label="Runs"] > :not(header)';
+// A card counts as opened once its end was in the window, which is before or after the picture.
+const OPENED = '.seen, .pill.flat';
+const LOOKED = '[aria-label="Looks"] > :not(header)';
 
-// Left out is what shows runs, changes or waves in their order: of roles that could come in any order, each start takes another one.
+// Ids of the demo follow from its names, so what comes by id comes in one order. Left out is what differs in its very size: runs, what they
+// returned, the looks at a node and the audit, of which there are more the longer a start takes.
 /** Name, address (of what `settle` and `something` found), and what varies there. */
 const pages = [
   ['overview', () => '/', [HOURS]],
@@ -26,11 +30,18 @@ const pages = [
   ['noderole', ({ noderole }) => `/noderoles/${noderole}`],
   ['noderole-data', ({ noderole }) => `/noderoles/${noderole}/data`],
   ['nodes', () => '/nodes'],
-  ['node', () => '/nodes/n1.demo.gantry.internal', [MACHINE]],
+  ['node', () => '/nodes/n1.demo.gantry.internal', [MACHINE, LOOKED]],
   ['waiting', () => '/waiting'],
   ['reviews', () => '/reviews?state=any'],
   ['reviews-empty', () => '/reviews?whose=mine&deployment=edge&text=nothing'],
+  ['review', ({ review }) => review, [OPENED]],
+  ['review-graph', ({ review }) => `${review}?tab=graph`],
+  ['review-waves', ({ review }) => `${review}?tab=waves`],
+  ['review-checks', ({ review }) => `${review}?tab=checks`],
+  ['review-missing', () => '/reviews/999999'],
   ['graphs', () => '/graph'],
+  ['graph', () => '/graph/edge'],
+  ['graph-table', () => '/graph/edge?as=table'],
   ['blueprints', () => '/blueprints'],
   ['catalog', () => '/catalog'],
   ['roles', () => '/catalog/roles'],
@@ -42,6 +53,7 @@ const pages = [
   ['account', () => '/settings/account'],
   ['people', () => '/settings/people'],
   ['policy', () => '/settings/policy'],
+  ['bad-request', () => '/runs?state=sleeping'],
   ['not-found', () => '/elsewhere'],
 ];
 

@@ -32,6 +32,8 @@ before(async () => {
     ['noderole-data', `/noderoles/${noderole}/data`, null],
     ['nodes', '/nodes', 'Nodes'],
     ['node', '/nodes/n1.demo.gantry.internal', null],
+    ['node-looks', '/nodes/n1.demo.gantry.internal/looks', null],
+    ['node-results', '/nodes/n1.demo.gantry.internal/results', null],
     ['waiting', '/waiting', 'Why not yet'],
     ['waiting-empty', '/waiting?deployment=edge', 'Why not yet'],
     ['reviews', '/reviews?state=any', 'Reviews'],
@@ -56,6 +58,7 @@ before(async () => {
     ['role', '/catalog/roles/app', null],
     ['role-graph', '/catalog/graph', 'How roles hang together'],
     ['imports', '/catalog/imports', 'Imports'],
+    ['policy', '/settings/policy', 'Policy'],
   );
 }, { timeout: 240_000 });
 after(async () => {
@@ -98,6 +101,54 @@ test('every page fits in every width, and is for everybody', { timeout: 480_000 
       await screenshot(page, `page-${name}`);
       assertQuiet(page);
     });
+  }
+});
+
+test('pages of who is not let in, or asks for what there is not, are for everybody, too', { timeout: 120_000 }, async () => {
+  const stranger = await openPage(browser, gantry);
+  // The browser itself says that a page was refused.
+  const refused = /Failed to load resource/;
+  const told = [
+    [stranger, '/sign-in', 200],
+    [page, '/elsewhere', 404],
+    [page, '/runs/999999999', 404],
+    [page, '/runs?state=sleeping', 400],
+    [page, '/settings/people', 403],
+  ];
+  for (const [who, path, status] of told) {
+    assert.equal((await visit(who, path)).status(), status, path);
+    await who.getByRole('heading', { level: 1 }).first().waitFor();
+    await eachLook(who, () => assertFits(who));
+    await assertAccessible(who);
+    assertQuiet(who, refused);
+    who.problems.length = 0;
+  }
+  await stranger.context().close();
+});
+
+test('where it is narrow every page is in reach, by the keyboard and without scripts', { timeout: 120_000 }, async () => {
+  for (const scripts of [true, false]) {
+    const narrow = await openPage(browser, { address: gantry.address, width: 390, scripts });
+    await narrow.context().addCookies(await page.context().cookies());
+    await narrow.goto('/nodes');
+    const rail = narrow.getByRole('navigation', { name: 'Pages' });
+    const seen = await rail.getByRole('link').all();
+    for (const link of seen) {
+      const { x, width } = await link.boundingBox();
+      assert.ok(x >= 0 && x + width <= 390, `${await link.innerText()} is at ${x}, ${width} wide`);
+    }
+    await rail.getByRole('button', { name: 'More' }).focus();
+    await narrow.keyboard.press('Enter');
+    const rest = narrow.locator('#rail-more');
+    await rest.getByRole('link', { name: 'Audit' }).waitFor();
+    assert.equal(seen.length + await rest.getByRole('link').count(), 12);
+    await rest.getByRole('link', { name: 'Settings' }).focus();
+    await narrow.keyboard.press('Enter');
+    await narrow.waitForURL(/\/settings$/);
+    await rest.waitFor({ state: 'hidden' });
+    // A browser without scripts says of each that it did not load it.
+    if (scripts) assertQuiet(narrow);
+    await narrow.context().close();
   }
 });
 

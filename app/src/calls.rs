@@ -12,6 +12,7 @@
 pub mod oversight;
 pub mod people;
 
+use api::At;
 use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
@@ -23,12 +24,12 @@ use api::console::{
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
-use api::nodes::{MintedToken, NodeView};
+use api::nodes::{LookPage, MintedToken, NodeView};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
-use api::values::{ValuesView, ValuesWanted};
+use api::values::{ResultLines, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -60,6 +61,7 @@ mod server {
     pub(super) fn answer<T>(result: Result<T, Problem>) -> Answer<T> {
         result.map_err(|problem| {
             crate::respond::status(problem.status);
+            crate::respond::again_after(problem.again_after);
             Failure(problem)
         })
     }
@@ -285,6 +287,14 @@ pub async fn propose(deployment: DeploymentId) -> Answer<ProposalId> {
     answer(console()?.propose(deployment).await)
 }
 
+/// Opens a proposal on a deployment, or joins the open one; leads to its board, where another policy is asked for.
+#[server(name = ProposePolicy, prefix = "/call", endpoint = "propose_policy", output = AsJson)]
+pub async fn propose_policy(deployment: String) -> Answer<ProposalId> {
+    let proposal = answer(console()?.propose_by_name(&deployment).await)?;
+    leptos_axum::redirect(&crate::places::board_for_policy(&deployment));
+    Ok(proposal)
+}
+
 /// Opens a proposal that restores a deployment; leads to its board.
 #[server(name = Restore, prefix = "/call", endpoint = "restore", output = AsJson)]
 pub async fn restore(deployment: String, target: TargetNo, #[server(default)] partial: bool) -> Answer<Restored> {
@@ -443,6 +453,18 @@ pub async fn add_node(
 #[server(name = ReadNode, prefix = "/call", endpoint = "node", input = AsJson, output = AsJson)]
 pub async fn node(name: String) -> Answer<NodeView> {
     answer(console()?.node(&name).await)
+}
+
+/// What came of looks at a node, newest first.
+#[server(name = ReadNodeLooks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
+pub async fn node_looks(name: String, before: Option<At>) -> Answer<LookPage> {
+    answer(console()?.node_looks(&name, before).await)
+}
+
+/// What attempts returned on a node, newest first.
+#[server(name = ReadNodeResults, prefix = "/call", endpoint = "node_results", input = AsJson, output = AsJson)]
+pub async fn node_results(name: String, before: Option<RunId>) -> Answer<ResultLines> {
+    answer(console()?.node_results(&name, before).await)
 }
 
 /// Changes what people say of a node. What the form does not have of its hints and its way stays as it is.

@@ -34,8 +34,8 @@ pub struct Choice {
     pub act: Act,
 }
 
-/// Every page that one goes to without naming anything, in the order of the rail.
-pub const PAGES: [(&str, Icon, &str); 12] = [
+/// The pages of the rail, in its order: those that are gone to most often first.
+pub const RAIL: [(&str, Icon, &str); 12] = [
     (places::OVERVIEW, Icon::Overview, "Overview"),
     (places::DEPLOYMENTS, Icon::Deployments, "Deployments"),
     (places::NODES, Icon::Node, "Nodes"),
@@ -50,6 +50,20 @@ pub const PAGES: [(&str, Icon, &str); 12] = [
     (places::SETTINGS, Icon::Person, "Settings"),
 ];
 
+/// So many of the rail have room where it is narrow.
+pub const ALWAYS_SEEN: usize = 6;
+
+/// Pages within those of the rail, which are found by their names, too.
+const WITHIN: [(&str, Icon, &str); 7] = [
+    (places::ROLES, Icon::Bind, "Roles"),
+    (places::ROLE_GRAPH, Icon::Graph, "How roles hang together"),
+    (places::IMPORTS, Icon::Catalog, "Imports"),
+    (places::ACCOUNT, Icon::Person, "My account"),
+    (places::PEOPLE, Icon::Person, "People"),
+    (places::SERVICES, Icon::Person, "Service accounts"),
+    (places::POLICY, Icon::Review, "Policy"),
+];
+
 /// What begins a wish to change a deployment.
 const PROPOSE: &str = "propose";
 
@@ -59,7 +73,7 @@ fn has(name: &str, text: &str) -> bool {
 
 /// Pages whose names have this; all of them for nothing.
 pub fn pages(text: &str) -> Vec<Choice> {
-    let found = PAGES.into_iter().filter(|(_, _, word)| has(word, text));
+    let found = RAIL.into_iter().chain(WITHIN).filter(|(_, _, word)| has(word, text));
     found
         .map(|(place, icon, word)| Choice {
             name: word.to_owned(),
@@ -115,12 +129,10 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
         Hit::Node { fqdn, deployment, .. } => {
             vec![choice(fqdn.clone(), format!("node in {deployment}"), Icon::Node, Act::Go(places::node(fqdn)))]
         }
-        Hit::Role { role, deployment } => vec![choice(
-            role.to_string(),
-            format!("role in {deployment}"),
-            Icon::Bind,
-            Act::Go(places::graph_of_role(deployment, role.as_str())),
-        )],
+        Hit::Role { role, barclamp } => {
+            let about = format!("role of {barclamp}");
+            vec![choice(role.to_string(), about, Icon::Bind, Act::Go(places::role_in(role, barclamp)))]
+        }
         Hit::Run { id, role, fqdn, state } => {
             vec![choice(format!("Run {id}: {role} on {fqdn}"), run_word(*state), Icon::Run, Act::Go(places::run(*id)))]
         }
@@ -163,7 +175,9 @@ mod tests {
     fn pages_and_commands_are_found_by_any_part_of_their_words() {
         let names = |choices: Vec<Choice>| choices.into_iter().map(|choice| choice.name).collect::<Vec<_>>();
         assert_eq!(names(pages("NOD")), ["Nodes"]);
-        assert_eq!(pages("").len(), PAGES.len());
+        assert_eq!(pages("").len(), RAIL.len() + WITHIN.len());
+        assert_eq!(names(pages("polic")), ["Policy"]);
+        assert_eq!(names(pages("roles")), ["Roles", "How roles hang together"]);
         assert_eq!(names(commands("dark")), ["Colours: dark"]);
         assert!(pages("zzz").is_empty() && commands("zzz").is_empty());
     }

@@ -1,6 +1,8 @@
 //! The addresses of the pages.
 
+use api::At;
 pub use api::calls::shell::encoded;
+use api::listing::{DeploymentState, NodeState};
 use engine::ids::{BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, RoleName, RunId, SubmissionId};
 
 /// Where people sign in.
@@ -99,8 +101,8 @@ pub const SERVICES: &str = "/settings/services";
 pub const POLICY: &str = "/settings/policy";
 
 /// A deployment's board, where another policy is to be proposed.
-pub fn board_for_policy(name: &DeploymentName) -> String {
-    format!("{}?ask=policy", deployment(name))
+pub fn board_for_policy(name: &str) -> String {
+    format!("{}?ask=policy", board_of(name))
 }
 
 /// A person, or a service account.
@@ -131,11 +133,6 @@ pub fn graph(name: &DeploymentName) -> String {
 /// The same, of a name that nobody has checked yet.
 pub fn graph_of(name: &str) -> String {
     format!("{GRAPH}/{}", encoded(name))
-}
-
-/// A role in a deployment's graph, one by one.
-pub fn graph_of_role(name: &DeploymentName, role: &str) -> String {
-    format!("{}?roles={}", graph(name), encoded(role))
 }
 
 /// The picture of a page with a graph, as a file; the server's own route.
@@ -181,6 +178,49 @@ pub fn waiting_in(name: &DeploymentName) -> String {
 /// What waits on a node.
 pub fn waiting_on(fqdn: &str) -> String {
     format!("{WAITING}?node={}", encoded(fqdn))
+}
+
+/// The nodes of which this is so.
+pub fn nodes_that_are(state: NodeState) -> String {
+    format!("{NODES}?state={}", state.as_str())
+}
+
+/// The deployments of which this is so.
+pub fn deployments_that_are(state: DeploymentState) -> String {
+    format!("{DEPLOYMENTS}?state={}", state.as_str())
+}
+
+/// What came of looks at a node, newest first, before a moment.
+pub fn node_looks(name: &str, before: Option<At>) -> String {
+    let before = before.map(|at| format!("?before={}", at.0)).unwrap_or_default();
+    format!("{}/looks{before}", node(name))
+}
+
+/// What attempts returned on a node, newest first, before a run.
+pub fn node_results(name: &str, before: Option<RunId>) -> String {
+    let before = before.map(|run| format!("?before={run}")).unwrap_or_default();
+    format!("{}/results{before}", node(name))
+}
+
+/// What a node carries, one by one, in the graph of its deployment.
+pub fn graph_of_node(name: &DeploymentName, fqdn: &str) -> String {
+    format!("{}?nodes={}", graph(name), encoded(fqdn))
+}
+
+/// All runs on a node.
+pub fn runs_on(node: &str) -> String {
+    format!("{RUNS}?node={}", encoded(node))
+}
+
+/// All runs of a role on a node, by its name or its id, or on any.
+pub fn runs_of(deployment: &DeploymentName, node: Option<&str>, role: &RoleName) -> String {
+    let node = node.map(|node| format!("&node={}", encoded(node))).unwrap_or_default();
+    format!("{RUNS}?deployment={deployment}{node}&role={}", encoded(role.as_str()))
+}
+
+/// What waits for a noderole, in the graph of its deployment.
+pub fn graph_below(name: &DeploymentName, noderole: NoderoleId) -> String {
+    format!("{}?focus={noderole}&way=down&steps=1", graph(name))
 }
 
 /// The nodes with this in their names.

@@ -21,6 +21,12 @@ pub(crate) fn status(status: u16) {
     }
 }
 
+/// Says when whoever was refused may come again.
+pub(crate) fn again_after(seconds: Option<u64>) {
+    let Some((options, seconds)) = use_context::<ResponseOptions>().zip(seconds) else { return };
+    options.insert_header(http::header::RETRY_AFTER, http::HeaderValue::from(seconds));
+}
+
 fn wants_page(request: &Parts) -> bool {
     let accept = request.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))

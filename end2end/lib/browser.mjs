@@ -13,8 +13,17 @@ import { results } from './gantry.mjs';
 export const widths = { 1440: 900, 1024: 768, 390: 844 }; // and their heights
 export const schemes = ['light', 'dark'];
 
-/** Starts the browser; close it with `close()`. */
+/** Starts the browser; close it with `close()`. One that dies while it starts, as Chromium now and then does, is started once more. */
 export async function openBrowser() {
+  try {
+    return await launch();
+  } catch (error) {
+    console.error(`The browser did not start and is started again: ${error.message.split('\n')[0]}`);
+    return launch();
+  }
+}
+
+function launch() {
   return chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     headless: true,

@@ -322,6 +322,17 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_admins BEFORE UPDATE OF disabled, permissions ON person FOR EACH ROW EXECUTE FUNCTION guard_admins();
 
+-- What Gantry did by itself is told under its own name. Whoever had that name before stays as they are.
+CREATE OR REPLACE FUNCTION guard_name() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NEW.name = 'gantry' AND (TG_OP = 'INSERT' OR OLD.name <> NEW.name) THEN
+    RAISE EXCEPTION 'a person can''t be called gantry'
+      USING ERRCODE = 'GY026', HINT = 'Gantry itself is called so where it is told who did what: choose another name.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_name BEFORE INSERT OR UPDATE OF name ON person FOR EACH ROW EXECUTE FUNCTION guard_name();
+
 -- Takes the person's row lock: whoever counts what a person may holds it too. All of the tree is not a part of it.
 CREATE OR REPLACE FUNCTION guard_grant() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -1349,7 +1360,7 @@ BEGIN
     'INSERT, UPDATE, DELETE ON worker',
     'INSERT (topic, subject, kind, body) ON event',
     'INSERT (actor, action, subject, detail) ON audit',
-    'INSERT (by, report) ON import_report',
+    'INSERT (by, report), DELETE ON import_report',
     'INSERT (person_id, key, request, claim, claimed_until), UPDATE, DELETE ON idempotency',
     'INSERT ON person',
     'UPDATE (name, display, disabled, permissions) ON person',

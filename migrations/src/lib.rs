@@ -47,6 +47,7 @@
 //! | GY023 | an address or a network card of a node is another's already |
 //! | GY024 | nobody would be left who may decide about people |
 //! | GY025 | a permission is given in a part of the tree that is none |
+//! | GY026 | a person gets the name under which Gantry itself is told of |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -86,6 +87,7 @@ mod m0026_people;
 mod m0028_interface;
 mod m0029_orders;
 mod m0030_imports;
+mod m0031_forgotten_workers;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -174,6 +176,7 @@ migrations! {
     m0028_interface,
     m0029_orders,
     m0030_imports,
+    m0031_forgotten_workers,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

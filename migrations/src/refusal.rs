@@ -53,11 +53,13 @@ pub enum Refusal {
     LastAdmin,
     /// GY025: a permission is given in a part of the tree that is none.
     NoPartOfTheTree,
+    /// GY026: a person gets the name under which Gantry itself is told of.
+    OwnName,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 25] = [
+    pub const ALL: [(&'static str, Self); 26] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -83,6 +85,7 @@ impl Refusal {
         ("GY023", Self::MachineTaken),
         ("GY024", Self::LastAdmin),
         ("GY025", Self::NoPartOfTheTree),
+        ("GY026", Self::OwnName),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

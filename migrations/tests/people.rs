@@ -72,6 +72,22 @@ async fn a_policy_concerns_everything() {
 }
 
 #[tokio::test]
+async fn nobody_gets_the_name_of_gantry_itself_and_who_has_it_stays() {
+    let world = World::new().await;
+    assert_refused("new", world.app("INSERT INTO person (name) VALUES ('gantry')").await, Refusal::OwnName);
+    let renamed = world.app("UPDATE person SET name = 'gantry' WHERE name = 'bo'").await;
+    assert_refused("renamed", renamed, Refusal::OwnName);
+    for statement in [
+        "ALTER TABLE person DISABLE TRIGGER guard_name",
+        "INSERT INTO person (name) VALUES ('gantry')",
+        "ALTER TABLE person ENABLE TRIGGER guard_name",
+    ] {
+        world.owner(statement).await.unwrap();
+    }
+    world.app("UPDATE person SET name = 'gantry', disabled = true WHERE name = 'gantry'").await.unwrap();
+}
+
+#[tokio::test]
 async fn a_part_of_the_tree_is_one_and_admin_is_none() {
     let world = World::new().await;
     assert_refused("all", world.grant(world.bo, "operator", world.system).await, Refusal::NoPartOfTheTree);

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use api::Problem;
 use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
@@ -15,11 +14,12 @@ use api::console::{
     Opened, PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
-use api::nodes::{MintedToken, NodeChange, NodeView};
+use api::nodes::{LookPage, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
-use api::values::{ValuesView, ValuesWanted};
+use api::values::{ResultLines, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
+use api::{At, Problem};
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
@@ -50,15 +50,21 @@ impl Bound {
     pub fn actor(&self) -> Result<&Actor, Problem> {
         self.actor.as_ref().ok_or_else(Problem::signed_out)
     }
+
+    /// Whoever lacks a permission is told who gives it.
+    pub async fn told<T>(&self, answer: Result<T, Problem>) -> Result<T, Problem> {
+        match answer {
+            Err(problem) => Err(self.control.whom_to_ask(problem).await),
+            done => done,
+        }
+    }
 }
 
 /// Asks `control` the same as the actor.
 macro_rules! asked {
     ($self:ident . $method:ident ( $($argument:expr),* )) => {{
-        match $self.control.$method($self.actor()? $(, $argument)*).await {
-            Err(problem) => Err($self.control.whom_to_ask(problem).await),
-            done => done,
-        }
+        let answer = $self.control.$method($self.actor()? $(, $argument)*).await;
+        $self.told(answer).await
     }};
 }
 
@@ -203,6 +209,10 @@ impl Console for Bound {
         asked!(self.propose(deployment))
     }
 
+    async fn propose_by_name(&self, deployment: &str) -> Result<ProposalId, Problem> {
+        asked!(self.propose_by_name(deployment))
+    }
+
     async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem> {
         asked!(self.restore(&deployment, target, partial))
     }
@@ -298,6 +308,14 @@ impl Console for Bound {
 
     async fn node(&self, name: &str) -> Result<NodeView, Problem> {
         asked!(self.node(name))
+    }
+
+    async fn node_looks(&self, name: &str, before: Option<At>) -> Result<LookPage, Problem> {
+        asked!(self.node_looks(name, before))
+    }
+
+    async fn node_results(&self, name: &str, before: Option<RunId>) -> Result<ResultLines, Problem> {
+        asked!(self.node_results(name, before))
     }
 
     async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {

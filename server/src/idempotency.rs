@@ -15,6 +15,8 @@
 //! itself (a proposal's version, a submission that was committed, a name that is taken); what has no such rule (a comment, a token) is
 //! there twice then. `docs/api.md` says so.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequest as _, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -27,6 +29,7 @@ use store::idempotency::{Claimed, Kept, Key, Withheld, claim_key, free_key, keep
 use uuid::Uuid;
 
 use api::Problem;
+use api::problem::MOMENT;
 
 use crate::contract::LONGEST_KEY;
 use crate::refusal::Refusal;
@@ -83,10 +86,8 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
                 "under_way",
                 "A request with this idempotency key is being carried out. Send it again later: it gets the answer then.",
             );
-            let mut answer = Refusal(problem).into_response();
             // It is usually done long before its claim ends.
-            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.min(5)));
-            Ok(Turn::Answer(answer))
+            Err(Refusal(problem.again_after(Duration::from_secs(seconds).min(MOMENT))))
         }
         Claimed::Other => Err(Refusal(Problem::new(
             422,
@@ -94,15 +95,18 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
             "This key stands for another request",
             "Another request of yours carried this Idempotency-Key within the last 24 hours. Give each request a key of its own.",
         ))),
-        Claimed::TooMany => Err(Refusal(Problem::new(
-            429,
-            "too_many_keys",
-            "Too many idempotency keys",
-            format!(
-                "You used {} keys within 24 hours. Send requests that may be done twice without one.",
-                store::idempotency::MOST_KEYS
-            ),
-        ))),
+        Claimed::TooMany(seconds) => Err(Refusal(
+            Problem::new(
+                429,
+                "too_many_keys",
+                "Too many idempotency keys",
+                format!(
+                    "You used {} keys within 24 hours. Send requests that may be done twice without one.",
+                    store::idempotency::MOST_KEYS
+                ),
+            )
+            .again_after(Duration::from_secs(seconds)),
+        )),
     }
 }
 

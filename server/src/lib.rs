@@ -24,6 +24,7 @@ mod carried;
 mod contract;
 mod drawings;
 mod feed;
+mod graphs;
 mod guard;
 mod health;
 mod idempotency;
@@ -53,7 +54,7 @@ use axum::BoxError;
 use axum::Router;
 use axum::error_handling::HandleErrorLayer;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -179,7 +180,9 @@ async fn to_its_end(request: Request, next: Next) -> Response {
         Ok(response) => response,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+            Err(_) => {
+                Refusal(Problem::unavailable("This server is stopping. Look whether it was done.")).into_response()
+            }
         },
     }
 }

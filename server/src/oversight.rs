@@ -11,16 +11,6 @@ use uuid::Uuid;
 
 use crate::bound::Bound;
 
-impl Bound {
-    /// Whoever lacks a permission is told who gives it.
-    async fn told<T>(&self, answer: Result<T, Problem>) -> Result<T, Problem> {
-        match answer {
-            Err(problem) => Err(self.control.whom_to_ask(problem).await),
-            done => done,
-        }
-    }
-}
-
 #[async_trait]
 impl Oversight for Bound {
     async fn overview(&self) -> Result<Overview, Problem> {

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use api::Problem;
-use api::problem::Finding;
+use api::problem::{Finding, MOMENT};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::path::ErrorKind;
@@ -35,6 +35,9 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut answer = (status_of(&self.0), Json(&self.0)).into_response();
         answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.0.again_after {
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
         answer.extensions_mut().insert(self);
         answer
     }
@@ -236,7 +239,8 @@ fn of_status(status: StatusCode) -> Problem {
         }
         StatusCode::PAYLOAD_TOO_LARGE => {
             let (most, import) = (crate::limits::BODY >> 20, crate::limits::IMPORT_BODY >> 20);
-            let detail = format!("A request's body may have at most {most} MiB, an import of barclamps {import} MiB.");
+            let detail =
+                format!("A request's body may have at most {most} MiB, one to POST /api/v1/barclamps {import} MiB.");
             Problem::new(413, "too_large", "Too large", detail)
         }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
@@ -268,8 +272,12 @@ fn of_answer(status: StatusCode, headers: &HeaderMap) -> Problem {
 /// Gives every refusal its form on the way out.
 pub(crate) async fn shape(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let wants_page = wants_page(&request);
-    let answer = next.run(request).await;
+    let mut answer = next.run(request).await;
     let status = answer.status();
+    // Pages and what a layer answers by itself know no better time.
+    if status == StatusCode::SERVICE_UNAVAILABLE && !answer.headers().contains_key(header::RETRY_AFTER) {
+        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(MOMENT.as_secs()));
+    }
     if !status.is_client_error() && !status.is_server_error() {
         return answer;
     }
@@ -283,7 +291,8 @@ pub(crate) async fn shape(State(state): State<AppState>, request: Request, next:
         true => (status, Html(page(&refusal.0))).into_response(),
         false => refusal.into_response(),
     };
-    // Allow, Retry-After and the like stay.
+    // Allow and the like stay.
+    shaped.headers_mut().remove(header::RETRY_AFTER);
     for (name, value) in answer.headers() {
         if !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH) {
             shaped.headers_mut().append(name, value.clone());

@@ -31,7 +31,7 @@ use engine::Hash;
 use engine::blueprint::{Anchor, Consequences};
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
 use crate::contract::{self, Operations, Versioned, op};
@@ -39,7 +39,7 @@ use crate::machines::Machine;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
-use crate::{limits, live, machines, overseeing, people_rest};
+use crate::{graphs, limits, live, machines, overseeing, people_rest};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
@@ -48,7 +48,7 @@ pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
     let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
-    people_rest::operations(overseeing::operations(machines::operations(about_runs(all))))
+    people_rest::operations(overseeing::operations(machines::operations(graphs::operations(about_runs(all)))))
         .get("/nodes", nodes, op("listNodes", "Nodes, by name or as asked, 50 a page"))
         .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
         .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it"))
@@ -237,6 +237,8 @@ struct CarriersWanted {
     role: RoleName,
     /// Where the role is an ancestor's: which.
     of_ancestor: Option<String>,
+    /// Behind this noderole: the last one of the page before, while that said that there are more.
+    after: Option<NoderoleId>,
 }
 
 async fn carriers(
@@ -245,7 +247,8 @@ async fn carriers(
     Place(name): Place<String>,
     Asked(wanted): Asked<CarriersWanted>,
 ) -> Answer<Carriers> {
-    Ok(Json(state.control.carriers(&actor, &name, wanted.of_ancestor.as_deref(), &wanted.role).await?))
+    let CarriersWanted { role, of_ancestor, after } = wanted;
+    Ok(Json(state.control.carriers_behind(&actor, &name, of_ancestor.as_deref(), &role, after).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -271,7 +274,7 @@ struct Proposed {
 }
 
 async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Made<Proposed> {
-    let deployment = named(&state, &actor, &name).await?;
+    let deployment = state.control.deployment_named(&actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
     Ok((StatusCode::CREATED, Json(Proposed { proposal })))
 }
@@ -320,7 +323,7 @@ async fn hold(
     Place(name): Place<String>,
     Given(holding): Given<Holding>,
 ) -> Answer<Done> {
-    let deployment = named(&state, &actor, &name).await?;
+    let deployment = state.control.deployment_named(&actor, &name).await?;
     state.control.hold(&actor, deployment, holding.held, holding.reason).await?;
     Ok(Json(Done {}))
 }
@@ -339,7 +342,7 @@ async fn prioritise(
     Place(name): Place<String>,
     Given(wanted): Given<Prioritising>,
 ) -> Answer<Done> {
-    let deployment = named(&state, &actor, &name).await?;
+    let deployment = state.control.deployment_named(&actor, &name).await?;
     state.control.prioritise(&actor, deployment, wanted.priority, wanted.reason).await?;
     Ok(Json(Done {}))
 }
@@ -361,15 +364,6 @@ async fn restore(
 ) -> Made<Restored> {
     let restored = state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
     Ok((StatusCode::CREATED, Json(restored)))
-}
-
-async fn named(state: &AppState, actor: &control::people::Actor, name: &str) -> Result<DeploymentId, Problem> {
-    let all = state.control.deployments(actor).await?;
-    let found = all.into_iter().find(|deployment| deployment.name.as_str() == name);
-    let shown: String = name.chars().take(96).collect();
-    found.map(|deployment| deployment.id).ok_or_else(|| {
-        Problem::not_found(format!("There is no deployment {shown}. GET /api/v1/deployments lists them."))
-    })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

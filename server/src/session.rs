@@ -16,17 +16,13 @@ use axum_extra::extract::CookieJar;
 use axum_extra::extract::cookie::{Cookie, SameSite};
 
 use api::Problem;
+use api::names::{COOKIE_FAR as FAR, COOKIE_NEAR as NEAR};
 use app::places;
 use control::people::{Actor, SESSION_ABSOLUTE, Token, Visitor};
 
 use crate::address::PublicAddress;
 use crate::refusal::{Refusal, wants_page};
 use crate::state::AppState;
-
-/// Without Secure, for loopback only; see [`crate::address`].
-const NEAR: &str = "gantry_session";
-/// Browsers take this name only with Secure, from HTTPS, for this host alone.
-const FAR: &str = "__Host-gantry";
 
 /// Who a request comes from, as the session's middleware found out. None: nobody is signed in.
 #[derive(Debug, Clone)]

@@ -1,5 +1,6 @@
 //! The router as a whole, over a database of each test's own.
 
+mod calls;
 mod canary;
 mod coming_in;
 mod contract;

@@ -7,7 +7,12 @@
 //! Without Python (`scripts/ansible`) the comparison is left out, and said so.
 
 #[path = "../tests/it/cluster.rs"]
-#[allow(dead_code, unreachable_pub, missing_docs)]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "the tests' cluster, of which a measurement needs a part, and which nothing is published of here"
+)]
 mod cluster;
 
 use std::fmt::Write as _;

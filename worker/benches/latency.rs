@@ -6,7 +6,12 @@
 //! latency`.
 
 #[path = "../tests/it/cluster.rs"]
-#[allow(dead_code, unreachable_pub, missing_docs)]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "the tests' cluster, of which a measurement needs a part, and which nothing is published of here"
+)]
 mod cluster;
 
 use std::time::Duration;

@@ -97,7 +97,8 @@ pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
     println!("\n{times}");
     if times.0.contains_key(&Part::Native) {
         let corpus = env::var_os("GANTRY_CORPUS").map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
-        for skipped in [without_files(&corpus), without_namespace("unshare")].into_iter().flatten() {
+        let skipped = [without_files(&corpus), without_namespace("unshare"), without_systemd("systemd-analyze")];
+        for skipped in skipped.into_iter().flatten() {
             println!("{skipped}");
         }
     }
@@ -115,6 +116,14 @@ fn without_files(corpus: &Path) -> Option<String> {
             files.display()
         )
     })
+}
+
+/// What the test of the packaged units does where nobody can say whether systemd understands them: nothing, and it passes.
+fn without_systemd(analyze: &str) -> Option<String> {
+    let error = Command::new(analyze).arg("--version").output().err()?;
+    Some(format!(
+        "skipped: whether systemd understands the packaged units was not asked ({analyze}: {error}; it takes Debian's systemd)"
+    ))
 }
 
 /// What the test does that fills a node's small disk where the system lets nobody mount one (crates/cli/tests/faults/namespace.rs):
@@ -239,6 +248,13 @@ mod tests {
         let skipped = without_namespace("/no/such/unshare").expect("a line");
         assert!(skipped.starts_with("skipped: no node had a small disk"), "{skipped}");
         assert_eq!(without_namespace("true"), None);
+    }
+
+    #[test]
+    fn that_no_systemd_looked_at_the_units_is_said() {
+        let skipped = without_systemd("/no/such/systemd-analyze").expect("a line");
+        assert!(skipped.starts_with("skipped: whether systemd understands the packaged units"), "{skipped}");
+        assert_eq!(without_systemd("true"), None);
     }
 
     #[test]

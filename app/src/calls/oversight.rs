@@ -4,9 +4,7 @@
     reason = "the macro makes a struct of each function's arguments, whose names say what they are"
 )]
 
-#[cfg(feature = "ssr")]
-use api::audit::AuditWanted;
-use api::audit::{AuditPage, ChainView};
+use api::audit::{AuditPage, AuditWanted, ChainView};
 use api::overview::Overview;
 use api::search::Found;
 use api::workers::{WorkerPage, WorkerView, WorkersWanted};
@@ -20,35 +18,20 @@ use crate::wire::AsJson;
 mod server {
     use std::sync::Arc;
 
-    use api::{At, Problem};
+    use api::Problem;
     use leptos::prelude::*;
 
-    use crate::clock::moment_of;
     use crate::failure::{Answer, Failure};
     use crate::oversight::Oversight;
 
     pub(super) fn oversight() -> Answer<Arc<dyn Oversight>> {
         use_context::<Arc<dyn Oversight>>().ok_or_else(|| Failure(Problem::internal()))
     }
-
-    /// The moment of a field; an empty one says none.
-    pub(super) fn moment(field: &str, text: &str) -> Result<Option<At>, Problem> {
-        let text = text.trim();
-        if text.is_empty() {
-            return Ok(None);
-        }
-        let shown: String = text.chars().take(40).collect();
-        moment_of(text).map(Some).ok_or_else(|| {
-            Problem::invalid(format!(
-                "{field}: {shown:?} is no moment. Write a day, or day and time in UTC: 2026-11-22T08:15."
-            ))
-        })
-    }
 }
 #[cfg(feature = "ssr")]
 use super::server::answer;
 #[cfg(feature = "ssr")]
-use server::{moment, oversight};
+use server::oversight;
 
 /// The cookie of who put the first steps away.
 #[cfg(feature = "ssr")]
@@ -81,18 +64,10 @@ pub async fn worker(id: Uuid) -> Answer<WorkerView> {
     answer(oversight()?.worker(id).await)
 }
 
-/// A page of the audit; moments as people write them.
+/// A page of the audit.
 #[server(name = ReadAudit, prefix = "/call", endpoint = "audit", input = AsJson, output = AsJson)]
-pub async fn audit(
-    who: String,
-    action: String,
-    subject: String,
-    since: String,
-    until: String,
-    before: Option<i64>,
-) -> Answer<AuditPage> {
-    let (since, until) = (answer(moment("From", &since))?, answer(moment("Until", &until))?);
-    answer(oversight()?.audit(AuditWanted { who, action, subject, since, until, before }).await)
+pub async fn audit(wanted: AuditWanted) -> Answer<AuditPage> {
+    answer(oversight()?.audit(wanted).await)
 }
 
 /// A part of the audit's chain.

@@ -15,7 +15,7 @@ use leptos_router::hooks::use_location;
 
 use crate::calls;
 use crate::clock::{of_day, use_clock};
-use crate::finding::PAGES;
+use crate::finding::{ALWAYS_SEEN, RAIL};
 use crate::live::{Status, use_live};
 use crate::parts::icon::drawn;
 use crate::parts::{Feed, Icon, icon};
@@ -163,23 +163,52 @@ fn focus_after_navigation(main: NodeRef<html::Main>) {
     });
 }
 
+/// The id of what is behind *More*.
+const MORE: &str = "rail-more";
+
 /// The pages that exist. Its children stand with the reviews.
+///
+/// Where it is narrow only the first ones have room; the others open from a button, which is the browser's own and needs no scripts.
 #[component]
 fn Rail(children: Children) -> impl IntoView {
     let mut children = Some(children);
-    let all = PAGES.map(|(to, shape, word)| {
-        let beside = if to == places::REVIEWS { children.take() } else { None };
-        place(to, shape, word, beside)
-    });
-    let all = all.collect_view();
+    let mut shown: Vec<AnyView> = RAIL
+        .into_iter()
+        .map(|(to, shape, word)| {
+            let beside = if to == places::REVIEWS { children.take() } else { None };
+            place(to, shape, word, beside).into_any()
+        })
+        .collect();
+    let more = NodeRef::<html::Ul>::new();
+    close_after_navigation(more);
+    let rest = shown.split_off(ALWAYS_SEEN.min(shown.len()));
     view! {
         <nav class="rail" aria-label="Pages">
             <ul>
-                {all}
+                {shown}
+            </ul>
+            <button class="more-pages" type="button" popovertarget=MORE>{icon(Icon::More)} "More"</button>
+            <ul class="rest" id=MORE popover="auto" node_ref=more>
+                {rest}
             </ul>
         </nav>
     }
     .into_any()
+}
+
+/// Whoever went to a page wants to see it: nothing stays open above it.
+fn close_after_navigation(open: NodeRef<html::Ul>) {
+    let path = use_location().pathname;
+    Effect::new(move |last: Option<String>| {
+        let now = path.get();
+        if last.is_some_and(|last| last != now)
+            && let Some(open) = open.get_untracked()
+        {
+            // It is refused where nothing is open, and that is well.
+            let _ = open.hide_popover();
+        }
+        now
+    });
 }
 
 fn place(place: &'static str, shape: Icon, word: &'static str, beside: Option<Children>) -> impl IntoView {
@@ -216,36 +245,71 @@ fn crumb((name, link): (String, Option<String>)) -> impl IntoView {
     }
 }
 
-/// The names of the places on the way to an address; the last one is no link.
+/// The places on the way to an address, each with where it is; the last one is where one is, and no link.
 fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
-    let Some(first) = parts.next() else { return vec![("Overview".into(), None)] };
-    let (name, link) = match first {
-        "deployments" => ("Deployments", places::DEPLOYMENTS),
-        "nodes" => ("Nodes", places::NODES),
-        "graph" => ("Graph", places::GRAPH),
-        "reviews" => ("Reviews", places::REVIEWS),
-        "runs" => ("Runs", places::RUNS),
-        "waiting" => ("Why not yet", places::WAITING),
-        "workers" => ("Workers", places::WORKERS),
-        "audit" => ("Audit", places::AUDIT),
-        "search" => ("Search", places::SEARCH),
-        "catalog" => ("Catalog", places::CATALOG),
-        "settings" => ("Settings", places::SETTINGS),
-        "blueprints" => ("Blueprints", places::BLUEPRINTS),
-        "noderoles" => ("Noderoles", places::DEPLOYMENTS),
-        // Of one node: those of deployments stand on their boards.
-        "proposals" => ("Proposals", places::DRAFTS),
-        _ => return Vec::new(),
-    };
-    match parts.next() {
-        None => vec![(name.into(), None)],
-        Some(id) => {
-            let short =
-                if matches!(first, "noderoles" | "workers") { id.chars().take(8).collect() } else { id.to_owned() };
-            vec![(name.into(), Some(link.into())), (short, None)]
-        }
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let Some(first) = parts.first() else { return vec![("Overview".into(), None)] };
+    let Some(name) = name_of(first) else { return Vec::new() };
+    let mut way = vec![(name.to_owned(), Some(list_of(first)))];
+    for end in 1..parts.len() {
+        let (before, here) = (&parts[..end], parts[end]);
+        way.push((name_in(before, here), Some(format!("/{}", parts[..=end].join("/")))));
     }
+    if let Some((_, link)) = way.last_mut() {
+        *link = None;
+    }
+    way
+}
+
+/// What the first part of an address is called; None: there are no pages there.
+fn name_of(first: &str) -> Option<&'static str> {
+    Some(match first {
+        "deployments" => "Deployments",
+        "nodes" => "Nodes",
+        "graph" => "Graph",
+        "reviews" => "Reviews",
+        "runs" => "Runs",
+        "waiting" => "Why not yet",
+        "workers" => "Workers",
+        "audit" => "Audit",
+        "search" => "Search",
+        "catalog" => "Catalog",
+        "settings" => "Settings",
+        "blueprints" => "Blueprints",
+        "noderoles" => "Noderoles",
+        "proposals" => "Proposals",
+        _ => return None,
+    })
+}
+
+/// Where the first part of an address leads.
+fn list_of(first: &str) -> String {
+    match first {
+        // They have no list of their own: they stand on boards.
+        "noderoles" => places::DEPLOYMENTS.to_owned(),
+        // Of one node: those of deployments stand on their boards.
+        "proposals" => places::DRAFTS.to_owned(),
+        first => format!("/{first}"),
+    }
+}
+
+/// What a further part of an address is called: a page's title, else what is there by its name or its id.
+fn name_in(before: &[&str], here: &str) -> String {
+    let title = match (before, here) {
+        (["catalog"], "roles") => "Roles",
+        (["catalog"], "graph") => "How roles hang together",
+        (["catalog"], "imports") => "Imports",
+        (["settings"], "account") => "My account",
+        (["settings"], "people") => "People",
+        (["settings"], "services") => "Service accounts",
+        (["settings"], "policy") => "Policy",
+        (["noderoles" | "runs", _], "data") => "Data",
+        (["nodes", _], "looks") => "Looks",
+        (["nodes", _], "results") => "Results",
+        (["noderoles" | "workers"] | ["settings", "people"], id) => return id.chars().take(8).collect(),
+        _ => return here.to_owned(),
+    };
+    title.to_owned()
 }
 
 /// Whether what is shown is what is.
@@ -281,7 +345,22 @@ mod tests {
         assert_eq!(said("/deployments"), "Deployments");
         assert_eq!(said("/deployments/web"), "Deployments / web");
         assert_eq!(said("/noderoles/0123456789ab"), "Noderoles / 01234567");
+        assert_eq!(said("/noderoles/0123456789ab/data"), "Noderoles / 01234567 / Data");
         assert_eq!(said("/proposals/17"), "Proposals / 17");
+        assert_eq!(said("/catalog/roles/app"), "Catalog / Roles / app");
+        assert_eq!(said("/settings/people/0123456789ab"), "Settings / People / 01234567");
         assert_eq!(said("/elsewhere"), "");
+    }
+
+    #[test]
+    fn each_place_on_the_way_is_a_link_and_the_last_is_none() {
+        let links = |path: &str| crumbs(path).into_iter().map(|(_, link)| link).collect::<Vec<_>>();
+        let to = |place: &str| Some(place.to_owned());
+        assert_eq!(links("/"), [None]);
+        assert_eq!(links("/catalog"), [None]);
+        assert_eq!(links("/catalog/roles/app"), [to("/catalog"), to("/catalog/roles"), None]);
+        assert_eq!(links("/settings/people/0123456789ab"), [to("/settings"), to("/settings/people"), None]);
+        assert_eq!(links("/noderoles/0123456789ab/data"), [to("/deployments"), to("/noderoles/0123456789ab"), None]);
+        assert_eq!(links("/proposals/17"), [to(places::DRAFTS), None]);
     }
 }

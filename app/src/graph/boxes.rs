@@ -82,7 +82,7 @@ pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
     };
     view! {
         <For each=move || sight.cells() key=|key| *key children=cell/>
-        {in_hand}
+        {move || in_hand()}
     }
     .into_any()
 }

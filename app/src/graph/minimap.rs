@@ -93,8 +93,8 @@ pub(super) fn Minimap(
                     }
                 }
             >
-                {boxes}
-                {part}
+                {move || boxes()}
+                {move || part()}
             </svg>
         }
     };

@@ -216,7 +216,7 @@ pub fn Graph(
         <div class="graph">
             <section class="card" aria-label="Graph">
                 <Tools shown/>
-                {body}
+                {move || body()}
             </section>
             <About shown/>
         </div>
@@ -319,7 +319,7 @@ fn About(shown: Shown) -> impl IntoView {
     view! {
         <aside class="card about" aria-labelledby="graph-about">
             <header><h2 id="graph-about">{title}</h2></header>
-            {body}
+            {move || body()}
         </aside>
     }
     .into_any()

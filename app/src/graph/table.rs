@@ -98,7 +98,7 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
                         <th scope="col">"Waits for it"</th>
                     </tr>
                 </thead>
-                <tbody>{rows}</tbody>
+                <tbody>{move || rows()}</tbody>
             </table>
         </div>
     }

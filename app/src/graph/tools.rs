@@ -29,9 +29,9 @@ pub(super) fn Tools(shown: Shown) -> impl IntoView {
         <div class="graph-tools">
             <Find shown/>
             {move || focus(&shown.address.read())}
-            {all}
+            {move || all()}
             <span class="grow"></span>
-            <span class="muted" role="status">{counts}</span>
+            <span class="muted" role="status">{move || counts()}</span>
             {move || (!is_table.get()).then(|| view! { <Zoom shown/> })}
             <a class="button small" href=other data-noscroll>{move || if is_table.get() { "Picture" } else { "Table" }}</a>
             <a class="button small" href=file download rel="external" aria-label="SVG, download the picture">{icon(Icon::Download)} "SVG"</a>
@@ -214,7 +214,7 @@ fn Find(shown: Shown) -> impl IntoView {
                     shown.find.set(event_target_value(&event));
                 }
             />
-            <small class="muted" role="status">{said}</small>
+            <small class="muted" role="status">{move || said()}</small>
         </form>
     }
     .into_any()

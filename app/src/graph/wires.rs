@@ -90,7 +90,7 @@ pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
         <g aria-hidden="true">
             <For each=move || sight.strands() key=|key| *key children=strand/>
             {move || at_hand(shown, sight.detail.get())}
-            {trail}
+            {move || trail()}
         </g>
     }
     .into_any()

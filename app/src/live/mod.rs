@@ -115,6 +115,7 @@ fn thing(event: &Event) -> String {
         Event::Proposal { proposal, .. } => format!("p{proposal}"),
         Event::Submission { submission } => format!("v{submission}"),
         Event::Target { .. } => "t".into(),
+        Event::Catalog => "c".into(),
         Event::Node { fqdn } => format!("n{fqdn}"),
         Event::Hold { deployment, .. } => format!("h{deployment}"),
         Event::Reset => "x".into(),

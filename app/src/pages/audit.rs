@@ -1,27 +1,139 @@
 //! The audit: who did what, when, to what; its chain, checked part by part; and the way to take it along and check it without us.
 
-use api::audit::{AuditEntry, AuditPage, CHECKED, ChainView};
+use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView};
+use api::calls::List;
+use api::listing::AuditSort;
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::components::Form;
 use leptos_router::hooks::use_query_map;
+use leptos_router::params::ParamsMap;
 
 use crate::calls::oversight as calls;
 use crate::check::pretty;
-use crate::clock::Moment;
-use crate::parts::{Empty, Icon, SameList, icon, load};
+use crate::clock::{Moment, moment_of};
+use crate::failure::Answer;
+use crate::parts::list::{Listed, columns_of};
+use crate::parts::list_page::{Field, ListOf, ListPage, With};
+use crate::parts::{Empty, Icon, icon, load};
 use crate::places;
 
-/// What the page is asked for; all of it is in the address.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Wanted {
-    who: String,
-    action: String,
-    subject: String,
-    since: String,
-    until: String,
-    before: Option<i64>,
-    check: Option<Check>,
+columns_of!(Part {
+    When "when" "When",
+    Who "who" "Who",
+    What "what" "Did what",
+    ToWhat "to_what" "To what",
+    Sealed "sealed" "Sealed",
+});
+
+#[derive(Clone, Copy)]
+struct Entries;
+
+impl ListPage for Entries {
+    type Sort = AuditSort;
+    type Part = Part;
+    type Page = AuditPage;
+    type Key = i64;
+
+    const ID: &'static str = "audit";
+    const NAMES: (&'static str, &'static str) = ("entry", "entries");
+    const PLACE: &'static str = "before";
+    const FIELDS: &'static [Field] = &[
+        Field::text("who", "Who", "who is").like("ada, or gantry"),
+        Field::text("action", "Did what", "did what is").like("submission.commit"),
+        Field::text("subject", "To what", "to what is").like("a number or an id"),
+        Field::moment("since", "From (UTC)", "from"),
+        Field::moment("until", "Until (UTC)", "until"),
+    ];
+    const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "when")];
+    const SAME: List = List::Audit;
+
+    fn path(self) -> &'static str {
+        places::AUDIT
+    }
+
+    async fn fetch(self, listed: Listed<AuditSort>) -> Answer<AuditPage> {
+        let (since, until) = (listed.moment("since", "From")?, listed.moment("until", "Until")?);
+        let (sort, before) = listed.stretch()?;
+        let (who, action, subject) = (listed.word("who"), listed.word("action"), listed.word("subject"));
+        calls::audit(AuditWanted { who, action, subject, since, until, sort, before }).await
+    }
+
+    fn sorted_by(column: Part) -> Option<(AuditSort, bool)> {
+        (column == Part::When).then_some((AuditSort::At, true))
+    }
+
+    fn key(entry: &AuditEntry) -> i64 {
+        entry.id
+    }
+
+    /// The interface takes moments in milliseconds.
+    fn word(self, listed: &Listed<AuditSort>, word: &str) -> Option<String> {
+        let said = listed.word(word);
+        match word {
+            "since" | "until" => moment_of(&said).map(|at| at.0.to_string()),
+            _ => Some(said),
+        }
+    }
+
+    fn none(self) -> AnyView {
+        view! { <Empty icon=Icon::Audit title="Nothing was done yet"><p>"Whatever anybody does is written here."</p></Empty> }
+            .into_any()
+    }
+
+    fn row(self, entry: Memo<AuditEntry>, with: With<Self>) -> AnyView {
+        // What was written stays as it is; only its seal comes later.
+        let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
+        let who = name.unwrap_or_else(|| "gantry".to_owned());
+        let link =
+            |word: &str, value: &str| with.listed.with_value(|listed| self.asking(listed, word, value).address());
+        let (by, of_action) = (link("who", &who), link("action", &action));
+        let about = (!subject.is_empty()).then(|| link("subject", &subject));
+        let subject = about.map(|about| view! { <a href=about><code>{subject}</code></a> });
+        let is_more = detail.as_object().is_none_or(|fields| !fields.is_empty());
+        let more = is_more.then(|| {
+            let (text, label) = (pretty(&detail), format!("More of entry {id}"));
+            view! {
+                <details class="about">
+                    <summary aria-label=label>"More"</summary>
+                    <pre tabindex="0">{text}</pre>
+                </details>
+            }
+        });
+        let seal = move || match entry.read().sealed {
+            Some(place) => view! { <span title="Its place in the chain">{place}</span> }.into_any(),
+            None => view! { <span class="muted">"not yet"</span> }.into_any(),
+        };
+        view! {
+            <tr>
+                <td data-label="When" class="muted"><Moment at/></td>
+                {with.cell(Part::Who, "", view! { <a href=by>{who}</a> })}
+                {with.cell(Part::What, "", view! { <a href=of_action>{action}</a> })}
+                {with.cell(Part::ToWhat, "", view! { <div>{subject} {more}</div> })}
+                {with.cell(Part::Sealed, "number", seal)}
+            </tr>
+        }
+        .into_any()
+    }
+
+    /// What is done with the whole; nothing of it for who may not read it.
+    fn below(self, with: With<Self>, _: Callback<()>) -> AnyView {
+        let verify = with.listed.with_value(|listed| checking(&listed.address(), 0, ""));
+        view! {
+            <section class="card" aria-label="The whole chain">
+                <header><h2>"Is it whole?"</h2></header>
+                <div class="inside">
+                    <p>"Entries are sealed, each link made of the one before: whoever changes or takes out an entry later breaks the chain behind it."</p>
+                    <div class="buttons">
+                        <a class="button" href=verify>{icon(Icon::Check)} "Verify the chain"</a>
+                        <a class="button" href=places::AUDIT_FILE rel="external" download="gantry-audit.jsonl">{icon(Icon::Download)} "Export what is sealed"</a>
+                    </div>
+                    <p class="muted">"The export is checked without any server, by who keeps it:"</p>
+                    <p><code>"gantry audit verify gantry-audit.jsonl"</code></p>
+                </div>
+            </section>
+        }
+        .into_any()
+    }
 }
 
 /// A part of the chain that is checked.
@@ -31,236 +143,59 @@ struct Check {
     after: u64,
     /// What the part before ended with.
     link: String,
+    /// The address of the list that stands above.
+    list: String,
 }
 
-impl Wanted {
-    fn read(get: impl Fn(&str) -> Option<String>) -> Self {
-        let word = |name: &str| get(name).map(|text| text.trim().to_owned()).unwrap_or_default();
-        let after = get("check").and_then(|place| place.parse().ok());
-        Self {
-            who: word("who"),
-            action: word("action"),
-            subject: word("subject"),
-            since: word("since"),
-            until: word("until"),
-            before: get("before").and_then(|id| id.parse().ok()),
-            check: after.map(|after| Check { after, link: word("link") }),
-        }
+impl Check {
+    fn read(query: &ParamsMap) -> Option<Self> {
+        let after = query.get("check")?.parse().ok()?;
+        let link = query.get("link").unwrap_or_default().trim().to_owned();
+        Some(Self { after, link, list: Entries.read(query).address() })
     }
+}
 
-    fn address(&self) -> String {
-        let said = [
-            ("who", &self.who),
-            ("action", &self.action),
-            ("subject", &self.subject),
-            ("since", &self.since),
-            ("until", &self.until),
-        ];
-        let given = said.into_iter().filter(|(_, value)| !value.is_empty());
-        let mut query: Vec<String> = given.map(|(key, value)| format!("{key}={}", places::encoded(value))).collect();
-        query.extend(self.before.map(|before| format!("before={before}")));
-        if let Some(Check { after, link }) = &self.check {
-            query.push(format!("check={after}"));
-            query.extend((!link.is_empty()).then(|| format!("link={}", places::encoded(link))));
-        }
-        match query.is_empty() {
-            true => places::AUDIT.into(),
-            false => format!("{}?{}", places::AUDIT, query.join("&")),
-        }
-    }
-
-    /// The same list from its beginning.
-    fn newest(&self) -> Self {
-        Self { before: None, ..self.clone() }
-    }
-
-    fn checking(&self, after: u64, link: String) -> Self {
-        Self { check: Some(Check { after, link }), ..self.clone() }
-    }
-
-    fn is_narrow(&self) -> bool {
-        let all = [&self.who, &self.action, &self.subject, &self.since, &self.until];
-        all.into_iter().any(|text| !text.is_empty())
-    }
+/// The address of a list with a part of the chain checked below it.
+fn checking(list: &str, after: u64, link: &str) -> String {
+    let sign = if list.contains('?') { '&' } else { '?' };
+    let link = if link.is_empty() { String::new() } else { format!("&link={}", places::encoded(link)) };
+    format!("{list}{sign}check={after}{link}")
 }
 
 /// The audit.
 #[component]
 pub fn Audit() -> impl IntoView {
     let query = use_query_map();
-    let wanted = Memo::new(move |_| {
-        let query = query.read();
-        Wanted::read(|name| query.get(name))
-    });
-    let list = Memo::new(move |_| Wanted { check: None, ..wanted.get() });
-    let entries = Resource::new(
-        move || list.get(),
-        |Wanted { who, action, subject, since, until, before, .. }| {
-            calls::audit(who, action, subject, since, until, before)
-        },
-    );
-    let check = Memo::new(move |_| wanted.get().check);
+    let list = ListOf::new(Entries);
+    let check = Memo::new(move |_| Check::read(&query.read()));
     let chain = Resource::new(
         move || check.get(),
         |check| async move {
             match check {
                 None => Ok(None),
-                Some(check) => calls::chain(check.after).await.map(Some),
+                Some(check) => calls::chain(check.after).await.map(|found| Some((found, check.link, check.list))),
             }
         },
     );
     let checked = move || {
-        let wanted = wanted.get();
-        wanted.check.is_some().then(|| load(chain, move |found| found.map(|found| held(&found, &wanted))))
+        let after = check.get()?.after;
+        let show = move |found: Option<(ChainView, String, String)>| {
+            found.map(|(found, link, list)| held(&found, &Check { after, link, list }))
+        };
+        Some(load(chain, show))
     };
     view! {
         <Title text="Audit"/>
         <div class="head"><h1>"Audit"</h1></div>
-        {load(entries, move |page| view! { <Found page wanted/> })}
+        {list.view()}
         {checked}
-        <SameList of=api::calls::List::Audit/>
-    }
-    .into_any()
-}
-
-/// The list, and what is done with the whole; nothing of it for who may not read it.
-#[component]
-fn Found(page: AuditPage, wanted: Memo<Wanted>) -> impl IntoView {
-    let of = wanted.get_untracked();
-    let next = page.next.map(|next| Wanted { before: Some(next), ..of.clone() }.address());
-    let newest = of.before.map(|_| of.newest().address());
-    let is_empty = page.entries.is_empty();
-    let verify = move || wanted.get().checking(0, String::new()).address();
-    let table = match (is_empty, of.is_narrow() || of.before.is_some()) {
-        (true, true) => view! {
-            <Empty icon=Icon::Search title="No entry fits">
-                <a class="button" href=places::AUDIT>"The whole audit"</a>
-            </Empty>
-        }
-        .into_any(),
-        (true, false) => {
-            view! { <Empty icon=Icon::Audit title="Nothing was done yet"><p>"Whatever anybody does is written here."</p></Empty> }
-                .into_any()
-        }
-        (false, _) => view! {
-            <table class="table folds">
-                <thead>
-                    <tr>
-                        <th scope="col">"When"</th>
-                        <th scope="col">"Who"</th>
-                        <th scope="col">"Did what"</th>
-                        <th scope="col">"To what"</th>
-                        <th scope="col" class="number">"Sealed"</th>
-                    </tr>
-                </thead>
-                <tbody>{page.entries.into_iter().map(|entry| row(entry, &of)).collect_view()}</tbody>
-            </table>
-        }
-        .into_any(),
-    };
-    view! {
-        <Filters of=of.clone()/>
-        <div class="card">
-            {table}
-            {(next.is_some() || newest.is_some()).then(|| view! {
-                <nav class="pager" aria-label="Pages of the list">
-                    {newest.map(|newest| view! { <a class="button small" href=newest>{icon(Icon::Up)} "Newest"</a> })}
-                    <span class="grow"></span>
-                    {next.map(|next| view! { <a class="button small" href=next>"Older" {icon(Icon::Right)}</a> })}
-                </nav>
-            })}
-        </div>
-        <section class="card" aria-label="The whole chain">
-            <header><h2>"Is it whole?"</h2></header>
-            <div class="inside">
-                <p>"Entries are sealed, each link made of the one before: whoever changes or takes out an entry later breaks the chain behind it."</p>
-                <div class="buttons">
-                    <a class="button" href=verify>{icon(Icon::Check)} "Verify the chain"</a>
-                    <a class="button" href=places::AUDIT_FILE rel="external" download="gantry-audit.jsonl">{icon(Icon::Download)} "Export what is sealed"</a>
-                </div>
-                <p class="muted">"The export is checked without any server, by who keeps it:"</p>
-                <p><code>"gantry audit verify gantry-audit.jsonl"</code></p>
-            </div>
-        </section>
-    }
-    .into_any()
-}
-
-#[component]
-fn Filters(of: Wanted) -> impl IntoView {
-    let narrow = of.is_narrow();
-    view! {
-        <Form method="GET" action=places::AUDIT attr:class="filters" attr:role="search">
-            <div class="field">
-                <label for="audit-who">"Who"</label>
-                <input class="input" id="audit-who" name="who" autocomplete="off" placeholder="ada, or gantry" value=of.who/>
-            </div>
-            <div class="field">
-                <label for="audit-action">"Did what"</label>
-                <input class="input" id="audit-action" name="action" autocomplete="off" placeholder="submission.commit" value=of.action/>
-            </div>
-            <div class="field">
-                <label for="audit-subject">"To what"</label>
-                <input class="input" id="audit-subject" name="subject" autocomplete="off" placeholder="a number or an id" value=of.subject/>
-            </div>
-            <div class="field">
-                <label for="audit-since">"From (UTC)"</label>
-                <input class="input" id="audit-since" name="since" type="datetime-local" value=of.since/>
-            </div>
-            <div class="field">
-                <label for="audit-until">"Until (UTC)"</label>
-                <input class="input" id="audit-until" name="until" type="datetime-local" value=of.until/>
-            </div>
-            <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
-            {narrow.then(|| view! { <a class="button quiet" href=places::AUDIT>"Everything"</a> })}
-        </Form>
-    }
-    .into_any()
-}
-
-fn row(entry: AuditEntry, of: &Wanted) -> impl IntoView + use<> {
-    let AuditEntry { id, at, name, action, subject, detail, sealed, .. } = entry;
-    let who = name.unwrap_or_else(|| "gantry".to_owned());
-    let link = |wanted: Wanted| wanted.address();
-    let base = Wanted { before: None, check: None, ..of.clone() };
-    let by = link(Wanted { who: who.clone(), ..base.clone() });
-    let of_action = link(Wanted { action: action.clone(), ..base.clone() });
-    let about = (!subject.is_empty()).then(|| link(Wanted { subject: subject.clone(), ..base }));
-    let is_more = detail.as_object().is_none_or(|fields| !fields.is_empty());
-    let more = is_more.then(|| {
-        let text = pretty(&detail);
-        let label = format!("More of entry {id}");
-        view! {
-            <details class="about">
-                <summary aria-label=label>"More"</summary>
-                <pre tabindex="0">{text}</pre>
-            </details>
-        }
-    });
-    let subject = match about {
-        Some(about) => view! { <a href=about><code>{subject}</code></a> }.into_any(),
-        None => ().into_any(),
-    };
-    let seal = match sealed {
-        Some(place) => view! { <span title="Its place in the chain">{place}</span> }.into_any(),
-        None => view! { <span class="muted">"not yet"</span> }.into_any(),
-    };
-    view! {
-        <tr>
-            <td data-label="When" class="muted"><Moment at/></td>
-            <td data-label="Who"><a href=by>{who}</a></td>
-            <td data-label="Did what"><a href=of_action>{action}</a></td>
-            <td data-label="To what"><div>{subject} {more}</div></td>
-            <td data-label="Sealed" class="number">{seal}</td>
-        </tr>
     }
     .into_any()
 }
 
 /// What came of checking a part of the chain.
-fn held(found: &ChainView, wanted: &Wanted) -> AnyView {
-    let link = wanted.check.as_ref().map(|check| check.link.clone()).unwrap_or_default();
-    let other = (!link.is_empty() && link != found.chain.from.to_string())
+fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
+    let other = (!link.is_empty() && *link != found.chain.from.to_string())
         .then(|| "the link that this part goes on from is not the one that the part before ended with".to_owned());
     let broken = found.broken.clone().or(other);
     let far = found.chain.last;
@@ -282,7 +217,7 @@ fn held(found: &ChainView, wanted: &Wanted) -> AnyView {
         ),
     };
     let go_on = found.next.map(|next| {
-        let address = wanted.checking(next, found.chain.hash.to_string()).address();
+        let address = checking(list, next, &found.chain.hash.to_string());
         view! { <a class="button" href=address>"Go on, " {CHECKED} " at a time" {icon(Icon::Right)}</a> }
     });
     let unsealed = (found.unsealed > 0).then(|| {
@@ -306,23 +241,38 @@ fn held(found: &ChainView, wanted: &Wanted) -> AnyView {
 mod tests {
     use super::*;
 
+    fn query(words: &[(&str, &str)]) -> ParamsMap {
+        let mut query = ParamsMap::new();
+        for (name, value) in words {
+            query.insert((*name).to_owned(), (*value).to_owned());
+        }
+        query
+    }
+
     #[test]
     fn the_page_is_in_its_address() {
-        let read = |query: &[(&str, &str)]| {
-            Wanted::read(|name| query.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
-        };
-        assert_eq!(read(&[]).address(), "/audit");
-        let all = [
+        assert_eq!(Entries.read(&query(&[])).address(), "/audit");
+        assert_eq!(checking("/audit", 0, ""), "/audit?check=0");
+        let all = query(&[
             ("who", "ada"),
             ("action", "a.b"),
             ("since", "2026-11-21T08:15"),
             ("before", "7"),
             ("check", "10000"),
             ("link", "ab"),
-        ];
+        ]);
+        let Check { after, link, list } = Check::read(&all).unwrap();
         let address = "/audit?who=ada&action=a.b&since=2026-11-21T08%3A15&before=7&check=10000&link=ab";
-        assert_eq!(read(&all).address(), address);
-        assert_eq!(read(&all).newest().before, None);
-        assert!(read(&all).is_narrow() && !read(&[("check", "0")]).is_narrow());
+        assert_eq!(checking(&list, after, &link), address);
+        let other = Entries.asking(&Entries.read(&all), "who", "bo");
+        assert_eq!(other.address(), "/audit?who=bo&action=a.b&since=2026-11-21T08%3A15");
+    }
+
+    #[test]
+    fn the_same_takes_the_moments_of_the_interface() {
+        let call = Entries.same(&Entries.read(&query(&[("since", "2026-11-21T08:15:02"), ("until", "soon")])));
+        assert_eq!(call.path(), "/api/v1/audit");
+        assert!(call.curl().contains("since=1795248902000"), "{}", call.curl());
+        assert!(!call.curl().contains("until"), "{}", call.curl());
     }
 }

@@ -99,8 +99,8 @@ pub fn Blueprints() -> impl IntoView {
 fn Choice(all: Vec<DeploymentSummary>, wanted: Memo<Wanted>) -> impl IntoView {
     let option = move |name: String| {
         let (value, shown) = (name.clone(), name.clone());
-        let is_chosen = move || wanted.read().deployment.as_deref() == Some(name.as_str());
-        view! { <option value=value selected=is_chosen>{shown}</option> }
+        let is_chosen = Memo::new(move |_| wanted.read().deployment.as_deref() == Some(name.as_str()));
+        view! { <option value=value selected=move || is_chosen.get() prop:selected=move || is_chosen.get()>{shown}</option> }
     };
     // What is gone is no choice, and stays chosen for who came to look at it.
     let known: Vec<String> = all.iter().map(|deployment| deployment.name.to_string()).collect();
@@ -114,18 +114,18 @@ fn Choice(all: Vec<DeploymentSummary>, wanted: Memo<Wanted>) -> impl IntoView {
             <div class="field">
                 <label for="blueprints-deployment">"Deployment"</label>
                 <select class="select" id="blueprints-deployment" name="deployment">
-                    <option value="" selected=move || wanted.read().deployment.is_none()>"All"</option>
+                    <option value="" selected=move || wanted.read().deployment.is_none() prop:selected=move || wanted.read().deployment.is_none()>"All"</option>
                     {options}
                     {gone}
                 </select>
             </div>
             <div class="field">
                 <label for="blueprints-from">"From"</label>
-                <input class="input point" id="blueprints-from" name="from" autocomplete="off" spellcheck="false" placeholder="target or hash" value=move || wanted.read().from.clone()/>
+                <input class="input point" id="blueprints-from" name="from" autocomplete="off" spellcheck="false" placeholder="target or hash" value=move || wanted.read().from.clone() prop:value=move || wanted.read().from.clone().unwrap_or_default()/>
             </div>
             <div class="field">
                 <label for="blueprints-to">"To"</label>
-                <input class="input point" id="blueprints-to" name="to" autocomplete="off" spellcheck="false" placeholder="target or hash" value=move || wanted.read().to.clone()/>
+                <input class="input point" id="blueprints-to" name="to" autocomplete="off" spellcheck="false" placeholder="target or hash" value=move || wanted.read().to.clone() prop:value=move || wanted.read().to.clone().unwrap_or_default()/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
         </Form>

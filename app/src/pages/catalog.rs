@@ -1,25 +1,22 @@
 //! The catalog: every version of a barclamp that was imported, who uses it, and what it lacks that the one before had.
 
+use api::calls::List;
 use api::console::{BarclampVersion, CatalogPage};
 use api::listing::{BarclampSort, BarclampsWanted};
 use api::live::Topic;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::use_query_map;
-use leptos_router::params::ParamsMap;
 
 use crate::calls::{self, ImportBarclamp};
 use crate::clock::Moment;
-use crate::failure::{Answer, Failure};
-use crate::live::{NOW, use_live};
+use crate::failure::Answer;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::list::{Listed, filters, head, hidden, pager, text_field};
-use crate::parts::{
-    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, heed, icon, load, rows,
-};
+use crate::parts::list::{Listed, columns_of};
+use crate::parts::list_page::{Field, ListOf, ListPage, With};
+use crate::parts::{Dialog, DialogHandle, Empty, Icon, ProblemNotice, Same, Typed, heed, icon};
 use crate::places;
-use crate::reader::{OPERATOR, with_right};
+use crate::reader::OPERATOR;
 
 /// Characters of a description before the rest waits for a click.
 const LONG: usize = 240;
@@ -39,61 +36,114 @@ pub(crate) fn parts_of_it(here: &'static str) -> AnyView {
     view! { <nav class="filters" aria-label="Parts of the catalog">{all.map(link).collect_view()}</nav> }.into_any()
 }
 
-/// What the list is asked for; part of the address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
-    filter: String,
-    listed: Listed<BarclampSort>,
+columns_of!(Part {
+    Barclamp "barclamp" "Barclamp",
+    Version "version" "Version",
+    Roles "roles" "Roles",
+    UsedBy "used_by" "Used by",
+    Lacks "lacks" "Has no longer",
+    Imported "imported" "Imported",
+});
+
+/// The list, and the way to import for those who may.
+#[derive(Clone, Copy)]
+struct Versions {
+    import: DialogHandle,
 }
 
-impl Asked {
-    fn read(query: &ParamsMap) -> Self {
-        let filter = query.get("filter").unwrap_or_default();
-        let listed = Listed::read(places::CATALOG, query, "after").asked("filter", "name contains", &filter);
-        Self { filter, listed }
+impl ListPage for Versions {
+    type Sort = BarclampSort;
+    type Part = Part;
+    type Page = CatalogPage;
+    type Key = String;
+
+    const ID: &'static str = "catalog";
+    const NAMES: (&'static str, &'static str) = ("barclamp", "barclamps");
+    const PLACE: &'static str = "after";
+    const FIELDS: &'static [Field] = &[Field::text("filter", "Name contains", "name contains")];
+    const SORTS: &'static [(BarclampSort, &'static str)] =
+        &[(BarclampSort::Name, "name"), (BarclampSort::Imported, "imported"), (BarclampSort::Roles, "roles")];
+    const TOPICS: &'static [Topic] = &[Topic::Targets];
+    const SAME: List = List::Barclamps;
+    const RIGHT: Option<&'static str> = Some(OPERATOR);
+
+    fn path(self) -> &'static str {
+        places::CATALOG
     }
 
-    fn wanted(&self) -> Result<BarclampsWanted, Failure> {
-        let (filter, sort, after) = (self.filter.clone(), self.listed.order()?, self.listed.place());
-        Ok(BarclampsWanted { filter, sort, after })
+    async fn fetch(self, listed: Listed<BarclampSort>) -> Answer<CatalogPage> {
+        let (sort, after) = listed.stretch()?;
+        calls::catalog(BarclampsWanted { filter: listed.word("filter"), sort, after }).await
     }
-}
 
-const SORTS: &[(BarclampSort, &str)] =
-    &[(BarclampSort::Name, "name"), (BarclampSort::Imported, "imported"), (BarclampSort::Roles, "roles")];
+    fn sorted_by(column: Part) -> Option<(BarclampSort, bool)> {
+        match column {
+            Part::Barclamp => Some((BarclampSort::Name, false)),
+            Part::Roles => Some((BarclampSort::Roles, true)),
+            Part::Imported => Some((BarclampSort::Imported, true)),
+            Part::Version | Part::UsedBy | Part::Lacks => None,
+        }
+    }
 
-async fn fetch(asked: Asked) -> Answer<CatalogPage> {
-    calls::catalog(asked.wanted()?).await
+    fn key(version: &BarclampVersion) -> String {
+        version.hash.clone()
+    }
+
+    fn none(self) -> AnyView {
+        view! {
+            <Empty icon=Icon::Catalog title="The catalog is empty">
+                <p>"A barclamp is a file that says which roles there are and how each is run."</p>
+            </Empty>
+        }
+        .into_any()
+    }
+
+    fn row(self, version: Memo<BarclampVersion>, with: With<Self>) -> AnyView {
+        let short = move || version.read().hash.chars().take(8).collect::<String>();
+        let used = move || {
+            let names = version.read().used_by.clone();
+            let links =
+                names.into_iter().map(|name| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " });
+            links.collect_view()
+        };
+        let by = move || version.read().by.clone().unwrap_or_else(|| "shipped".into());
+        let which = view! {
+            <span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span>
+            " "
+            {move || heed::deceiving_in_version(&version.read().deceiving)}
+        };
+        let imported = view! { <span>{by} ", " {move || view! { <Moment at=version.read().imported/> }}</span> };
+        view! {
+            <tr>
+                <td><div><b>{move || version.read().barclamp.to_string()}</b> {move || about(&version.read().description)}</div></td>
+                {with.cell(Part::Version, "", which)}
+                {with.cell(Part::Roles, "number", move || version.read().roles)}
+                {with.cell(Part::UsedBy, "", view! { <span>{used}</span> })}
+                {with.cell(Part::Lacks, "", move || lacks(&version.read()))}
+                {with.cell(Part::Imported, "muted", imported)}
+            </tr>
+        }
+        .into_any()
+    }
+
+    fn below(self, with: With<Self>, again: Callback<()>) -> AnyView {
+        with.may.then(|| view! { <ImportDialog handle=self.import imported=again/> }).into_any()
+    }
 }
 
 /// The page.
 #[component]
 pub fn Catalog() -> impl IntoView {
-    let query = use_query_map();
-    let asked = Memo::new(move |_| Asked::read(&query.read()));
-    let listed = Memo::new(move |_| asked.read().listed.clone());
-    let catalog = Resource::new(move || asked.get(), |asked| with_right(fetch(asked), OPERATOR));
-    let filter = Signal::derive(move || asked.read().filter.clone());
     let dialog = DialogHandle::new();
-    // What went wrong is said where the list would be.
-    let import = move || {
-        Suspend::new(async move {
-            match catalog.await {
-                Ok((_, may_import)) => importing(may_import, dialog),
-                Err(_) => ().into_any(),
-            }
-        })
-    };
+    let list = ListOf::new(Versions { import: dialog });
     view! {
         <Title text="Catalog"/>
         <div class="head">
             <h1>"Catalog"</h1>
-            <div class="buttons"><Transition>{import}</Transition></div>
+            <div class="buttons">{list.beside(move |may_import| importing(may_import, dialog))}</div>
         </div>
         {parts_of_it(places::CATALOG)}
-        {filters(listed, SORTS, text_field("catalog-filter", "filter", "Name contains", filter))}
-        {load(catalog, move |(first, may_import)| view! { <List first asked=asked.get_untracked() may_import dialog/> })}
-        <SameList of=api::calls::List::Barclamps/>
+        {list.view()}
     }
     .into_any()
 }
@@ -113,85 +163,17 @@ fn importing(may_import: bool, dialog: DialogHandle) -> AnyView {
     .into_any()
 }
 
-#[component]
-fn List(first: CatalogPage, asked: Asked, may_import: bool, dialog: DialogHandle) -> impl IntoView {
-    let listed = asked.listed.clone();
-    let feed = Feed::new(first, move || fetch(asked.clone()));
-    use_live().hear(vec![Topic::Targets], NOW, move |_| feed.soon());
-    let list = Memo::new(move |_| feed.value().read().versions.clone());
-    // A version that is imported meanwhile moves where the next page begins.
-    let next = Memo::new(move |_| feed.value().read().next.clone());
-    let of = StoredValue::new(listed);
-    let is_empty = Memo::new(move |_| list.read().is_empty());
-    let table = move || match is_empty.get() {
-        true => of.with_value(|listed| hidden(listed, "barclamp", "barclamps")).unwrap_or_else(|| {
-            view! {
-                <Empty icon=Icon::Catalog title="The catalog is empty">
-                    <p>"A barclamp is a file that says which roles there are and how each is run."</p>
-                </Empty>
-            }
-            .into_any()
-        }),
-        false => view! {
-            <table class="table folds">
-                <thead>
-                    <tr>
-                        {of.with_value(|listed| head(listed, BarclampSort::Name, "Barclamp", false))}
-                        <th scope="col">"Version"</th>
-                        {of.with_value(|listed| head(listed, BarclampSort::Roles, "Roles", true))}
-                        <th scope="col">"Used by"</th>
-                        <th scope="col">"Has no longer"</th>
-                        {of.with_value(|listed| head(listed, BarclampSort::Imported, "Imported", true))}
-                    </tr>
-                </thead>
-                <tbody>{rows(list.into(), |version| version.hash.clone(), row)}</tbody>
-            </table>
-        }
-        .into_any(),
+/// What a version has no longer that the one before it had.
+fn lacks(version: &BarclampVersion) -> AnyView {
+    let Some(before) = &version.before else {
+        return view! { <span class="muted">"the first one"</span> }.into_any();
     };
-    view! {
-        <ProblemNotice problem=feed.problem()/>
-        <div class="card">
-            {table}
-            {move || of.with_value(|listed| pager(listed, next.get().as_ref()))}
-        </div>
-        {may_import.then(|| view! { <ImportDialog handle=dialog imported=Callback::new(move |()| feed.now())/> })}
+    if version.disappeared.is_empty() {
+        return view! { <span class="muted">"nothing that " {before.clone()} " had"</span> }.into_any();
     }
-    .into_any()
-}
-
-fn row(version: Memo<BarclampVersion>) -> impl IntoView {
-    let short = move || version.read().hash.chars().take(8).collect::<String>();
-    let used = move || {
-        let names = version.read().used_by.clone();
-        let links =
-            names.into_iter().map(|name| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " });
-        links.collect_view()
-    };
-    let lacks = move || {
-        let version = version.read();
-        let Some(before) = &version.before else {
-            return view! { <span class="muted">"the first one"</span> }.into_any();
-        };
-        if version.disappeared.is_empty() {
-            return view! { <span class="muted">"nothing that " {before.clone()} " had"</span> }.into_any();
-        }
-        let lines = version.disappeared.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
-        view! { <div><span class="muted">"what " {before.clone()} " had:"</span> <ul class="lacks">{lines}</ul></div> }
-            .into_any()
-    };
-    let by = move || version.read().by.clone().unwrap_or_else(|| "shipped".into());
-    view! {
-        <tr>
-            <td><div><b>{move || version.read().barclamp.to_string()}</b> {move || about(&version.read().description)}</div></td>
-            <td data-label="Version"><span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span> {move || heed::deceiving_in_version(&version.read().deceiving)}</td>
-            <td data-label="Roles" class="number">{move || version.read().roles}</td>
-            <td data-label="Used by"><span>{used}</span></td>
-            <td data-label="Has no longer">{lacks}</td>
-            <td data-label="Imported" class="muted"><span>{by} ", " {move || view! { <Moment at=version.read().imported/> }}</span></td>
-        </tr>
-    }
-    .into_any()
+    let lines = version.disappeared.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
+    view! { <div><span class="muted">"what " {before.clone()} " had:"</span> <ul class="lacks">{lines}</ul></div> }
+        .into_any()
 }
 
 /// A description; of a long one its beginning, and the whole on demand.

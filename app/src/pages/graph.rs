@@ -1,71 +1,29 @@
 //! The graph of a deployment, and the way to each.
 
-use api::console::{DeploymentSummary, GraphView};
-use api::listing::DeploymentSort;
+use api::console::GraphView;
 use api::live::Topic;
 use engine::ids::DeploymentName;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 
-use super::deployments::{Asked, INDENTED, SORTS, deep, fetch, fields};
+use super::deployments::{AllDeployments, as_tree};
 use crate::calls;
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::use_live;
-use crate::parts::list::{filters, head, hidden};
-use crate::parts::{Counts, Feed, Icon, icon, load};
+use crate::parts::list_page::ListOf;
+use crate::parts::{Feed, Icon, icon, load};
 use crate::places;
 
 /// All deployments, each with the way to its graph.
 #[component]
 pub fn Graphs() -> impl IntoView {
-    let query = use_query_map();
-    let asked = Memo::new(move |_| Asked::read(places::GRAPH, &query.read()));
-    let listed = Memo::new(move |_| asked.read().listed.clone());
-    let deployments = Resource::new(move || asked.get(), fetch);
+    let list = ListOf::new(AllDeployments::Graphs);
     view! {
         <Title text="Graph"/>
-        <div class="head"><h1>"Graph"</h1></div>
-        {filters(listed, SORTS, fields(asked))}
-        {load(deployments, move |all| ways(all, &asked.get_untracked()))}
-    }
-    .into_any()
-}
-
-/// The ways to the graphs of these deployments.
-fn ways(all: Vec<DeploymentSummary>, asked: &Asked) -> AnyView {
-    if all.is_empty() {
-        return view! { <div class="card">{hidden(&asked.listed, "deployment", "deployments")}</div> }.into_any();
-    }
-    let is_tree = asked.is_tree();
-    let row = move |deployment: DeploymentSummary| {
-        let depth = if is_tree { deployment.depth } else { 0 };
-        view! {
-            <tr>
-                <td class="name" data-depth=depth.min(INDENTED).to_string()>
-                    <span>
-                        <a class="main" href=places::graph(&deployment.name)>{deployment.name.to_string()}</a>
-                        {deep(depth)}
-                    </span>
-                </td>
-                <td data-label="Steps"><Counts counts=deployment.steps/></td>
-            </tr>
-        }
-    };
-    let rows = all.into_iter().map(row).collect_view();
-    view! {
-        <div class="card">
-            <table class="table folds deployments">
-                <thead>
-                    <tr>
-                        {head(&asked.listed, DeploymentSort::Name, "Deployment", false)}
-                        {head(&asked.listed, DeploymentSort::Errors, "Steps", true)}
-                    </tr>
-                </thead>
-                <tbody>{rows}</tbody>
-            </table>
-        </div>
+        <div class="head"><h1>"Graph"</h1> {as_tree(list.listed())}</div>
+        {list.view()}
     }
     .into_any()
 }

@@ -1,5 +1,8 @@
 //! A machine and everything about it, and what people change about it without a review.
 
+pub mod looks;
+pub mod results;
+
 use api::console::RunSummary;
 use api::limits;
 use api::live::Topic;
@@ -10,12 +13,13 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::NavigateOptions;
-use leptos_router::hooks::{use_navigate, use_params_map};
+use leptos_router::hooks::{use_navigate, use_params_map, use_query_map};
 use serde_json::{Map, Value};
 
 use crate::calls::{self, ChangeNode, MintNodeToken, RevokeNodeToken, SetAvailable, TakeOutNode};
 use crate::check;
 use crate::clock::{Moment, Span};
+use crate::failure::Answer;
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::Alone;
 use crate::parts::act::{problem_of, when_done};
@@ -63,6 +67,7 @@ fn Whole(first: NodeView) -> impl IntoView {
             </div>
         </div>
         <ProblemNotice problem=feed.problem()/>
+        <Same of=move |_: Typed| vec![api::calls::show_node(&node.read().fqdn)]/>
         <div class="columns">
             <div class="stack">
                 <Life feed/>
@@ -100,7 +105,7 @@ fn concerns(event: &Event, shown: &NodeView) -> bool {
             shown.noderoles.iter().any(|carried| carried.id == *noderole)
         }
         Event::Target { .. } | Event::Reset => true,
-        Event::Proposal { .. } | Event::Submission { .. } | Event::Hold { .. } => false,
+        Event::Proposal { .. } | Event::Submission { .. } | Event::Hold { .. } | Event::Catalog => false,
     }
 }
 
@@ -483,6 +488,62 @@ fn where_and_what(look: &LookView) -> impl IntoView + use<> {
 fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let looks = Memo::new(move |_| node.read().looks.clone());
+    let all = places::node_looks(&node.read_untracked().fqdn, None);
+    view! {
+        <section class="card" aria-label="Looks">
+            <header><h2 class="grow">"Last looks"</h2> <a href=all>"All that are kept"</a></header>
+            {move || match looks.read().is_empty() {
+                true => view! { <p class="inside muted">"Nobody has looked yet."</p> }.into_any(),
+                false => looks_table(looks.get()).into_any(),
+            }}
+        </section>
+    }
+    .into_any()
+}
+
+/// A page of what belongs to a node: its name, and where the page begins, out of the address. `Err` is a place that is none.
+fn part_of_node<P>(place: fn(&str) -> Option<P>) -> Memo<Result<(String, Option<P>), String>>
+where
+    P: Clone + PartialEq + Send + Sync + 'static,
+{
+    let (params, query) = (use_params_map(), use_query_map());
+    Memo::new(move |_| {
+        let name = params.read().get("name").unwrap_or_default();
+        match query.read().get("before").filter(|before| !before.is_empty()) {
+            None => Ok((name, None)),
+            Some(before) => place(&before).map(|place| (name, Some(place))).ok_or(before),
+        }
+    })
+}
+
+/// The same, where a place that is none is a failure.
+fn answered<P>(asked: Result<(String, Option<P>), String>) -> Answer<(String, Option<P>)> {
+    asked.map_err(|before| {
+        #[cfg(feature = "ssr")]
+        crate::respond::status(400);
+        let before: String = before.chars().take(80).collect();
+        api::Problem::invalid(format!(
+            "before: {before:?} is no place in this list. Leave it out to begin at the newest."
+        ))
+        .into()
+    })
+}
+
+/// The ways to the newest page and on; nothing, where there is one page alone.
+fn ways(newest: Option<String>, older: Option<String>) -> Option<AnyView> {
+    if newest.is_none() && older.is_none() {
+        return None;
+    }
+    let newest = newest.map(|to| view! { <a class="button small" href=to>{icon(Icon::Up)} "Newest"</a> });
+    let older = older.map(|to| view! { <a class="button small" href=to>"Older" {icon(Icon::Right)}</a> });
+    Some(
+        view! { <nav class="pager" aria-label="Pages of the list">{newest} <span class="grow"></span> {older}</nav> }
+            .into_any(),
+    )
+}
+
+/// Looks, newest first.
+fn looks_table(looks: Vec<LookView>) -> impl IntoView {
     let row = |look: LookView| {
         let (colour, shape, word) = match look.reached {
             true => ("active", Icon::Active, "let in"),
@@ -499,27 +560,18 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
         }
     };
     view! {
-        <section class="card" aria-label="Looks">
-            <header><h2>"Last looks"</h2> <span class="muted">"the last 50 are kept"</span></header>
-            {move || match looks.read().is_empty() {
-                true => view! { <p class="inside muted">"Nobody has looked yet."</p> }.into_any(),
-                false => view! {
-                    <table class="table folds">
-                        <thead>
-                            <tr>
-                                <th scope="col">"When"</th>
-                                <th scope="col">"Result"</th>
-                                <th scope="col">"Where, and what was said"</th>
-                                <th scope="col">"Took"</th>
-                                <th scope="col">"By"</th>
-                            </tr>
-                        </thead>
-                        <tbody>{looks.get().into_iter().map(row).collect_view()}</tbody>
-                    </table>
-                }
-                .into_any(),
-            }}
-        </section>
+        <table class="table folds">
+            <thead>
+                <tr>
+                    <th scope="col">"When"</th>
+                    <th scope="col">"Result"</th>
+                    <th scope="col">"Where, and what was said"</th>
+                    <th scope="col">"Took"</th>
+                    <th scope="col">"By"</th>
+                </tr>
+            </thead>
+            <tbody>{looks.into_iter().map(row).collect_view()}</tbody>
+        </table>
     }
     .into_any()
 }
@@ -563,12 +615,22 @@ fn who_says(source: &str) -> &'static str {
     }
 }
 
+/// Where the rest of what a node carries is found.
+fn in_graph(node: &NodeView) -> impl IntoView + use<> {
+    let graph = places::graph_of_node(&node.deployment, &node.fqdn);
+    let deployment = node.deployment.to_string();
+    view! {
+        <p class="inside muted">"It carries more than these. " <a href=graph>"Those of " {deployment} ", in its graph"</a></p>
+    }
+    .into_any()
+}
+
 #[component]
 fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let list = Memo::new(move |_| node.read().noderoles.clone());
-    let more =
-        move || node.read().more_noderoles.then(|| view! { <p class="inside muted">"It carries more than these."</p> });
+    let more = move || node.read().more_noderoles.then(|| in_graph(&node.read()));
+    let count = move || format!("{}{}", list.read().len(), if node.read().more_noderoles { " of more" } else { "" });
     let line = |carried: Carried| {
         let title = carried.error.clone();
         view! {
@@ -583,7 +645,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     };
     view! {
         <section class="card" aria-label="Noderoles">
-            <header><h2>"Carries"</h2> <span class="muted">{move || list.read().len()}</span></header>
+            <header><h2>"Carries"</h2> <span class="muted">{count}</span></header>
             <div>
                 {move || list.read().is_empty().then(|| view! { <p class="inside muted">"Nothing: no role is bound to it."</p> })}
                 <ul class="link-list">{move || list.get().into_iter().map(line).collect_view()}</ul>
@@ -598,6 +660,8 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
 fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let runs = Memo::new(move |_| node.read().runs.clone());
+    let (all, results) =
+        node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn, None)));
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
         view! {
@@ -612,7 +676,11 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     };
     view! {
         <section class="card" aria-label="Last runs">
-            <header><h2>"Last runs"</h2></header>
+            <header>
+                <h2 class="grow">"Last runs"</h2>
+                <a href=all>"All"</a>
+                <a href=results>"Results"</a>
+            </header>
             <div>
                 {move || runs.read().is_empty().then(|| view! { <p class="inside muted">"Nothing has run here yet."</p> })}
                 <ul class="link-list">{move || runs.get().into_iter().map(line).collect_view()}</ul>

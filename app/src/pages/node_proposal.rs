@@ -144,7 +144,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                     let name = view.read().scope.deployment.clone();
                     view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
                 }}</div>
-                <h1><bdi>{name}</bdi> " " <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> " " {in_review}</h1>
+                <h1><bdi>{name}</bdi> " " <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> " " {move || in_review()}</h1>
             </div>
             <div class="buttons">
                 <button
@@ -266,7 +266,7 @@ fn Carries(draft: Draft) -> impl IntoView {
     view! {
         <section class="card" aria-labelledby="carries-title">
             <header><h2 id="carries-title">"On this node"</h2> <span class="muted">"as it would be"</span></header>
-            {list}
+            {move || list()}
         </section>
     }
     .into_any()
@@ -284,7 +284,7 @@ fn Asked(draft: Draft) -> impl IntoView {
     };
     view! {
         <Dialog id="about" title=title handle=draft.dialog wide=wide closed=Callback::new(move |()| about.set(None))>
-            {form}
+            {move || form()}
         </Dialog>
     }
     .into_any()
@@ -332,7 +332,7 @@ fn Bind(draft: Draft) -> impl IntoView {
                         disabled=nothing
                         on:change=move |event| place.set(event_target_value(&event).parse().unwrap_or_default())
                     >
-                        {options}
+                        {move || options()}
                     </select>
                     <span class="hint">"What the role needs comes along. Other machines can't be touched from here."</span>
                 </div>
@@ -403,7 +403,7 @@ fn Edits(draft: Draft) -> impl IntoView {
     view! {
         <section class="card" aria-labelledby="edits-title">
             <header><h2 id="edits-title">"Edits"</h2> <span class="muted">{move || Some(by(&view.read().proposal)).filter(|by| !by.is_empty()).map(|by| format!("by {by}"))}</span></header>
-            {list}
+            {move || list()}
             <JoinNotice joining go/>
             <div class="inside buttons">
                 <ActionForm action=undo>

@@ -1,6 +1,6 @@
 //! A noderole and everything about it: on a page of its own, and as the panel beside a board.
 
-use api::console::{DataLayer, NoderoleRef, NoderoleView, RunSummary, StepState};
+use api::console::{DataLayer, NoderoleRef, NoderoleView, PAGE_SIZE, RunSummary, StepState};
 use api::live::Topic;
 use engine::cluster::NoderoleKey;
 use engine::ids::NoderoleId;
@@ -21,6 +21,7 @@ use crate::pages::node::has_page;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
+use crate::parts::rows::counted;
 use crate::parts::{Feed, Icon, ProblemNotice, RunPill, Same, StatePill, Typed, icon, load, mark};
 use crate::places;
 
@@ -57,9 +58,14 @@ fn missing() -> Failure {
     api::Problem::not_found("No noderole has this id. It may have been copied in part.").into()
 }
 
+/// Everything about a noderole, for the panel beside a board.
+pub(super) fn details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
+    view! { <Details first edited/> }
+}
+
 /// Everything about a noderole.
 #[component]
-pub fn Details(
+fn Details(
     /// As it was loaded.
     first: NoderoleView,
     /// Called when something about it was put into the proposal.
@@ -75,6 +81,7 @@ pub fn Details(
     };
     use_live().hear(vec![Topic::Deployment(deployment), Topic::Targets], NOW, hear);
 
+    let below = noderole.with_untracked(|noderole| places::graph_below(&noderole.deployment, noderole.id));
     view! {
         <ProblemNotice problem=feed.problem()/>
         <div class="columns">
@@ -83,9 +90,9 @@ pub fn Details(
                 <Data feed edited/>
             </div>
             <div class="stack">
-                <Attempts runs=Memo::new(move |_| noderole.read().runs.clone())/>
+                <Attempts noderole/>
                 <Around title="Waits for" none="Nothing: it is a root." list=Memo::new(move |_| noderole.read().parents.clone())/>
-                <Around title="Waits for it" none="Nothing." list=Memo::new(move |_| noderole.read().children.clone())/>
+                <Around title="Waits for it" none="Nothing." list=Memo::new(move |_| noderole.read().children.clone()) all=below/>
             </div>
         </div>
     }
@@ -103,7 +110,7 @@ fn concerns(event: &Event, shown: &NoderoleView) -> bool {
         }
         Event::Proposal { .. } | Event::Target { .. } | Event::Hold { .. } | Event::Reset => true,
         Event::Node { fqdn } => *fqdn == shown.fqdn,
-        Event::Submission { .. } => false,
+        Event::Submission { .. } | Event::Catalog => false,
     }
 }
 
@@ -351,7 +358,13 @@ fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<Stri
 }
 
 #[component]
-fn Attempts(runs: Memo<Vec<RunSummary>>) -> impl IntoView {
+fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
+    let runs = Memo::new(move |_| noderole.read().runs.clone());
+    let all = noderole.with_untracked(|of| {
+        // What stands for a deployment has no name that the list knows.
+        let node = if has_page(&of.fqdn) { of.fqdn.clone() } else { of.node.to_string() };
+        places::runs_of(&of.deployment, Some(&node), &of.role)
+    });
     let none = move || runs.read().is_empty().then(|| view! { <p class="inside muted">"It has not run yet."</p> });
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
@@ -367,7 +380,11 @@ fn Attempts(runs: Memo<Vec<RunSummary>>) -> impl IntoView {
     };
     view! {
         <section class="card" aria-label="Attempts">
-            <header><h2>"Attempts"</h2> <span class="muted">{move || runs.read().len()}</span></header>
+            <header>
+                <h2>"Attempts"</h2>
+                <span class="muted grow">{move || counted(runs.read().len())}</span>
+                <a href=all>"All runs"</a>
+            </header>
             <div>
                 {none}
                 <ul class="link-list">{move || runs.get().into_iter().map(line).collect_view()}</ul>
@@ -378,14 +395,30 @@ fn Attempts(runs: Memo<Vec<RunSummary>>) -> impl IntoView {
 }
 
 #[component]
-fn Around(title: &'static str, none: &'static str, list: Memo<Vec<NoderoleRef>>) -> impl IntoView {
+fn Around(
+    title: &'static str,
+    none: &'static str,
+    list: Memo<Vec<NoderoleRef>>,
+    /// Where all of them are, if these may be the first ones alone.
+    #[prop(optional, into)]
+    all: Option<String>,
+) -> impl IntoView {
+    let count = {
+        let may_be_cut = all.is_some();
+        move || if may_be_cut { counted(list.read().len()) } else { list.read().len().to_string() }
+    };
+    let more = move || {
+        let all = all.clone().filter(|_| list.read().len() >= PAGE_SIZE);
+        all.map(|all| view! { <p class="inside"><a href=all>"All of them, in the graph"</a></p> })
+    };
     let empty = move || list.read().is_empty().then(|| view! { <p class="inside muted">{none}</p> });
     view! {
         <section class="card" aria-label=title>
-            <header><h2>{title}</h2> <span class="muted">{move || list.read().len()}</span></header>
+            <header><h2>{title}</h2> <span class="muted">{count}</span></header>
             <div>
                 {empty}
                 <ul class="link-list">{move || list.get().into_iter().map(near).collect_view()}</ul>
+                {more}
             </div>
         </section>
     }

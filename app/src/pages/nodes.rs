@@ -1,143 +1,145 @@
 //! All nodes, and the way to add one.
 
-use api::calls::NewNode;
+use api::calls::{List, NewNode};
 use api::console::{DeploymentSummary, NodePage, NodeSummary};
 use api::listing::{NodeSort, NodeState, NodesWanted};
 use api::live::Topic;
-use engine::ids::{DeploymentId, Fqdn};
+use engine::ids::{DeploymentId, Fqdn, NodeId};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_meta::Title;
 use leptos_router::NavigateOptions;
-use leptos_router::hooks::{use_navigate, use_query_map};
-use leptos_router::params::ParamsMap;
+use leptos_router::hooks::use_navigate;
 
 use crate::calls::{self, AddNode, TakeOutNode};
-use crate::failure::{Answer, Failure};
-use crate::live::{NOW, use_live};
+use crate::failure::Answer;
 use crate::pages::edits::Alone;
 use crate::parts::act::{act, problem_of, when_done};
-use crate::parts::list::{
-    Column, Listed, Shown, choice_field, columns, filters, head, hidden, one_of, pager, plain_head, text_field,
-};
-use crate::parts::{
-    Counts, Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, icon, load, rows,
-};
+use crate::parts::list::{Listed, columns_of};
+use crate::parts::list_page::{Field, ListOf, ListPage, With};
+use crate::parts::{Counts, Dialog, DialogHandle, Empty, Icon, ProblemNotice, Same, Typed, icon};
 use crate::places;
-use crate::reader::{OPERATOR, with_right};
+use crate::reader::OPERATOR;
 
-/// What the list is asked for; part of the address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
-    filter: String,
-    state: String,
-    deployment: String,
-    listed: Listed<NodeSort>,
+columns_of!(Part {
+    Name "name" "Node",
+    Life "life" "Life",
+    Deployment "deployment" "Deployment",
+    Steps "steps" "Steps",
+    Reached "reached" "Reached",
+});
+
+/// The list, and the ways to change a node for those who may.
+#[derive(Clone, Copy)]
+struct AllNodes {
+    add: DialogHandle,
+    move_to: About,
+    take_out: About,
 }
 
-impl Asked {
-    fn read(query: &ParamsMap) -> Self {
-        let word = |name: &str| query.get(name).unwrap_or_default();
-        let (filter, state, deployment) = (word("filter"), word("state"), word("deployment"));
-        let listed = Listed::read(places::NODES, query, "after")
-            .asked("filter", "name contains", &filter)
-            .asked("state", "state is", &state)
-            .asked("deployment", "deployment is", &deployment);
-        Self { filter, state, deployment, listed }
+impl ListPage for AllNodes {
+    type Sort = NodeSort;
+    type Part = Part;
+    type Page = NodePage;
+    type Key = NodeId;
+
+    const ID: &'static str = "node";
+    const NAMES: (&'static str, &'static str) = ("node", "nodes");
+    const PLACE: &'static str = "after";
+    const FIELDS: &'static [Field] = &[
+        Field::text("filter", "Name contains", "name contains"),
+        Field::choice("state", "Life", "state is", || {
+            vec![("alive", "alive"), ("dead", "dead"), ("unavailable", "unavailable"), ("record", "a record alone")]
+        }),
+        Field::text("deployment", "Deployment", "deployment is"),
+    ];
+    const SORTS: &'static [(NodeSort, &'static str)] =
+        &[(NodeSort::Name, "name"), (NodeSort::State, "life"), (NodeSort::Deployment, "deployment")];
+    const TOPICS: &'static [Topic] = &[Topic::Nodes, Topic::Targets];
+    const SAME: List = List::Nodes;
+    const RIGHT: Option<&'static str> = Some(OPERATOR);
+    const COMMANDS: Option<&'static str> = Some("Change");
+
+    fn path(self) -> &'static str {
+        places::NODES
     }
 
-    fn wanted(&self) -> Result<NodesWanted, Failure> {
-        Ok(NodesWanted {
-            filter: self.filter.clone(),
-            state: one_of("state", &self.state, &NodeState::EVERY, NodeState::as_str)?,
-            deployment: self.deployment.clone(),
-            sort: self.listed.order()?,
-            after: self.listed.place(),
-        })
+    async fn fetch(self, listed: Listed<NodeSort>) -> Answer<NodePage> {
+        let state = listed.one_of("state", &NodeState::EVERY, NodeState::as_str)?;
+        let (sort, after) = listed.stretch()?;
+        let (filter, deployment) = (listed.word("filter"), listed.word("deployment"));
+        calls::nodes(NodesWanted { filter, state, deployment, sort, after }).await
     }
-}
 
-const SORTS: &[(NodeSort, &str)] =
-    &[(NodeSort::Name, "name"), (NodeSort::State, "life"), (NodeSort::Deployment, "deployment")];
-
-#[derive(Clone, Copy, PartialEq)]
-enum Part {
-    Name,
-    Life,
-    Deployment,
-    Steps,
-    Reached,
-}
-
-impl Column for Part {
-    const EVERY: &'static [Self] = &[Self::Name, Self::Life, Self::Deployment, Self::Steps, Self::Reached];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Life => "life",
-            Self::Deployment => "deployment",
-            Self::Steps => "steps",
-            Self::Reached => "reached",
+    fn sorted_by(column: Part) -> Option<(NodeSort, bool)> {
+        match column {
+            Part::Name => Some((NodeSort::Name, false)),
+            Part::Life => Some((NodeSort::State, false)),
+            Part::Deployment => Some((NodeSort::Deployment, false)),
+            Part::Steps | Part::Reached => None,
         }
     }
 
-    fn label(self) -> &'static str {
-        match self {
-            Self::Name => "Node",
-            Self::Life => "Life",
-            Self::Deployment => "Deployment",
-            Self::Steps => "Steps",
-            Self::Reached => "Reached",
-        }
+    fn key(node: &NodeSummary) -> NodeId {
+        node.id
     }
-}
 
-async fn fetch(asked: Asked) -> Answer<NodePage> {
-    calls::nodes(asked.wanted()?).await
+    fn none(self) -> AnyView {
+        view! {
+            <Empty icon=Icon::Node title="No nodes yet">
+                <p>"A node is a machine that roles are bound to. Add the first one by its full name."</p>
+            </Empty>
+        }
+        .into_any()
+    }
+
+    fn row(self, node: Memo<NodeSummary>, with: With<Self>) -> AnyView {
+        let name = move || {
+            let fqdn = node.read().fqdn.clone();
+            let page = places::node(&fqdn);
+            view! { <a href=page><b>{fqdn}</b></a> }
+        };
+        let deployment = move || {
+            let name = node.read().deployment.clone();
+            view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+        };
+        let steps =
+            view! { {move || view! { <Counts counts=node.read().steps/> }} " " {move || why_not_yet(&node.read())} };
+        view! {
+            <tr>
+                <td>{name}</td>
+                {with.cell(Part::Life, "", move || life(&node.read()))}
+                {with.cell(Part::Deployment, "", deployment)}
+                {with.cell(Part::Steps, "", steps)}
+                {with.cell(Part::Reached, "muted", move || reached(&node.read()))}
+                {with.may.then(|| changes(node, self))}
+            </tr>
+        }
+        .into_any()
+    }
+
+    fn below(self, with: With<Self>, again: Callback<()>) -> AnyView {
+        let Self { add, move_to, take_out } = self;
+        with.may
+            .then(|| view! { <MoveDialog move_to/> <TakeOutDialog take_out gone=again/> <AddNodeDialog handle=add added=again/> })
+            .into_any()
+    }
 }
 
 /// The list of nodes.
 #[component]
 pub fn Nodes() -> impl IntoView {
-    let query = use_query_map();
-    let asked = Memo::new(move |_| Asked::read(&query.read()));
-    let listed = Memo::new(move |_| asked.read().listed.clone());
-    let nodes = Resource::new(move || asked.get(), |asked| with_right(fetch(asked), OPERATOR));
+    let about = || About { node: RwSignal::new(None), dialog: DialogHandle::new() };
     let dialog = DialogHandle::new();
-    // What went wrong is said where the list would be.
-    let add = move || {
-        Suspend::new(async move {
-            match nodes.await {
-                Ok((_, may_change)) => view! { <Adding may_change dialog/> }.into_any(),
-                Err(_) => ().into_any(),
-            }
-        })
-    };
-    let states = [("alive", "alive"), ("dead", "dead"), ("unavailable", "unavailable"), ("record", "a record alone")];
-    let fields = (
-        text_field("node-filter", "filter", "Name contains", Signal::derive(move || asked.read().filter.clone())),
-        choice_field("node-state", "state", "Life", Signal::derive(move || asked.read().state.clone()), states),
-        text_field(
-            "node-deployment",
-            "deployment",
-            "Deployment",
-            Signal::derive(move || asked.read().deployment.clone()),
-        ),
-    );
+    let list = ListOf::new(AllNodes { add: dialog, move_to: about(), take_out: about() });
     view! {
         <Title text="Nodes"/>
         <div class="head">
             <h1>"Nodes"</h1>
-            <div class="buttons">
-                <Transition>{add}</Transition>
-            </div>
+            <div class="buttons">{list.beside(move |may_change| view! { <Adding may_change dialog/> }.into_any())}</div>
         </div>
-        {filters(listed, SORTS, fields)}
-        {columns::<_, Part>(listed)}
-        {load(nodes, move |(first, may_change)| view! { <List first asked=asked.get_untracked() may_change dialog/> })}
-        <SameList of=api::calls::List::Nodes/>
+        {list.view()}
     }
     .into_any()
 }
@@ -158,99 +160,7 @@ fn Adding(may_change: bool, dialog: DialogHandle) -> impl IntoView {
     .into_any()
 }
 
-#[component]
-fn List(first: NodePage, asked: Asked, may_change: bool, dialog: DialogHandle) -> impl IntoView {
-    let listed = asked.listed.clone();
-    let feed = Feed::new(first, move || fetch(asked.clone()));
-    use_live().hear(vec![Topic::Nodes, Topic::Targets], NOW, move |_| feed.soon());
-    let list = Memo::new(move |_| feed.value().read().nodes.clone());
-    let next = Memo::new(move |_| feed.value().read().next.clone());
-    let move_to = About { node: RwSignal::new(None), dialog: DialogHandle::new() };
-    let take_out = About { node: RwSignal::new(None), dialog: DialogHandle::new() };
-    let ways = may_change.then_some(Ways { move_to, take_out });
-    let is_empty = Memo::new(move |_| list.read().is_empty());
-    let shown = Shown::of(&listed);
-    let of = StoredValue::new(listed);
-    let table = move || match is_empty.get() {
-        true => of.with_value(|listed| hidden(listed, "node", "nodes")).unwrap_or_else(|| {
-            view! {
-                <Empty icon=Icon::Node title="No nodes yet">
-                    <p>"A node is a machine that roles are bound to. Add the first one by its full name."</p>
-                </Empty>
-            }
-            .into_any()
-        }),
-        false => view! {
-            <table class="table folds">
-                <thead>
-                    <tr>
-                        {of.with_value(|listed| heads(listed, shown))}
-                        {may_change.then(|| view! { <th scope="col">"Change"</th> })}
-                    </tr>
-                </thead>
-                <tbody>{rows(list.into(), |node| node.id, move |node| row(node, shown, ways))}</tbody>
-            </table>
-        }
-        .into_any(),
-    };
-    view! {
-        <ProblemNotice problem=feed.problem()/>
-        <div class="card">
-            {table}
-            {move || of.with_value(|listed| pager(listed, next.get().as_ref()))}
-        </div>
-        {may_change.then(|| view! {
-            <MoveDialog move_to/>
-            <TakeOutDialog take_out gone=Callback::new(move |()| feed.now())/>
-            <AddNodeDialog handle=dialog added=Callback::new(move |()| feed.now())/>
-        })}
-    }
-    .into_any()
-}
-
-fn heads(listed: &Listed<NodeSort>, shown: Shown<Part>) -> AnyView {
-    let one = |part: &Part| match part {
-        Part::Name => head(listed, NodeSort::Name, part.label(), false),
-        Part::Life => head(listed, NodeSort::State, part.label(), false),
-        Part::Deployment => head(listed, NodeSort::Deployment, part.label(), false),
-        Part::Steps | Part::Reached => plain_head(part.label()),
-    };
-    Part::EVERY.iter().filter(|part| shown.has(**part)).map(one).collect_view().into_any()
-}
-
-/// The ways to change a node, for those who may.
-#[derive(Clone, Copy)]
-struct Ways {
-    move_to: About,
-    take_out: About,
-}
-
-fn row(node: Memo<NodeSummary>, shown: Shown<Part>, ways: Option<Ways>) -> impl IntoView {
-    view! {
-        <tr>
-            <td>{move || {
-                let fqdn = node.read().fqdn.clone();
-                let page = places::node(&fqdn);
-                view! { <a href=page><b>{fqdn}</b></a> }
-            }}</td>
-            {shown.has(Part::Life).then(|| view! { <td data-label="Life">{move || life(&node.read())}</td> })}
-            {shown.has(Part::Deployment).then(|| view! {
-                <td data-label="Deployment">{move || {
-                    let name = node.read().deployment.clone();
-                    view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
-                }}</td>
-            })}
-            {shown.has(Part::Steps).then(|| view! {
-                <td data-label="Steps">{move || view! { <Counts counts=node.read().steps/> }} {move || why_not_yet(&node.read())}</td>
-            })}
-            {shown.has(Part::Reached).then(|| view! { <td data-label="Reached" class="muted">{move || reached(&node.read())}</td> })}
-            {ways.map(|ways| changes(node, ways))}
-        </tr>
-    }
-    .into_any()
-}
-
-fn changes(node: Memo<NodeSummary>, Ways { move_to, take_out }: Ways) -> impl IntoView {
+fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes) -> impl IntoView {
     let label = move || format!("Move {} to another deployment", node.read().fqdn);
     view! {
         <td data-label="Change">

@@ -4,6 +4,7 @@ mod first_steps;
 mod hours;
 
 use api::console::{StateCounts, StepState, TargetKind, TargetSummary};
+use api::listing::{DeploymentState, NodeState};
 use api::live::Topic;
 use api::overview::Overview;
 use api::reviews::Whose;
@@ -140,7 +141,7 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
         <section class="card" aria-label="Steps">
             <header>
                 <h2>"Steps"</h2>
-                <span class="muted">"toward target " {move || overview.read().target.0}</span>
+                <a class="muted" href=places::BLUEPRINTS>"toward target " {move || overview.read().target.0}</a>
             </header>
             <div class="inside">
                 <ul class="figures">
@@ -178,8 +179,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
         let reason = group.read_untracked().reason;
         view! {
             <li>
-                <a class="main" href=places::waiting_for(reason.as_str())>{reason.heading()}</a>
-                <span class="num">{number}</span>
+                <a class="main" href=places::waiting_for(reason.as_str())>{reason.heading()} <span class="num">{number}</span></a>
                 <small class="muted">"freed by " {reason.frees()}</small>
             </li>
         }
@@ -201,13 +201,14 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
 #[component]
 fn Reviews(overview: Memo<Overview>) -> impl IntoView {
     let mine = format!("{}?whose={}", places::REVIEWS, Whose::ForMe.as_str());
+    let proposed = places::deployments_that_are(DeploymentState::Proposed);
     view! {
         <section class="card" aria-label="Reviews">
             <header><h2>"Reviews"</h2></header>
             <ul class="short-lines">
-                <li><a class="main" href=mine>"Waiting for you"</a> <span class="num">{move || overview.read().reviews.to_string()}</span></li>
-                <li><a href=places::REVIEWS>"Open"</a> <span class="num">{move || overview.read().open_reviews}</span></li>
-                <li><a href=places::DEPLOYMENTS>"Deployments being changed"</a> <span class="num">{move || overview.read().deployments.proposed}</span></li>
+                <li><a class="main" href=mine>"Waiting for you" <span class="num">{move || overview.read().reviews.to_string()}</span></a></li>
+                <li><a href=places::REVIEWS>"Open" <span class="num">{move || overview.read().open_reviews}</span></a></li>
+                <li><a href=proposed>"Deployments being changed" <span class="num">{move || overview.read().deployments.proposed}</span></a></li>
             </ul>
         </section>
     }
@@ -245,12 +246,16 @@ fn Machinery(overview: Memo<Overview>) -> impl IntoView {
                 <dt>"Nodes"</dt>
                 <dd>
                     <a href=places::NODES><span class="num">{move || overview.read().nodes.all}</span> " in all"</a>
-                    ", " {move || overview.read().nodes.dead} " dead, " {move || overview.read().nodes.unavailable} " out of service"
+                    ", "
+                    <a href=places::nodes_that_are(NodeState::Dead)><span class="num">{move || overview.read().nodes.dead}</span> " dead"</a>
+                    ", "
+                    <a href=places::nodes_that_are(NodeState::Unavailable)><span class="num">{move || overview.read().nodes.unavailable}</span> " out of service"</a>
                 </dd>
                 <dt>"Deployments"</dt>
                 <dd>
                     <a href=places::DEPLOYMENTS><span class="num">{move || overview.read().deployments.all}</span> " in all"</a>
-                    ", " {move || overview.read().deployments.held} " held"
+                    ", "
+                    <a href=places::deployments_that_are(DeploymentState::Held)><span class="num">{move || overview.read().deployments.held}</span> " held"</a>
                 </dd>
             </dl>
         </section>

@@ -14,10 +14,16 @@
 //! address by itself, to the new build's page. A page whose own part can't be loaded while it is being taken over is loaded again once;
 //! after that it stays what the server sent, whose links and forms work without any of this.
 //!
-//! A page is added by a line in [`parts`] below and `view=part::NAME()` in its route.
+//! *Pieces.* What a page shows only to who asks for it (a board's panel, a review's graph) is cut off once more, and loaded when it is
+//! asked for. Where the address asks already it is loaded before the page is taken over: what the server drew is taken over at once or
+//! never.
+//!
+//! A page is added by a line in [`parts`] below and `view=part::NAME()` in its route; a piece by a line in [`pieces`].
 
 use std::future::Future;
 
+use api::console::{GraphView, NoderoleView};
+use engine::ids::SubmissionId;
 use leptos::prelude::*;
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
 #[cfg(feature = "ssr")]
@@ -26,9 +32,13 @@ use leptos_router::hooks::use_url;
 use leptos_router::location::Url;
 use leptos_router::{Lazy, LazyRoute};
 
+use crate::graph::address::Address;
+use crate::parts::ProblemNotice;
+
 /// `NAME: PAGE` makes a function `NAME` for the route of `PAGE`, a component below [`crate::pages`]. The name is that of the part, too.
+/// `with PIECE if ASKED` names a piece that an address may ask for, and what tells whether it does.
 macro_rules! parts {
-    ($($name:ident: $($page:ident)::+,)+) => {$(
+    ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($asked:ident)::+)?,)+) => {$(
         mod $name {
             use super::*;
 
@@ -57,6 +67,9 @@ macro_rules! parts {
 
                 async fn preload() {
                     loaded(load()).await;
+                    $(if $crate::pages::$($asked)::+(&use_url().read_untracked()) {
+                        loaded($piece::load()).await;
+                    })?
                 }
             }
         }
@@ -71,14 +84,16 @@ parts! {
     account: settings::account::Account,
     audit: audit::Audit,
     blueprints: blueprints::Blueprints,
-    board: board::BoardPage,
+    board: board::BoardPage with noderole_panel if board::asks_for_panel,
     catalog: catalog::Catalog,
     deployments: deployments::Deployments,
     graph: graph::GraphPage,
     graphs: graph::Graphs,
     imports: imports::Imports,
     node: node::NodePage,
+    node_looks: node::looks::LooksPage,
     node_proposal: node_proposal::NodeProposalPage,
+    node_results: node::results::ResultsPage,
     noderole: noderole::NoderolePage,
     noderole_values: values::NoderoleValues,
     nodes: nodes::Nodes,
@@ -86,7 +101,7 @@ parts! {
     people: settings::people::People,
     person: settings::person::PersonPage,
     policy: settings::policy::PolicyPage,
-    review: review::ReviewPage,
+    review: review::ReviewPage with review_graph if review::asks_for_graph,
     reviews: reviews::Reviews,
     role: role::RolePage,
     role_graph: role_graph::RoleGraphPage,
@@ -100,6 +115,40 @@ parts! {
     waiting: waiting::Waiting,
     worker: workers::WorkerPage,
     workers: workers::Workers,
+}
+
+/// `NAME(ARGUMENTS) VIEW` makes a function `NAME::shown`, which loads the piece and makes the view.
+macro_rules! pieces {
+    ($($name:ident($($argument:ident: $kind:ty),*) $view:expr;)+) => {$(
+        pub(crate) mod $name {
+            use super::*;
+
+            #[wasm_split($name, fallible, wasm_split_path = ::leptos::wasm_split, preload(load))]
+            pub(super) fn piece($($argument: $kind),*) -> Result<AnyView, SplitLoaderError> {
+                Ok($view.into_any())
+            }
+
+            pub(crate) async fn shown($($argument: $kind),*) -> AnyView {
+                #[cfg(feature = "ssr")]
+                name_in_head(stringify!($name));
+                piece($($argument),*).await.unwrap_or_else(|_| not_loaded())
+            }
+        }
+    )+};
+}
+
+pieces! {
+    noderole_panel(first: NoderoleView, edited: Callback<()>) crate::pages::noderole::details(first, edited);
+    review_graph(first: GraphView, id: SubmissionId, address: Memo<Address>) crate::pages::review::graph_of(first, id, address);
+}
+
+/// What stands where a piece can't be loaded.
+pub(super) fn not_loaded() -> AnyView {
+    let problem = api::Problem::unavailable(
+        "This part of the page could not be loaded: the connection is gone, or Gantry was replaced by another version meanwhile. Load the \
+         page again.",
+    );
+    view! { <ProblemNotice problem=Some(problem)/> }.into_any()
 }
 
 /// Says in the page's head which files a part is made of. By hand: what leptos has for it is provided while the page is being built already,

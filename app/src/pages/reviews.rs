@@ -1,26 +1,22 @@
 //! The list of reviews: what waits, for whom, and what became of the others; and the open proposals that nobody submitted yet, those on
 //! single nodes among them.
 
-use api::calls::Call;
+use api::calls::{Call, List};
 use api::console::{ProposalSummary, ReviewState, ReviewSummary};
-use api::listing::{Cursor, ReviewSort};
+use api::listing::{Cursor, Order, Paged, ProposalSort, ReviewSort, Sort};
 use api::live::Topic;
-use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Whose};
-use engine::ids::ProposalId;
+use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Whose};
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 use serde::{Deserialize, Serialize};
 
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
-use crate::live::{NOW, use_live};
-use crate::parts::list::{
-    Column, Listed, Shown, columns, filters, head, hidden, one_of, pager, plain_head, text_field,
-};
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load, rows};
+use crate::parts::list::{Listed, columns_of, hidden};
+use crate::parts::list_page::{Field, ListOf, ListPage, With, asked};
+use crate::parts::{Empty, Icon, icon};
 use crate::places;
 
 /// What the list is of.
@@ -58,192 +54,241 @@ impl Of {
     }
 }
 
-/// What the list is asked for; part of the address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
-    of: Of,
-    whose: Whose,
-    deployment: String,
-    text: String,
-    listed: Listed<ReviewSort>,
-    /// A word of the address that says nothing here.
-    odd: Option<Failure>,
+const STATE: &str = "state";
+const WHOSE: &str = "whose";
+
+fn state_word(of: Of) -> &'static str {
+    if of == Of::Reviews(Fate::Open) { "" } else { of.as_str() }
 }
 
-const SORTS: &[(ReviewSort, &str)] = &[(ReviewSort::Submitted, "submitted"), (ReviewSort::Title, "title")];
-
-#[derive(Clone, Copy, PartialEq)]
-enum Part {
-    Change,
-    State,
-    Approvals,
-    By,
-    Submitted,
+fn whose_word(whose: Whose) -> &'static str {
+    if whose == Whose::All { "" } else { whose.as_str() }
 }
 
-impl Column for Part {
-    const EVERY: &'static [Self] = &[Self::Change, Self::State, Self::Approvals, Self::By, Self::Submitted];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Change => "change",
-            Self::State => "state",
-            Self::Approvals => "approvals",
-            Self::By => "by",
-            Self::Submitted => "submitted",
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Change => "Change",
-            Self::State => "State",
-            Self::Approvals => "Approvals",
-            Self::By => "By",
-            Self::Submitted => "Submitted",
-        }
-    }
+/// Which list an address asks for. Words that there are not are refused.
+fn which(listed: &Listed<ReviewSort>) -> Result<(Of, Whose), Failure> {
+    let of = listed.one_of(STATE, &Of::EVERY, Of::as_str)?;
+    let whose = listed.one_of(WHOSE, &Whose::EVERY, Whose::as_str)?;
+    Ok((of.unwrap_or(Of::Reviews(Fate::Open)), whose.unwrap_or_default()))
 }
 
-impl Wanted {
-    /// What an address asks for.
-    fn read(query: &ParamsMap) -> Self {
-        let word = |name: &str| query.get(name).unwrap_or_default();
-        let of = one_of("state", &word("state"), &Of::EVERY, Of::as_str);
-        let whose = one_of("whose", &word("whose"), &Whose::EVERY, Whose::as_str);
-        let odd = of.as_ref().err().or(whose.as_ref().err()).cloned();
-        let of = of.ok().flatten().unwrap_or(Of::Reviews(Fate::Open));
-        let whose = whose.ok().flatten().unwrap_or_default();
-        let listed = Listed::read(places::REVIEWS, query, "before");
-        Self { odd, ..Self::of(of, whose, word("deployment"), word("text"), listed) }
-    }
-
-    fn of(of: Of, whose: Whose, deployment: String, text: String, listed: Listed<ReviewSort>) -> Self {
-        let listed = listed
-            .kept("state", if of == Of::Reviews(Fate::Open) { "" } else { of.as_str() })
-            .kept("whose", if whose == Whose::All { "" } else { whose.as_str() })
-            .asked("deployment", "deployment is", &deployment)
-            .asked("text", "title contains", &text);
-        Self { of, whose, deployment, text, listed, odd: None }
-    }
-
-    fn address(&self) -> String {
-        self.listed.address()
-    }
-
-    /// Another list of the same deployment and text. Only what is open waits for somebody.
-    fn other(&self, of: Of, whose: Whose) -> Self {
-        let whose = if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
-        Self::of(of, whose, self.deployment.clone(), self.text.clone(), self.listed.bare())
-    }
-
-    /// The same, asked by command.
-    fn call(&self) -> Call {
-        let is_mine = self.whose == Whose::Mine;
-        match self.of {
-            Of::Reviews(fate) => api::calls::list(api::calls::List::Reviews, |word| match word {
-                "whose" => (self.whose != Whose::All).then(|| self.whose.as_str().to_owned()),
-                "fate" => Some(fate.as_str().to_owned()),
-                "deployment" => Some(self.deployment.clone()),
-                "text" => Some(self.text.clone()),
-                _ => None,
-            }),
-            Of::Drafts => api::calls::list(api::calls::List::Proposals, |word| match word {
-                "mine" => is_mine.then(|| "true".to_owned()),
-                "drafts" => Some("true".to_owned()),
-                "deployment" => Some(self.deployment.clone()),
-                _ => None,
-            }),
-        }
-    }
+/// The same, where an odd word says nothing: the list itself says what is wrong with it.
+fn here(listed: &Listed<ReviewSort>) -> (Of, Whose) {
+    let (state, whose) = (listed.word(STATE), listed.word(WHOSE));
+    let of = Of::EVERY.into_iter().find(|of| of.as_str() == state).unwrap_or(Of::Reviews(Fate::Open));
+    (of, Whose::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
 }
 
-/// What is asked for, when it is there.
+/// Another list of the same deployment and text. Only what is open waits for somebody.
+fn other(listed: &Listed<ReviewSort>, of: Of, whose: Whose) -> String {
+    let whose = if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
+    let kept = listed.bare().kept(STATE, state_word(of)).kept(WHOSE, whose_word(whose));
+    asked(kept, Changes::FIELDS, |name| listed.word(name)).address()
+}
+
+/// How proposals are sorted where reviews are sorted like this. Their keys are of the same kinds, so a place in one order is one in the other.
+fn of_proposals(order: Order<ReviewSort>) -> Order<ProposalSort> {
+    let by = match order.by {
+        ReviewSort::Submitted => ProposalSort::Opened,
+        ReviewSort::Title => ProposalSort::Deployment,
+    };
+    Order { by, falling: order.falling }
+}
+
+fn moved<A: Sort, B: Sort>(place: Option<Cursor>, from: Order<A>, to: Order<B>) -> Option<Cursor> {
+    place.and_then(|place| place.keys(from).ok()).map(|keys| Cursor::behind(to, &keys))
+}
+
+columns_of!(Part {
+    Change "change" "Change",
+    State "state" "State",
+    Approvals "approvals" "Approvals",
+    By "by" "By",
+    Submitted "submitted" "Submitted",
+});
+
+/// A row: a review, or a proposal that nobody submitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum Page {
-    Reviews(ReviewPage),
-    Drafts(ProposalPage),
+enum Line {
+    Review(ReviewSummary),
+    Draft(ProposalSummary),
 }
 
-async fn fetch(wanted: Wanted) -> Answer<Page> {
-    let Wanted { of, whose, deployment, text, listed, odd } = wanted;
-    if let Some(odd) = odd {
-        return Err(odd);
+/// A page of either.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Page {
+    lines: Vec<Line>,
+    next: Option<Cursor>,
+}
+
+impl Paged for Page {
+    type Row = Line;
+
+    fn rows(&self) -> &[Line] {
+        &self.lines
     }
-    match of {
-        Of::Reviews(fate) => {
-            let (sort, before) = (listed.order()?, listed.place());
-            calls::reviews(ReviewsWanted { whose, fate, deployment, text, sort, before }).await.map(Page::Reviews)
-        }
-        Of::Drafts => {
-            let before = listed.place().and_then(|place| place.as_str().parse().ok()).map(ProposalId);
-            let mine = whose == Whose::Mine;
-            calls::proposals(ProposalsWanted { mine, drafts: true, deployment, before }).await.map(Page::Drafts)
+
+    fn next(&self) -> Option<&Cursor> {
+        self.next.as_ref()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Changes;
+
+impl ListPage for Changes {
+    type Sort = ReviewSort;
+    type Part = Part;
+    type Page = Page;
+    type Key = (bool, i64);
+
+    const ID: &'static str = "review";
+    const NAMES: (&'static str, &'static str) = ("review", "of them");
+    const PLACE: &'static str = "before";
+    const FIELDS: &'static [Field] = &[
+        Field::text("deployment", "Deployment", "deployment is"),
+        Field::text("text", "Title or name contains", "title or name contains"),
+    ];
+    const SORTS: &'static [(ReviewSort, &'static str)] =
+        &[(ReviewSort::Submitted, "submitted"), (ReviewSort::Title, "title")];
+    const TOPICS: &'static [Topic] = &[Topic::Reviews, Topic::Targets];
+    const SAME: List = List::Reviews;
+
+    fn path(self) -> &'static str {
+        places::REVIEWS
+    }
+
+    fn read(self, query: &ParamsMap) -> Listed<ReviewSort> {
+        let word = |name: &str| query.get(name).unwrap_or_default();
+        let usual = |name: &str, usual: &str| Some(word(name)).filter(|said| said != usual).unwrap_or_default();
+        let listed = Listed::read(self.path(), query, Self::PLACE)
+            .kept(STATE, &usual(STATE, Fate::Open.as_str()))
+            .kept(WHOSE, &usual(WHOSE, Whose::All.as_str()));
+        asked(listed, Self::FIELDS, word)
+    }
+
+    async fn fetch(self, listed: Listed<ReviewSort>) -> Answer<Page> {
+        let (of, whose) = which(&listed)?;
+        let (sort, before) = listed.stretch()?;
+        let (deployment, text) = (listed.word("deployment"), listed.word("text"));
+        match of {
+            Of::Reviews(fate) => {
+                let wanted = ReviewsWanted { whose, fate, deployment, text, sort, before };
+                let page = calls::reviews(wanted).await?;
+                Ok(Page { lines: page.reviews.into_iter().map(Line::Review).collect(), next: page.next })
+            }
+            Of::Drafts => {
+                let (mine, to) = (whose == Whose::Mine, of_proposals(sort));
+                let before = moved(before, sort, to);
+                let wanted = ProposalsWanted { mine, drafts: true, deployment, text, sort: to, before };
+                let page = calls::proposals(wanted).await?;
+                let next = moved(page.next, to, sort);
+                Ok(Page { lines: page.proposals.into_iter().map(Line::Draft).collect(), next })
+            }
         }
     }
+
+    fn sorted_by(column: Part) -> Option<(ReviewSort, bool)> {
+        match column {
+            Part::Change => Some((ReviewSort::Title, false)),
+            Part::Submitted => Some((ReviewSort::Submitted, true)),
+            Part::State | Part::Approvals | Part::By => None,
+        }
+    }
+
+    fn key(line: &Line) -> (bool, i64) {
+        match line {
+            Line::Review(review) => (true, review.submission.0),
+            Line::Draft(proposal) => (false, proposal.id.0),
+        }
+    }
+
+    fn row(self, line: Memo<Line>, with: With<Self>) -> AnyView {
+        match line.get_untracked() {
+            Line::Review(first) => review(following(line, first, as_review), with),
+            Line::Draft(first) => draft(following(line, first, as_draft), with),
+        }
+    }
+
+    fn same(self, listed: &Listed<ReviewSort>) -> Call {
+        let (of, whose) = here(listed);
+        match of {
+            Of::Reviews(fate) => api::calls::list(List::Reviews, |word| match word {
+                "whose" => Some(whose_word(whose).to_owned()),
+                "fate" => Some(fate.as_str().to_owned()),
+                word => Some(listed.word(word)),
+            }),
+            Of::Drafts => api::calls::list(List::Proposals, |word| match word {
+                "mine" => (whose == Whose::Mine).then(|| "true".to_owned()),
+                "drafts" => Some("true".to_owned()),
+                "sort" => {
+                    let order = listed.word(word).parse().unwrap_or_default();
+                    Some(of_proposals(order)).filter(|order| !order.is_usual()).map(|order| order.to_string())
+                }
+                word => Some(listed.word(word)),
+            }),
+        }
+    }
+
+    fn nothing(self, listed: &Listed<ReviewSort>, next: Option<&Cursor>) -> AnyView {
+        nothing(listed, next.is_some())
+    }
+
+    fn none(self) -> AnyView {
+        nothing_yet(Of::Reviews(Fate::Any))
+    }
+}
+
+/// What a row shows, as long as it is of the kind that it was: a row's key says which that is.
+fn following<T: Clone + PartialEq + Send + Sync + 'static>(
+    line: Memo<Line>,
+    first: T,
+    of: fn(&Line) -> Option<&T>,
+) -> Memo<T> {
+    Memo::new(move |_| of(&line.read()).cloned().unwrap_or_else(|| first.clone()))
+}
+
+fn as_review(line: &Line) -> Option<&ReviewSummary> {
+    if let Line::Review(review) = line { Some(review) } else { None }
+}
+
+fn as_draft(line: &Line) -> Option<&ProposalSummary> {
+    if let Line::Draft(proposal) = line { Some(proposal) } else { None }
 }
 
 /// The list of reviews.
 #[component]
 pub fn Reviews() -> impl IntoView {
-    let query = use_query_map();
-    let wanted = Memo::new(move |_| {
-        let query = query.read();
-        Wanted::read(&query)
-    });
-    let listed = Memo::new(move |_| wanted.read().listed.clone());
-    let page = Resource::new(move || wanted.get(), fetch);
-    let kept = move || {
-        let wanted = wanted.read();
-        let state = (wanted.of != Of::Reviews(Fate::Open))
-            .then(|| view! { <input type="hidden" name="state" value=wanted.of.as_str()/> });
-        let whose = (wanted.whose != Whose::All)
-            .then(|| view! { <input type="hidden" name="whose" value=wanted.whose.as_str()/> });
-        (state, whose)
-    };
-    let deployment = Signal::derive(move || wanted.read().deployment.clone());
-    let text = Signal::derive(move || wanted.read().text.clone());
-    let fields = (
-        kept,
-        text_field("review-deployment", "deployment", "Deployment", deployment),
-        view! {
-            <div class="within" hidden=move || wanted.read().of == Of::Drafts>
-                {text_field("review-text", "text", "Title contains", text)}
-            </div>
-        },
-    );
+    let list = ListOf::new(Changes);
+    let listed = list.listed();
     view! {
         <Title text="Reviews"/>
         <div class="head"><h1>"Reviews"</h1></div>
         <div class="filters spread">
-            <nav class="buttons" aria-label="Filter by what became of them">{move || fates(&wanted.get())}</nav>
-            <nav class="buttons" aria-label="Filter by whose they are">{move || whose(&wanted.get())}</nav>
+            <nav class="buttons" aria-label="Filter by what became of them">{move || fates(&listed.read())}</nav>
+            <nav class="buttons" aria-label="Filter by whose they are">{move || whose(&listed.read())}</nav>
         </div>
-        {filters(listed, SORTS, fields)}
-        {columns::<_, Part>(listed)}
-        {load(page, move |first| match first {
-            Page::Reviews(first) => view! { <List first wanted=wanted.get_untracked()/> }.into_any(),
-            Page::Drafts(first) => view! { <Drafts first wanted=wanted.get_untracked()/> }.into_any(),
-        })}
-        <Same of=move |_: Typed| vec![wanted.read().call()]/>
+        {list.view()}
     }
     .into_any()
 }
 
-fn link(to: Wanted, word: &'static str, is_here: bool) -> AnyView {
+fn link(to: String, word: &'static str, is_here: bool) -> AnyView {
     let current = is_here.then_some("true");
-    view! { <a class="button small" class:quiet=!is_here href=to.address() aria-current=current>{word}</a> }.into_any()
+    view! { <a class="button small" class:quiet=!is_here href=to aria-current=current>{word}</a> }.into_any()
 }
 
-fn fates(wanted: &Wanted) -> AnyView {
-    let one = |of: Of| link(wanted.other(of, wanted.whose), of.word(), of == wanted.of);
+fn fates(listed: &Listed<ReviewSort>) -> AnyView {
+    let (now, whose) = here(listed);
+    let one = |of: Of| link(other(listed, of, whose), of.word(), of == now);
     Of::EVERY.map(one).collect_view().into_any()
 }
 
-fn whose(wanted: &Wanted) -> AnyView {
+fn whose(listed: &Listed<ReviewSort>) -> AnyView {
+    let (of, now) = here(listed);
     let one = |(whose, word): (Whose, &'static str)| {
-        let of = if whose == Whose::ForMe { Of::Reviews(Fate::Open) } else { wanted.of };
-        link(wanted.other(of, whose), word, whose == wanted.whose)
+        let of = if whose == Whose::ForMe { Of::Reviews(Fate::Open) } else { of };
+        link(other(listed, of, whose), word, whose == now)
     };
     [(Whose::All, "everybody’s"), (Whose::ForMe, "waiting for me"), (Whose::Mine, "mine")]
         .map(one)
@@ -252,7 +297,7 @@ fn whose(wanted: &Wanted) -> AnyView {
 }
 
 /// What stands where no row is.
-fn nothing(wanted: &Wanted, has_next: bool) -> AnyView {
+fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
     if has_next {
         return view! {
             <Empty icon=Icon::Search title="Nothing here so far">
@@ -261,7 +306,8 @@ fn nothing(wanted: &Wanted, has_next: bool) -> AnyView {
         }
         .into_any();
     }
-    if wanted.whose == Whose::ForMe && wanted.deployment.is_empty() && wanted.text.is_empty() {
+    let (of, whose) = here(listed);
+    if whose == Whose::ForMe && !listed.is_narrow() {
         return view! {
             <Empty icon=Icon::Check title="Nothing waits for you">
                 <p>"Here are the reviews that you could judge or commit at this moment."</p>
@@ -269,17 +315,21 @@ fn nothing(wanted: &Wanted, has_next: bool) -> AnyView {
         }
         .into_any();
     }
-    if let Some(hidden) = hidden(&wanted.listed, "review", "of them") {
+    let (one, many) = Changes::NAMES;
+    if let Some(hidden) = hidden(listed, one, many) {
         return hidden;
     }
-    if wanted.whose != Whose::All {
-        let all = wanted.other(wanted.of, Whose::All);
-        let (to, word) = (all.address(), format!("All that are {}", all.of.word()));
-        let word = if all.of == Of::Reviews(Fate::Any) { "All".to_owned() } else { word };
+    if whose != Whose::All {
+        let to = other(listed, of, Whose::All);
+        let word = if of == Of::Reviews(Fate::Any) { "All".to_owned() } else { format!("All that are {}", of.word()) };
         return view! { <Empty icon=Icon::Search title="None fits"><a class="button" href=to>{word}</a></Empty> }
             .into_any();
     }
-    let (title, said) = match wanted.of {
+    nothing_yet(of)
+}
+
+fn nothing_yet(of: Of) -> AnyView {
+    let (title, said) = match of {
         Of::Reviews(Fate::Open) => (
             "No review is open",
             "Propose changes on a deployment's board and submit them; they wait here for somebody else's approval.",
@@ -305,50 +355,9 @@ fn nothing(wanted: &Wanted, has_next: bool) -> AnyView {
     .into_any()
 }
 
-#[component]
-fn List(first: ReviewPage, wanted: Wanted) -> impl IntoView {
-    let asked = wanted.clone();
-    let feed = Feed::new(first, move || {
-        let asked = asked.clone();
-        async move {
-            let page = fetch(asked).await?;
-            Ok(if let Page::Reviews(page) = page { page } else { ReviewPage::default() })
-        }
-    });
-    use_live().hear(vec![Topic::Reviews, Topic::Targets], NOW, move |_| feed.soon());
-    let list = Memo::new(move |_| feed.value().read().reviews.clone());
-    let next = Memo::new(move |_| feed.value().read().next.clone());
-    let is_empty = Memo::new(move |_| list.read().is_empty());
-    let shown = Shown::of(&wanted.listed);
-    let of = StoredValue::new(wanted);
-    let table = move || match is_empty.get() {
-        true => of.with_value(|wanted| nothing(wanted, next.get().is_some())),
-        false => view! {
-            <table class="table folds">
-                <thead><tr>{of.with_value(|wanted| heads(&wanted.listed, shown))}</tr></thead>
-                <tbody>{rows(list.into(), |review| review.submission, move |review| row(review, shown))}</tbody>
-            </table>
-        }
-        .into_any(),
-    };
-    view! {
-        <ProblemNotice problem=feed.problem()/>
-        <div class="card">{table} {move || of.with_value(|wanted| pager(&wanted.listed, next.get().as_ref()))}</div>
-    }
-    .into_any()
-}
-
-fn heads(listed: &Listed<ReviewSort>, shown: Shown<Part>) -> AnyView {
-    let one = |part: &Part| match part {
-        Part::Change => head(listed, ReviewSort::Title, part.label(), false),
-        Part::Submitted => head(listed, ReviewSort::Submitted, part.label(), true),
-        Part::State | Part::Approvals | Part::By => plain_head(part.label()),
-    };
-    Part::EVERY.iter().filter(|part| shown.has(**part)).map(one).collect_view().into_any()
-}
-
-fn row(review: Memo<ReviewSummary>, shown: Shown<Part>) -> impl IntoView {
+fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
     let id = review.read_untracked().submission;
+    let approvals = view! { {move || review.read().approvals.0} " of " {move || review.read().approvals.1} };
     view! {
         <tr>
             <td>
@@ -357,80 +366,40 @@ fn row(review: Memo<ReviewSummary>, shown: Shown<Part>) -> impl IntoView {
                     <div class="muted">{id.0} " on " {move || scope(&review.read())} ": " {move || review.read().summary.clone()}</div>
                 </div>
             </td>
-            {shown.has(Part::State).then(|| view! {
-                <td data-label="State">{move || view! { <ReviewPill state=review.read().state/> }}</td>
-            })}
-            {shown.has(Part::Approvals).then(|| view! {
-                <td data-label="Approvals" class="number">{move || review.read().approvals.0} " of " {move || review.read().approvals.1}</td>
-            })}
-            {shown.has(Part::By).then(|| view! { <td data-label="By">{move || review.read().authors.join(", ")}</td> })}
-            {shown.has(Part::Submitted).then(|| view! {
-                <td data-label="Submitted" class="muted">{move || view! { <Moment at=review.read().at/> }}</td>
-            })}
+            {with.cell(Part::State, "", move || view! { <ReviewPill state=review.read().state/> })}
+            {with.cell(Part::Approvals, "number", approvals)}
+            {with.cell(Part::By, "", move || review.read().authors.join(", "))}
+            {with.cell(Part::Submitted, "muted", move || view! { <Moment at=review.read().at/> })}
         </tr>
     }
     .into_any()
 }
 
-#[component]
-fn Drafts(first: ProposalPage, wanted: Wanted) -> impl IntoView {
-    let asked = wanted.clone();
-    let feed = Feed::new(first, move || {
-        let asked = asked.clone();
-        async move {
-            let page = fetch(asked).await?;
-            Ok(if let Page::Drafts(page) = page { page } else { ProposalPage::default() })
-        }
-    });
-    use_live().hear(vec![Topic::Reviews, Topic::Targets], NOW, move |_| feed.soon());
-    let list = Memo::new(move |_| feed.value().read().proposals.clone());
-    let next = Memo::new(move |_| feed.value().read().next.map(|next| Cursor::from(next.to_string())));
-    let is_empty = Memo::new(move |_| list.read().is_empty());
-    let of = StoredValue::new(wanted);
-    let table = move || match is_empty.get() {
-        true => of.with_value(|wanted| nothing(wanted, false)),
-        false => view! {
-            <table class="table folds">
-                <thead>
-                    <tr>
-                        <th scope="col">"Proposal"</th>
-                        <th scope="col" class="number">"Edits"</th>
-                        <th scope="col">"By"</th>
-                    </tr>
-                </thead>
-                <tbody>{rows(list.into(), |proposal| proposal.id, draft)}</tbody>
-            </table>
-        }
-        .into_any(),
-    };
-    view! {
-        <ProblemNotice problem=feed.problem()/>
-        <div class="card">{table} {move || of.with_value(|wanted| pager(&wanted.listed, next.get().as_ref()))}</div>
-    }
-    .into_any()
-}
-
-fn draft(proposal: Memo<ProposalSummary>) -> impl IntoView {
+/// A proposal among the reviews that are none yet. What it has not, its cells say.
+fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
     let by = move || match proposal.read().authors.join(", ") {
         nobody if nobody.is_empty() => "nobody yet".to_owned(),
         authors => authors,
     };
+    let edits = move || match proposal.read().edits {
+        1 => "1 edit".to_owned(),
+        edits => format!("{edits} edits"),
+    };
+    let change = move || {
+        let proposal = proposal.read();
+        let (to, on) = place(&proposal);
+        view! {
+            <a class="main" href=to>{on}</a>
+            <div class="muted">"proposal " {proposal.id.0} ", version " {proposal.version}</div>
+        }
+    };
     view! {
         <tr>
-            <td>
-                <div>
-                    {move || {
-                        let proposal = proposal.read();
-                        let (to, on) = place(&proposal);
-                        view! {
-                            <a class="main" href=to>{on}</a>
-                            <div class="muted">"proposal " {proposal.id.0} ", version " {proposal.version}</div>
-                        }
-                    }}
-                </div>
-            </td>
-            <td data-label="Edits" class="number">{move || proposal.read().edits}</td>
-            <td data-label="By">{by}</td>
+            <td><div>{change}</div></td>
+            {with.cell(Part::State, "", edits)}
+            {with.cell(Part::Approvals, "muted", "none yet")}
+            {with.cell(Part::By, "", by)}
+            {with.cell(Part::Submitted, "muted", "not yet")}
         </tr>
     }
     .into_any()
@@ -478,37 +447,58 @@ pub fn ReviewPill(
 mod tests {
     use super::*;
 
-    fn read(words: &[(&str, &str)]) -> Wanted {
+    fn read(words: &[(&str, &str)]) -> Listed<ReviewSort> {
         let mut query = ParamsMap::new();
         for (name, value) in words {
             query.insert((*name).to_owned(), (*value).to_owned());
         }
-        Wanted::read(&query)
+        Changes.read(&query)
     }
 
     #[test]
     fn the_list_is_in_its_address() {
-        let plain = read(&[]);
-        assert_eq!(
-            (plain.of, plain.whose, plain.address().as_str()),
-            (Of::Reviews(Fate::Open), Whose::All, "/reviews")
-        );
+        let plain = read(&[("state", "open"), ("whose", "all")]);
+        assert_eq!(which(&plain).unwrap(), (Of::Reviews(Fate::Open), Whose::All));
+        assert_eq!(plain.address(), "/reviews");
         let query =
             [("state", "committed"), ("whose", "mine"), ("deployment", "web"), ("text", "a+b"), ("before", "7")];
         let wanted = read(&query);
         assert_eq!(wanted.address(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb&before=7");
-        assert_eq!(wanted.listed.first(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb");
-        assert_eq!(wanted.listed.all(), "/reviews?state=committed&whose=mine", "what became of them is no filter");
-        assert_eq!(read(&[("state", "drafts")]).of, Of::Drafts);
+        assert_eq!(wanted.first(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb");
+        assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "what became of them is no filter");
+        assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, Of::Drafts);
         let odd = read(&[("state", "nowhere"), ("text", "x")]);
-        assert!(odd.odd.is_some_and(|odd| odd.0.detail.contains("There are: open, drafts")));
-        assert_eq!(odd.text, "x", "the rest is kept");
+        assert!(which(&odd).is_err_and(|odd| odd.0.detail.contains("There are: open, drafts")));
+        assert_eq!(odd.word("text"), "x", "the rest is kept");
     }
 
     #[test]
     fn only_what_is_open_waits_for_somebody() {
         let for_me = read(&[("whose", "for_me")]);
-        assert_eq!(for_me.other(Of::Reviews(Fate::Committed), for_me.whose).address(), "/reviews?state=committed");
-        assert_eq!(for_me.other(Of::Drafts, Whose::Mine).address(), "/reviews?state=drafts&whose=mine");
+        assert_eq!(other(&for_me, Of::Reviews(Fate::Committed), Whose::ForMe), "/reviews?state=committed");
+        assert_eq!(other(&for_me, Of::Drafts, Whose::Mine), "/reviews?state=drafts&whose=mine");
+    }
+
+    #[test]
+    fn the_same_has_every_word_of_the_address() {
+        let curl = |words: &[(&str, &str)]| Changes.same(&read(words)).curl();
+        let reviews = curl(&[("state", "committed"), ("text", "x"), ("sort", "title")]);
+        for word in ["fate=committed", "text=x", "sort=title"] {
+            assert!(reviews.contains(word), "{word}: {reviews}");
+        }
+        let drafts = curl(&[("state", "drafts"), ("whose", "mine"), ("text", "x"), ("sort", "-title")]);
+        for word in ["/proposals?", "mine=true", "drafts=true", "text=x", "sort=-deployment"] {
+            assert!(drafts.contains(word), "{word}: {drafts}");
+        }
+    }
+
+    #[test]
+    fn a_place_among_reviews_is_one_among_proposals_and_back() {
+        let (from, to) = (Order::rising(ReviewSort::Title), Order::rising(ProposalSort::Deployment));
+        assert_eq!(of_proposals(from), to);
+        let place = Some(Cursor::from("title~-web~-7".to_owned()));
+        let there = moved(place.clone(), from, to);
+        assert_eq!(there.as_ref().map(Cursor::as_str), Some("deployment~-web~-7"));
+        assert_eq!(moved(there, to, from), place);
     }
 }

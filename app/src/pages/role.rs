@@ -9,8 +9,9 @@ use leptos_router::hooks::{use_params_map, use_query_map};
 use serde_json::Value;
 
 use crate::calls;
+use crate::pages::catalog::parts_of_it;
 use crate::parts::json::DataView;
-use crate::parts::{Icon, icon, load};
+use crate::parts::{Icon, Same, Typed, icon, load};
 use crate::places;
 
 /// The page.
@@ -29,6 +30,7 @@ pub fn RolePage() -> impl IntoView {
 fn Whole(view: RoleView) -> impl IntoView {
     let RoleView { role, hash, version, flags, requires, wants, required_by, namesakes, versions, bound } = view;
     let name = role.name.clone();
+    let same = (role.name.clone(), role.barclamp.clone());
     let short = hash.short().to_string();
     let names = |names: Vec<RoleName>| (!names.is_empty()).then(|| links(names));
     let namesakes = namesakes.into_iter().map(|other| {
@@ -46,6 +48,8 @@ fn Whole(view: RoleView) -> impl IntoView {
                 <a class="button" href=places::role_graph(&name)>{icon(Icon::Graph)} "Among other roles"</a>
             </div>
         </div>
+        // None of them is where one is.
+        {parts_of_it("")}
         <p>{role.description.clone()}</p>
         <div class="card role">
             <dl class="facts">
@@ -71,6 +75,7 @@ fn Whole(view: RoleView) -> impl IntoView {
         {document("Data that it begins with", role.template)}
         {uses(bound)}
         {history(versions)}
+        <Same of=move |_: Typed| vec![api::calls::show_role(&same.0, same.1.as_str())]/>
     }
     .into_any()
 }

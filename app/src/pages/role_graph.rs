@@ -15,7 +15,7 @@ use crate::graph::layout::{Measures, lay_out};
 use crate::graph::{arrow, curve};
 use crate::pages::catalog::parts_of_it;
 use crate::parts::list::text_field;
-use crate::parts::{Empty, Icon, icon, load};
+use crate::parts::{Empty, Icon, Same, Typed, icon, load};
 use crate::places;
 
 const MEASURES: Measures = Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
@@ -54,6 +54,10 @@ pub fn RoleGraphPage() -> impl IntoView {
             {move || is_part().then(|| view! { <a class="button quiet" href=places::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
         </Form>
         {load(graph, move |graph| view! { <Drawn graph wanted=wanted.get_untracked()/> })}
+        <Same of=move |_: Typed| {
+            let wanted = wanted.read();
+            vec![api::calls::role_graph(&wanted.barclamp, &wanted.role)]
+        }/>
     }
     .into_any()
 }
@@ -91,7 +95,7 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
         <ul class="role-legend muted">
             <li><i class="requires"></i> "requires"</li>
             <li><i class="reads"></i> "reads an attribute of"</li>
-            <li><i class="preceeds"></i> "is preceeded by"</li>
+            <li><i class="preceeds"></i> "is preceded by"</li>
         </ul>
         <h2 id="ties">"Ties"</h2>
         <div class="card">{table(&graph)}</div>

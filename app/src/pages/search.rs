@@ -23,7 +23,7 @@ pub fn Search() -> impl IntoView {
         <Form method="GET" action=places::SEARCH attr:class="filters" attr:role="search">
             <div class="field">
                 <label for="search-text">"A part of a name or a title, or a number"</label>
-                <input class="input" id="search-text" name="q" autocomplete="off" maxlength=LONGEST_SEARCH.to_string() value=move || text.get()/>
+                <input class="input" id="search-text" name="q" autocomplete="off" maxlength=LONGEST_SEARCH.to_string() value=move || text.get() prop:value=move || text.get()/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Search"</button>
         </Form>

@@ -12,7 +12,8 @@ use crate::calls;
 use crate::clock::{Moment, Span};
 use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load};
+use crate::parts::list::{example_field, text_field, ways};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load, rows};
 use crate::places;
 
 /// The address of a part of what waits.
@@ -41,19 +42,20 @@ pub fn Waiting() -> impl IntoView {
         }
     });
     let waiting = Resource::new(move || wanted.get(), calls::waiting);
+    let (deployment, node) =
+        (Signal::derive(move || wanted.read().deployment.clone()), Signal::derive(move || wanted.read().node.clone()));
+    let reason = move || {
+        let reason = Some(wanted.read().reason.clone()).filter(|reason| !reason.is_empty());
+        reason.map(|reason| view! { <input type="hidden" name="reason" value=reason/> })
+    };
     let is_part = move || wanted.with(|w| !(w.deployment.is_empty() && w.node.is_empty()));
     view! {
         <Title text="Why not yet"/>
         <div class="head"><h1>"Why not yet"</h1></div>
         <Form method="GET" action=places::WAITING attr:class="filters" attr:role="search">
-            <div class="field">
-                <label for="waiting-deployment">"Deployment"</label>
-                <input class="input" id="waiting-deployment" name="deployment" autocomplete="off" value=move || wanted.read().deployment.clone()/>
-            </div>
-            <div class="field">
-                <label for="waiting-node">"Node"</label>
-                <input class="input" id="waiting-node" name="node" autocomplete="off" placeholder="n1.example.com" value=move || wanted.read().node.clone()/>
-            </div>
+            {reason}
+            {text_field("waiting-deployment", "deployment", "Deployment", deployment)}
+            {example_field("waiting-node", "node", "Node", "n1.example.com", node)}
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
             {move || is_part().then(|| view! { <a class="button quiet" href=places::WAITING>"Everywhere"</a> })}
         </Form>
@@ -69,10 +71,14 @@ fn Found(first: WaitingPage, wanted: WaitingWanted) -> impl IntoView {
     let feed = Feed::new(first, move || calls::waiting(asked.clone()));
     use_live().hear(vec![Topic::Runs, Topic::Nodes, Topic::Targets], NOW, move |_| feed.eventually());
     let page = feed.value();
-    let groups = {
-        let wanted = wanted.clone();
-        move || groups(&page.read().groups, &wanted)
-    };
+    let of = StoredValue::new(wanted.clone());
+    let shown = Memo::new(move |_| {
+        let page = page.read();
+        page.groups.iter().filter(|group| !group.steps.is_empty()).cloned().collect::<Vec<WaitingGroup>>()
+    });
+    let is_empty = Memo::new(move |_| shown.read().is_empty());
+    let none = move || is_empty.get().then(|| of.with_value(nothing));
+    let groups = rows(shown.into(), |group| group.reason.as_str(), move |group| one(group, of));
     let reasons = {
         let wanted = wanted.clone();
         move || reasons(&page.read().groups, &wanted)
@@ -81,7 +87,7 @@ fn Found(first: WaitingPage, wanted: WaitingWanted) -> impl IntoView {
     view! {
         <ProblemNotice problem=feed.problem()/>
         <nav class="filters" aria-label="What steps wait for">{reasons}</nav>
-        <div class="stack waiting">{groups}</div>
+        <div class="stack waiting">{none} {groups}</div>
         {pager}
     }
     .into_any()
@@ -111,14 +117,6 @@ fn reasons(all: &[WaitingGroup], wanted: &WaitingWanted) -> impl IntoView + use<
     (!links.is_empty() || !wanted.reason.is_empty()).then(|| (link("", "all".to_owned(), String::new()), links))
 }
 
-fn groups(all: &[WaitingGroup], wanted: &WaitingWanted) -> AnyView {
-    let shown: Vec<&WaitingGroup> = all.iter().filter(|group| !group.steps.is_empty()).collect();
-    if shown.is_empty() {
-        return nothing(wanted).into_any();
-    }
-    shown.into_iter().map(|group| one(group, wanted)).collect_view().into_any()
-}
-
 fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
     let is_all = *wanted == WaitingWanted::default();
     let title = if is_all { "Nothing waits" } else { "Nothing waits here" };
@@ -133,18 +131,32 @@ fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
     .into_any()
 }
 
-fn one(group: &WaitingGroup, wanted: &WaitingWanted) -> impl IntoView + use<> {
-    let address = address(&WaitingWanted { reason: group.reason.as_str().to_owned(), after: None, ..wanted.clone() });
-    let shown = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
-    let beyond = wanted.reason.is_empty() && group.count.is_some_and(|count| count > shown);
-    let all = format!("All {}", number(group));
-    let label = group.heading.clone();
+/// What waits for one reason. Its rows stay where they are as long as they wait.
+fn one(group: Memo<WaitingGroup>, of: StoredValue<WaitingWanted>) -> impl IntoView {
+    let WaitingGroup { reason, heading, frees, .. } = group.get_untracked();
+    let steps = Memo::new(move |_| group.read().steps.clone());
+    let more = move || {
+        let group = group.read();
+        let shown = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
+        let wanted = of.get_value();
+        let beyond = wanted.reason.is_empty() && group.count.is_some_and(|count| count > shown);
+        let address = address(&WaitingWanted { reason: group.reason.as_str().to_owned(), after: None, ..wanted });
+        let all = format!("All {}", number(&group));
+        beyond.then(|| {
+            view! {
+                <nav class="pager" aria-label=format!("More of: {}", group.heading)>
+                    <span class="grow"></span>
+                    <a class="button small" href=address>{all} {icon(Icon::Right)}</a>
+                </nav>
+            }
+        })
+    };
     view! {
-        <section class="card" aria-label=label data-reason=group.reason.as_str()>
+        <section class="card" aria-label=heading.clone() data-reason=reason.as_str()>
             <header>
-                <h2>{group.heading.clone()}</h2>
-                <span class="num">{number(group)}</span>
-                <span class="muted">"freed by " {group.frees.clone()}</span>
+                <h2>{heading.clone()}</h2>
+                <span class="num">{move || number(&group.read())}</span>
+                <span class="muted">"freed by " {frees}</span>
             </header>
             <table class="table folds">
                 <thead>
@@ -156,37 +168,39 @@ fn one(group: &WaitingGroup, wanted: &WaitingWanted) -> impl IntoView + use<> {
                         <th scope="col">"Freed by"</th>
                     </tr>
                 </thead>
-                <tbody>{group.steps.iter().map(row).collect_view()}</tbody>
+                <tbody>{rows(steps.into(), |step| step.noderole, row)}</tbody>
             </table>
-            {beyond.then(|| view! {
-                <nav class="pager" aria-label=format!("More of: {}", group.heading)>
-                    <span class="grow"></span>
-                    <a class="button small" href=address>{all} {icon(Icon::Right)}</a>
-                </nav>
-            })}
+            {more}
         </section>
     }
     .into_any()
 }
 
-fn row(step: &WaitingStep) -> impl IntoView + use<> {
-    let says = step.says.iter().map(|says| view! { <li>{icon(Icon::Right)} <span>{says.clone()}</span></li> });
-    let freed_by: Vec<_> = step.freed_by.iter().map(freeing).collect();
-    let state = step.state;
+fn row(step: Memo<WaitingStep>) -> impl IntoView {
+    let WaitingStep { noderole, role, fqdn, deployment, .. } = step.get_untracked();
+    let says = Memo::new(move |_| step.read().says.clone());
+    let says = move || {
+        let line = |says: String| view! { <li>{icon(Icon::Right)} <span>{says}</span></li> };
+        says.get().into_iter().map(line).collect_view()
+    };
+    // What is focused here stays, as long as the same would free it.
+    let freed_by = Memo::new(move |_| step.read().freed_by.clone());
+    let freed_by = move || freed_by.read().iter().map(freeing).collect_view();
+    let since = Memo::new(move |_| step.read().since);
     view! {
         <tr>
             <td data-label="Step">
                 <div>
-                    <a class="main" href=places::noderole(step.noderole)>{step.role.to_string()}</a>
-                    " on " <a href=places::waiting_on(&step.fqdn)>{step.fqdn.clone()}</a>
-                    <div class="links"><a href=places::deployment(&step.deployment)>{step.deployment.to_string()}</a></div>
+                    <a class="main" href=places::noderole(noderole)>{role.to_string()}</a>
+                    " on " <a href=places::waiting_on(&fqdn)>{fqdn.clone()}</a>
+                    <div class="links"><a href=places::deployment(&deployment)>{deployment.to_string()}</a></div>
                 </div>
             </td>
-            <td data-label="State"><StatePill state=state/></td>
+            <td data-label="State">{move || view! { <StatePill state=step.read().state/> }}</td>
             <td data-label="Waits" class="number">
-                <div><Span from=step.since to=None/> <div class="muted">"since " <Moment at=step.since/></div></div>
+                {move || view! { <div><Span from=since.get() to=None/> <div class="muted">"since " <Moment at=since.get()/></div></div> }}
             </td>
-            <td data-label="For what"><ul class="whys">{says.collect_view()}</ul></td>
+            <td data-label="For what"><ul class="whys">{says}</ul></td>
             <td data-label="Freed by"><div class="links">{freed_by}</div></td>
         </tr>
     }
@@ -212,15 +226,7 @@ fn freeing(by: &Freeing) -> AnyView {
 fn pager(next: Option<Behind>, wanted: &WaitingWanted) -> impl IntoView + use<> {
     let later = next.map(|next| address(&WaitingWanted { after: Some(next), ..wanted.clone() }));
     let first = wanted.after.map(|_| address(&WaitingWanted { after: None, ..wanted.clone() }));
-    (later.is_some() || first.is_some()).then(|| {
-        view! {
-            <nav class="pager" aria-label="Pages of the list">
-                {first.map(|first| view! { <a class="button small" href=first>{icon(Icon::Up)} "Longest waiting"</a> })}
-                <span class="grow"></span>
-                {later.map(|later| view! { <a class="button small" href=later>"Next" {icon(Icon::Right)}</a> })}
-            </nav>
-        }
-    })
+    ways(first, later, ("Longest waiting", "Next"))
 }
 
 #[cfg(test)]

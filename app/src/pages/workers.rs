@@ -1,11 +1,12 @@
 //! Workers: who carries out runs, how far they have joined, and what they hold.
 
+use api::calls::List;
+use api::listing::WorkerSort;
 use api::live::Topic;
-use api::workers::{Phase, WorkerPage, WorkerSort, WorkerView, WorkersWanted};
+use api::workers::{Phase, WorkerView, WorkersWanted};
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::components::Form;
-use leptos_router::hooks::{use_params_map, use_query_map};
+use leptos_router::hooks::use_params_map;
 use uuid::Uuid;
 
 use crate::calls::oversight as calls;
@@ -13,34 +14,20 @@ use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::live::{NOW, use_live};
 use crate::parts::icon::drawn;
+use crate::parts::list::{Listed, columns_of};
+use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::pulse::pulse;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, icon, load, rows};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, load};
 use crate::places;
 
-/// The address of a list of workers.
-fn address(wanted: &WorkersWanted) -> String {
-    let alive = wanted.alive.map(|alive| format!("alive={alive}"));
-    let phase = wanted.phase.map(|phase| format!("phase={}", phase.as_str()));
-    let name = (!wanted.name.is_empty()).then(|| format!("name={}", places::encoded(&wanted.name)));
-    let sort = (!wanted.sort.is_usual()).then(|| format!("sort={}", wanted.sort.as_str()));
-    let before = wanted.before.map(|before| format!("before={before}"));
-    let query: Vec<String> = [name, alive, phase, sort, before].into_iter().flatten().collect();
-    match query.is_empty() {
-        true => places::WORKERS.into(),
-        false => format!("{}?{}", places::WORKERS, query.join("&")),
-    }
-}
-
-/// What an address asks for. What it asks for and there is not is left out.
-fn wanted(get: impl Fn(&str) -> Option<String>) -> WorkersWanted {
-    WorkersWanted {
-        name: get("name").unwrap_or_default(),
-        alive: get("alive").and_then(|word| word.parse().ok()),
-        phase: get("phase").and_then(|word| Phase::from_word(&word)),
-        sort: get("sort").and_then(|word| WorkerSort::from_word(&word)).unwrap_or_default(),
-        before: get("before").and_then(|id| id.parse().ok()),
-    }
-}
+columns_of!(Part {
+    Worker "worker" "Worker",
+    State "state" "State",
+    Runs "runs" "Runs held",
+    Jigs "jigs" "Jigs",
+    Heard "heard" "Heard",
+    Started "started" "Started",
+});
 
 /// Colour, shape and word of how far a worker has joined.
 fn phase_look(phase: Phase) -> (&'static str, Icon, &'static str) {
@@ -84,146 +71,99 @@ fn runs(worker: &WorkerView) -> impl IntoView + use<> {
     .into_any()
 }
 
-/// The list of workers.
-#[component]
-pub fn Workers() -> impl IntoView {
-    let query = use_query_map();
-    let wanted = Memo::new(move |_| {
-        let query = query.read();
-        wanted(|name| query.get(name))
-    });
-    let found = Resource::new(move || wanted.get(), calls::workers);
-    let alive = move |word: &'static str| wanted.read().alive.map(|a| a.to_string()).unwrap_or_default() == word;
-    let phases = move || {
-        let option = |phase: Phase| {
-            let chosen = move || wanted.read().phase == Some(phase);
-            view! { <option value=phase.as_str() selected=chosen>{phase_look(phase).2}</option> }
-        };
-        Phase::ALL.map(option).collect_view()
-    };
-    let sorts = move || {
-        let option = |(sort, words): (WorkerSort, &'static str)| {
-            let chosen = move || wanted.read().sort == sort;
-            view! { <option value=sort.as_str() selected=chosen>{words}</option> }
-        };
-        [(WorkerSort::Started, "Started last"), (WorkerSort::Heard, "Heard last"), (WorkerSort::Name, "Name")]
-            .map(option)
-            .collect_view()
-    };
-    view! {
-        <Title text="Workers"/>
-        <div class="head"><h1>"Workers"</h1></div>
-        <Form method="GET" action=places::WORKERS attr:class="filters" attr:role="search">
-            <div class="field">
-                <label for="worker-name">"Name contains"</label>
-                <input class="input" id="worker-name" name="name" autocomplete="off" maxlength="200" value=move || wanted.read().name.clone()/>
-            </div>
-            <div class="field">
-                <label for="worker-alive">"Life"</label>
-                <select class="input" id="worker-alive" name="alive">
-                    <option value="" selected=move || alive("")>"All"</option>
-                    <option value="true" selected=move || alive("true")>"Alive"</option>
-                    <option value="false" selected=move || alive("false")>"Not alive"</option>
-                </select>
-            </div>
-            <div class="field">
-                <label for="worker-phase">"Joined"</label>
-                <select class="input" id="worker-phase" name="phase">
-                    <option value="" selected=move || wanted.read().phase.is_none()>"However far"</option>
-                    {phases()}
-                </select>
-            </div>
-            <div class="field">
-                <label for="worker-sort">"Order"</label>
-                <select class="input" id="worker-sort" name="sort">{sorts()}</select>
-            </div>
-            <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
-        </Form>
-        {load(found, move |first| view! { <List first wanted=wanted.get_untracked()/> })}
-        <SameList of=api::calls::List::Workers/>
-    }
-    .into_any()
-}
+#[derive(Clone, Copy)]
+struct AllWorkers;
 
-#[component]
-fn List(first: WorkerPage, wanted: WorkersWanted) -> impl IntoView {
-    let top = WorkersWanted { before: None, ..wanted.clone() };
-    let is_filtered = WorkersWanted { sort: WorkerSort::default(), ..top.clone() } != WorkersWanted::default();
-    let first_page = wanted.before.map(|_| address(&top));
-    let next = first.next.map(|next| address(&WorkersWanted { before: Some(next), ..top }));
-    let feed = Feed::new(first, move || calls::workers(wanted.clone()));
-    use_live().hear(vec![Topic::Runs], NOW, move |_| feed.eventually());
-    pulse(feed);
-    let list = Memo::new(move |_| feed.value().read().workers.clone());
-    let is_empty = Memo::new(move |_| list.read().is_empty());
-    let table = move || {
-        match (is_empty.get(), is_filtered) {
-        (true, true) => view! {
-            <Empty icon=Icon::Search title="No worker fits">
-                <a class="button" href=places::WORKERS>"All workers"</a>
-            </Empty>
+impl ListPage for AllWorkers {
+    type Sort = WorkerSort;
+    type Part = Part;
+    type Page = api::workers::WorkerPage;
+    type Key = Uuid;
+
+    const ID: &'static str = "worker";
+    const NAMES: (&'static str, &'static str) = ("worker", "workers");
+    const PLACE: &'static str = "before";
+    const FIELDS: &'static [Field] = &[
+        Field::text("name", "Name contains", "name contains"),
+        Field::choice("alive", "Life", "alive is", || vec![("true", "alive"), ("false", "not alive")]),
+        Field::choice("phase", "Joined", "joined is", || {
+            Phase::ALL.map(|phase| (phase.as_str(), phase_look(phase).2)).to_vec()
+        }),
+    ];
+    const SORTS: &'static [(WorkerSort, &'static str)] =
+        &[(WorkerSort::Started, "started"), (WorkerSort::Heard, "heard"), (WorkerSort::Name, "name")];
+    const SAME: List = List::Workers;
+
+    fn path(self) -> &'static str {
+        places::WORKERS
+    }
+
+    async fn fetch(self, listed: Listed<WorkerSort>) -> Answer<Self::Page> {
+        let alive = listed.one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
+        let phase = listed.one_of("phase", &Phase::ALL, Phase::as_str)?;
+        let (sort, before) = listed.stretch()?;
+        calls::workers(WorkersWanted { alive, phase, name: listed.word("name"), sort, before }).await
+    }
+
+    fn sorted_by(column: Part) -> Option<(WorkerSort, bool)> {
+        match column {
+            Part::Worker => Some((WorkerSort::Name, false)),
+            Part::Heard => Some((WorkerSort::Heard, true)),
+            Part::Started => Some((WorkerSort::Started, true)),
+            Part::State | Part::Runs | Part::Jigs => None,
         }
-        .into_any(),
-        (true, false) => view! {
+    }
+
+    fn key(worker: &WorkerView) -> Uuid {
+        worker.id
+    }
+
+    fn follow(self, feed: Feed<Self::Page>) {
+        use_live().hear(vec![Topic::Runs], NOW, move |_| feed.eventually());
+        pulse(feed);
+    }
+
+    fn none(self) -> AnyView {
+        view! {
             <Empty icon=Icon::Worker title="No worker yet">
                 <p>"A worker carries out the runs of approved changes; without one nothing starts. Start one where the database can be reached:"</p>
                 <p><code>"gantry worker"</code></p>
             </Empty>
         }
-        .into_any(),
-        (false, _) => view! {
-            <table class="table folds">
-                <thead>
-                    <tr>
-                        <th scope="col">"Worker"</th>
-                        <th scope="col">"State"</th>
-                        <th scope="col">"Runs held"</th>
-                        <th scope="col">"Jigs"</th>
-                        <th scope="col">"Heard"</th>
-                        <th scope="col">"Started"</th>
-                    </tr>
-                </thead>
-                <tbody>{rows(list.into(), |worker| worker.id, row)}</tbody>
-            </table>
+        .into_any()
+    }
+
+    fn row(self, worker: Memo<WorkerView>, with: With<Self>) -> AnyView {
+        let id = worker.read_untracked().id;
+        let life = move || life_look(&worker.read()).map(pill);
+        let state = view! { <span class="buttons">{move || pill(phase_look(worker.read().phase))} {life}</span> };
+        view! {
+            <tr>
+                <td>
+                    <div>
+                        <a class="main" href=places::worker(id)>{move || worker.read().name.clone()}</a>
+                        <div class="muted">"on " {move || worker.read().host.clone()} ", Gantry " {move || worker.read().version.clone()}</div>
+                    </div>
+                </td>
+                {with.cell(Part::State, "", state)}
+                {with.cell(Part::Runs, "", move || runs(&worker.read()))}
+                {with.cell(Part::Jigs, "", move || worker.read().jigs.join(", "))}
+                {with.cell(Part::Heard, "muted", move || view! { <Moment at=worker.read().heard/> })}
+                {with.cell(Part::Started, "muted", move || view! { <Moment at=worker.read().started/> })}
+            </tr>
         }
-        .into_any(),
+        .into_any()
     }
-    };
-    view! {
-        <ProblemNotice problem=feed.problem()/>
-        <div class="card">
-            {table}
-            {(next.is_some() || first_page.is_some()).then(|| view! {
-                <nav class="pager" aria-label="Pages of the list">
-                    {first_page.map(|first| view! { <a class="button small" href=first>{icon(Icon::Up)} "First page"</a> })}
-                    <span class="grow"></span>
-                    {next.map(|next| view! { <a class="button small" href=next>"Next" {icon(Icon::Right)}</a> })}
-                </nav>
-            })}
-        </div>
-    }
-    .into_any()
 }
 
-fn row(worker: Memo<WorkerView>) -> impl IntoView {
-    let id = worker.read_untracked().id;
-    let life = move || life_look(&worker.read()).map(pill);
+/// The list of workers.
+#[component]
+pub fn Workers() -> impl IntoView {
+    let list = ListOf::new(AllWorkers);
     view! {
-        <tr>
-            <td>
-                <div>
-                    <a class="main" href=places::worker(id)>{move || worker.read().name.clone()}</a>
-                    <div class="muted">"on " {move || worker.read().host.clone()} ", Gantry " {move || worker.read().version.clone()}</div>
-                </div>
-            </td>
-            <td data-label="State">
-                <span class="buttons">{move || pill(phase_look(worker.read().phase))} {life}</span>
-            </td>
-            <td data-label="Runs held">{move || runs(&worker.read())}</td>
-            <td data-label="Jigs">{move || worker.read().jigs.join(", ")}</td>
-            <td data-label="Heard" class="muted">{move || view! { <Moment at=worker.read().heard/> }}</td>
-            <td data-label="Started" class="muted">{move || view! { <Moment at=worker.read().started/> }}</td>
-        </tr>
+        <Title text="Workers"/>
+        <div class="head"><h1>"Workers"</h1></div>
+        {list.view()}
     }
     .into_any()
 }
@@ -295,24 +235,4 @@ fn One(first: WorkerView) -> impl IntoView {
         </section>
     }
     .into_any()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_is_in_its_address() {
-        let read = |query: &[(&str, &str)]| {
-            wanted(|name| query.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
-        };
-        assert_eq!(address(&read(&[])), "/workers");
-        let id = Uuid::from_u128(7).to_string();
-        let all = [("name", "w 1"), ("alive", "true"), ("phase", "confirmed"), ("sort", "heard"), ("before", &id)];
-        assert_eq!(
-            address(&read(&all)),
-            format!("/workers?name=w%201&alive=true&phase=confirmed&sort=heard&before={id}")
-        );
-        assert_eq!(address(&read(&[("phase", "x"), ("sort", "x"), ("alive", "perhaps")])), "/workers");
-    }
 }

@@ -116,6 +116,8 @@ icons! {
     Dark = "dark";
     /// As the system.
     System = "system";
+    /// What there is no room for.
+    More = "more";
     /// On a page of its own.
     Wide = "wide";
 }

@@ -7,13 +7,15 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use api::Problem;
 use api::listing::{Cursor, Order, Sort};
+use api::{At, Problem};
 use leptos::prelude::*;
 use leptos_router::components::Form;
 use leptos_router::params::ParamsMap;
 
+use crate::clock::moment_of;
 use crate::failure::Failure;
+use crate::parts::notice::problem_in_page;
 use crate::parts::{Empty, Icon, icon};
 use crate::places;
 
@@ -74,6 +76,37 @@ impl<S: Sort> Listed<S> {
         self
     }
 
+    /// What it is asked for by a word of its address, as it was written; empty: nothing.
+    pub fn word(&self, name: &str) -> String {
+        if name == SORT {
+            return self.sort.clone();
+        }
+        let asked = self.filters.iter().find(|asked| asked.name == name);
+        asked.map(|asked| asked.value.clone()).unwrap_or_default()
+    }
+
+    /// The one of a closed set that a word of its address names, as [`one_of`] reads it.
+    pub fn one_of<T: Copy>(
+        &self,
+        name: &str,
+        every: &[T],
+        as_str: impl Fn(T) -> &'static str,
+    ) -> Result<Option<T>, Failure> {
+        one_of(name, &self.word(name), every, as_str)
+    }
+
+    /// The moment that a word of its address says in UTC, as people write one; None: it says none. `label` is what its field is called.
+    pub fn moment(&self, name: &str, label: &str) -> Result<Option<At>, Failure> {
+        let text = self.word(name);
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        let shown: String = text.chars().take(40).collect();
+        let said =
+            || format!("{label}: {shown:?} is no moment. Write a day, or day and time in UTC: 2026-11-22T08:15.");
+        moment_of(&text).map(Some).ok_or_else(|| refused(said()))
+    }
+
     /// Sorted and shown as it is, from its beginning, and asked for nothing.
     pub fn bare(&self) -> Self {
         Self { filters: Vec::new(), place: (self.place.0, String::new()), ..self.clone() }
@@ -89,9 +122,30 @@ impl<S: Sort> Listed<S> {
         Some(&self.place.1).filter(|place| !place.is_empty()).cloned().map(Cursor::from)
     }
 
+    /// Its order and where it goes on in that. A place of another order is refused here, before anybody is asked, in words for people.
+    pub fn stretch(&self) -> Result<(Order<S>, Option<Cursor>), Failure> {
+        let (order, place) = (self.order()?, self.place());
+        let fits = place.as_ref().is_none_or(|place| place.keys(order).is_ok());
+        match fits {
+            true => Ok((order, place)),
+            false => Err(refused(format!(
+                "{}: this address goes on behind a row that the list, sorted like this, can’t have. Begin at its beginning.",
+                self.place.0
+            ))),
+        }
+    }
+
     /// Whether something hides a part of it.
     pub fn is_narrow(&self) -> bool {
         self.filters.iter().any(|asked| asked.label.is_some())
+    }
+
+    /// What the form carries on without asking for it.
+    fn kept_words(&self) -> Vec<(&'static str, String)> {
+        let kept = self.filters.iter().filter(|asked| asked.label.is_none());
+        let kept = kept.map(|asked| (asked.name, asked.value.clone()));
+        let columns = Some((COLUMNS, self.columns.clone())).filter(|(_, columns)| !columns.is_empty());
+        kept.chain(columns).collect()
     }
 
     fn words<'a>(&'a self, with_filters: bool, sort: &'a str, place: &'a str) -> Vec<(&'a str, &'a str)> {
@@ -130,6 +184,11 @@ impl<S: Sort> Listed<S> {
     /// The address of the list with nothing hidden, sorted and shown as it is.
     pub fn all(&self) -> String {
         self.with(false, &self.sort, "")
+    }
+
+    /// The address of the list as it comes by itself: the way out of whatever an address says wrongly.
+    pub fn whole(&self) -> &str {
+        &self.path
     }
 
     /// The address of the same from its beginning in another order.
@@ -177,6 +236,34 @@ pub trait Column: Copy + PartialEq + Send + Sync + 'static {
     /// Its head.
     fn label(self) -> &'static str;
 }
+
+/// The columns of a list, from left to right, each with its word in an address and its head.
+macro_rules! columns_of {
+    ($name:ident { $($variant:ident $word:literal $label:literal),+ $(,)? }) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($variant),+
+        }
+
+        impl $crate::parts::list::Column for $name {
+            const EVERY: &'static [Self] = &[$(Self::$variant),+];
+
+            fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
+
+            fn label(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $label),+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use columns_of;
 
 /// Which columns are shown.
 pub struct Shown<C> {
@@ -239,36 +326,49 @@ pub fn plain_head(label: &'static str) -> AnyView {
     view! { <th scope="col">{label}</th> }.into_any()
 }
 
-/// The form that filters a list: it asks for `fields` and for the order, and keeps the columns. It stays where it is while the list
-/// changes under it, so whoever pressed Enter in it is still in it.
+/// The form that filters a list: it asks for `fields` and for the order, and keeps the columns and which list it is. It stays where it is
+/// while the list changes under it, so whoever pressed Enter in it is still in it.
 pub fn filters<S: Sort>(
     listed: Memo<Listed<S>>,
     sorts: &'static [(S, &'static str)],
     fields: impl IntoView + 'static,
 ) -> AnyView {
-    let columns = move || {
-        let columns = listed.read().columns.clone();
-        (!columns.is_empty()).then(|| view! { <input type="hidden" name=COLUMNS value=columns/> })
+    let one = |by: S, label: &'static str, falling: bool| {
+        let order = Order { by, falling };
+        let value = if order.is_usual() { String::new() } else { order.to_string() };
+        (value, order.to_string(), format!("{label}{}", if falling { " ↓" } else { " ↑" }))
     };
-    let now = Memo::new(move |_| listed.read().order().unwrap_or_default().to_string());
-    let option = |(by, label): &(S, &'static str)| {
-        let one = |falling: bool| {
-            let order = Order { by: *by, falling };
-            let word = order.to_string();
-            let value = if order.is_usual() { String::new() } else { word.clone() };
-            let is_it = Memo::new(move |_| *now.read() == word);
-            let label = format!("{label}{}", if falling { " ↓" } else { " ↑" });
-            view! { <option value=value selected=move || is_it.get() prop:selected=move || is_it.get()>{label}</option> }
-        };
-        (one(false), one(true))
-    };
-    let options = sorts.iter().map(option).collect_view();
-    let clear = move || {
+    let orders = sorts.iter().flat_map(|(by, label)| [one(*by, label, false), one(*by, label, true)]).collect();
+    let now = Memo::new(move |_| listed.read().sort.parse::<Order<S>>().unwrap_or_default().to_string());
+    let kept = Memo::new(move |_| listed.read().kept_words());
+    let clear = Memo::new(move |_| {
         let listed = listed.read();
-        let all = listed.is_narrow().then(|| listed.all());
+        let is_odd = listed.sort.parse::<Order<S>>().is_err();
+        (listed.is_narrow() || is_odd).then(|| if is_odd { listed.whole().to_owned() } else { listed.all() })
+    });
+    form(listed.read_untracked().path.clone(), fields.into_any(), orders, now, kept, clear)
+}
+
+/// The form itself; orders are what is sent, the order, and what is shown.
+fn form(
+    path: String,
+    fields: AnyView,
+    orders: Vec<(String, String, String)>,
+    now: Memo<String>,
+    kept: Memo<Vec<(&'static str, String)>>,
+    clear: Memo<Option<String>>,
+) -> AnyView {
+    let option = |(value, word, label): (String, String, String)| {
+        let is_it = Memo::new(move |_| *now.read() == word);
+        view! { <option value=value selected=move || is_it.get() prop:selected=move || is_it.get()>{label}</option> }
+    };
+    let options = orders.into_iter().map(option).collect_view();
+    let hidden = |(name, value): (&'static str, String)| view! { <input type="hidden" name=name value=value/> };
+    let kept = move || kept.get().into_iter().map(hidden).collect_view();
+    let clear = move || {
+        let all = clear.get();
         all.map(|all| view! { <a class="button quiet" href=all>{icon(Icon::Cross)} "Clear"</a> })
     };
-    let path = listed.read_untracked().path.clone();
     view! {
         <Form method="GET" action=path attr:class="filters" attr:role="search">
             {fields}
@@ -276,7 +376,7 @@ pub fn filters<S: Sort>(
                 <label for="list-sort">"Sorted by"</label>
                 <select class="select" id="list-sort" name=SORT>{options}</select>
             </div>
-            {columns}
+            {kept}
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
             {clear}
         </Form>
@@ -285,11 +385,36 @@ pub fn filters<S: Sort>(
 }
 
 /// A field of the form for a text.
-pub fn text_field(id: &'static str, name: &'static str, label: &'static str, value: Signal<String>) -> AnyView {
+pub fn text_field(id: impl Into<String>, name: &'static str, label: &'static str, value: Signal<String>) -> AnyView {
+    example_field(id, name, label, "", value)
+}
+
+/// The same with an example of such a text; an empty one is none.
+pub fn example_field(
+    id: impl Into<String>,
+    name: &'static str,
+    label: &'static str,
+    example: &'static str,
+    value: Signal<String>,
+) -> AnyView {
+    let id = id.into();
+    let example = (!example.is_empty()).then_some(example);
     view! {
         <div class="field">
-            <label for=id>{label}</label>
-            <input class="input" id=id name=name autocomplete="off" maxlength="200" value=move || value.get() prop:value=move || value.get()/>
+            <label for=id.clone()>{label}</label>
+            <input class="input" id=id name=name autocomplete="off" maxlength="200" placeholder=example value=move || value.get() prop:value=move || value.get()/>
+        </div>
+    }
+    .into_any()
+}
+
+/// A field of the form for a day and time in UTC.
+pub fn moment_field(id: impl Into<String>, name: &'static str, label: &'static str, value: Signal<String>) -> AnyView {
+    let id = id.into();
+    view! {
+        <div class="field">
+            <label for=id.clone()>{label}</label>
+            <input class="input" id=id name=name type="datetime-local" value=move || value.get() prop:value=move || value.get()/>
         </div>
     }
     .into_any()
@@ -297,13 +422,14 @@ pub fn text_field(id: &'static str, name: &'static str, label: &'static str, val
 
 /// A field of the form for one of some words; the first choice is none of them.
 pub fn choice_field(
-    id: &'static str,
+    id: impl Into<String>,
     name: &'static str,
     label: &'static str,
     value: Signal<String>,
     choices: impl IntoIterator<Item = (&'static str, &'static str)>,
 ) -> AnyView {
-    let choices: Vec<(&str, &str)> = choices.into_iter().collect();
+    let id = id.into();
+    let choices: Vec<(&'static str, &'static str)> = choices.into_iter().collect();
     let known: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
     let option = |(word, said): (&'static str, &'static str)| {
         let is_it = Memo::new(move |_| *value.read() == word);
@@ -318,7 +444,7 @@ pub fn choice_field(
     };
     view! {
         <div class="field">
-            <label for=id>{label}</label>
+            <label for=id.clone()>{label}</label>
             <select class="select" id=id name=name>
                 <option value="">"any"</option>
                 {options}
@@ -372,10 +498,13 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
 
 /// The ways to the beginning of a list and on; `next` is where the next page begins.
 pub fn pager<S: Sort>(listed: &Listed<S>, next: Option<&Cursor>) -> AnyView {
-    let newest_first = S::USUAL.falling && listed.order().unwrap_or_default().is_usual();
-    let (to_first, to_next) = if newest_first { ("Newest", "Older") } else { ("First", "Next") };
-    let first = listed.place().map(|_| listed.first());
-    let next = next.map(|next| listed.at(next));
+    let is_usual = listed.sort.parse::<Order<S>>().unwrap_or_default().is_usual();
+    let words = if S::USUAL.falling && is_usual { ("Newest", "Older") } else { ("First", "Next") };
+    ways(listed.place().map(|_| listed.first()), next.map(|next| listed.at(next)), words)
+}
+
+/// The ways from page to page of whatever has pages, and what they are called.
+pub fn ways(first: Option<String>, next: Option<String>, (to_first, to_next): (&'static str, &'static str)) -> AnyView {
     if first.is_none() && next.is_none() {
         return ().into_any();
     }
@@ -389,30 +518,43 @@ pub fn pager<S: Sort>(listed: &Listed<S>, next: Option<&Cursor>) -> AnyView {
     .into_any()
 }
 
-/// What stands where no row is although the list may have some: it is narrow, or at its end. None: neither, so there are none at all.
+/// What stands where no row is although the list may have some: it is at its end, or narrow. None: neither, so there are none at all.
 pub fn hidden<S: Sort>(listed: &Listed<S>, one: &'static str, many: &'static str) -> Option<AnyView> {
-    if listed.is_narrow() {
-        let (why, all) = (listed.narrowed(), listed.all());
-        return Some(
-            view! {
-                <Empty icon=Icon::Search title=format!("No {one} fits")>
-                    <p>"Asked for: " <bdi>{why}</bdi> "."</p>
-                    <a class="button" href=all>"All " {many}</a>
-                </Empty>
-            }
-            .into_any(),
-        );
+    if listed.place().is_some() {
+        return Some(nothing_behind(listed.first(), many));
     }
-    listed.place().map(|_| {
-        let first = listed.first();
-        view! {
-            <Empty icon=Icon::Search title=format!("There are no more {many}")>
-                <p>"This is the end of the list."</p>
-                <a class="button" href=first>"To its beginning"</a>
-            </Empty>
-        }
-        .into_any()
-    })
+    listed.is_narrow().then(|| none_fits(listed.narrowed(), listed.all(), one, many))
+}
+
+fn none_fits(why: String, all: String, one: &'static str, many: &'static str) -> AnyView {
+    view! {
+        <Empty icon=Icon::Search title=format!("No {one} fits")>
+            <p>"Asked for: " <bdi>{why}</bdi> "."</p>
+            <a class="button" href=all>"All " {many}</a>
+        </Empty>
+    }
+    .into_any()
+}
+
+fn nothing_behind(first: String, many: &'static str) -> AnyView {
+    view! {
+        <Empty icon=Icon::Search title=format!("There are no more {many}")>
+            <p>"This is the end of the list."</p>
+            <a class="button" href=first>"To its beginning"</a>
+        </Empty>
+    }
+    .into_any()
+}
+
+/// What stands where the list would be when it can't be had: why, and the ways out of what the address asks for.
+pub fn trouble<S: Sort>(listed: &Listed<S>, many: &'static str, problem: Problem) -> AnyView {
+    let first = listed.place().map(|_| listed.first());
+    let whole = (listed.address() != listed.whole()).then(|| listed.whole().to_owned());
+    let ways = view! {
+        {first.map(|first| view! { <a class="button" href=first>"From its beginning"</a> })}
+        {whole.map(|whole| view! { <a class="button" href=whole>"All " {many}</a> })}
+    };
+    problem_in_page(problem, ways.into_any())
 }
 
 #[cfg(test)]

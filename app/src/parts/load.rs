@@ -1,5 +1,6 @@
 //! A page's first load.
 
+use api::Problem;
 use leptos::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,14 +15,27 @@ where
     T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     V: IntoView + 'static,
 {
+    load_or(resource, show, |problem| problem_page(problem).into_any())
+}
+
+/// The same for what is a part of a page, which says by itself why it could not be loaded.
+pub fn load_or<T, V>(
+    resource: Resource<Answer<T>>,
+    show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
+    say: impl Fn(Problem) -> AnyView + Clone + Send + Sync + 'static,
+) -> impl IntoView
+where
+    T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+    V: IntoView + 'static,
+{
     view! {
         <Transition fallback=loading>
             {move || {
-                let show = show.clone();
+                let (show, say) = (show.clone(), say.clone());
                 Suspend::new(async move {
                     match resource.await {
                         Ok(loaded) => show(loaded).into_any(),
-                        Err(failure) => problem_page(failure.0).into_any(),
+                        Err(failure) => say(failure.0),
                     }
                 })
             }}

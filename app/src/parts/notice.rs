@@ -60,12 +60,26 @@ fn sign_in_here() -> String {
 /// A page that could not be loaded.
 pub fn problem_page(problem: Problem) -> impl IntoView {
     let title = problem.title.clone();
-    let is_missing = problem.status == 404;
+    let ways = view! { <a class="button" href=places::DEPLOYMENTS>"All deployments"</a> };
     view! {
         <Title text=title.clone()/>
+        {said(problem, view! { <h1>{title}</h1> }.into_any(), ways.into_any())}
+    }
+    .into_any()
+}
+
+/// A part of a page that could not be loaded, with the ways out that it has.
+pub fn problem_in_page(problem: Problem, ways: AnyView) -> AnyView {
+    let title = problem.title.clone();
+    said(problem, view! { <h2>{title}</h2> }.into_any(), ways)
+}
+
+fn said(problem: Problem, title: AnyView, ways: AnyView) -> AnyView {
+    let is_missing = problem.status == 404;
+    view! {
         <div class="empty card">
             {icon(if is_missing { Icon::Search } else { Icon::Warn })}
-            <h1>{title}</h1>
+            {title}
             <p>{problem.detail.clone()}</p>
             <div class="buttons">
                 {(problem.status == 401).then(|| view! { <a class="button primary" rel="external" href=sign_in_here()>"Sign in"</a> })}
@@ -75,7 +89,7 @@ pub fn problem_page(problem: Problem) -> impl IntoView {
                         let here = format!("{}?{}", location.pathname.get_untracked(), location.search.get_untracked());
                         view! { <a class="button" rel="external" href=here>"Try again"</a> }
                     })}
-                <a class="button" href=places::DEPLOYMENTS>"All deployments"</a>
+                {ways}
             </div>
         </div>
     }

@@ -1,9 +1,48 @@
 //! Lists that change under the reader.
+//!
+//! What the browser does with a list, comparing it with the one before and moving rows about, is the same for all of them and much code:
+//! so lists are lists of numbers to it, given out by the keys, and there is that code once and not for each kind of row.
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 
+use api::console::PAGE_SIZE;
 use leptos::prelude::*;
+
+/// A list, and the numbers of its rows: a key keeps its number as long as it is in the list.
+#[derive(Clone, PartialEq)]
+struct Numbered<T, K: Eq + Hash> {
+    order: Vec<u32>,
+    items: HashMap<u32, T>,
+    numbers: HashMap<K, u32>,
+    next: u32,
+}
+
+impl<T: Clone, K: Eq + Hash> Numbered<T, K> {
+    fn after(last: Option<&Self>, list: &[T], key: impl Fn(&T) -> K) -> Self {
+        let next = last.map_or(0, |last| last.next);
+        let room = list.len();
+        let (items, numbers) = (HashMap::with_capacity(room), HashMap::with_capacity(room));
+        let mut new = Self { order: Vec::with_capacity(room), items, numbers, next };
+        for item in list {
+            let key = key(item);
+            let number = last.and_then(|last| last.numbers.get(&key).copied()).unwrap_or_else(|| {
+                new.next = new.next.wrapping_add(1);
+                new.next
+            });
+            new.order.push(number);
+            new.items.insert(number, item.clone());
+            new.numbers.insert(key, number);
+        }
+        new
+    }
+}
+
+/// How many there are, of what is shown as far as a page goes.
+pub fn counted(shown: usize) -> String {
+    if shown < PAGE_SIZE { shown.to_string() } else { format!("{shown} or more") }
+}
 
 /// One view for each item of a list, by key. A view stays in the page as long as its item is in the list, and follows it through its
 /// signal: what is focused stays focused, what is open stays open. A change costs the list once, however many rows there are.
@@ -11,24 +50,47 @@ pub fn rows<T, K, V>(
     list: Signal<Vec<T>>,
     key: impl Fn(&T) -> K + Clone + Send + Sync + 'static,
     row: impl Fn(Memo<T>) -> V + Clone + Send + Sync + 'static,
-) -> impl IntoView
+) -> AnyView
 where
     T: Clone + PartialEq + Send + Sync + 'static,
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: IntoView + 'static,
 {
-    let key_of = key.clone();
-    let by_key = Memo::new(move |_| {
-        list.with(|list| list.iter().map(|item| (key_of(item), item.clone())).collect::<HashMap<K, T>>())
-    });
-    let key_of = key.clone();
-    let one = move |first: T| {
-        let wanted = key_of(&first);
-        row(Memo::new(move |last: Option<&T>| {
-            let now = by_key.with(|all| all.get(&wanted).cloned());
+    let numbered = Memo::new(move |last: Option<&Numbered<T, K>>| list.with(|list| Numbered::after(last, list, &key)));
+    let one = move |number: u32| {
+        let Some(first) = numbered.with_untracked(|all| all.items.get(&number).cloned()) else {
+            return ().into_any();
+        };
+        let item = Memo::new(move |last: Option<&T>| {
+            let now = numbered.with(|all| all.items.get(&number).cloned());
             // Gone from the list: it is about to leave the page, and shows what it was until then.
             now.or_else(|| last.cloned()).unwrap_or_else(|| first.clone())
-        }))
+        });
+        row(item).into_any()
     };
-    view! { <For each=move || list.get() key=key children=one/> }.into_any()
+    by_number(Memo::new(move |_| numbered.with(|all| all.order.clone())), Arc::new(one))
+}
+
+fn by_number(order: Memo<Vec<u32>>, one: Arc<dyn Fn(u32) -> AnyView + Send + Sync>) -> AnyView {
+    view! { <For each=move || order.get() key=|number| *number children=move |number| one(number)/> }.into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(last: Option<&Numbered<(char, u8), char>>, list: &[(char, u8)]) -> Numbered<(char, u8), char> {
+        Numbered::after(last, list, |(key, _)| *key)
+    }
+
+    #[test]
+    fn a_key_keeps_its_number_while_it_is_listed_and_nobody_gets_one_again() {
+        let first = after(None, &[('a', 1), ('b', 1)]);
+        assert_eq!(first.order, [1, 2]);
+        let second = after(Some(&first), &[('c', 1), ('b', 2)]);
+        assert_eq!(second.order, [3, 2], "b is the same row with another value, a is gone");
+        assert_eq!(second.items[&2], ('b', 2));
+        let third = after(Some(&second), &[('a', 3), ('c', 1)]);
+        assert_eq!(third.order, [4, 3], "a that comes back is a new row");
+    }
 }

@@ -13,12 +13,12 @@ use api::catalog::{
 use api::console::*;
 use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{
-    Carried, FactsOf, Life, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress,
-    Way,
+    Carried, FactsOf, Life, LookPage, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView,
+    TriedAddress, Way,
 };
 use api::overview::PolicyView;
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
-use api::values::{SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
+use api::values::{ResultLine, ResultLines, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
 use api::waiting::{Behind, Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use api::{At, Problem};
 use app::console::Console;
@@ -106,6 +106,7 @@ pub struct World {
     pub log: String,
     pub noderole: NoderoleView,
     pub machine: NodeView,
+    pub results: Vec<ResultLine>,
     pub policy: PolicyView,
     pub node_proposal: NodeProposal,
     pub overseen: crate::oversight::Overseen,
@@ -190,6 +191,7 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         title: String::new(),
         authors: vec!["ada".into()],
         would_join: false,
+        of_others: false,
         edits: edits.collect(),
         undo: texts.last().map(|text| (*text).into()),
         redo: None,
@@ -459,6 +461,19 @@ fn run(id: i64, name: &str, n: u128, state: RunState) -> RunSummary {
         started: (state != RunState::Queued).then(|| ago(380 - id)),
         ended: (!open).then(|| ago(300 - id)),
         error: (state == RunState::Failed).then(|| "exit 1 in 20-realm.sh: realm not found".into()),
+    }
+}
+
+fn result(run: i64) -> ResultLine {
+    ResultLine {
+        run: RunId(run),
+        noderole: noderole(1, "app"),
+        role: "app".into(),
+        action: "run".into(),
+        outcome: "failed".into(),
+        target: TargetNo(127),
+        at: ago(60),
+        shown: format!("{{\"volume\":\"v-{run}\"}}"),
     }
 }
 
@@ -900,6 +915,7 @@ impl Default for World {
             log: (1..60).map(|n| format!("step {n} of 60: writing /etc/app/{n}.conf\n")).collect(),
             runs,
             machine: machine(),
+            results: vec![result(42), result(41)],
             policy: policy(),
             noderole: NoderoleView {
                 id: noderole(4, "gateway"),
@@ -1262,7 +1278,8 @@ impl Console for Fake {
             }
         })
     }
-    async fn proposals(&self, _: ProposalsWanted) -> Result<ProposalPage, Problem> {
+    async fn proposals(&self, wanted: ProposalsWanted) -> Result<ProposalPage, Problem> {
+        self.told(format!("proposals {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| ProposalPage { proposals: world.proposals.clone(), next: None })
     }
     async fn planner(&self, _: DeploymentId, _: Option<String>) -> Result<Option<PlannerView>, Problem> {
@@ -1335,6 +1352,10 @@ impl Console for Fake {
         self.told("propose");
         self.0.lock().expect("no test died here").board = proposed_board();
         Ok(ProposalId(7))
+    }
+    async fn propose_by_name(&self, deployment: &str) -> Result<ProposalId, Problem> {
+        self.told(format!("propose {deployment}"));
+        self.read(|_| ProposalId(7))
     }
     async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem> {
         self.told(format!("restore {deployment} {target} {partial}"));
@@ -1498,6 +1519,23 @@ impl Console for Fake {
             true => Ok(found),
             false => Err(Problem::not_found(format!("There is no node {name}."))),
         }
+    }
+    async fn node_looks(&self, name: &str, before: Option<At>) -> Result<LookPage, Problem> {
+        let found = self.node(name).await?;
+        let mut looks = found.looks.into_iter().filter(|look| before.is_none_or(|before| look.at < before));
+        let page: Vec<LookView> = looks.by_ref().take(1).collect();
+        let next = looks.next().and(page.last().map(|look| look.at));
+        Ok(LookPage { looks: page, next })
+    }
+    async fn node_results(&self, name: &str, before: Option<RunId>) -> Result<ResultLines, Problem> {
+        self.node(name).await?;
+        self.read(|world| {
+            let all = world.results.len();
+            let mut lines = world.results.iter().filter(|line| before.is_none_or(|before| line.run < before)).cloned();
+            let results: Vec<ResultLine> = lines.by_ref().take(1).collect();
+            let next = lines.next().and(results.last().map(|line| line.run));
+            ResultLines { results, all, next }
+        })
     }
     async fn change_node(&self, _: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {
         self.told(format!("change node {version} {}", serde_json::to_string(&change).expect("JSON")));

@@ -1,7 +1,255 @@
 //! Lists: their whole state is in their address, and what hides a part of them is said.
 
-use crate::fake::Fake;
-use crate::serve::get;
+use crate::fake::{Fake, World};
+use crate::serve::{Page, get};
+
+/// A list as it stands in this table: everything that holds for all of them is tried on each.
+struct List {
+    path: &'static str,
+    /// Words that it can be asked by, each with a value.
+    words: &'static [(&'static str, &'static str)],
+    /// An order that is not its own.
+    sort: &'static str,
+    /// The word of its place and a place in its usual order; None: it comes as a whole.
+    place: Option<(&'static str, &'static str)>,
+    /// A word that there is not.
+    odd: Option<&'static str>,
+    /// What the same asks the interface for, beside the order.
+    same: &'static [&'static str],
+    heads: &'static [&'static str],
+    many: &'static str,
+}
+
+const LISTS: &[List] = &[
+    List {
+        path: "/nodes",
+        words: &[("filter", "n1"), ("state", "dead"), ("deployment", "web")],
+        sort: "-state",
+        place: Some(("after", "x")),
+        odd: Some("state=purple"),
+        same: &["/nodes?", "filter=n1", "state=dead", "deployment=web", "sort=-state"],
+        heads: &["Node", "Life", "Deployment", "Steps", "Reached"],
+        many: "nodes",
+    },
+    List {
+        path: "/runs",
+        words: &[("state", "failed"), ("deployment", "web"), ("node", "n1"), ("role", "app")],
+        sort: "took",
+        place: Some(("before", "7")),
+        odd: Some("state=sleeping"),
+        same: &["/runs?", "state=failed", "deployment=web", "node=n1", "role=app", "sort=took"],
+        heads: &["Run", "State", "Noderole", "Deployment", "Worker", "Took", "Queued"],
+        many: "runs",
+    },
+    List {
+        path: "/catalog/roles",
+        words: &[("filter", "app"), ("barclamp", "demo")],
+        sort: "-bound",
+        place: Some(("after", "name~-a~-b")),
+        odd: None,
+        same: &["/roles?", "filter=app", "barclamp=demo", "sort=-bound"],
+        heads: &["Role", "Barclamp", "Jig", "Flags", "Requires", "Noderoles"],
+        many: "roles",
+    },
+    List {
+        path: "/catalog/imports",
+        words: &[("barclamp", "demo")],
+        sort: "imported",
+        place: Some(("before", "7")),
+        odd: None,
+        same: &["/imports?", "barclamp=demo", "sort=imported"],
+        heads: &["Imported", "Brought", "Has no longer", "Found in it"],
+        many: "imports",
+    },
+    List {
+        path: "/catalog",
+        words: &[("filter", "demo")],
+        sort: "-roles",
+        place: Some(("after", "0")),
+        odd: None,
+        same: &["/barclamps?", "filter=demo", "sort=-roles"],
+        heads: &["Barclamp", "Version", "Roles", "Used by", "Has no longer", "Imported"],
+        many: "barclamps",
+    },
+    List {
+        path: "/workers",
+        words: &[("name", "w"), ("alive", "true"), ("phase", "confirmed")],
+        sort: "name",
+        place: Some(("before", "-started~-7~-00000000-0000-0000-0000-000000000007")),
+        odd: Some("phase=asleep"),
+        same: &["/workers?", "name=w", "alive=true", "phase=confirmed", "sort=name"],
+        heads: &["Worker", "State", "Runs held", "Jigs", "Heard", "Started"],
+        many: "workers",
+    },
+    List {
+        path: "/audit",
+        words: &[("who", "ada"), ("action", "submission.commit"), ("subject", "128"), ("since", "2026-11-21")],
+        sort: "at",
+        place: Some(("before", "7")),
+        odd: Some("since=yesterday"),
+        same: &["/audit?", "who=ada", "action=submission.commit", "subject=128", "since=1795219200000", "sort=at"],
+        heads: &["When", "Who", "Did what", "To what", "Sealed"],
+        many: "entries",
+    },
+    List {
+        path: "/reviews",
+        words: &[("state", "any"), ("deployment", "web"), ("text", "nodes")],
+        sort: "title",
+        place: Some(("before", "7")),
+        odd: Some("whose=yours"),
+        same: &["/submissions?", "fate=any", "deployment=web", "text=nodes", "sort=title"],
+        heads: &["Change", "State", "Approvals", "By", "Submitted"],
+        many: "of them",
+    },
+    List {
+        path: "/deployments",
+        words: &[("filter", "web"), ("state", "error")],
+        sort: "-nodes",
+        place: None,
+        odd: Some("state=blue"),
+        same: &["/deployments?", "filter=web", "state=error", "sort=-nodes"],
+        heads: &["Deployment", "Steps", "Nodes", "Under way", "Changed by"],
+        many: "deployments",
+    },
+    List {
+        path: "/graph",
+        words: &[("filter", "web"), ("state", "error")],
+        sort: "name",
+        place: None,
+        odd: Some("state=blue"),
+        same: &["/deployments?", "filter=web", "state=error", "sort=name"],
+        heads: &["Deployment", "Steps", "Nodes", "Under way", "Changed by"],
+        many: "deployments",
+    },
+];
+
+impl List {
+    fn address(&self, sort: &str) -> String {
+        let words = self.words.iter().map(|(name, value)| format!("{name}={value}"));
+        let all: Vec<String> = words.chain([format!("sort={sort}")]).collect();
+        format!("{}?{}", self.path, all.join("&"))
+    }
+}
+
+/// What stands between two texts, for the first of which it looks.
+fn between<'p>(page: &'p Page, from: &str, to: &str) -> &'p str {
+    let rest = page.body.split_once(from).unwrap_or_else(|| panic!("no {from} in {}", page.body)).1;
+    rest.split_once(to).map_or(rest, |(found, _)| found)
+}
+
+/// The page's text without what it is marked up with.
+fn text(html: &str) -> String {
+    let parts = html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    parts.collect::<Vec<&str>>().join("")
+}
+
+fn without_rows(world: &mut World) {
+    world.nodes.clear();
+    world.runs.clear();
+    world.roles.clear();
+    world.imports.clear();
+    world.catalog.clear();
+    world.reviews.clear();
+    world.deployments.clear();
+    world.overseen.workers.clear();
+    world.overseen.entries.clear();
+}
+
+#[tokio::test]
+async fn what_a_list_is_asked_for_is_in_its_form_its_links_and_its_commands() {
+    for list in LISTS {
+        let fake = Fake::new(without_rows);
+        let page = get(&fake, &list.address(list.sort)).await;
+        assert_eq!(page.status, 200, "{}", list.path);
+        let form = between(&page, "<h1", "more choose");
+        for (name, value) in list.words {
+            assert!(form.contains(&format!("name=\"{name}\"")), "{}: {name} in {form}", list.path);
+            assert!(form.contains(&format!("value=\"{value}\"")), "{}: {value} in {form}", list.path);
+        }
+        let selected = form.split("<option").filter(|option| option.contains("selected")).collect::<String>();
+        assert!(selected.contains(&format!("value=\"{}\"", list.sort)), "{}: {selected}", list.path);
+        let said = |calls: &str| list.same.iter().all(|word| calls.contains(word));
+        assert!(page.body.split("<div class=\"calls\">").skip(1).any(said), "{}: {}", list.path, page.body);
+        let columns = between(&page, "more choose", "</form>");
+        for (name, value) in list.words {
+            let kept = format!("name=\"{name}\" value=\"{value}\"");
+            assert!(columns.contains(&kept), "{}: {kept} in {columns}", list.path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_has_the_heads_that_it_says_and_each_sorts_within_what_is_asked_for() {
+    for list in LISTS {
+        let fake = Fake::new(|_| {});
+        let page = get(&fake, list.path).await;
+        assert_eq!(page.status, 200, "{}", list.path);
+        let heads = between(&page, "<thead", "</thead>");
+        let found: Vec<String> = heads.split("</th>").map(text).map(|head| head.trim().to_owned()).collect();
+        let found: Vec<&str> = found.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
+        // Who may change nodes has a column more.
+        let named: Vec<&str> = found.into_iter().filter(|head| *head != "Change" || list.path != "/nodes").collect();
+        assert_eq!(named, list.heads, "{}: {heads}", list.path);
+    }
+}
+
+#[tokio::test]
+async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_stays() {
+    for list in LISTS {
+        let (name, value) = list.words.iter().find(|(name, _)| *name != "state").expect("a word that is a text");
+        let kept = format!("value=\"{value}\"");
+        let refused = |page: &Page, what: &str| {
+            assert_eq!(page.status, 400, "{}: {what}", list.path);
+            assert_eq!(page.body.matches("<h1").count(), 1, "{}: {what}: one title", list.path);
+            page.says(&[&kept, &format!("href=\"{}\" class=\"button\">All ", list.path)]);
+            assert!(!page.body.contains("under next"), "{}: words for programs", list.path);
+        };
+        let sorted = get(&Fake::new(|_| {}), &format!("{}?{name}={value}&sort=colour", list.path)).await;
+        refused(&sorted, "an order");
+        sorted.says(&["There are: ", "Clear"]);
+        if let Some(odd) = list.odd {
+            refused(&get(&Fake::new(|_| {}), &format!("{}?{name}={value}&{odd}", list.path)).await, odd);
+        }
+        if let Some((place, _)) = list.place {
+            let address = format!("{}?{name}={value}&{place}=a~-b~-c~-d~-e", list.path);
+            let page = get(&Fake::new(|_| {}), &address).await;
+            refused(&page, "a place");
+            page.says(&["From its beginning", &format!("href=\"{}?{name}={value}\"", list.path)]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn behind_its_end_a_list_says_so_and_leads_back() {
+    // The places of the catalog are versions, so behind one that there is not is nowhere.
+    for list in LISTS.iter().filter(|list| list.path != "/catalog") {
+        let Some((word, place)) = list.place else { continue };
+        let page = get(&Fake::new(without_rows), &format!("{}?{word}={place}", list.path)).await;
+        assert_eq!(page.status, 200, "{}: {}", list.path, page.body);
+        page.says(&[&format!("There are no more {}", list.many), "To its beginning"]);
+        let (name, value) = list.words.last().expect("a word");
+        let narrow = get(&Fake::new(without_rows), &format!("{}?{name}={value}", list.path)).await;
+        narrow.says(&["Asked for: ", "Clear"]);
+    }
+}
+
+#[tokio::test]
+async fn drafts_are_sorted_and_searched_like_reviews() {
+    let fake = Fake::new(|_| {});
+    let page = get(&fake, "/reviews?state=drafts&text=web&sort=title&columns=change&columns=by").await;
+    page.says(&["href=\"/proposals/19\"", "data-label=\"By\"", "name=\"state\" value=\"drafts\""]);
+    page.says_not(&["data-label=\"Approvals\""]);
+    let told = fake.0.lock().expect("no test died here").told.clone();
+    let asked = told.iter().find(|said| said.starts_with("proposals ")).expect("proposals were asked for");
+    assert!(asked.contains("\"text\":\"web\"") && asked.contains("\"sort\":\"deployment\""), "{asked}");
+}
+
+#[tokio::test]
+async fn deployments_can_be_a_tree_again() {
+    let fake = Fake::new(|_| {});
+    get(&fake, "/deployments?sort=name&filter=w").await.says(&["href=\"/deployments?filter=w\"", "As a tree"]);
+    get(&fake, "/deployments").await.says_not(&["As a tree"]);
+}
 
 #[tokio::test]
 async fn heads_sort_and_keep_what_the_list_is_asked_for() {
@@ -72,6 +320,7 @@ async fn the_catalog_has_roles_a_picture_of_them_and_imports() {
         "aria-current=\"page\"",
     ]);
     let role = get(&fake, "/catalog/roles/app").await;
+    role.says(&["aria-label=\"Parts of the catalog\"", "How they hang together", "gantry role show app"]);
     role.says(&[
         "href=\"/catalog/roles/base\"",
         "Conflicts with",
@@ -83,7 +332,7 @@ async fn the_catalog_has_roles_a_picture_of_them_and_imports() {
     assert_eq!(get(&fake, "/catalog/roles/nothing").await.status, 404);
     let graph = get(&fake, "/catalog/graph").await;
     graph.says(&["<svg", "class=\"tie requires\"", "id=\"ties\"", "href=\"/catalog/graph#ties\""]);
-    graph.says_not(&["style="]);
+    graph.says_not(&["style=", "preceeded"]);
     let imports = get(&fake, "/catalog/imports").await;
     imports.says(&["role still", "demo.yml:1:1: note: odd", "2 more", "3 lines more were not kept."]);
     let many = Fake::new(|world| world.long = true);

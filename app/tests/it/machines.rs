@@ -27,6 +27,69 @@ async fn all_that_is_known_of_a_node_is_on_its_page() {
 }
 
 #[tokio::test]
+async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts() {
+    let fake = Fake::new(|_| {});
+    let node = get(&fake, PAGE).await;
+    node.says(&[&format!("href=\"{PAGE}/looks\""), &format!("href=\"{PAGE}/results\"")]);
+    node.says(&["href=\"/runs?node=web-1.rack1.example.com\"", "gantry node show web-1.rack1.example.com"]);
+    node.says_not(&["It carries more than these"]);
+
+    let looks = get(&fake, &format!("{PAGE}/looks")).await;
+    assert_eq!(looks.status, 200);
+    looks.says(&["<title>Looks at web-1.rack1.example.com · Gantry</title>", "let in", "gantry node looks"]);
+    looks.says_not(&["connection refused", ">Newest<"]);
+    let older = linked(&looks.body, &format!("{PAGE}/looks?before="));
+    let older = get(&fake, &older).await;
+    older.says(&["connection refused", &format!("href=\"{PAGE}/looks\"")]);
+    older.says_not(&["looks?before="]);
+    let end = get(&fake, &format!("{PAGE}/looks?before=0")).await;
+    end.says(&["No look is kept from before that", &format!("href=\"{PAGE}/looks\"")]);
+
+    let results = get(&fake, &format!("{PAGE}/results")).await;
+    assert_eq!(results.status, 200);
+    results.says(&["href=\"/runs/42\"", "v-42", "<title>Results on web-1.rack1.example.com · Gantry</title>"]);
+    results.says_not(&["v-41"]);
+    let older = linked(&results.body, &format!("{PAGE}/results?before="));
+    get(&fake, &older).await.says(&["href=\"/runs/41\"", "v-41"]);
+    let none = Fake::new(|world| world.results.clear());
+    get(&none, &format!("{PAGE}/results")).await.says(&["No results", "leaves it here"]);
+
+    for part in ["looks", "results"] {
+        let odd = get(&fake, &format!("{PAGE}/{part}?before=soon")).await;
+        assert_eq!(odd.status, 400, "{part}");
+        odd.says(&["is no place in this list"]);
+        assert_eq!(get(&fake, &format!("/nodes/nobody.rack1.example.com/{part}")).await.status, 404, "{part}");
+    }
+}
+
+/// The first link in a page that begins like this.
+fn linked(body: &str, begin: &str) -> String {
+    let at = body.find(&format!("href=\"{begin}")).expect("such a link") + "href=\"".len();
+    body[at..].split('"').next().expect("its end").to_owned()
+}
+
+#[tokio::test]
+async fn what_is_cut_off_is_said_and_leads_to_all_of_it() {
+    let fake = Fake::new(|world| world.machine.more_noderoles = true);
+    let page = get(&fake, PAGE).await;
+    page.says(&["2 of more", "It carries more than these.", "href=\"/graph/web?nodes=web-1.rack1.example.com\""]);
+    let fake = Fake::new(|world| {
+        let attempt = world.run.attempts[0].clone();
+        world.run.attempts = vec![attempt.clone(); api::console::PAGE_SIZE];
+        world.noderole.runs = vec![attempt; api::console::PAGE_SIZE];
+        let child = world.noderole.parents[0].clone();
+        world.noderole.children = vec![child; api::console::PAGE_SIZE];
+    });
+    let run = get(&fake, "/runs/41").await;
+    run.says(&["50 or more", "href=\"/runs?deployment=web&amp;node=web-", "gantry logs"]);
+    let id = fake.read(|world| world.noderole.id).expect("signed in");
+    let noderole = get(&fake, &format!("/noderoles/{id}")).await;
+    noderole.says(&["50 or more", "href=\"/runs?deployment=web&amp;node=web-"]);
+    noderole.says(&["All of them, in the graph", &format!("href=\"/graph/web?focus={id}&amp;way=down&amp;steps=1\"")]);
+    get(&Fake::new(|_| {}), &format!("/noderoles/{id}")).await.says_not(&["50 or more", "All of them, in the graph"]);
+}
+
+#[tokio::test]
 async fn what_stands_between_a_node_and_its_work_is_said() {
     let out = Fake::new(|world| {
         let by = Some("ada".into());

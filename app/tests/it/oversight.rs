@@ -2,16 +2,17 @@
 
 use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView};
 use api::console::{RunState, StateCounts};
+use api::listing::{Cursor, Order, WorkerSort};
 use api::overview::{DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally};
 use api::reviews::Waiting;
 use api::search::{Found, Hit, HitKind};
-use api::workers::{Phase, WorkerPage, WorkerSort, WorkerView, WorkersWanted};
+use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
 use api::{At, Problem};
 use app::oversight::Oversight;
 use async_trait::async_trait;
 use engine::Hash;
 use engine::audit::Chain;
-use engine::ids::{PersonId, RunId, SubmissionId, TargetNo};
+use engine::ids::{BarclampName, PersonId, RunId, SubmissionId, TargetNo};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -100,7 +101,7 @@ impl Default for Overseen {
                 hits: vec![
                     Hit::Deployment { id: crate::fake::deployment_id(1), name: deployment("web") },
                     Hit::Node { id: node(1), fqdn: fqdn(1), deployment: deployment("web") },
-                    Hit::Role { role: role("app"), deployment: deployment("web") },
+                    Hit::Role { role: role("app"), barclamp: BarclampName::parse("house").expect("a name") },
                     Hit::Run { id: RunId(1006), role: role("app"), fqdn: fqdn(2), state: RunState::Running },
                     Hit::Review { id: SubmissionId(128), title: "More <web>".into(), deployment: "web".into() },
                     Hit::Person { id: PersonId(Uuid::from_u128(1)), name: "webster".into(), service: false },
@@ -132,7 +133,7 @@ impl Oversight for Fake {
         self.told(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| WorkerPage {
             workers: world.overseen.workers.clone(),
-            next: world.long.then(|| Uuid::from_u128(9)),
+            next: world.long.then(|| Cursor::from("name~-w-9".to_owned())),
         })
     }
 
@@ -145,7 +146,7 @@ impl Oversight for Fake {
         self.told(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| {
             let entries = world.overseen.entries.clone();
-            world.overseen.unless_refused(AuditPage { entries, next: world.long.then_some(1) })
+            world.overseen.unless_refused(AuditPage { entries, next: world.long.then(|| Cursor::from("1".to_owned())) })
         })?
     }
 
@@ -178,6 +179,10 @@ async fn the_overview_says_whether_it_is_well_and_leads_on() {
         "href=\"/waiting?reason=behind_failure\"",
         "10000+",
         "href=\"/reviews?whose=for_me\"",
+        "href=\"/deployments?state=proposed\"",
+        "href=\"/deployments?state=held\"",
+        "href=\"/nodes?state=dead\"",
+        "href=\"/nodes?state=unavailable\"",
         "href=\"/reviews/128\"",
         "Three more application nodes",
         "href=\"/workers?alive=true\"",
@@ -260,13 +265,13 @@ async fn workers_are_listed_as_their_address_says() {
         "not heard",
         "left",
         "value=\"name\" selected",
-        "/workers?name=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=00000000-0000-0000-0000-000000000009",
+        "/workers?name=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=name~-w-9",
     ]);
     let asked = WorkersWanted {
         alive: Some(true),
         phase: Some(Phase::Confirmed),
         name: "w".into(),
-        sort: WorkerSort::Name,
+        sort: Order::rising(WorkerSort::Name),
         before: None,
     };
     assert!(
@@ -277,7 +282,7 @@ async fn workers_are_listed_as_their_address_says() {
 
     let none = |world: &mut crate::fake::World| world.overseen.workers.clear();
     get(&Fake::new(none), "/workers").await.says(&["No worker yet", "gantry worker"]);
-    get(&Fake::new(none), "/workers?phase=nack").await.says(&["No worker fits", "All workers"]);
+    get(&Fake::new(none), "/workers?phase=nack").await.says(&["No worker fits", "joined is “nack”"]);
 }
 
 #[tokio::test]
@@ -313,11 +318,11 @@ async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
     page.says_not(&["It holds up to"]);
     assert!(told(&fake).iter().any(|said| said.contains("\"since\":1795248902000")), "{:?}", told(&fake));
 
-    let wrong = get(&fake, "/audit?since=yesterday").await;
+    let wrong = get(&fake, "/audit?since=yesterday&who=ada").await;
     assert_eq!(wrong.status, 400);
-    wrong.says(&["is no moment"]);
+    wrong.says(&["is no moment", "id=\"audit-who\"", "value=\"ada\"", "Clear"]);
     let none = Fake::new(|world| world.overseen.entries.clear());
-    get(&none, "/audit?who=bo").await.says(&["No entry fits", "The whole audit"]);
+    get(&none, "/audit?who=bo").await.says(&["No entry fits", "All ", "who is “bo”"]);
     get(&none, "/audit").await.says(&["Nothing was done yet"]);
 }
 
@@ -366,7 +371,7 @@ async fn the_search_names_things_by_kind_and_leads_to_each() {
         "value=\"work\"",
         "href=\"/deployments/web\"",
         &format!("href=\"/nodes/{}\"", fqdn(1)),
-        "href=\"/graph/web?roles=app\"",
+        "href=\"/catalog/roles/app?barclamp=house\"",
         "href=\"/runs/1006\"",
         "href=\"/reviews/128\"",
         "More &lt;web&gt;",

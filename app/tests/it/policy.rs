@@ -3,7 +3,7 @@
 use api::Problem;
 use engine::gate::Risk;
 
-use crate::fake::{self, Fake};
+use crate::fake::Fake;
 use crate::serve::{get, post};
 
 #[tokio::test]
@@ -43,12 +43,22 @@ async fn another_policy_is_proposed_on_a_board_and_what_that_takes_is_said_befor
     get(&fake, "/settings/policy").await.says(&[
         "under the policy that it replaces and under itself",
         "has to be submitted again",
-        "action=\"/call/propose\"",
+        "action=\"/call/propose_policy\"",
         "name=\"deployment\"",
         "has an open proposal",
     ]);
-    let form = format!("deployment={}", fake::deployment_id(1));
-    assert_eq!(post(&fake, "/call/propose", &form).await.status, 302);
+    let done = post(&fake, "/call/propose_policy", "deployment=web").await;
+    assert_eq!((done.status, done.location.as_deref()), (302, Some("/deployments/web?ask=policy")));
+    let told = fake.0.lock().expect("no test died here").told.clone();
+    assert!(told.contains(&"propose web".to_owned()), "{told:?}");
+}
+
+#[tokio::test]
+async fn who_may_not_propose_reads_what_that_takes_instead_of_a_button() {
+    let viewer = Fake::new(|world| world.permissions = vec!["viewer".into()]);
+    let page = get(&viewer, "/settings/policy").await;
+    page.says(&["Every change", "takes the permission ", " in every deployment; an admin can give it"]);
+    page.says_not(&["/call/propose_policy"]);
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ async fn a_reason_has_pages_of_its_own_and_keeps_the_filter() {
         "/waiting?deployment=web&amp;reason=held&amp;after=7.00000000-0000-0000-0000-000000000007",
         "value=\"web\"",
         "Everywhere",
+        "name=\"reason\" value=\"held\"",
     ]);
     page.says_not(&["exit 1 in 20-realm.sh", "All 1"]);
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
+use crate::listing::{AuditSort, Cursor, Order};
 
 /// Links of the chain that one request checks.
 pub const CHECKED: usize = 10_000;
@@ -28,9 +29,11 @@ pub struct AuditWanted {
     /// Before this moment, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<At>,
-    /// Before this entry.
+    /// In this order.
+    pub sort: Order<AuditSort>,
+    /// Where the page before said that the next one begins.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<i64>,
+    pub before: Option<Cursor>,
 }
 
 /// An entry.
@@ -59,10 +62,10 @@ pub struct AuditEntry {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditPage {
-    /// Newest first.
+    /// In the order that was asked for: newest first, if none was.
     pub entries: Vec<AuditEntry>,
     /// Where the next page begins (`before`); None: there are no more.
-    pub next: Option<i64>,
+    pub next: Option<Cursor>,
 }
 
 /// A part of the chain to check.

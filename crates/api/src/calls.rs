@@ -22,7 +22,8 @@ mod work;
 pub use edits::{bind, discard, edit, propose, propose_on_node, redo, submit, unbind, undo};
 pub use lists::{List, list};
 pub use machines::{
-    NewNode, add_node, change_node, mint_node_token, revoke_node_token, set_available, show_node, take_out_node,
+    NewNode, add_node, change_node, mint_node_token, node_looks, node_results, revoke_node_token, set_available,
+    show_node, take_out_node,
 };
 pub use people::{
     add_person, change_grants, disable_person, enable_person, end_other_sessions, end_session, make_link, make_token,
@@ -30,12 +31,13 @@ pub use people::{
 };
 pub use samples::samples;
 pub use work::{
-    cancel_run, comment, commit, execution, hold, import, policy, prioritise, reply, resolve, restore, retry, run_log,
-    show_review, verdict,
+    cancel_run, comment, commit, execution, hold, import, policy, prioritise, reply, resolve, restore, retry,
+    role_graph, run_log, show_review, show_role, verdict,
 };
 
 use serde_json::Value;
 
+use crate::names::ROOT;
 use shell::quoted;
 
 /// The variable that says where Gantry is, for both commands.
@@ -44,8 +46,6 @@ pub const SERVER: &str = "GANTRY_SERVER";
 pub const TOKEN: &str = "GANTRY_TOKEN";
 /// The variable that names the file with a session's cookie: `curl -c` wrote it when it signed in.
 pub const SESSION: &str = "GANTRY_SESSION";
-/// Where the interface is on its server.
-const ROOT: &str = "/api/v1";
 
 /// How a request asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -326,7 +326,7 @@ pub const CARRIERS: usize = 1_000;
 pub struct Carriers {
     /// In the order of their nodes' names, the draft's included; at most [`CARRIERS`].
     pub chips: Vec<Chip>,
-    /// How many more there are.
+    /// How many more there are: `after` the last one's noderole.
     pub more: usize,
 }
 
@@ -567,6 +567,9 @@ pub struct ProposalView {
     /// Whether the reader could approve it and no longer can once they edit, undo, redo or submit it: it is somebody else's so far.
     #[serde(default)]
     pub would_join: bool,
+    /// Whether anybody else than the reader opened it, or wrote or touched an edit of it: what is discarded is then not the reader's alone.
+    #[serde(default)]
+    pub of_others: bool,
     /// Its edits, oldest first, undone ones included.
     pub edits: Vec<EditView>,
     /// The edit that undo would take back, in words.

@@ -18,6 +18,7 @@
 //! * [`values`]: values of data, each with where it comes from.
 //! * [`listing`]: the words that lists can be asked by.
 //! * [`live`]: what the journal tells while it happens.
+//! * [`names`]: what both ends of a request have to know.
 
 pub mod audit;
 pub mod calls;
@@ -26,6 +27,7 @@ pub mod console;
 pub mod limits;
 pub mod listing;
 pub mod live;
+pub mod names;
 pub mod nodes;
 pub mod overview;
 pub mod people;

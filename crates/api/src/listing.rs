@@ -12,6 +12,14 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::At;
+use crate::audit::{AuditEntry, AuditPage};
+use crate::catalog::{ImportPage, ImportReport, RolePage, RoleSummary};
+use crate::console::{
+    BarclampVersion, CatalogPage, NodePage, NodeSummary, ProposalSummary, ReviewSummary, RunPage, RunSummary,
+};
+use crate::people::{PersonPage, PersonView};
+use crate::reviews::{ProposalPage, ReviewPage};
+use crate::workers::{WorkerPage, WorkerView};
 
 /// What a key of a row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,6 +246,47 @@ impl fmt::Display for Cursor {
     }
 }
 
+/// A page of a list.
+pub trait Paged {
+    /// What the list is of.
+    type Row;
+
+    /// The rows of this page.
+    fn rows(&self) -> &[Self::Row];
+
+    /// Where the next one begins; None: there is none.
+    fn next(&self) -> Option<&Cursor>;
+}
+
+macro_rules! paged {
+    ($($page:ty: $rows:ident of $row:ty),+ $(,)?) => {
+        $(impl Paged for $page {
+            type Row = $row;
+
+            fn rows(&self) -> &[$row] {
+                &self.$rows
+            }
+
+            fn next(&self) -> Option<&Cursor> {
+                self.next.as_ref()
+            }
+        })+
+    };
+}
+
+paged! {
+    NodePage: nodes of NodeSummary,
+    RunPage: runs of RunSummary,
+    CatalogPage: versions of BarclampVersion,
+    RolePage: roles of RoleSummary,
+    ImportPage: imports of ImportReport,
+    PersonPage: people of PersonView,
+    WorkerPage: workers of WorkerView,
+    AuditPage: entries of AuditEntry,
+    ReviewPage: reviews of ReviewSummary,
+    ProposalPage: proposals of ProposalSummary,
+}
+
 macro_rules! sort {
     ($(#[$about:meta])* $name:ident, $usual:expr, { $($(#[$each:meta])* $variant:ident $word:literal [$($kind:ident),+]),+ $(,)? }) => {
         $(#[$about])*
@@ -302,6 +351,16 @@ sort! {
 }
 
 sort! {
+    /// What open proposals are sorted by.
+    ProposalSort, Order::falling(Self::Opened), {
+        /// When they were opened.
+        Opened "opened" [Number],
+        /// The names of their deployments.
+        Deployment "deployment" [Text, Number],
+    }
+}
+
+sort! {
     /// What deployments are sorted by.
     DeploymentSort, Order::rising(Self::Tree), {
         /// Where they stand in their tree, from *system* down.
@@ -334,6 +393,26 @@ sort! {
     PersonSort, Order::rising(Self::Name), {
         /// Their names.
         Name "name" [Text],
+    }
+}
+
+sort! {
+    /// What workers are sorted by.
+    WorkerSort, Order::falling(Self::Started), {
+        /// When they started.
+        Started "started" [Number, Text],
+        /// When they were heard.
+        Heard "heard" [Number, Text],
+        /// Their names.
+        Name "name" [Text],
+    }
+}
+
+sort! {
+    /// What entries of the audit are sorted by.
+    AuditSort, Order::falling(Self::At), {
+        /// When it was done.
+        At "at" [Number],
     }
 }
 

@@ -34,7 +34,7 @@ pub enum Topic {
     Nodes,
     /// Whatever changes the list of runs: their beginnings and ends, not the growth of their logs.
     Runs,
-    /// New targets.
+    /// What proposals begin with: new targets, and new versions in the catalog.
     Targets,
 }
 
@@ -115,6 +115,8 @@ pub enum Live {
         /// Which.
         target: TargetNo,
     },
+    /// Versions of barclamps were imported.
+    Catalog,
     /// A node came, went, died or came back.
     Node {
         /// Its name.

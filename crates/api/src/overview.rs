@@ -155,9 +155,10 @@ pub struct PolicyView {
 pub enum Way {
     /// Every step that it asked for has applied it, but for those that a later target asked anew.
     Converged,
-    /// Steps are carried out, or will be without anybody doing anything more.
+    /// Steps are carried out, or will be without anybody doing anything more, whichever target asked for them. A worker or a node that is
+    /// missing may come back.
     UnderWay,
-    /// What is left waits for somebody: a step failed, and others wait for it.
+    /// What is left waits for somebody: a step failed and others wait for it, a deployment is held, execution is off.
     Stuck,
 }
 

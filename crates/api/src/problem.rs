@@ -1,5 +1,7 @@
 //! How Gantry says no: RFC 9457 problem details, with a word for programs and a sentence for people that says what to do.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// Something that could not be done.
@@ -24,6 +26,9 @@ pub struct Problem {
     /// Whether a permission is missing, which admins give: who answers names some of them. No part of the answer itself.
     #[serde(skip)]
     pub admins_give: bool,
+    /// After how many seconds it may be tried again, where that is known: a header of the answer says so (`Retry-After`), and no part of it.
+    #[serde(skip)]
+    pub again_after: Option<u64>,
 }
 
 /// One of several findings.
@@ -35,6 +40,9 @@ pub struct Finding {
     /// What is wrong and what to do.
     pub detail: String,
 }
+
+/// After how long somebody comes back who was told that it does not go at the moment.
+pub const MOMENT: Duration = Duration::from_secs(5);
 
 fn blank() -> String {
     "about:blank".into()
@@ -51,7 +59,14 @@ impl Problem {
             detail: detail.into(),
             errors: Vec::new(),
             admins_give: false,
+            again_after: None,
         }
+    }
+
+    /// The same, to be tried again when so much time is over; whole seconds, and at least one.
+    pub fn again_after(self, wait: Duration) -> Self {
+        let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { again_after: Some(whole.max(1)), ..self }
     }
 
     /// Input that can't be taken (400).
@@ -84,9 +99,9 @@ impl Problem {
         Self::new(409, code, "Not possible now", detail)
     }
 
-    /// It could not be done at the moment (503); trying again later may help.
+    /// It could not be done at the moment (503); trying again in a moment may help.
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self::new(503, "unavailable", "Not available at the moment", detail)
+        Self::new(503, "unavailable", "Not available at the moment", detail).again_after(MOMENT)
     }
 
     /// Something failed that is nobody's input (500). The log has the cause; the answer never does.
@@ -97,5 +112,18 @@ impl Problem {
             "Something went wrong here",
             "The server's log has the cause. Try again, and report it if it stays.",
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_to_wait_is_told_whole_seconds_and_never_none() {
+        let waits = |millis| Problem::internal().again_after(Duration::from_millis(millis)).again_after;
+        assert_eq!([0, 1, 1_000, 1_001, 59_000].map(waits), [1, 1, 1, 2, 59].map(Some));
+        assert_eq!(Problem::unavailable("").again_after, Some(MOMENT.as_secs()));
+        assert_eq!(Problem::signed_out().again_after, None);
     }
 }

@@ -3,11 +3,10 @@
 //! Both are read page by page, newest first: a page names the last of it, and the next one begins behind that. What a list is asked for
 //! is the query of its address, so whoever has the address has the list.
 
-use engine::ids::ProposalId;
 use serde::{Deserialize, Serialize};
 
 use crate::console::{ProposalSummary, ReviewSummary};
-use crate::listing::{Cursor, Order, ReviewSort};
+use crate::listing::{Cursor, Order, ProposalSort, ReviewSort};
 
 /// Longest text that a list is searched for, in characters.
 pub const LONGEST_TEXT: usize = 200;
@@ -113,19 +112,23 @@ pub struct ProposalsWanted {
     pub drafts: bool,
     /// Of this deployment, by its name, or of a node that was in it; empty: of any.
     pub deployment: String,
-    /// Opened before this one.
+    /// With this in the name of the deployment or of the node; empty: with any. Large and small letters are the same.
+    pub text: String,
+    /// In this order.
+    pub sort: Order<ProposalSort>,
+    /// Where the page before said that the next one begins.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<ProposalId>,
+    pub before: Option<Cursor>,
 }
 
 /// A page of the list of open proposals.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProposalPage {
-    /// Newest first.
+    /// In the order that was asked for: newest first, if none was.
     pub proposals: Vec<ProposalSummary>,
     /// Where the next page begins (`before`); None: there are no more.
-    pub next: Option<ProposalId>,
+    pub next: Option<Cursor>,
 }
 
 /// How many reviews wait for somebody.

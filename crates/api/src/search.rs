@@ -1,6 +1,6 @@
 //! The search for things by what they are called: a few of each kind.
 
-use engine::ids::{DeploymentId, DeploymentName, NodeId, PersonId, RoleName, RunId, SubmissionId};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, PersonId, RoleName, RunId, SubmissionId};
 use serde::{Deserialize, Serialize};
 
 use crate::console::RunState;
@@ -40,12 +40,12 @@ pub enum Hit {
         /// Where it belongs.
         deployment: DeploymentName,
     },
-    /// A role that may be bound somewhere.
+    /// A role of the catalog, as the newest version of its barclamp has it.
     Role {
-        /// Its name.
+        /// Its name: `GET /api/v1/roles/NAME` has it, and `/catalog/roles/NAME` is its page.
         role: RoleName,
-        /// Where.
-        deployment: DeploymentName,
+        /// Whose it is: barclamps that are not used together may both have one of this name.
+        barclamp: BarclampName,
     },
     /// A run.
     Run {

@@ -115,6 +115,38 @@ pub struct ResultView {
     pub result: Value,
 }
 
+/// The same, with the beginning of what it returned as text: all of it is with its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultLine {
+    /// The attempt.
+    pub run: RunId,
+    /// Whose.
+    pub noderole: NoderoleId,
+    /// The role, with the instance where that is not the first.
+    pub role: String,
+    /// What was done.
+    pub action: String,
+    /// `succeeded`, `failed`, `cancelled`, `late`.
+    pub outcome: String,
+    /// The target that it carried out.
+    pub target: TargetNo,
+    /// When it ended.
+    pub at: At,
+    /// What it returned, secrets masked; cut at [`VALUE_SHOWN`] characters.
+    pub shown: String,
+}
+
+/// A page of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultLines {
+    /// Newest first.
+    pub results: Vec<ResultLine>,
+    /// How many are kept in all.
+    pub all: usize,
+    /// Results of runs before this one follow; None: that was the end.
+    pub next: Option<RunId>,
+}
+
 /// The results that are kept for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::At;
+use crate::listing::{Cursor, Order, WorkerSort};
 
 /// Runs of one worker that are named.
 pub const RUNS_NAMED: usize = 20;
@@ -65,50 +66,11 @@ pub struct WorkersWanted {
     /// With this in the name; empty: with any.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// In which order.
-    #[serde(skip_serializing_if = "WorkerSort::is_usual")]
-    pub sort: WorkerSort,
-    /// Behind this one, in that order.
+    /// In this order.
+    pub sort: Order<WorkerSort>,
+    /// Where the page before said that the next one begins.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Uuid>,
-}
-
-/// The order of a list of workers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum WorkerSort {
-    /// Those that started last first.
-    #[default]
-    Started,
-    /// Those that were heard last first.
-    Heard,
-    /// By their names.
-    Name,
-}
-
-impl WorkerSort {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Started, Self::Heard, Self::Name];
-
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Heard => "heard",
-            Self::Name => "name",
-        }
-    }
-
-    /// The order of a word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|sort| sort.as_str() == word)
-    }
-
-    /// Whether a list has it when nobody says otherwise.
-    pub fn is_usual(&self) -> bool {
-        *self == Self::default()
-    }
+    pub before: Option<Cursor>,
 }
 
 /// One start of a worker. A worker that starts again is another one.
@@ -154,7 +116,7 @@ pub struct WorkerPage {
     /// In the order that was asked for.
     pub workers: Vec<WorkerView>,
     /// Where the next page begins (`before`); None: there are no more.
-    pub next: Option<Uuid>,
+    pub next: Option<Cursor>,
 }
 
 #[cfg(test)]
@@ -166,10 +128,6 @@ mod tests {
         for phase in Phase::ALL {
             assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
             assert_eq!(Phase::from_word(phase.as_str()), Some(phase));
-        }
-        for sort in WorkerSort::ALL {
-            assert_eq!(serde_json::to_value(sort).unwrap(), sort.as_str());
-            assert_eq!(WorkerSort::from_word(sort.as_str()), Some(sort));
         }
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! # Theory
 //!
-//! Every setting is one option of the command line, has one environment variable and one key of the configuration file, and the three have
-//! the same name: `--listen`, `GANTRY_LISTEN`, `listen`. The command line wins over the environment, that over the file, and that over what is
-//! built in. There is no list of settings beside the options themselves: clap knows which there are, and a file's values become its
+//! Every setting is one option of the command line, has one environment variable and one key of the configuration file. The key is the
+//! variable's name (`GANTRY_LISTEN`, `listen`); the option says what its command does not say already (`gantry worker --capacity`, but
+//! `GANTRY_WORKER_CAPACITY`, since variables and keys are of all commands). The command line wins over the environment, that over the file,
+//! and that over what is built in. There is no list of settings beside the options themselves: clap knows which there are, and a file's values become its
 //! defaults, so they are read and refused by the same rules.
 //!
 //! Invariants:
 //! * a key that no option has is refused, with the one that may be meant: a setting that is silently ignored is worse than none;
-//! * what holds secrets (an address of a database) is never printed, whichever way it came.
+//! * what holds secrets (an address of a database, the token of the metrics) is never printed, whichever way it came.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -286,8 +287,9 @@ fn table(file: &File, all: &[Held]) -> String {
 
 /// The table of all settings.
 fn markdown(command: &Command) -> String {
-    let mut text =
-        String::from("| Key in the file | Variable | For | Built in | What it is |\n|---|---|---|---|---|\n");
+    let mut text = String::from(
+        "| Key in the file | Option | Variable | For | Built in | What it is |\n|---|---|---|---|---|---|\n",
+    );
     for setting in settings(command) {
         let commands = match setting.commands.is_empty() {
             true => "all".to_owned(),
@@ -295,7 +297,8 @@ fn markdown(command: &Command) -> String {
         };
         let built_in = setting.built_in.map(|value| format!("`{value}`")).unwrap_or_default();
         let about = setting.about.replace('|', "\\|").replace('\n', " ");
-        let _ = writeln!(text, "| `{}` | `{}` | {commands} | {built_in} | {about} |", setting.key, setting.variable);
+        let Setting { key, option, variable, .. } = setting;
+        let _ = writeln!(text, "| `{key}` | `{option}` | `{variable}` | {commands} | {built_in} | {about} |");
     }
     text
 }

@@ -63,7 +63,7 @@ pub struct Arguments {
     /// Print what happens as JSON, one object a line
     #[arg(long)]
     json: bool,
-    /// The folder with the secrets that runs and connections name [default: secrets in the data folder]
+    /// The folder with the secrets that runs and connections name [default: secrets in the data folder; `gantry worker`: none]
     #[arg(long, env = "GANTRY_SECRETS")]
     secrets: Option<PathBuf>,
     /// The folder of PostgreSQL's programs, for the private one [default: what PATH or /usr/lib/postgresql has]

@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Runs that it carries at once
     #[arg(long, env = "GANTRY_WORKER_CAPACITY", default_value_t = 10)]
     capacity: u32,
-    /// The folder with the secrets that runs and connections name [default: none]
+    /// The folder with the secrets that runs and connections name [default: secrets in the data folder; `gantry worker`: none]
     #[arg(long, env = "GANTRY_SECRETS")]
     secrets: Option<PathBuf>,
     /// Most runs at once over all workers. The same for all workers

@@ -262,6 +262,7 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     assert!(house.gantry(&["review", "discussion", &review]).ok().contains("    One may fail."));
     bo(&["review", "resolve", &thread]).ok();
     bo(&["review", "approve", &review]).ok();
+    assert!(bo(&["review", "since", &review]).ok().contains("gantry review diff"), "nobody looked by a page before");
     house.gantry(&["wait", "review", &review, "--for", "open"]).ok();
     house.gantry(&["review", "commit", &review]).ok();
     house.gantry(&["wait", "review", &review, "--for", "committed"]).ok();
@@ -286,6 +287,65 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
     let name = house.gantry(&["noderole", "show", "n2/app", "--json"]).json();
     assert_eq!(name["fqdn"], "n2.house.example.com");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_shaped_is_joined_only_when_that_is_said() {
+    let house = House::new().await;
+    house.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
+    // Who can't approve anything loses nothing by joining; ada would: hers is submitted with it.
+    let make = ["token", "make", "--name", "ci", "--may", "viewer", "--may", "operator", "--context", "bo", "--json"];
+    let token = house.gantry(&make).json()["token"].as_str().unwrap().to_owned();
+    let by_token = |words: &[&str]| {
+        let output = house.command(words).env("GANTRY_SERVER", &house.server).env("GANTRY_TOKEN", &token).output();
+        Said::of(words, output.unwrap())
+    };
+    let more = house.file("more.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
+    let same = house.file("same.yaml", "deployment: web\nbindings: {app: [n1]}\n");
+    for file in [&more, &same] {
+        by_token(&["apply", "-f", file, "--submit", "--title", "Mine"]).no(2, "--join");
+    }
+    by_token(&["bind", "n2", "app", "--in", "web"]).no(2, "has edits of ada");
+    by_token(&["apply", "-f", &same]).ok();
+    let open = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0].clone();
+    assert_eq!((&open["submission"], &open["authors"]), (&Value::Null, &json!(["ada"])), "{open}");
+
+    let made = by_token(&["apply", "-f", &more, "--submit", "--title", "Ours", "--join", "--json"]).json();
+    assert!(made[0]["review"].is_number() && made[0]["proposal"] == open["id"], "{made}");
+
+    // What a person decided on a version is refused on another.
+    let id = open["id"].to_string();
+    house.gantry(&["proposal", "undo", &id, "--version", "1"]).no(5, "");
+    house.gantry(&["proposal", "undo", &id, "--version", "2"]).ok();
+    house.gantry(&["proposal", "discard", &id, "--version", "2"]).no(5, "");
+    house.gantry(&["proposal", "discard", &id]).ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_open() {
+    let house = House::new().await;
+    let first = house.file("first.yaml", "deployment: web\nbindings: {app: [n1]}\n");
+    house.passes(&first);
+    // n1 carries app for web: edge can't have it there, which the server alone knows.
+    let both = "deployment: web\nbindings: {app: [n1, n2]}\n---\ndeployment: edge\nbindings: {app: [n1]}\n";
+    let both = house.file("both.yaml", both);
+    let said = house.gantry(&["apply", "-f", &both, "--json"]).no(5, "");
+    let made: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((made.as_array().map(Vec::len), &made[0]["deployment"]), (Some(1), &json!("web")), "{said:?}");
+    house.gantry(&["apply", "-f", &both]).no(5, "Not proposed: edge");
+    let open = house.gantry(&["proposal", "list", "--json"]).json();
+    let open: Vec<&Value> =
+        open["proposals"].as_array().unwrap().iter().map(|one| &one["scope"]["deployment"]).collect();
+    assert_eq!(open, [&json!("web")], "what was opened for edge is closed again");
+
+    // Nothing is left to be edited, and still it is submitted, once.
+    let web = house.file("web.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
+    let submit = ["apply", "-f", &web, "--submit", "--title", "Two", "--json"];
+    let review = house.gantry(&submit).json()[0]["review"].clone();
+    assert!(review.is_number(), "{review}");
+    assert_eq!(house.gantry(&submit).json()[0]["review"], review);
+    house.committed(&review.to_string(), &[]);
+    assert_eq!(house.gantry(&submit).json()[0]["review"], Value::Null);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -332,7 +392,9 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     let house = House::new().await;
     let nodes = house.gantry(&["node", "list", "--limit", "2", "--json"]).json();
     assert_eq!(nodes["nodes"].as_array().map(Vec::len), Some(2));
-    assert!(!nodes["next"].is_null());
+    assert_eq!((&nodes["next"], &nodes["left_out"]), (&Value::Null, &json!(1)), "a page is cut, and that is told");
+    let targets = house.gantry(&["target", "list", "--json"]).json();
+    assert_eq!(targets["head"], json!(1), "all that REST answers: {targets}");
     let all = house.gantry(&["node", "list", "--all", "--json"]).json();
     assert_eq!((all["nodes"].as_array().map(Vec::len), &all["next"]), (Some(3), &Value::Null));
     let table = house.gantry(&["node", "list", "--filter", "n2"]).ok();
@@ -394,6 +456,16 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     assert!(log.contains("hello from here"), "{log}");
     let behind = house.gantry(&["logs", &run, "--since-byte", "5"]).ok();
     assert_eq!(behind, log[5..], "from a byte on, without gap");
+    let found = house.gantry(&["logs", &run, "--find", "HELLO from", "--any-case"]).ok();
+    assert!(found.lines().count() == 1 && found.ends_with(": hello from here\n"), "{found}");
+    house.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "no line");
+    let page = house.gantry(&["run", "show", &run]).ok();
+    assert!(page.starts_with(&format!("Run {run}: succeeded of hello on n2.house.example.com\n")), "{page}");
+    let page = house.gantry(&["noderole", "show", "n2/hello"]).ok();
+    assert!(page.starts_with("hello on n2.house.example.com: ACTIVE, since "), "{page}");
+    house.gantry(&["workers", "nobody"]).no(4, "there is no worker nobody");
+    let worker = house.gantry(&["workers", "--json"]).json()["workers"][0]["name"].as_str().unwrap().to_owned();
+    assert!(house.gantry(&["workers", &worker]).ok().contains("capacity: "));
     house.gantry(&["wait", "run", &run]).ok();
     house.gantry(&["logs", "999999"]).no(4, "");
 }

@@ -17,7 +17,9 @@ fn units() -> Vec<PathBuf> {
 #[test]
 fn systemd_understands_the_units() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        println!("left out: this machine has no systemd-analyze (package systemd)");
+        println!(
+            "skipped: this machine has no systemd-analyze (package systemd), so the units were not looked at by systemd"
+        );
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -37,6 +39,19 @@ fn systemd_understands_the_units() {
         .map(str::to_owned)
         .collect();
     assert_eq!(ours, Vec::<String>::new());
+}
+
+/// A machine that is up before its database, which may be on another one, starts Gantry without anybody's help.
+#[test]
+fn units_try_again_until_the_database_is_there() {
+    for unit in units() {
+        let text = fs::read_to_string(&unit).expect("a unit");
+        for line in ["Restart=on-failure", "StartLimitIntervalSec=0"] {
+            assert!(text.lines().any(|there| there == line), "{}: {line}", unit.display());
+        }
+        // Where what is required fails, whoever requires it stays down for good.
+        assert!(!text.contains("Requires="), "{}", unit.display());
+    }
 }
 
 #[test]

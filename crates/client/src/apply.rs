@@ -1,9 +1,13 @@
 //! `apply`, `diff`, `bind` and `unbind`: from what somebody wants to a proposal, and to its review.
 //!
-//! Everything is read and worked out before anything is opened: a file that is wrong in its last line opens nothing. A proposal that
-//! somebody else shaped is joined only when that is said, since whoever joins it can't approve it any more.
+//! Invariants:
+//! * Everything is read and worked out before anything is opened: a file that is wrong in its last line opens nothing. What is refused
+//!   later leaves whole proposals behind it, which are told, and no empty one.
+//! * A proposal that somebody else opened or shaped is joined only when that is said: theirs would be submitted with it, and whoever
+//!   joins it can't approve it any more.
+//! * Edits go into the version that they were worked out from, so what somebody else does meanwhile is refused, and never mixed in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use engine::cluster::NoderoleKey;
@@ -11,7 +15,7 @@ use engine::ids::{NodeId, NoderoleId, ProposalId, RoleName};
 use engine::plan::Edit;
 use serde_json::{Map, Value, json};
 
-use api::console::{Board, BoardRole, Carriers, Chip, DraftedNoderole, NoderoleView};
+use api::console::{Board, BoardRole, Carriers, Chip, DraftedNoderole, NoderoleView, ProposalView};
 
 use crate::address::{Query, part};
 use crate::declare::{self, Declared, Present, RolePresent, Step, Wrong};
@@ -19,7 +23,7 @@ use crate::exit::{Failure, Outcome};
 use crate::lists::Client;
 use crate::names;
 use crate::paper::{note, plain};
-use crate::server::Server;
+use crate::server::{Server, taken, understood};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -30,7 +34,7 @@ pub(crate) struct Apply {
     files: Files,
     #[command(flatten)]
     submit: Submit,
-    /// Join a proposal that somebody else shaped: you can't approve it any more
+    /// Join a proposal that somebody else shaped: theirs is submitted with yours, and you can't approve it any more
     #[arg(long)]
     join: bool,
 }
@@ -59,55 +63,72 @@ pub(crate) struct Bind {
     nodes: Vec<String>,
     /// The role
     #[arg(value_name = "ROLE")]
-    role: String,
+    role: RoleName,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Which deployment's proposal, and what becomes of it.
+#[derive(Debug, clap::Args)]
+struct Place {
     /// The deployment
     #[arg(long = "in", value_name = "DEPLOYMENT")]
     deployment: String,
     #[command(flatten)]
     submit: Submit,
-    /// Join a proposal that somebody else shaped: you can't approve it any more
+    /// Join a proposal that somebody else shaped: theirs is submitted with yours, and you can't approve it any more
     #[arg(long)]
     join: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Unbind {
+    /// Nodes, by name
+    #[arg(required = true, value_name = "NODE")]
+    nodes: Vec<String>,
+    /// The role; app/1 where a node carries it once more
+    #[arg(value_name = "ROLE")]
+    noderole: NoderoleKey,
     #[command(flatten)]
-    bind: Bind,
+    place: Place,
     /// Take along what can't be without it
     #[arg(long)]
     with_dependents: bool,
 }
 
+/// A deployment as its board shows it, and its open proposal with whose that is.
+struct Ground {
+    board: Board,
+    /// Whether anybody else opened the open proposal, or wrote in it.
+    of_others: bool,
+}
+
 /// What a document comes to.
 struct Worked {
     declared: Declared,
-    board: Board,
+    ground: Ground,
     steps: Vec<Step>,
 }
 
 pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
+    let place = Wish { submit: &apply.submit, join: apply.join };
     let worked = work_out(&client.server, &apply.files)?;
+    // Before anything is opened: what is refused here opens nothing anywhere.
+    worked.iter().try_for_each(|one| may_join(&one.ground, &one.steps, place))?;
     let mut made = Vec::new();
-    for one in &worked {
-        let name = one.declared.deployment.is.as_str();
-        if one.steps.is_empty() {
-            if !client.paper.json {
-                client.paper.line(&format!("{name}: nothing to change."))?;
-            }
-            if let Some(open) = one.board.proposal.as_ref().filter(|open| open.submission.is_none()) {
-                note(&format!(
-                    "Proposal {} is open and not submitted: gantry proposal submit {} --title TEXT",
-                    open.id, open.id
-                ));
-            }
-            made.push(json!({"deployment": name, "changes": [], "proposal": null, "review": null}));
-            continue;
-        }
-        may_join(&one.board, apply.join)?;
-        made.push(propose(client, &one.board, &one.steps, &apply.submit)?);
+    let done = worked.iter().try_for_each(|one| {
+        made.push(propose(client, &one.ground, &one.steps, place.submit)?);
+        Ok(())
+    });
+    if client.paper.json && (done.is_ok() || !made.is_empty()) {
+        client.paper.json(&json!(made))?;
     }
-    if client.paper.json { client.paper.json(&Value::Array(made)) } else { Ok(()) }
+    let rest = worked.get(made.len()..).filter(|_| done.is_err() && worked.len() > 1 && !client.paper.json);
+    if let Some(rest) = rest {
+        let names: Vec<&str> = rest.iter().map(|one| one.declared.deployment.is.as_str()).collect();
+        note(&format!("Not proposed: {}. Applying again goes on from here.", names.join(", ")));
+    }
+    done
 }
 
 pub(crate) fn diff(client: &Client, files: &Files) -> Outcome {
@@ -130,118 +151,204 @@ pub(crate) fn diff(client: &Client, files: &Files) -> Outcome {
 }
 
 pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
-    let (board, nodes, role) = named(&client.server, bind)?;
-    let names: Vec<&str> = nodes.values().map(String::as_str).collect();
-    let says = format!("+ {role} on {}", names.join(", "));
-    let carriers = match role_on(&board, &role) {
-        Some(found) => carriers(&client.server, &board, found)?,
+    let ground = ground(&client.server, &bind.place.deployment)?;
+    let nodes = named(&client.server, &bind.nodes)?;
+    let carriers = match role_on(&ground.board, &bind.role) {
+        Some(found) => carriers(&client.server, &ground.board, found)?,
         None => BTreeMap::new(),
     };
-    let missing: BTreeSet<NodeId> = nodes.keys().filter(|id| !carriers.contains_key(id)).copied().collect();
-    if missing.is_empty() {
-        return client.paper.either(
-            &json!({"deployment": board.name, "changes": [], "proposal": null}),
-            "Nothing to change: it is bound there.",
-        );
-    }
-    let edit = Edit::BindNodes { deployment: board.id, role, nodes: missing };
-    one_proposal(client, &board, bind, vec![Step { edit, says }])
+    let missing: BTreeMap<NodeId, &str> = names_of(&nodes).filter(|(id, _)| !carriers.contains_key(id)).collect();
+    let steps = declare::bound(ground.board.id, &bind.role, &missing);
+    one_proposal(client, &ground, &bind.place, &steps)
 }
 
 pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
-    let bind = &unbind.bind;
-    let (board, nodes, role) = named(&client.server, bind)?;
-    let noderole = NoderoleKey::first(role);
-    let names: Vec<&str> = nodes.values().map(String::as_str).collect();
-    let says = format!("- {noderole} from {}", names.join(", "));
-    let steps = match unbind.with_dependents {
-        false => vec![Step { edit: Edit::UnbindNodes { noderole, nodes: nodes.keys().copied().collect() }, says }],
-        true => nodes
-            .iter()
-            .map(|(id, name)| Step {
-                edit: Edit::Unbind { node: *id, noderole: noderole.clone(), with_dependents: true },
-                says: format!("- {noderole} from {name}, with what can't be without it"),
-            })
-            .collect(),
+    let ground = ground(&client.server, &unbind.place.deployment)?;
+    let nodes = named(&client.server, &unbind.nodes)?;
+    let noderole = &unbind.noderole;
+    let with_dependents = |(node, name): (NodeId, &str)| Step {
+        edit: Edit::Unbind { node, noderole: noderole.clone(), with_dependents: true },
+        says: format!("- {noderole} from {name}, with what can't be without it"),
     };
-    one_proposal(client, &board, bind, steps)
+    let steps = match unbind.with_dependents {
+        false => declare::unbound(noderole, &names_of(&nodes).collect()),
+        true => names_of(&nodes).map(with_dependents).collect(),
+    };
+    one_proposal(client, &ground, &unbind.place, &steps)
 }
 
-/// What a line of the command names.
-fn named(server: &Server, bind: &Bind) -> Outcome<(Board, BTreeMap<NodeId, String>, RoleName)> {
-    let role = RoleName::parse(&bind.role).map_err(|error| Failure::Usage(error.to_string()))?;
-    let board = board(server, &bind.deployment)?;
-    let mut nodes = BTreeMap::new();
-    for name in &bind.nodes {
-        let node = names::node(server, name)?;
-        nodes.insert(node.id, node.fqdn);
-    }
-    Ok((board, nodes, role))
+/// The nodes that a line of the command names; else the first that is none.
+fn named(server: &Server, names: &[String]) -> Outcome<BTreeMap<NodeId, String>> {
+    let mut found = names::find_nodes(server, &names.iter().map(String::as_str).collect())?;
+    let one = |name: &String| match found.remove(name.as_str()) {
+        Some(Ok(node)) => Ok(Some((node.id, node.fqdn))),
+        Some(Err(what)) => Err(Failure::Nothing(what)),
+        // Named twice.
+        None => Ok(None),
+    };
+    Ok(names.iter().map(one).collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-fn one_proposal(client: &Client, board: &Board, bind: &Bind, steps: Vec<Step>) -> Outcome {
-    may_join(board, bind.join)?;
-    let made = propose(client, board, &steps, &bind.submit)?;
+fn names_of(nodes: &BTreeMap<NodeId, String>) -> impl Iterator<Item = (NodeId, &str)> {
+    nodes.iter().map(|(id, name)| (*id, name.as_str()))
+}
+
+fn one_proposal(client: &Client, ground: &Ground, place: &Place, steps: &[Step]) -> Outcome {
+    may_join(ground, steps, Wish { submit: &place.submit, join: place.join })?;
+    let made = propose(client, ground, steps, &place.submit)?;
     if client.paper.json { client.paper.json(&made) } else { Ok(()) }
 }
 
-fn board(server: &Server, name: &str) -> Outcome<Board> {
+fn ground(server: &Server, name: &str) -> Outcome<Ground> {
     let found = names::deployment(server, name)?;
-    server.read(&format!("/deployments/{}/board", part(found.name.as_str())))
+    let answer = server.get(&format!("/deployments/{}/board", part(found.name.as_str())))?;
+    let board: Board = understood(&answer, "no board")?;
+    let of_others = match &board.proposal {
+        Some(open) => of_others(server, open, &answer["proposal"])?,
+        None => false,
+    };
+    Ok(Ground { board, of_others })
 }
 
-fn may_join(board: &Board, join: bool) -> Outcome {
-    match &board.proposal {
-        Some(open) if open.would_join && !join => Err(Failure::Usage(format!(
-            "proposal {} is open on {} and is {}'s: whoever joins it can't approve it any more. --join joins it",
+/// Whether somebody else opened a proposal or wrote in it. An answer names those who wrote, and says of_others of whoever opened it.
+fn of_others(server: &Server, open: &ProposalView, answer: &Value) -> Outcome<bool> {
+    if answer["of_others"] == true || open.authors.is_empty() {
+        return Ok(answer["of_others"] == true);
+    }
+    let me = server.get("/people/me")?;
+    Ok(open.authors.iter().any(|author| me["person"]["name"] != *author))
+}
+
+/// What is to become of what is worked out.
+#[derive(Debug, Clone, Copy)]
+struct Wish<'w> {
+    submit: &'w Submit,
+    join: bool,
+}
+
+/// Whether this may be put into the open proposal, and submitted with it: one of others takes `--join`, since theirs is submitted, too.
+fn may_join(ground: &Ground, steps: &[Step], wish: Wish<'_>) -> Outcome {
+    let touches = !steps.is_empty() || wish.submit.submit;
+    match ground.board.proposal.as_ref().filter(|_| touches && ground.of_others && !wish.join) {
+        None => Ok(()),
+        Some(open) => Err(Failure::Usage(format!(
+            "nothing was changed: proposal {} is open on {} and {}: --join puts this into it, and --submit submits all that is in it. Who \
+             joins it can't approve it any more",
             open.id,
-            board.name,
-            open.authors.join(", ")
+            ground.board.name,
+            match open.authors.as_slice() {
+                [] => "somebody else's".to_owned(),
+                authors => format!("has edits of {}", authors.join(", ")),
+            }
         ))),
-        _ => Ok(()),
     }
 }
 
-/// Opens the proposal or joins the one that is open, appends the edits all or none, submits it if that is wanted, and says what came of it.
-fn propose(client: &Client, board: &Board, steps: &[Step], submit: &Submit) -> Outcome<Value> {
+/// A proposal that edits go into.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    id: ProposalId,
+    version: i32,
+    /// Whether this run opened it: then it closes it, too, when nothing comes of it.
+    new: bool,
+}
+
+/// Puts the edits into the open proposal or a new one, all or none, submits it if that is wanted, and says what came of it.
+fn propose(client: &Client, ground: &Ground, steps: &[Step], submit: &Submit) -> Outcome<Value> {
     let Client { server, paper } = client;
-    let opened = server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
-    let id: ProposalId = serde_json::from_value(opened["proposal"].clone())
-        .map_err(|_| Failure::Unreachable("the server's answer names no proposal: are both of one version?".into()))?;
-    let version = version(server, id)?;
-    let edited = server.post(&format!("/proposals/{id}/edits"), json!({"version": version, "edits": edits(steps)}))?;
+    let name = &ground.board.name;
+    if steps.is_empty() {
+        return nothing_more(client, &ground.board, submit);
+    }
+    let open = open(server, &ground.board)?;
+    let version = edited(server, open, steps)?;
+    let id = open.id;
     let after = server.get(&format!("/proposals/{id}"))?;
-    let review = match &submit.title {
-        Some(title) => {
-            let body = json!({"version": edited["version"], "title": title});
-            server.post(&format!("/proposals/{id}/submit"), body)?["submission"].take()
-        }
-        None => Value::Null,
-    };
+    let review = submitted(server, id, &version, submit)?;
     let made = json!({
-        "deployment": board.name, "changes": said(steps), "proposal": id, "version": edited["version"], "review": review,
+        "deployment": name, "changes": said(steps), "proposal": id, "version": version, "review": review,
         "added": after["added"], "removed": after["removed"], "reruns": after["reruns"],
     });
     if paper.json {
         return Ok(made);
     }
-    paper.write(&lines(board.name.as_str(), steps))?;
+    paper.write(&lines(name.as_str(), steps))?;
     let count = |word: &str| after[word].as_u64().unwrap_or_default();
     let comes_to = format!("adds {}, removes {}, runs {} again", count("added"), count("removed"), count("reruns"));
-    paper.line(&format!("Proposal {id} on {}: {comes_to}.", board.name))?;
-    match &review {
-        Value::Null => note(&format!("Submit it: gantry proposal submit {id} --title TEXT")),
-        review => {
-            paper.line(&format!("Review {review} waits for somebody else."))?;
-            note(&format!("Follow it: gantry review show {review}; gantry wait review {review} --for committed"));
-        }
-    }
+    paper.line(&format!("Proposal {id} on {name}: {comes_to}."))?;
+    follow(client, id, &review)?;
     Ok(made)
 }
 
-/// The version of a proposal as it is now.
-pub(crate) fn version(server: &Server, id: ProposalId) -> Outcome<Value> {
-    Ok(server.get(&format!("/proposals/{id}"))?["version"].take())
+/// All that is wanted is so, or is in the open proposal already: that is submitted, if that is wanted and was not done.
+fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Value> {
+    let Client { server, paper } = client;
+    let said_something = |open: &&ProposalView| open.edits.iter().any(|edit| !edit.undone);
+    let open = board.proposal.as_ref().filter(said_something);
+    if !paper.json {
+        paper.line(&format!("{}: nothing to change.", board.name))?;
+    }
+    let Some(open) = open else {
+        return Ok(json!({"deployment": board.name, "changes": [], "proposal": null, "review": null}));
+    };
+    let review = match open.submission {
+        Some(review) => json!(review),
+        None => submitted(server, open.id, &json!(open.version), submit)?,
+    };
+    if !paper.json {
+        follow(client, open.id, &review)?;
+    }
+    Ok(json!({"deployment": board.name, "changes": [], "proposal": open.id, "version": open.version, "review": review}))
+}
+
+/// The proposal as the board has it, which is what was planned from; else a new one.
+fn open(server: &Server, board: &Board) -> Outcome<Open> {
+    if let Some(open) = &board.proposal {
+        return Ok(Open { id: open.id, version: open.version, new: false });
+    }
+    let opened = server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
+    let id: ProposalId = understood(&opened["proposal"], "no proposal")?;
+    let answer = server.get(&format!("/proposals/{id}"))?;
+    let view: ProposalView = understood(&answer, "no proposal")?;
+    if !view.edits.is_empty() || of_others(server, &view, &answer)? {
+        return Err(Failure::NotSo(format!(
+            "somebody opened proposal {id} on {} meanwhile: look at it (gantry proposal show {id}), and try again",
+            board.name
+        )));
+    }
+    Ok(Open { id, version: view.version, new: true })
+}
+
+/// The version behind these edits.
+fn edited(server: &Server, open: Open, steps: &[Step]) -> Outcome<Value> {
+    let Open { id, version, new } = open;
+    let body = json!({"version": version, "edits": edits(steps)});
+    let edited = server.post(&format!("/proposals/{id}/edits"), body);
+    if new && matches!(edited, Err(Failure::Refused(_))) {
+        let closed = server.post(&format!("/proposals/{id}/discard"), json!({"version": version}));
+        if closed.is_err() {
+            note(&format!("Proposal {id} is open, and says nothing: gantry proposal discard {id}"));
+        }
+    }
+    Ok(taken(&mut edited?, "version"))
+}
+
+/// The review of a version, if it was to be submitted.
+fn submitted(server: &Server, id: ProposalId, version: &Value, submit: &Submit) -> Outcome<Value> {
+    let Some(title) = &submit.title else { return Ok(Value::Null) };
+    let body = json!({"version": version, "title": title});
+    Ok(taken(&mut server.post(&format!("/proposals/{id}/submit"), body)?, "submission"))
+}
+
+/// What to do about a proposal next.
+fn follow(client: &Client, id: ProposalId, review: &Value) -> Outcome {
+    if review.is_null() {
+        note(&format!("Proposal {id} is open and not submitted: gantry proposal submit {id} --title TEXT"));
+        return Ok(());
+    }
+    client.paper.line(&format!("Review {review} waits for somebody else."))?;
+    note(&format!("Follow it: gantry review show {review}; gantry wait review {review} --for committed"));
+    Ok(())
 }
 
 fn said(steps: &[Step]) -> Vec<&str> {
@@ -276,17 +383,17 @@ fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
     }
     let (mut worked, mut wrong) = (Vec::new(), Vec::new());
     for declared in all {
-        let board = match board(server, declared.deployment.is.as_str()) {
+        let ground = match ground(server, declared.deployment.is.as_str()) {
             Err(Failure::Nothing(what)) => {
                 let place = declared.wrong(declared.deployment.at, what).to_string();
                 return Err(Failure::Nothing(place));
             }
             other => other?,
         };
-        match present(server, &declared, &board)? {
+        match present(server, &declared, &ground.board)? {
             Err(found) => wrong.extend(found),
-            Ok(present) => match declare::edits(board.id, &declared, &present) {
-                Ok(steps) => worked.push(Worked { declared, board, steps }),
+            Ok(present) => match declare::edits(ground.board.id, &declared, &present) {
+                Ok(steps) => worked.push(Worked { declared, ground, steps }),
                 Err(found) => wrong.extend(found),
             },
         }
@@ -316,10 +423,11 @@ fn bytes(file: &str) -> Outcome<Vec<u8>> {
 /// What is there of what a document speaks of.
 fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Result<Present, Vec<Wrong>>> {
     let (mut nodes, mut wrong) = (BTreeMap::new(), Vec::new());
-    for (name, at) in declared.nodes() {
-        match names::find_node(server, name)? {
+    let named = declared.nodes();
+    for (name, found) in names::find_nodes(server, &named.keys().copied().collect())? {
+        match found {
             Ok(found) => drop(nodes.insert(name.to_owned(), (found.id, found.fqdn))),
-            Err(what) => wrong.push(declared.wrong(at, what)),
+            Err(what) => wrong.extend(named.get(name).map(|at| declared.wrong(*at, what))),
         }
     }
     if !wrong.is_empty() {
@@ -357,16 +465,18 @@ fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMa
     if role.more == 0 {
         return Ok(role.chips.iter().cloned().filter_map(stays).collect());
     }
-    let query = Query::default().with("role", role.role.as_str());
-    let all: Carriers = server.read(&query.behind(&format!("/deployments/{}/carriers", part(board.name.as_str()))))?;
-    if all.more > 0 {
-        return Err(Failure::Usage(format!(
-            "more than {} nodes carry {}: declare it for a part of them with several deployments, or edit the proposal by `gantry bind`",
-            all.chips.len(),
-            role.role
-        )));
+    let place = format!("/deployments/{}/carriers", part(board.name.as_str()));
+    let mut query = Query::default().with("role", role.role.as_str());
+    let mut all = BTreeMap::new();
+    loop {
+        let page: Carriers = server.read(&query.behind(&place))?;
+        let last = page.chips.last().filter(|_| page.more > 0).map(|chip| chip.noderole.to_string());
+        all.extend(page.chips.into_iter().filter_map(stays));
+        match last {
+            Some(last) => query = query.with("after", last),
+            None => return Ok(all),
+        }
     }
-    Ok(all.chips.into_iter().filter_map(stays).collect())
 }
 
 /// A noderole's own data, the open proposal's edits included; none of one that is not there yet.

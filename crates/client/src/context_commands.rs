@@ -62,7 +62,7 @@ pub(crate) struct Way {
 }
 
 /// What tokens begin with.
-const TOKEN: &str = "gantry_";
+const TOKEN: &str = api::names::TOKEN_PREFIX;
 /// Largest secret that is read, in bytes.
 const LARGEST: u64 = 16 << 10;
 

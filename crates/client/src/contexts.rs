@@ -8,7 +8,7 @@
 //! Invariants:
 //! * what lets somebody in is never printed, and is no part of any debug text;
 //! * what a context has goes to that context's server and to no other: a server that is named by itself gets a token of the environment, or
-//!   what a context of the very same address has.
+//!   what a context of the very same address has; a context that is named by itself gets its own, and no token of the environment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -195,8 +195,10 @@ pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
     })?;
     let context = contexts.named(name)?;
     let address = Address::parse(&context.server, context.insecure_http || said.insecure_http)?;
-    let own = said.env_token.is_none().then(|| name.clone());
-    Ok(Chosen { address, key: token().or_else(|| Some(context.key.clone())), context: own })
+    // The environment's token is for the environment's server: who names a context means its own key.
+    let token = if said.context.is_none() { token() } else { None };
+    let own = token.is_none().then(|| name.clone());
+    Ok(Chosen { address, key: token.or_else(|| Some(context.key.clone())), context: own })
 }
 
 #[cfg(test)]
@@ -262,6 +264,16 @@ mod tests {
         assert_eq!((other.key, other.context), (None, None));
         let same = choose(&Said { server: Some("https://far.example/".into()), ..Said::default() }, &two()).unwrap();
         assert_eq!(same.context.as_deref(), Some("far"));
+        // Whatever the environment has for another server.
+        let named = Said {
+            context: Some("far".into()),
+            env_server: Some("https://other.example".into()),
+            env_token: Some(Secret::new("other")),
+            ..Said::default()
+        };
+        let far = choose(&named, &two()).unwrap();
+        assert_eq!(far.address.to_string(), "https://far.example");
+        assert_eq!((far.key, far.context.as_deref()), (Some(Key::Token(Secret::new("gantry_hush"))), Some("far")));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::fmt;
 use engine::catalog::read::{At, Placed, placed};
 use engine::cluster::NoderoleKey;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, RoleName};
-use engine::plan::Edit;
+use engine::plan::{Edit, MAX_LISTED};
 use serde_json::{Map, Value};
 
 use crate::names::near;
@@ -358,12 +358,7 @@ impl Planner<'_> {
             let carriers = self.present.roles.get(role).map(|there| &there.carriers);
             let missing: BTreeMap<NodeId, &str> =
                 self.wanted(&nodes.is).filter(|(id, _)| carriers.is_none_or(|there| !there.contains_key(id))).collect();
-            if missing.is_empty() {
-                continue;
-            }
-            let says = format!("+ {role} on {}", sorted(missing.values().copied()));
-            let nodes = missing.into_keys().collect();
-            steps.push(Step { edit: Edit::BindNodes { deployment: self.id, role: role.clone(), nodes }, says });
+            steps.extend(bound(self.id, role, &missing));
         }
         steps
     }
@@ -393,21 +388,31 @@ impl Planner<'_> {
             let carriers = self.present.roles.get(role).map(|there| &there.carriers).into_iter().flatten();
             let beyond: BTreeMap<NodeId, &str> =
                 carriers.filter(|(id, _)| !wanted.contains(id)).map(|(id, name)| (*id, name.as_str())).collect();
-            if beyond.is_empty() {
-                continue;
-            }
-            let says = format!("- {role} from {}", sorted(beyond.values().copied()));
-            let noderole = NoderoleKey::first(role.clone());
-            steps.push(Step { edit: Edit::UnbindNodes { noderole, nodes: beyond.into_keys().collect() }, says });
+            steps.extend(unbound(&NoderoleKey::first(role.clone()), &beyond));
         }
         steps
     }
 }
 
-fn sorted<'n>(names: impl Iterator<Item = &'n str>) -> String {
-    let mut names: Vec<&str> = names.collect();
-    names.sort_unstable();
-    names.join(", ")
+/// The edits that bind a role to nodes.
+pub(crate) fn bound(deployment: DeploymentId, role: &RoleName, nodes: &BTreeMap<NodeId, &str>) -> Vec<Step> {
+    listed(nodes, &format!("+ {role} on"), |nodes| Edit::BindNodes { deployment, role: role.clone(), nodes })
+}
+
+/// The edits that take a noderole off nodes.
+pub(crate) fn unbound(noderole: &NoderoleKey, nodes: &BTreeMap<NodeId, &str>) -> Vec<Step> {
+    listed(nodes, &format!("- {noderole} from"), |nodes| Edit::UnbindNodes { noderole: noderole.clone(), nodes })
+}
+
+/// As many edits as it takes to list these nodes, since one lists a thousand; none of no node.
+fn listed(nodes: &BTreeMap<NodeId, &str>, says: &str, edit: impl Fn(BTreeSet<NodeId>) -> Edit) -> Vec<Step> {
+    let mut nodes: Vec<(&str, NodeId)> = nodes.iter().map(|(id, name)| (*name, *id)).collect();
+    nodes.sort_unstable();
+    let step = |some: &[(&str, NodeId)]| Step {
+        edit: edit(some.iter().map(|(_, id)| *id).collect()),
+        says: format!("{says} {}", some.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")),
+    };
+    nodes.chunks(MAX_LISTED).map(step).collect()
 }
 
 #[cfg(test)]
@@ -542,6 +547,19 @@ mod tests {
             }
             other => panic!("a declaration makes no {other:?}"),
         }
+    }
+
+    #[test]
+    fn more_nodes_than_an_edit_lists_take_several() {
+        let names: Vec<(NodeId, String)> = (0..1_001).map(|n| (node(n), format!("n{n:04}"))).collect();
+        let nodes = names.iter().map(|(id, name)| (*id, name.as_str())).collect();
+        let app = NoderoleKey::first(role("app"));
+        for steps in [bound(WEB, &role("app"), &nodes), unbound(&app, &nodes)] {
+            let listed: Vec<usize> = steps.iter().map(|step| step.edit.singles()).collect();
+            assert_eq!(listed, [1_000, 1], "and no node twice");
+            assert!(steps[1].says.ends_with(" n1000"), "{}", steps[1].says);
+        }
+        assert_eq!(bound(WEB, &role("app"), &BTreeMap::new()), Vec::new());
     }
 
     #[test]

@@ -48,6 +48,20 @@ pub(crate) enum Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
+    /// The server's answer is of another shape than this program knows: `what` it is, such as *no target*.
+    pub(crate) fn unlike(what: &str) -> Self {
+        Self::Unreachable(format!("the server's answer is {what}: are both of one version?"))
+    }
+
+    /// Whether it may be otherwise in a while without anybody doing anything: nobody answers, or whoever does has too much to do.
+    pub(crate) fn passes(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Refused(problem) => matches!(problem.status, 429 | 502..=504),
+            _ => false,
+        }
+    }
+
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Unread => 0,
@@ -153,6 +167,15 @@ mod tests {
             assert_eq!(failure.code(), number, "{failure:?}");
             assert!(CODES.contains(&format!("{number}  ")), "{number} is documented");
         }
+    }
+
+    #[test]
+    fn what_passes_is_told_from_what_stays() {
+        let refused = |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because.")));
+        assert!([429, 502, 503, 504].iter().all(|status| refused(*status).passes()));
+        assert!(Failure::Unreachable(String::new()).passes());
+        assert!(![401, 404, 409, 500].iter().any(|status| refused(*status).passes()));
+        assert!(!Failure::NotSo(String::new()).passes());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use engine::ids::{RunId, SubmissionId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use api::console::{DeploymentSummary, LogPart, ReviewState, RunState, RunView, StateCounts};
+use api::console::{DeploymentSummary, LogFound, LogPart, ReviewState, RunState, RunView, StateCounts};
 use api::overview::{TargetView, Way};
 use api::waiting::WaitingPage;
 
@@ -22,13 +22,15 @@ use crate::lists::Client;
 use crate::names;
 use crate::overseeing::waiting_page;
 use crate::paper::{note, plain, plain_lines, steps};
-use crate::server::{News, Server};
+use crate::server::{News, Server, understood};
 use crate::when::duration;
 
 /// At the latest so often is looked again, whatever the stream tells.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How long a server may be away before following ends.
 const AWAY: Duration = Duration::from_secs(120);
+/// How long it may take to tell what is waited for, once the time is over.
+const REASONS: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
@@ -119,10 +121,18 @@ pub(crate) struct Logs {
     /// From this byte on
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     since_byte: i64,
+    /// Only the lines that have this, each with its number; 4 where none has
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["follow", "since_byte"])]
+    find: Option<String>,
+    /// In small letters and capitals alike
+    #[arg(long, requires = "find")]
+    any_case: bool,
 }
 
 /// A clock and a bar, while something is followed. The bar is on a terminal only, and on standard error.
 struct Watch {
+    /// The server; nobody is waited for there beyond the end.
+    server: Server,
     end: Option<Instant>,
     most: Duration,
     bar: ProgressBar,
@@ -130,6 +140,8 @@ struct Watch {
     /// Whether the server ever answered.
     reached: bool,
     away_since: Option<Instant>,
+    /// Why nobody knows how it is, while that is so.
+    unknown: Option<Failure>,
 }
 
 impl Watch {
@@ -139,7 +151,8 @@ impl Watch {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(250));
         let end = (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
-        Self { end, most: most.timeout, bar, news: News::of(&client.server, topics), reached: false, away_since: None }
+        let (server, news) = (client.server.until(end), News::of(&client.server, topics));
+        Self { server, end, most: most.timeout, bar, news, reached: false, away_since: None, unknown: None }
     }
 
     fn shows(&self, counts: &StateCounts) {
@@ -149,37 +162,44 @@ impl Watch {
         self.bar.set_message(steps(&serde_json::to_value(counts).unwrap_or_default()));
     }
 
-    /// Asks; None while the server is away, for a while.
-    fn ask<T>(&mut self, ask: impl FnOnce() -> Outcome<T>) -> Outcome<Option<T>> {
-        match ask() {
+    /// Asks; None while the server is away, for a while, and once the time is over.
+    fn ask<T>(&mut self, ask: impl FnOnce(&Server) -> Outcome<T>) -> Outcome<Option<T>> {
+        let failure = match ask(&self.server) {
             Ok(answer) => {
-                (self.reached, self.away_since) = (true, None);
-                Ok(Some(answer))
+                (self.reached, self.away_since, self.unknown) = (true, None, None);
+                return Ok(Some(answer));
             }
-            // Whoever was never reached is not there; whoever was may come back.
-            Err(Failure::Unreachable(why)) if self.reached => {
-                let since = *self.away_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > AWAY {
-                    return Err(Failure::Unreachable(why));
-                }
-                self.bar.set_message(plain(&why));
-                Ok(None)
-            }
-            Err(failure) => Err(failure),
+            Err(failure) => failure,
+        };
+        let since = *self.away_since.get_or_insert_with(Instant::now);
+        // Whoever was never reached is not there; whoever was may come back.
+        let may_come_back = self.over() || (self.reached && since.elapsed() <= AWAY);
+        if !(failure.passes() && may_come_back) {
+            return Err(failure);
         }
+        self.bar.set_message(plain(&failure.to_string()));
+        self.unknown = Some(failure);
+        Ok(None)
+    }
+
+    fn over(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
     }
 
     /// Until something happens; or the time is over.
     fn next(&mut self) -> Outcome {
-        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
+        if self.over() {
             self.bar.finish_and_clear();
-            return Err(Failure::TimedOut(format!(
-                "It is not so after {} seconds; --timeout waits longer.",
-                self.most.as_secs()
-            )));
+            let seconds = self.most.as_secs();
+            return Err(Failure::TimedOut(match self.unknown.take() {
+                Some(why) => {
+                    format!("Nobody could say how it is after {seconds} seconds; --timeout waits longer.\n{why}")
+                }
+                None => format!("It is not so after {seconds} seconds; --timeout waits longer."),
+            }));
         }
-        self.news.wait(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
+        let left = self.end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
+        self.news.wait(left.min(LOOK_AGAIN));
         Ok(())
     }
 
@@ -205,15 +225,15 @@ pub(crate) fn converge(client: &Client, converge: &Converge) -> Outcome {
 }
 
 fn target(client: &Client, number: i64, most: Most) -> Outcome {
-    let Client { server, paper } = client;
+    let paper = client.paper;
     let mut watch = Watch::new(client, most, "");
+    let mut deployment = None;
     loop {
-        let value = watch.ask(|| server.get(&format!("/targets/{number}")))?;
+        let value = watch.ask(|server| server.get(&format!("/targets/{number}")))?;
         if let Some(value) = value {
-            let view: TargetView = serde_json::from_value(value.clone()).map_err(|_| {
-                Failure::Unreachable("the server's answer is no target: are both of one version?".into())
-            })?;
+            let view: TargetView = understood(&value, "no target")?;
             watch.shows(&view.steps);
+            deployment = view.target.deployment;
             let nothing = view.steps == StateCounts::default();
             match view.way {
                 Way::Converged if nothing => {
@@ -230,27 +250,27 @@ fn target(client: &Client, number: i64, most: Most) -> Outcome {
                 }
                 Way::Stuck => {
                     watch.end();
-                    paper.either(&value, &stuck(server, None, client)?)?;
+                    paper.either(&value, &stuck(deployment.as_deref(), client)?)?;
                     return Err(Failure::NotSo(format!("Target {number} is stuck: what is left waits for somebody.")));
                 }
                 Way::UnderWay => {}
             }
         }
-        let over = watch.next();
-        over.map_err(|failure| with_reasons(failure, server, None, client))?;
+        watch.next().map_err(|failure| with_reasons(failure, deployment.as_deref(), client))?;
     }
 }
 
 /// What keeps steps from going on, in a deployment or anywhere.
-fn stuck(server: &Server, deployment: Option<&str>, client: &Client) -> Outcome<String> {
+fn stuck(deployment: Option<&str>, client: &Client) -> Outcome<String> {
     let query = Query::default().with("deployment", deployment.unwrap_or_default());
+    let server = client.server.until(Instant::now().checked_add(REASONS));
     let page: WaitingPage = server.read(&query.behind("/waiting"))?;
     Ok(waiting_page(&page, client.paper).trim_end().to_owned())
 }
 
 /// When the time is over it helps to know what it was waited for.
-fn with_reasons(failure: Failure, server: &Server, deployment: Option<&str>, client: &Client) -> Failure {
-    match (failure, stuck(server, deployment, client)) {
+fn with_reasons(failure: Failure, deployment: Option<&str>, client: &Client) -> Failure {
+    match (failure, stuck(deployment, client)) {
         (Failure::TimedOut(text), Ok(reasons)) if !reasons.is_empty() => {
             Failure::TimedOut(format!("{text}\n{reasons}"))
         }
@@ -259,11 +279,11 @@ fn with_reasons(failure: Failure, server: &Server, deployment: Option<&str>, cli
 }
 
 fn run(client: &Client, id: RunId, most: Most) -> Outcome {
-    let Client { server, paper } = client;
+    let paper = client.paper;
     let mut watch = Watch::new(client, most, &format!("run:{id}"));
     watch.bar.set_length(1);
     loop {
-        if let Some(value) = watch.ask(|| server.get(&format!("/runs/{id}")))? {
+        if let Some(value) = watch.ask(|server| server.get(&format!("/runs/{id}")))? {
             let view = run_view(&value)?;
             watch.bar.set_message(format!("{} on {}: {}", view.run.role, plain(&view.run.fqdn), word(view.run.state)));
             if view.run.ended.is_some() {
@@ -280,8 +300,7 @@ fn run(client: &Client, id: RunId, most: Most) -> Outcome {
 }
 
 fn run_view(value: &Value) -> Outcome<RunView> {
-    serde_json::from_value(value.clone())
-        .map_err(|_| Failure::Unreachable("the server's answer is no run: are both of one version?".into()))
+    understood(value, "no run")
 }
 
 fn word(state: RunState) -> &'static str {
@@ -306,14 +325,12 @@ fn ended(view: &RunView) -> Outcome {
 }
 
 fn review(client: &Client, id: SubmissionId, wanted: ReviewWish, most: Most) -> Outcome {
-    let Client { server, paper } = client;
+    let paper = client.paper;
     let mut watch = Watch::new(client, most, &format!("submission:{id},reviews,targets"));
     watch.bar.set_length(1);
     loop {
-        if let Some(value) = watch.ask(|| server.get(&format!("/submissions/{id}")))? {
-            let state: ReviewState = serde_json::from_value(value["state"].clone()).map_err(|_| {
-                Failure::Unreachable("the server's answer is no review: are both of one version?".into())
-            })?;
+        if let Some(value) = watch.ask(|server| server.get(&format!("/submissions/{id}")))? {
+            let state: ReviewState = understood(&value["state"], "no review")?;
             let shown = crate::paper::said(&value["state"]);
             watch.bar.set_message(shown.clone());
             match reached(state, wanted) {
@@ -392,10 +409,9 @@ fn chosen(all: Vec<DeploymentSummary>, names: &[String], every: bool) -> Outcome
 }
 
 fn deployments(client: &Client, names: &[String], every: bool, most: Most) -> Outcome {
-    let server = &client.server;
     let mut watch = Watch::new(client, most, "");
     loop {
-        let all = watch.ask(|| server.read::<Vec<DeploymentSummary>>("/deployments"))?;
+        let all = watch.ask(|server| server.read::<Vec<DeploymentSummary>>("/deployments"))?;
         if let Some(all) = all {
             let these = chosen(all, names, every).inspect_err(|_| watch.end())?;
             let mut counts = StateCounts::default();
@@ -412,7 +428,7 @@ fn deployments(client: &Client, names: &[String], every: bool, most: Most) -> Ou
             }
         }
         let one = if let [name] = names { Some(name.as_str()) } else { None };
-        watch.next().map_err(|failure| with_reasons(failure, server, one, client))?;
+        watch.next().map_err(|failure| with_reasons(failure, one, client))?;
     }
 }
 
@@ -426,7 +442,7 @@ fn add(all: &mut StateCounts, more: &StateCounts) {
 
 /// Nothing more happens by itself: what came of it.
 fn settled(client: &Client, these: &[DeploymentSummary], stuck_in: &[&str]) -> Outcome {
-    let Client { server, paper } = client;
+    let paper = client.paper;
     let told: Vec<Value> = these
         .iter()
         .map(|one| json!({"deployment": one.name, "steps": one.steps, "converged": far(&one.steps) == Far::Converged}))
@@ -439,7 +455,7 @@ fn settled(client: &Client, these: &[DeploymentSummary], stuck_in: &[&str]) -> O
         }
         for name in stuck_in {
             paper.line(&format!("{name}: stuck."))?;
-            paper.line(&stuck(server, Some(name), client)?)?;
+            paper.line(&stuck(Some(name), client)?)?;
         }
     }
     match stuck_in {
@@ -451,7 +467,35 @@ fn settled(client: &Client, these: &[DeploymentSummary], stuck_in: &[&str]) -> O
     }
 }
 
+/// The lines of a log that have a text, page by page.
+fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
+    let Client { server, paper } = client;
+    let mut query = Query::default().with("text", text).with("any_case", any_case);
+    let mut found = 0;
+    loop {
+        let page: LogFound = server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
+        for hit in &page.hits {
+            found += 1;
+            match paper.json {
+                true => paper.json_line(&json!(hit))?,
+                false => paper.line(&format!("{}: {}", hit.line, plain(&hit.text)))?,
+            }
+        }
+        if !page.more {
+            break;
+        }
+        query = query.with("after", page.next);
+    }
+    match found {
+        0 => Err(Failure::Nothing(format!("no line of run {run} has {text:?} so far"))),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
+    if let Some(text) = &logs.find {
+        return find(client, logs.run, text, logs.any_case);
+    }
     let Client { server, paper } = client;
     let mut news = logs.follow.then(|| News::of(server, &format!("run:{}", logs.run)));
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
@@ -459,7 +503,7 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         let query = Query::default().with("offset", Some(offset));
         let log: LogPart = match server.read(&query.behind(&format!("/runs/{}/log", part(&logs.run.to_string())))) {
             Ok(log) => log,
-            Err(Failure::Unreachable(why)) if news.is_some() && reached => {
+            Err(why) if why.passes() && news.is_some() && reached => {
                 let since = *away.get_or_insert_with(|| {
                     note("The line is lost; going on from the same byte once the server answers.");
                     Instant::now()

@@ -12,6 +12,7 @@
 //! * [`lists`]: lists page by page, and looking again.
 //! * [`apply`]: from files and names to a proposal.
 //! * [`following`]: what takes long.
+//! * [`pages`]: what is much by itself, for people.
 //! * [`plans`], [`machines`], [`people`], [`overseeing`]: the resources.
 
 mod address;
@@ -26,6 +27,7 @@ mod machines;
 mod manual;
 mod names;
 mod overseeing;
+mod pages;
 mod paper;
 mod people;
 mod plans;

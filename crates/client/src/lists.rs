@@ -3,6 +3,7 @@
 //! A list is a value here: where it is asked for, under which word its items stand and where it goes on, and what a person reads of each.
 //! A program gets what the server says, word for word, as one page.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -10,10 +11,13 @@ use serde_json::{Map, Value, json};
 use crate::address::Query;
 use crate::exit::{Failure, Outcome};
 use crate::paper::{Paper, Table, moment, note, said, steps};
-use crate::server::{News, Server};
+use crate::server::{News, Server, taken};
 
 /// At the latest so often is looked again while nobody tells of anything: what no stream tells moves, too.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How many items of the last page were beyond `--limit`, in a list's document.
+const LEFT_OUT: &str = "left_out";
 
 /// A server, and where the answers go.
 #[derive(Debug, Clone)]
@@ -35,7 +39,7 @@ pub(crate) struct Much {
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
     #[command(flatten)]
-    again: Again,
+    pub(crate) again: Again,
 }
 
 impl Much {
@@ -70,39 +74,50 @@ pub(crate) struct List {
 
 /// What was read of a list.
 struct Read {
+    /// What the first answer says beside the items.
+    around: Value,
     items: Vec<Value>,
+    /// The server's own place behind the last page that was read.
     next: Value,
+    /// How many items of that page are beyond what was wanted.
+    left_out: usize,
 }
 
 impl List {
     fn read(&self, server: &Server, query: &Query, most: usize) -> Outcome<Read> {
-        let (mut items, mut query) = (Vec::new(), query.clone());
+        self.gather(|query| server.get(&query.behind(&self.path)), query, most)
+    }
+
+    fn gather(&self, ask: impl Fn(&Query) -> Outcome<Value>, query: &Query, most: usize) -> Outcome<Read> {
+        let (mut items, mut query, mut around) = (Vec::new(), query.clone(), None);
         loop {
-            let mut answer = server.get(&query.behind(&self.path))?;
-            let page = if self.items.is_empty() { answer.take() } else { answer[self.items].take() };
-            let Value::Array(page) = page else {
-                return Err(Failure::Unreachable("the server's answer is no list: are both of one version?".into()));
-            };
+            let mut answer = ask(&query)?;
+            let page = if self.items.is_empty() { answer.take() } else { taken(&mut answer, self.items) };
+            let Value::Array(page) = page else { return Err(Failure::unlike("no list")) };
             items.extend(page);
-            let next = answer.get_mut("next").map(Value::take).unwrap_or_default();
-            let cut = items.len() > most;
-            items.truncate(most);
+            let next = taken(&mut answer, "next");
+            let around = around.get_or_insert(answer);
+            let left_out = items.len().saturating_sub(most);
             if next.is_null() || items.len() >= most || self.cursor.is_empty() {
-                // Within a page no cursor points: who cut one off asks for more with a larger limit.
-                let next = if cut { json!("more") } else { next };
-                return Ok(Read { items, next });
+                items.truncate(most);
+                return Ok(Read { around: around.take(), items, next, left_out });
             }
             query = query.with(self.cursor, said(&next));
         }
     }
 
+    /// What REST answers, its pages put together. What was cut off the last page is counted: `next` is behind that page, and no place is
+    /// within one.
     fn document(&self, read: Read) -> Value {
         if self.items.is_empty() {
             return Value::Array(read.items);
         }
-        let mut document = Map::new();
+        let mut document = if let Value::Object(around) = read.around { around } else { Map::new() };
         document.insert(self.items.to_owned(), Value::Array(read.items));
         document.insert("next".to_owned(), read.next);
+        if read.left_out > 0 {
+            document.insert(LEFT_OUT.to_owned(), json!(read.left_out));
+        }
         Value::Object(document)
     }
 
@@ -126,8 +141,17 @@ impl Client {
     pub(crate) fn list(&self, list: &List, query: &Query, much: &Much) -> Outcome {
         let most = if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
         let query = query.clone().with("sort", &much.sort);
-        let ask = || Ok(list.document(list.read(&self.server, &query, most)?));
+        let left_out = Cell::new(0);
+        let ask = || {
+            let read = list.read(&self.server, &query, most)?;
+            left_out.set(read.left_out);
+            Ok(list.document(read))
+        };
         self.show(much.again, ask, |document, paper| list.text(document, paper))?;
+        // A list that is a whole answer has no word of its own for what was cut off.
+        if list.items.is_empty() && left_out.get() > 0 {
+            note(&format!("There are {} more: --all shows every one.", left_out.get()));
+        }
         Ok(())
     }
 
@@ -145,7 +169,8 @@ impl Client {
                 return paper.json(&shown);
             }
             paper.write(&text(&shown, paper))?;
-            if shown.get("next").is_some_and(|next| !next.is_null()) {
+            let more = |word| shown.get(word).is_some_and(|more| !more.is_null());
+            if more("next") || more(LEFT_OUT) {
                 note("There are more: --all shows every one, --limit N more of them.");
             }
             return Ok(());
@@ -161,7 +186,7 @@ impl Client {
             news.wait(LOOK_AGAIN);
             let now = match ask() {
                 Ok(now) => now,
-                Err(Failure::Unreachable(why)) => {
+                Err(why) if why.passes() => {
                     if !away {
                         note(&format!("{why}\nTrying again until it answers; Ctrl-C ends."));
                     }
@@ -422,7 +447,7 @@ pub(crate) fn hits() -> List {
                 let named = ["name", "fqdn", "title", "role"].iter().find(|name| v[**name].is_string());
                 named.map(|name| word(v, name)).unwrap_or_default()
             }),
-            ("IN", |v| word(v, "deployment")),
+            ("IN", |v| word(v, if v["barclamp"].is_string() { "barclamp" } else { "deployment" })),
         ],
         none: "Nothing is called like that.",
     }
@@ -540,6 +565,39 @@ mod tests {
         assert!(differs(&board(1, 1), &board(1, 2)));
         assert!(differs(&json!({"a": 1}), &json!({"a": 1, "b": 2})));
         assert!(differs(&json!([1]), &json!([])) && !differs(&json!([1]), &json!([1])));
+    }
+
+    #[test]
+    fn a_document_is_what_rest_answers_with_its_pages_put_together() {
+        let pages = [
+            json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null}),
+            json!({"targets": [7, 6], "next": 6, "head": 10}),
+            json!({"targets": [5], "next": null, "head": 10}),
+        ];
+        let document = |most| {
+            let ask = |query: &Query| {
+                let page = match query.behind("").as_str() {
+                    "" => 0,
+                    "?before=8" => 1,
+                    "?before=6" => 2,
+                    other => panic!("{other}"),
+                };
+                Ok(pages[page].clone())
+            };
+            targets().document(targets().gather(ask, &Query::default(), most).unwrap())
+        };
+        assert_eq!(
+            document(usize::MAX),
+            json!({"targets": [9, 8, 7, 6, 5], "next": null, "head": 9, "removed_in": null})
+        );
+        assert_eq!(document(2), json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null}));
+        assert_eq!(
+            document(3),
+            json!({"targets": [9, 8, 7], "next": 6, "left_out": 1, "head": 9, "removed_in": null}),
+            "a place that the server knows"
+        );
+        let wrong = targets().gather(|_| Ok(json!(3)), &Query::default(), 1).map(|_| ()).unwrap_err();
+        assert_eq!(wrong.code(), 3, "an answer of another shape is no reason to fall");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Nodes, noderoles, runs, workers and barclamps: what carries a deployment, and what is carried out.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use api::catalog::{RoleGraph, RoleTie};
@@ -14,9 +15,10 @@ use crate::apply::json_of;
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
+use crate::pages;
 use crate::paper::{Table, moment, note, outline, plain, said};
 use crate::plans::Because;
-use crate::server::With;
+use crate::server::{With, taken, understood};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Node {
@@ -264,7 +266,7 @@ fn node_token(client: &Client, command: &NodeToken) -> Outcome {
     let place = |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
     match command {
         NodeToken::List { node } => {
-            let tokens = server.get(&place(node)?)?["tokens"].take();
+            let tokens = taken(&mut server.get(&place(node)?)?, "tokens");
             if paper.json {
                 return paper.json(&tokens);
             }
@@ -348,7 +350,7 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
     match command {
         Noderole::Show { noderole, again } => {
             let id = names::noderole(server, noderole)?;
-            client.show(*again, || server.get(&format!("/noderoles/{id}")), |value, _| outline(value))
+            client.show(*again, || server.get(&format!("/noderoles/{id}")), pages::noderole)
         }
         Noderole::Data { noderole, values } => {
             let id = names::noderole(server, noderole)?;
@@ -367,15 +369,14 @@ fn data(client: &Client, path: &str, wanted: &Values) -> Outcome {
     let Client { server, paper } = client;
     let mut query = Query::default().with("find", &wanted.find);
     let mut whole = server.get(&query.behind(path))?;
-    while let Some(next) = whole["page"]["next"].take().as_str() {
+    while let Some(page) = whole.get_mut("page").and_then(Value::as_object_mut) {
+        let Some(next) = page.get("next").and_then(Value::as_str) else { break };
         query = query.with("after", next);
-        let mut more = server.get(&query.behind(path))?;
-        if let (Some(all), Value::Array(values)) =
-            (whole["page"]["values"].as_array_mut(), more["page"]["values"].take())
-        {
+        let mut more = taken(&mut server.get(&query.behind(path))?, "page");
+        if let (Some(Value::Array(all)), Value::Array(values)) = (page.get_mut("values"), taken(&mut more, "values")) {
             all.extend(values);
         }
-        whole["page"]["next"] = more["page"]["next"].take();
+        page.insert("next".into(), taken(&mut more, "next"));
     }
     if paper.json {
         return paper.json(&whole);
@@ -454,9 +455,7 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
                 .with("role", role);
             client.list(&lists::runs(), &between.words(query), much)
         }
-        Run::Show { id, again } => {
-            client.show(*again, || server.get(&format!("/runs/{id}")), |value, _| outline(value))
-        }
+        Run::Show { id, again } => client.show(*again, || server.get(&format!("/runs/{id}")), pages::run),
         Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values),
         Run::Cancel { id } => {
             let answer = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
@@ -468,6 +467,9 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
 /// Workers: who carries out runs.
 #[derive(Debug, Args)]
 pub(crate) struct Workers {
+    /// Everything about this one, by its name or its id
+    #[arg(value_name = "WORKER", conflicts_with_all = ["alive", "phase", "name", "limit", "all", "sort"])]
+    worker: Option<String>,
     /// Only those that are heard (true), or are not (false)
     #[arg(long, value_parser = ["true", "false"])]
     alive: Option<String>,
@@ -482,6 +484,10 @@ pub(crate) struct Workers {
 }
 
 pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
+    if let Some(worker) = &wanted.worker {
+        let place = format!("/workers/{}", part(&names::worker(&client.server, worker)?));
+        return client.show(wanted.much.again, || client.server.get(&place), |value, _| outline(value));
+    }
     let query = Query::default().with("alive", &wanted.alive).with("phase", &wanted.phase).with("name", &wanted.name);
     client.list(&lists::workers(), &query, &wanted.much)
 }
@@ -530,9 +536,7 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
         Role::Graph { barclamp, role } => {
             let query = Query::default().with("barclamp", barclamp).with("role", role);
             let answer = client.server.get(&query.behind("/catalog/graph"))?;
-            let graph: RoleGraph = serde_json::from_value(answer.clone()).map_err(|_| {
-                Failure::Unreachable("the server's answer is no graph of roles: are both of one version?".into())
-            })?;
+            let graph: RoleGraph = understood(&answer, "no graph of roles")?;
             client.paper.either(&answer, &role_ties(&graph))
         }
     }
@@ -596,15 +600,15 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
             client.list(&lists::imports(), &Query::default().with("barclamp", barclamp), much)
         }
         Barclamp::Import { paths } => {
-            let mut files = BTreeMap::new();
+            let mut gathered = Gathered::default();
             for path in paths {
                 let base = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(Path::new("")) };
-                gather(path, base, &mut files)?;
+                gathered.add(path, base)?;
             }
-            if files.is_empty() {
+            if gathered.files.is_empty() {
                 return Err(Failure::Nothing("there is no file there to be imported".into()));
             }
-            let answer = client.server.post("/barclamps", json!({"files": files}))?;
+            let answer = client.server.post("/barclamps", json!({"files": gathered.files}))?;
             client.paper.either(&answer, &imported(&answer).join("\n"))
         }
     }
@@ -624,34 +628,68 @@ fn imported(answer: &Value) -> Vec<String> {
 
 /// Most files of an import, and most bytes of all of them: what the server takes is less.
 const MOST_FILES: usize = 2_000;
-const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES: u64 = 16 << 20;
 
-fn gather(path: &Path, base: &Path, files: &mut BTreeMap<String, String>) -> Outcome {
-    let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
-    let unread = |error: std::io::Error| wrong(format!("can't be read: {error}"));
-    let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.') && path != base);
-    if hidden {
-        return Ok(());
-    }
-    if path.is_dir() {
-        for entry in std::fs::read_dir(path).map_err(unread)? {
-            gather(&entry.map_err(unread)?.path(), base, files)?;
+/// What is imported, by the names that it has below its folder.
+#[derive(Debug, Default)]
+struct Gathered {
+    files: BTreeMap<String, String>,
+    bytes: u64,
+    /// The folders that lead to where is looked, as they really are: a link to one of them leads around in a circle.
+    above: Vec<PathBuf>,
+}
+
+impl Gathered {
+    fn add(&mut self, path: &Path, base: &Path) -> Outcome {
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.') && path != base);
+        match () {
+            () if hidden => Ok(()),
+            () if path.is_dir() => self.folder(path, base),
+            () => self.file(path, base),
         }
-        return Ok(());
     }
-    let bytes = std::fs::read(path).map_err(unread)?;
-    let text =
-        String::from_utf8(bytes).map_err(|_| wrong("is no UTF-8 text: barclamps and their scripts are".into()))?;
-    let name = path.strip_prefix(base).unwrap_or(path).to_string_lossy().replace('\\', "/");
-    if files.insert(name.clone(), text).is_some() {
-        return Err(wrong(format!("{name} is there twice: import the folders one after the other")));
+
+    fn folder(&mut self, path: &Path, base: &Path) -> Outcome {
+        let unread = |error| unread(path, &error);
+        let real = path.canonicalize().map_err(unread)?;
+        if self.above.contains(&real) {
+            return Err(wrong(path, "is a link to a folder around it: name folders without such links"));
+        }
+        self.above.push(real);
+        for entry in std::fs::read_dir(path).map_err(unread)? {
+            self.add(&entry.map_err(unread)?.path(), base)?;
+        }
+        self.above.pop();
+        Ok(())
     }
-    if files.len() > MOST_FILES || files.values().map(String::len).sum::<usize>() > MOST_BYTES {
-        return Err(wrong(format!(
-            "that is more than {MOST_FILES} files or {MOST_BYTES} bytes: name the barclamp's own folder"
-        )));
+
+    fn file(&mut self, path: &Path, base: &Path) -> Outcome {
+        let mut bytes = Vec::new();
+        let left = MOST_BYTES.saturating_sub(self.bytes);
+        // One more than there is room for, however large the file is.
+        let read = std::fs::File::open(path).and_then(|file| file.take(left + 1).read_to_end(&mut bytes));
+        let read = read.map_err(|error| unread(path, &error))?;
+        self.bytes += u64::try_from(read).unwrap_or(u64::MAX);
+        if self.bytes > MOST_BYTES || self.files.len() >= MOST_FILES {
+            let much = format!("is beyond {MOST_FILES} files or {MOST_BYTES} bytes: name the barclamp's own folder");
+            return Err(wrong(path, &much));
+        }
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| wrong(path, "is no UTF-8 text: barclamps and their scripts are"))?;
+        let name = path.strip_prefix(base).unwrap_or(path).to_string_lossy().replace('\\', "/");
+        match self.files.insert(name.clone(), text) {
+            None => Ok(()),
+            Some(_) => Err(wrong(path, &format!("{name} is there twice: import the folders one after the other"))),
+        }
     }
-    Ok(())
+}
+
+fn wrong(path: &Path, what: &str) -> Failure {
+    Failure::Usage(format!("{}: {what}", path.display()))
+}
+
+fn unread(path: &Path, error: &std::io::Error) -> Failure {
+    wrong(path, &format!("can't be read: {error}"))
 }
 
 #[cfg(test)]
@@ -667,11 +705,34 @@ mod tests {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let base = folder.path().join("demo");
-        let mut files = BTreeMap::new();
-        gather(&base, &base, &mut files).unwrap();
-        assert_eq!(files.keys().collect::<Vec<_>>(), ["app/10.sh", "demo.yml"]);
+        let mut gathered = Gathered::default();
+        gathered.add(&base, &base).unwrap();
+        assert_eq!(gathered.files.keys().collect::<Vec<_>>(), ["app/10.sh", "demo.yml"]);
         std::fs::write(base.join("bad"), [0xff]).unwrap();
-        assert_eq!(gather(&base.join("bad"), &base, &mut files).unwrap_err().code(), 2);
+        assert_eq!(gathered.add(&base.join("bad"), &base).unwrap_err().code(), 2);
+    }
+
+    #[test]
+    fn an_import_is_neither_endless_nor_larger_than_it_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("demo");
+        std::fs::create_dir_all(base.join("app")).unwrap();
+        std::fs::write(base.join("demo.yml"), "a").unwrap();
+        std::os::unix::fs::symlink(&base, base.join("app/again")).unwrap();
+        let said = Gathered::default().add(&base, &base).unwrap_err().to_string();
+        assert!(said.contains("app/again: is a link to a folder around it"), "{said}");
+        std::fs::remove_file(base.join("app/again")).unwrap();
+        // A link to a folder beside it is no circle.
+        std::fs::create_dir_all(folder.path().join("shared")).unwrap();
+        std::fs::write(folder.path().join("shared/x.sh"), "x").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("shared"), base.join("shared")).unwrap();
+        let mut gathered = Gathered::default();
+        gathered.add(&base, &base).unwrap();
+        assert_eq!(gathered.files.keys().collect::<Vec<_>>(), ["demo.yml", "shared/x.sh"]);
+        // However large a file is: no more of it is read than there is room for.
+        std::fs::File::create(base.join("huge")).unwrap().set_len(1 << 34).unwrap();
+        let said = Gathered::default().add(&base, &base).unwrap_err().to_string();
+        assert!(said.contains("huge: is beyond"), "{said}");
     }
 
     #[test]

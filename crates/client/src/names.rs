@@ -1,29 +1,25 @@
 //! Things by their names: what people write, and what the server knows them by.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use engine::cluster::NoderoleKey;
 use engine::ids::{NodeId, NoderoleId};
+use engine::plan::resolve::nearest;
 use serde_json::Value;
 
 use api::console::{DeploymentSummary, NodePage, NodeSummary};
 
 use crate::address::{Query, part};
 use crate::exit::{Failure, Outcome};
+use crate::paper::said;
 use crate::server::Server;
 
-/// How far a name may be from what was written to be meant.
-const NEAR: usize = 3;
+/// As many names are asked one by one; for more the list is read, which has many on a page.
+const ONE_BY_ONE: usize = 8;
 
-/// `; is web or wob meant?` of those that are near; nothing where none is.
+/// `; is web meant?` of the one that is nearest; nothing where none is near.
 pub(crate) fn near<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> String {
-    let mut found: Vec<(usize, &str)> = known
-        .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&wrong.to_lowercase(), &name.to_lowercase()), name))
-        .filter(|(distance, name)| *distance <= NEAR.min(name.len().max(wrong.len()) / 2))
-        .collect();
-    found.sort_unstable();
-    found.dedup();
-    let names: Vec<&str> = found.into_iter().take(3).map(|(_, name)| name).collect();
-    if names.is_empty() { String::new() } else { format!("; is {} meant?", names.join(" or ")) }
+    nearest(wrong, known.into_iter()).map(|name| format!("; is {name} meant?")).unwrap_or_default()
 }
 
 /// A deployment by its name.
@@ -36,13 +32,91 @@ pub(crate) fn deployment(server: &Server, name: &str) -> Outcome<DeploymentSumma
     })
 }
 
+/// What a name of a node comes to; else what is wrong with it, for whoever asks to place.
+pub(crate) type Found = Result<NodeSummary, String>;
+
 /// A node by its whole name, by the first label of it where only one has that, or by its id.
 pub(crate) fn node(server: &Server, name: &str) -> Outcome<NodeSummary> {
     find_node(server, name)?.map_err(Failure::Nothing)
 }
 
-/// The same; what is wrong with the name is for whoever asks to place.
-pub(crate) fn find_node(server: &Server, name: &str) -> Outcome<Result<NodeSummary, String>> {
+/// The same of several. Many are looked for in the list of nodes: there are as many requests as it has pages, and not one for each name.
+pub(crate) fn find_nodes<'n>(server: &Server, names: &BTreeSet<&'n str>) -> Outcome<BTreeMap<&'n str, Found>> {
+    let mut found = match names.len() > ONE_BY_ONE {
+        true => listed(names, |query| server.read(&query.behind("/nodes")))?,
+        false => BTreeMap::new(),
+    };
+    for name in names {
+        if !found.contains_key(name) {
+            found.insert(name, find_node(server, name)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Those of some names that the list decides: whole names anywhere in it, first labels once it was read to its end. It is read for at
+/// most as many pages as there are names, since asking for each by itself takes no more requests.
+fn listed<'n>(
+    names: &BTreeSet<&'n str>,
+    ask: impl Fn(&Query) -> Outcome<NodePage>,
+) -> Outcome<BTreeMap<&'n str, Found>> {
+    let names: BTreeSet<&str> = names.iter().copied().filter(|name| name.parse::<NodeId>().is_err()).collect();
+    let mut query = Query::default().with("filter", shared_beginning(&names));
+    let (mut found, mut all) = (BTreeMap::new(), Vec::new());
+    for _ in &names {
+        let page = ask(&query)?;
+        for node in page.nodes {
+            if let Some(name) = names.get(node.fqdn.as_str()) {
+                found.insert(*name, Ok(node.clone()));
+            }
+            all.push(node);
+        }
+        let next = match page.next {
+            _ if found.len() == names.len() => return Ok(found),
+            Some(next) => next,
+            None => {
+                found.extend(by_label(names.iter().copied().filter(|name| !found.contains_key(name)).collect(), &all));
+                return Ok(found);
+            }
+        };
+        query = query.with("after", next.to_string());
+    }
+    Ok(found)
+}
+
+/// What first labels come to among all nodes that there are of such names.
+fn by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, Found> {
+    let mut labels: BTreeMap<&str, Vec<&NodeSummary>> = BTreeMap::new();
+    for node in all {
+        labels.entry(label(&node.fqdn)).or_default().push(node);
+    }
+    let known = || all.iter().flat_map(|node| [node.fqdn.as_str(), label(&node.fqdn)]);
+    let none = |name: &str| format!("there is no node {name}{}", near(name, known()));
+    let one = |name: &'n str| (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), none));
+    names.into_iter().map(one).collect()
+}
+
+/// The one that has this first label; what is said of none is somebody else's.
+fn only(name: &str, such: &[&NodeSummary], none: impl FnOnce(&str) -> String) -> Found {
+    match such {
+        [one] => Ok((*one).clone()),
+        [] => Err(none(name)),
+        [first, second, ..] => Err(format!("{name} could be {} or {}: write the whole name", first.fqdn, second.fqdn)),
+    }
+}
+
+fn label(fqdn: &str) -> &str {
+    fqdn.split('.').next().unwrap_or(fqdn)
+}
+
+/// What all of them begin with.
+fn shared_beginning(names: &BTreeSet<&str>) -> String {
+    // Of what is sorted the first and the last differ the most.
+    let (Some(first), Some(last)) = (names.first(), names.last()) else { return String::new() };
+    first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
+}
+
+fn find_node(server: &Server, name: &str) -> Outcome<Found> {
     if name.parse::<NodeId>().is_ok() {
         let view: api::nodes::NodeView = server.read(&format!("/nodes/{}", part(name)))?;
         return find_node(server, &view.fqdn);
@@ -61,26 +135,21 @@ pub(crate) fn find_node(server: &Server, name: &str) -> Outcome<Result<NodeSumma
             None => break,
         }
     }
-    let short = |node: &&NodeSummary| node.fqdn.split('.').next() == Some(name);
-    let short: Vec<&NodeSummary> = like.iter().filter(short).collect();
-    Ok(match short.as_slice() {
-        [one] => Ok((*one).clone()),
-        [] => Err(format!("there is no node {name}{}", near_nodes(server, name, &like)?)),
-        [first, second, ..] => Err(format!("{name} could be {} or {}: write the whole name", first.fqdn, second.fqdn)),
-    })
+    let such: Vec<&NodeSummary> = like.iter().filter(|node| label(&node.fqdn) == name).collect();
+    let near = if such.is_empty() { near_nodes(server, name, &like)? } else { String::new() };
+    Ok(only(name, &such, |name| format!("there is no node {name}{near}")))
 }
 
-/// Names beside a wrong one: those that have it within, else those that begin like it.
+/// Names beside a wrong one: those that have it within, else the nearest of those that begin like it.
 fn near_nodes(server: &Server, name: &str, like: &[NodeSummary]) -> Outcome<String> {
     if !like.is_empty() {
         let names: Vec<&str> = like.iter().take(3).map(|node| node.fqdn.as_str()).collect();
         return Ok(format!("; is {} meant?", names.join(" or ")));
     }
-    let label = name.split('.').next().unwrap_or(name);
+    let label = label(name);
     let begin: String = label.chars().take(label.chars().count().div_ceil(2)).collect();
     let page: NodePage = server.read(&Query::default().with("filter", begin).behind("/nodes"))?;
-    let labels =
-        page.nodes.iter().flat_map(|node| [node.fqdn.as_str(), node.fqdn.split('.').next().unwrap_or_default()]);
+    let labels = page.nodes.iter().flat_map(|node| [node.fqdn.as_str(), self::label(&node.fqdn)]);
     Ok(near(name, labels))
 }
 
@@ -97,36 +166,110 @@ pub(crate) fn noderole(server: &Server, text: &str) -> Outcome<NoderoleId> {
 
 /// Somebody by their name, or by their id.
 pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
+    let Looked { found, near } =
+        look_up(server, ("/people", "people", "after"), Query::default().with("filter", name), name)?;
+    let none = || Failure::Nothing(format!("there is nobody called {name}{near}\n`gantry person list` has everybody."));
+    found.ok_or_else(none)
+}
+
+/// A worker by its name, or by its id.
+pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
+    let Looked { found, near } =
+        look_up(server, ("/workers", "workers", "before"), Query::default().with("name", name), name)?;
+    let none =
+        || Failure::Nothing(format!("there is no worker {name}{near}\n`gantry workers` has those that there are."));
+    found.ok_or_else(none)
+}
+
+/// The id of what has a name; else what may be meant.
+struct Looked {
+    found: Option<String>,
+    near: String,
+}
+
+/// Looks for a name in a list: where that is, under which word its items stand, and by which it goes on.
+fn look_up(
+    server: &Server,
+    (place, items, on): (&str, &str, &'static str),
+    mut query: Query,
+    name: &str,
+) -> Outcome<Looked> {
     if name.parse::<uuid::Uuid>().is_ok() {
-        return Ok(name.to_owned());
+        return Ok(Looked { found: Some(name.to_owned()), near: String::new() });
     }
-    let mut query = Query::default().with("filter", name);
     let mut others = Vec::new();
     loop {
-        let page = server.get(&query.behind("/people"))?;
-        let people = page["people"].as_array().cloned().unwrap_or_default();
-        if let Some(found) = people.iter().find(|person| person["name"] == name) {
-            return Ok(found["id"].as_str().unwrap_or_default().to_owned());
+        let page = server.get(&query.behind(place))?;
+        let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
+        if let Some(found) = all.iter().find(|one| one["name"] == name) {
+            return Ok(Looked { found: found["id"].as_str().map(str::to_owned), near: String::new() });
         }
-        others.extend(people.iter().filter_map(|person| person["name"].as_str()).map(str::to_owned));
+        others.extend(all.iter().filter_map(|one| one["name"].as_str()).map(str::to_owned));
         match &page["next"] {
-            Value::String(next) => query = query.with("after", next.as_str()),
-            _ => break,
+            Value::Null => break,
+            next => query = query.with(on, said(next)),
         }
     }
-    let near = near(name, others.iter().map(String::as_str));
-    Err(Failure::Nothing(format!("there is nobody called {name}{near}\n`gantry person list` has everybody.")))
+    Ok(Looked { found: None, near: near(name, others.iter().map(String::as_str)) })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn a_wrong_name_is_told_with_those_near_it() {
+    fn a_wrong_name_is_told_with_the_nearest() {
         assert_eq!(near("proxi", ["app", "proxy", "runtime"]), "; is proxy meant?");
-        assert_eq!(near("wob", ["web", "wobs", "database"]), "; is web or wobs meant?");
+        assert_eq!(near("wob", ["web", "wobs", "database"]), "; is web meant?");
         assert_eq!(near("zzzzzz", ["web"]), "");
         assert_eq!(near("x", ["y"]), "", "one letter is near to every other one");
+    }
+
+    fn summary(fqdn: &str) -> NodeSummary {
+        let node = json!({"id": uuid::Uuid::nil(), "fqdn": fqdn, "deployment": "web", "alive": true, "available": true, "transport": "local",
+            "steps": {"blocked": 0, "todo": 0, "transition": 0, "active": 0, "error": 0}});
+        serde_json::from_value(node).unwrap()
+    }
+
+    /// What names come to in a list of these nodes, so many on a page; and what it was asked.
+    fn looked_up<'n>(names: &[&'n str], nodes: &[&str], on_page: usize) -> (BTreeMap<&'n str, Found>, Vec<String>) {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let ask = |query: &Query| {
+            let behind = asked.borrow().len() * on_page;
+            asked.borrow_mut().push(query.behind(""));
+            let page = nodes.iter().skip(behind).take(on_page).map(|fqdn| summary(fqdn)).collect();
+            let next = (behind + on_page < nodes.len()).then(|| api::listing::Cursor::from("x".to_owned()));
+            Ok(NodePage { nodes: page, next })
+        };
+        let found = listed(&names.iter().copied().collect(), ask).unwrap();
+        (found, asked.into_inner())
+    }
+
+    #[test]
+    fn many_names_are_found_in_as_many_requests_as_the_list_has_pages() {
+        let nodes = ["n1.demo", "n2.demo", "n2.edge", "n3.demo"];
+        let (found, asked) = looked_up(&["n1", "n2", "n2.edge", "n3.demo", "n4"], &nodes, 2);
+        assert_eq!(asked, ["?filter=n", "?filter=n&after=x"]);
+        let said: BTreeMap<&str, Result<String, String>> =
+            found.into_iter().map(|(name, found)| (name, found.map(|node| node.fqdn))).collect();
+        let no = |text: &str| Err(text.to_owned());
+        assert_eq!(said["n1"], Ok("n1.demo".to_owned()));
+        assert_eq!(said["n2"], no("n2 could be n2.demo or n2.edge: write the whole name"));
+        assert_eq!((&said["n2.edge"], &said["n3.demo"]), (&Ok("n2.edge".into()), &Ok("n3.demo".into())));
+        assert_eq!(said["n4"], no("there is no node n4"));
+    }
+
+    #[test]
+    fn a_long_list_is_read_no_further_than_names_are_worth() {
+        let nodes: Vec<String> = (0..100).map(|n| format!("n{n:02}.demo")).collect();
+        let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+        let (found, asked) = looked_up(&["n01.demo", "n02", "n99.demo"], &nodes, 1);
+        assert_eq!((found.into_keys().collect::<Vec<_>>(), asked.len()), (vec!["n01.demo"], 3), "others are asked for");
+        let (found, asked) = looked_up(&["n01.demo", "n00.demo"], &nodes, 2);
+        assert_eq!((found.len(), asked.len()), (2, 1), "nor than they are found");
+        let id = uuid::Uuid::nil().to_string();
+        assert_eq!(looked_up(&[&id, "n00", "n01"], &nodes, 100).1, ["?filter=n0"], "ids are no names");
     }
 }

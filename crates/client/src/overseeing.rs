@@ -15,8 +15,10 @@ use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::machines::Between;
 use crate::names;
+use crate::pages;
 use crate::paper::{Paper, Table, moment_of, note, outline, plain, said};
 use crate::plans::OnOff;
+use crate::server::{taken, understood};
 
 /// What can be shown again and again.
 #[derive(Debug, Args)]
@@ -44,17 +46,7 @@ pub(crate) fn search(client: &Client, wanted: &Search) -> Outcome {
 }
 
 pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {
-    client.show(
-        show.again,
-        || client.server.get("/overview"),
-        |value, paper| {
-            let mut short = value.clone();
-            let stuck = serde_json::from_value::<Vec<_>>(short["stuck"].take())
-                .map(|groups| WaitingPage { groups, next: None });
-            let stuck = stuck.map(|page| waiting_page(&page, paper)).unwrap_or_default();
-            outline(&short) + &stuck
-        },
-    )
+    client.show(show.again, || client.server.get("/overview"), pages::overview)
 }
 
 pub(crate) fn policy(client: &Client, show: &Show) -> Outcome {
@@ -84,13 +76,14 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
     // Of one reason the pages are one list.
     let ask = || {
         let mut whole = server.get(&query.behind("/waiting"))?;
-        while let Some(next) = whole["next"].take().as_str() {
+        while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next")) {
             let mut more = server.get(&query.clone().with("after", next).behind("/waiting"))?;
-            let steps = more["groups"][0]["steps"].take();
-            if let (Some(all), Value::Array(steps)) = (whole["groups"][0]["steps"].as_array_mut(), steps) {
-                all.extend(steps);
+            if let (Some(all), Some(steps)) = (steps_of(&mut whole, reason), steps_of(&mut more, reason)) {
+                all.append(steps);
             }
-            whole["next"] = more["next"].take();
+            if let Some(page) = whole.as_object_mut() {
+                page.insert("next".into(), taken(&mut more, "next"));
+            }
         }
         Ok(whole)
     };
@@ -99,6 +92,12 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         Ok(page) => waiting_page(&page, paper),
         Err(_) => outline(value),
     })
+}
+
+/// The steps of a page that wait for this. A page has the other reasons, too: their numbers without their steps.
+fn steps_of<'p>(page: &'p mut Value, reason: &str) -> Option<&'p mut Vec<Value>> {
+    let groups = page.get_mut("groups")?.as_array_mut()?;
+    groups.iter_mut().find(|group| group["reason"] == reason)?.get_mut("steps")?.as_array_mut()
 }
 
 /// What waits by reason, each with who or what frees it.
@@ -216,9 +215,7 @@ fn chain(client: &Client, after: u64) -> Outcome {
     let mut after = after;
     loop {
         let value = server.get(&format!("/audit/chain?after={after}"))?;
-        let view: ChainView = serde_json::from_value(value.clone()).map_err(|_| {
-            Failure::Unreachable("the server's answer is none of a chain: are both of one version?".into())
-        })?;
+        let view: ChainView = understood(&value, "none of a chain")?;
         if let Some(broken) = &view.broken {
             paper.either(&value, &format!("The chain is broken: {}", plain(broken)))?;
             return Err(Failure::NotSo(
@@ -251,4 +248,20 @@ pub(crate) fn execution(client: &Client, wanted: &Execution) -> Outcome {
     let answer = client.server.post("/execution", json!({"enabled": enabled, "reason": wanted.reason}))?;
     let state = if enabled { "Steps start" } else { "No step starts" };
     client.paper.either(&answer, &format!("{state} from target {} on.", said(&answer["target"])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steps_of_a_reason_are_found_beside_other_reasons() {
+        let mut page = json!({"groups": [{"reason": "held", "steps": []}, {"reason": "failed", "steps": [1, 2]}]});
+        assert_eq!(steps_of(&mut page, "failed").map(|steps| steps.len()), Some(2));
+        assert_eq!(steps_of(&mut page, "held").map(|steps| steps.len()), Some(0));
+        assert!(steps_of(&mut page, "nothing").is_none());
+        for other in [json!(null), json!([]), json!({"groups": []}), json!({"groups": [{"reason": "failed"}]})] {
+            assert!(steps_of(&mut other.clone(), "failed").is_none(), "{other}");
+        }
+    }
 }

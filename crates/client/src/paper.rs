@@ -187,6 +187,14 @@ pub(crate) fn said(value: &Value) -> String {
     }
 }
 
+/// Names with what they say, one below the other; what says nothing is left out.
+pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> String {
+    let told: Vec<(&str, String)> =
+        all.into_iter().map(|(name, says)| (name, plain(&says))).filter(|(_, says)| !says.is_empty()).collect();
+    let width = told.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    told.iter().map(|(name, says)| format!("  {name:width$}  {says}\n")).collect()
+}
+
 /// Names of moments in answers.
 const MOMENTS: [&str; 19] = [
     "at",

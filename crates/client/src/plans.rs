@@ -7,15 +7,15 @@ use engine::ids::{CommentId, ProposalId, SubmissionId, TargetNo};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use api::console::{Board, Comparison, Discussion};
+use api::console::{Board, Comparison, Discussion, SinceLook};
 
 use crate::address::{Query, part};
-use crate::apply::{edits_of, version};
+use crate::apply::edits_of;
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
 use crate::paper::{Paper, Table, moment_of, outline, plain, plain_lines, said, steps};
-use crate::server::With;
+use crate::server::{With, taken};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deployment {
@@ -175,6 +175,9 @@ pub(crate) enum Proposal {
         /// Of this deployment
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
+        /// With this in the name of the deployment or of the node
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
         #[command(flatten)]
         much: Much,
     },
@@ -189,6 +192,8 @@ pub(crate) enum Proposal {
         id: ProposalId,
         #[command(flatten)]
         edits: Edits,
+        #[command(flatten)]
+        on: OnVersion,
     },
     /// What further edits would come to, without making them
     Foresee {
@@ -197,20 +202,41 @@ pub(crate) enum Proposal {
         edits: Edits,
     },
     /// Take back the last edit
-    Undo { id: ProposalId },
+    Undo {
+        id: ProposalId,
+        #[command(flatten)]
+        on: OnVersion,
+    },
     /// Bring back the last edit that was taken back
-    Redo { id: ProposalId },
+    Redo {
+        id: ProposalId,
+        #[command(flatten)]
+        on: OnVersion,
+    },
     /// Close it without a change
-    Discard { id: ProposalId },
+    Discard {
+        id: ProposalId,
+        #[command(flatten)]
+        on: OnVersion,
+    },
     /// Submit it for review
     Submit {
         id: ProposalId,
         /// What it is for
         #[arg(long, value_name = "TEXT")]
         title: String,
+        #[command(flatten)]
+        on: OnVersion,
     },
     /// How it was planned, stage by stage
     Report { id: ProposalId },
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct OnVersion {
+    /// The version that it was decided on (gantry proposal show): refused if there is a newer one. Without it, on whatever is newest
+    #[arg(long, value_name = "N")]
+    version: Option<i32>,
 }
 
 #[derive(Debug, Args)]
@@ -222,19 +248,23 @@ pub(crate) struct Edits {
 
 pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
     let Client { server, paper } = client;
-    let on_version = |id: &ProposalId, what: &str, mut body: Value| {
-        body["version"] = version(server, *id)?;
+    let on_version = |id: &ProposalId, on: &OnVersion, what: &str, mut body: Value| {
+        body["version"] = match on.version {
+            Some(version) => json!(version),
+            None => taken(&mut server.get(&format!("/proposals/{id}"))?, "version"),
+        };
         server.post(&format!("/proposals/{id}/{what}"), body)
     };
     let at = |answer: &Value| said(&answer["version"]);
     match command {
-        Proposal::List { mine, drafts, deployment, much } => {
-            let query = Query::default().with("mine", *mine).with("drafts", *drafts).with("deployment", deployment);
+        Proposal::List { mine, drafts, deployment, text, much } => {
+            let query = Query::default().with("mine", *mine).with("drafts", *drafts);
+            let query = query.with("deployment", deployment).with("text", text);
             client.list(&lists::proposals(), &query, much)
         }
         Proposal::Show { id, again } => client.show(*again, || server.get(&format!("/proposals/{id}")), draft),
-        Proposal::Edit { id, edits } => {
-            let answer = on_version(id, "edits", json!({"edits": edits_of(&edits.file)?}))?;
+        Proposal::Edit { id, edits, on } => {
+            let answer = on_version(id, on, "edits", json!({"edits": edits_of(&edits.file)?}))?;
             paper.either(&answer, &format!("Proposal {id} is at version {}.", at(&answer)))
         }
         Proposal::Foresee { id, edits } => {
@@ -246,20 +276,20 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
                 false => Ok(()),
             }
         }
-        Proposal::Undo { id } => {
-            let answer = on_version(id, "undo", json!({}))?;
+        Proposal::Undo { id, on } => {
+            let answer = on_version(id, on, "undo", json!({}))?;
             paper.either(&answer, &format!("The last edit is taken back: proposal {id} is at version {}.", at(&answer)))
         }
-        Proposal::Redo { id } => {
-            let answer = on_version(id, "redo", json!({}))?;
+        Proposal::Redo { id, on } => {
+            let answer = on_version(id, on, "redo", json!({}))?;
             paper.either(&answer, &format!("The edit is back: proposal {id} is at version {}.", at(&answer)))
         }
-        Proposal::Discard { id } => {
-            let answer = on_version(id, "discard", json!({}))?;
+        Proposal::Discard { id, on } => {
+            let answer = on_version(id, on, "discard", json!({}))?;
             paper.either(&answer, &format!("Proposal {id} is closed, and nothing changed."))
         }
-        Proposal::Submit { id, title } => {
-            let answer = on_version(id, "submit", json!({"title": title}))?;
+        Proposal::Submit { id, title, on } => {
+            let answer = on_version(id, on, "submit", json!({"title": title}))?;
             let review = said(&answer["submission"]);
             paper.either(&answer, &format!("Review {review} waits for somebody else: gantry review show {review}"))
         }
@@ -326,6 +356,8 @@ pub(crate) enum Review {
     },
     /// What it changes
     Diff { id: SubmissionId },
+    /// What differs from the version of it that you looked at before
+    Since { id: SubmissionId },
     /// What would start, stop and wait once it is committed
     Consequences { id: SubmissionId },
     /// How it was planned, stage by stage
@@ -394,6 +426,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         }
         Review::Show { id, again } => client.show(*again, || server.get(&format!("/submissions/{id}")), review_page),
         Review::Diff { id } => difference(client, &format!("/submissions/{id}/difference"), &Query::default()),
+        Review::Since { id } => since(client, *id),
         Review::Consequences { id } => {
             let answer = server.get(&format!("/submissions/{id}/consequences"))?;
             if paper.json { paper.json(&answer) } else { paper.write(&consequences(&answer)) }
@@ -458,6 +491,32 @@ fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
         whole.more = 0;
     }
     paper.json(&serde_json::to_value(&whole).unwrap_or_default())
+}
+
+/// What differs since the reader looked, however many pages that takes.
+fn since(client: &Client, id: SubmissionId) -> Outcome {
+    let Client { server, paper } = client;
+    let path = format!("/submissions/{id}/since");
+    let mut whole: SinceLook = server.read(&path)?;
+    while let Some(after) = whole.next.take() {
+        let page: SinceLook = server.read(&Query::default().with("after", after.to_string()).behind(&path))?;
+        whole.difference.deployments.extend(page.difference.deployments);
+        whole.difference.nodes.extend(page.difference.nodes);
+        whole.noderoles.extend(page.noderoles);
+        whole.contents.extend(page.contents);
+        whole.pins.extend(page.pins);
+        whole.next = page.next;
+        whole.more = 0;
+    }
+    let answer = serde_json::to_value(&whole).unwrap_or_default();
+    let told = match whole.before {
+        None => format!("You look at it for the first time: gantry review diff {id}"),
+        Some(before) if whole.same_effect => {
+            format!("It does the same as review {before}, which you looked at before.")
+        }
+        Some(before) => format!("Since review {before}:\n{}", outline(&answer["difference"]).trim_end()),
+    };
+    paper.either(&answer, &told)
 }
 
 fn lines_of(value: &Value) -> Vec<String> {

@@ -1,16 +1,21 @@
 //! Asking a server: one request, one answer, and what is made of lost connections.
 //!
 //! What changes something by POST carries a key of its own, so it can be sent again when the answer is lost, and is done once. What has no
-//! such key (PUT, PATCH, DELETE) is sent once: most of it names a version. Nothing is sent again that the server answered.
+//! such key (PUT, PATCH, DELETE) is sent once: most of it names a version.
+//!
+//! Invariants:
+//! * nothing is sent again that the server answered, but for the answer *not now, later*: a refusal did nothing, and `Retry-After` says when
+//!   to come back;
+//! * whoever has an end ([`Server::until`]) is answered by then: no request, no wait and no repetition goes beyond it.
 
 use std::io::{BufRead as _, BufReader, Read};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::http::{Method, Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::{Agent, Body};
+use ureq::{Agent, AsSendBody, Body};
 use uuid::Uuid;
 
 use api::Problem;
@@ -21,13 +26,15 @@ use crate::contexts::{Key, Secret};
 use crate::exit::{Failure, Outcome};
 
 /// Before everything that is asked.
-const ROOT: &str = "/api/v1";
+const ROOT: &str = api::names::ROOT;
 /// How long a server may say nothing. A stream has a word every 15 seconds, and what waits is answered within 30.
 const SILENCE: Duration = Duration::from_secs(45);
 /// Waits between tries of what nobody answered.
 const AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(600)];
-/// How often a request is repeated whose first one is still under way.
-const UNDER_WAY: usize = 30;
+/// How long in all a request is put off that the server wants later, by whoever has no end: a token's minute, and some of another.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// When a request is repeated whose first one is still under way, if the server does not say.
+const UNDER_WAY: Duration = Duration::from_secs(1);
 /// Largest answer that is taken, in bytes.
 const LARGEST: u64 = 256 << 20;
 
@@ -37,6 +44,8 @@ pub(crate) struct Server {
     agent: Agent,
     address: Address,
     key: Option<Key>,
+    /// When whoever asks does not want to know any more.
+    end: Option<Instant>,
 }
 
 /// What a server answered.
@@ -50,12 +59,19 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
-        serde_json::from_str(&self.text).map_err(|error| {
-            Failure::Unreachable(format!(
-                "the server's answer is none that this program knows ({error}): are both of one version?"
-            ))
-        })
+        let unlike = |error| Failure::unlike(&format!("none that this program knows ({error})"));
+        serde_json::from_str(&self.text).map_err(unlike)
     }
+}
+
+/// An answer as one of the wire's types; `otherwise` is what it is when it is none.
+pub(crate) fn understood<T: DeserializeOwned>(answer: &Value, otherwise: &str) -> Outcome<T> {
+    T::deserialize(answer).map_err(|_| Failure::unlike(otherwise))
+}
+
+/// What an answer says under a word, taken out of it; nothing where it does not say that, or is of another shape.
+pub(crate) fn taken(answer: &mut Value, word: &str) -> Value {
+    answer.get_mut(word).map(Value::take).unwrap_or_default()
 }
 
 /// What is sent along.
@@ -78,7 +94,25 @@ impl Server {
             .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls);
         let config = if address.is_near() { config.proxy(None) } else { config };
-        Self { agent: config.build().into(), address, key }
+        Self { agent: config.build().into(), address, key, end: None }
+    }
+
+    /// The same, for whoever wants to know by then or not at all.
+    pub(crate) fn until(&self, end: Option<Instant>) -> Self {
+        Self { end, ..self.clone() }
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.end.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// Waits, if there is the time for it; whether there was.
+    fn waited(&self, wait: Duration) -> bool {
+        let in_time = self.left().is_none_or(|left| wait < left);
+        if in_time {
+            std::thread::sleep(wait);
+        }
+        in_time
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -109,18 +143,18 @@ impl Server {
         let key = (*method == Method::POST).then(Uuid::new_v4);
         let again = *method == Method::GET || key.is_some();
         let mut waits = AGAIN.iter().filter(|_| again);
-        let mut under_way = 0;
+        let mut patience = if again { PATIENCE } else { Duration::ZERO };
         loop {
             let sent = self.send(method, path, with, key).and_then(|answer| self.taken(answer));
             match sent {
-                Err(Sent::Lost(why)) => match waits.next() {
-                    Some(wait) => std::thread::sleep(*wait),
-                    None => return Err(self.unreachable(&why)),
-                },
-                Err(Sent::No(Failure::Refused(problem))) if problem.code == "under_way" && under_way < UNDER_WAY => {
-                    under_way += 1;
-                    std::thread::sleep(Duration::from_secs(1));
+                Err(Sent::Lost(why)) if !waits.next().is_some_and(|wait| self.waited(*wait)) => {
+                    return Err(self.unreachable(&why));
                 }
+                Err(Sent::Lost(_)) => {}
+                Err(Sent::Later(failure, wait)) => match patience.checked_sub(wait) {
+                    Some(rest) if self.waited(wait) => patience = rest,
+                    _ => return Err(failure),
+                },
                 Err(Sent::No(failure)) => return Err(failure),
                 Ok(answer) => return Ok(answer),
             }
@@ -158,33 +192,52 @@ impl Server {
             (Some(body), _) => {
                 let request =
                     request.header("content-type", "application/json").body(body.to_string()).map_err(wrong)?;
-                self.agent.run(request)
+                self.run(request)
             }
             (None, &Method::POST | &Method::PUT | &Method::PATCH) => {
                 let request = request.header("content-type", "application/json").body("{}").map_err(wrong)?;
-                self.agent.run(request)
+                self.run(request)
             }
-            (None, _) => self.agent.run(request.body(()).map_err(wrong)?),
+            (None, _) => self.run(request.body(()).map_err(wrong)?),
         };
         sent.map_err(lost)
+    }
+
+    /// Sends it, and hears the answer until the end, if there is one.
+    fn run(&self, request: Request<impl AsSendBody>) -> Result<Response<Body>, ureq::Error> {
+        // None at all would be no bound.
+        let left = self.left().map(|left| left.max(Duration::from_millis(1)));
+        self.agent.run(self.agent.configure_request(request).timeout_global(left).build())
     }
 
     fn taken(&self, answer: Response<Body>) -> Result<Answer, Sent> {
         let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (status, etag, session) = (answer.status(), header("etag"), session_of(&answer));
         let kind = header("content-type").unwrap_or_default();
+        let later = header("retry-after").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         let text = answer.into_body().with_config().limit(LARGEST).lossy_utf8(true).read_to_string().map_err(lost)?;
         if status.is_success() {
             return Ok(Answer { etag, session, text });
         }
         let problem = kind.starts_with("application/problem+json").then(|| serde_json::from_str::<Problem>(&text).ok());
-        Err(Sent::No(match problem.flatten() {
+        let problem = problem.flatten();
+        let later = match (status.as_u16(), problem.as_ref().map(|problem| problem.code.as_str())) {
+            (429 | 503, _) => later,
+            (_, Some("under_way")) => later.or(Some(UNDER_WAY)),
+            _ => None,
+        };
+        let failure = match problem {
             Some(problem) => Failure::Refused(Box::new(problem)),
             None => Failure::Unreachable(format!(
                 "{} answers {status} without saying why: is that a Gantry, or a proxy in front of one?",
                 self.address
             )),
-        }))
+        };
+        Err(match later {
+            // Who says *at once* has as much to do then.
+            Some(wait) => Sent::Later(failure, wait.max(AGAIN[0])),
+            None => Sent::No(failure),
+        })
     }
 
     /// Spends a one-time link, or takes a name and a password: the session that begins.
@@ -199,7 +252,7 @@ impl Server {
         // Sent once: a link is good once.
         let answer = self.agent.run(request).map_err(|error| match lost(error) {
             Sent::Lost(why) => self.unreachable(&why),
-            Sent::No(failure) => failure,
+            Sent::No(failure) | Sent::Later(failure, _) => failure,
         })?;
         if answer.status().is_redirection() {
             return session_of(&answer).ok_or_else(|| {
@@ -207,7 +260,7 @@ impl Server {
             });
         }
         match self.taken(answer) {
-            Err(Sent::No(failure)) => Err(failure),
+            Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure),
             Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
             Ok(_) => Err(Failure::Unreachable(format!("{} is no Gantry: it begins no session", self.address))),
         }
@@ -223,7 +276,7 @@ impl Server {
         match sent {
             Ok(answer) => Ok(answer.into_body().into_reader()),
             Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
-            Err(Sent::No(failure)) => Err(failure),
+            Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure),
         }
     }
 }
@@ -232,6 +285,8 @@ impl Server {
 enum Sent {
     /// Nobody knows whether it arrived.
     Lost(String),
+    /// Not now: it did nothing, and is worth asking for again after this time.
+    Later(Failure, Duration),
     No(Failure),
 }
 
@@ -259,8 +314,9 @@ fn session_of(answer: &Response<Body>) -> Option<Secret> {
     let cookies = answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.filter_map(|cookie| cookie.split(';').next());
     let mut sessions = pairs.filter(|pair| {
-        pair.split_once('=')
-            .is_some_and(|(name, value)| matches!(name, "gantry_session" | "__Host-gantry") && !value.is_empty())
+        pair.split_once('=').is_some_and(|(name, value)| {
+            matches!(name, api::names::COOKIE_NEAR | api::names::COOKIE_FAR) && !value.is_empty()
+        })
     });
     sessions.next().map(Secret::new)
 }
@@ -343,4 +399,89 @@ fn listen(server: &Server, topics: &str, after: &mut String, tell: &std::sync::m
         }
     }
     tell.send(Heard::Silence).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers each request with the next of these, and is silent afterwards; and how many requests it got.
+    fn saying(answers: Vec<String>) -> (Server, std::sync::mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::parse(&format!("http://{}", listener.local_addr().unwrap()), false).unwrap();
+        let (tell, asked) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut answers = answers.into_iter();
+            let mut silent = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = tell.send(request(&mut stream));
+                match answers.next() {
+                    Some(answer) => stream.write_all(answer.as_bytes()).unwrap(),
+                    None => silent.push(stream),
+                }
+            }
+        });
+        (Server::new(address, None), asked)
+    }
+
+    /// A whole request: what is left unread when a connection ends would break off the answer, too.
+    fn request(stream: &mut impl Read) -> String {
+        let mut reader = BufReader::new(stream);
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {
+            let line = head.lines().last().unwrap_or_default();
+            length = line.strip_prefix("content-length: ").map_or(length, |length| length.parse().unwrap());
+        }
+        reader.take(length).read_to_string(&mut head).unwrap();
+        head
+    }
+
+    fn answer(status: &str, headers: &str, body: &str) -> String {
+        let kind = if status.starts_with('2') { "json" } else { "problem+json" };
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/{kind}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n{body}",
+            body.len()
+        )
+    }
+
+    fn refusal(status: u16, code: &str) -> String {
+        serde_json::to_string(&Problem::new(status, code, "No", "Because.")).unwrap()
+    }
+
+    #[test]
+    fn what_the_server_wants_later_is_asked_later_under_the_same_key() {
+        let busy = || answer("429 Too Many Requests", "retry-after: 0\r\n", &refusal(429, "too_many_requests"));
+        let (server, asked) = saying(vec![busy(), busy(), answer("200 OK", "", "{}")]);
+        server.post("/x", Value::Null).unwrap();
+        let requests: Vec<String> = asked.try_iter().collect();
+        let key =
+            |request: &String| request.lines().find(|line| line.starts_with("idempotency-key")).map(str::to_owned);
+        assert_eq!(requests.len(), 3);
+        assert!(key(&requests[0]).is_some() && requests.iter().all(|one| key(one) == key(&requests[0])));
+
+        // Not without being told when, not for longer than anybody waits, and nothing that has no key.
+        let never = answer("429 Too Many Requests", "", &refusal(429, "too_many_keys"));
+        let long = answer("503 Service Unavailable", "retry-after: 3600\r\n", &refusal(503, "busy"));
+        let (server, asked) = saying(vec![never, long, busy()]);
+        assert_eq!(server.get("/x").unwrap_err().code(), 5);
+        assert_eq!(server.get("/x").unwrap_err().code(), 3);
+        assert_eq!(server.ask(&Method::DELETE, "/x", &With::default()).unwrap_err().code(), 5);
+        assert_eq!(asked.try_iter().count(), 3);
+    }
+
+    #[test]
+    fn nobody_is_waited_for_beyond_the_end() {
+        let (server, asked) =
+            saying(vec![answer("503 Service Unavailable", "retry-after: 30\r\n", &refusal(503, "busy"))]);
+        let begin = Instant::now();
+        let soon = || server.until(Some(Instant::now() + Duration::from_millis(300)));
+        assert_eq!(soon().get("/x").unwrap_err().code(), 3, "it would be too late then");
+        assert!(matches!(soon().get("/x"), Err(Failure::Unreachable(_))), "silence");
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert_eq!(asked.try_iter().count(), 2, "and nothing is repeated when the time is over");
+    }
 }

@@ -7,15 +7,16 @@ use api::At;
 use api::Problem;
 use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView, ChainWanted};
 use api::console::PAGE_SIZE;
+use api::listing::{Cursor, Key};
 use engine::audit::{Chain, End, Sealed};
 use engine::ids::PersonId;
 use store::reading::{self, AuditActor, AuditFilter, AuditRow};
 use time::OffsetDateTime;
 
-use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::words::{self, at};
+use crate::{Control, paging};
 
 /// Links that an export reads at once.
 const PART: i64 = 500;
@@ -33,19 +34,24 @@ impl Control {
     /// A page of the audit.
     pub async fn audit(&self, actor: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
         may_read(actor)?;
+        let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
+            Some([Key::Number(id)]) => Some(*id),
+            _ => None,
+        };
         let filter = AuditFilter {
             who: self.actor_named(words::asked(&wanted.who)?).await?,
             action: words::asked(&wanted.action)?,
             subject: words::asked(&wanted.subject)?,
             since: wanted.since.map(|since| moment("since", since)).transpose()?,
             until: wanted.until.map(|until| moment("until", until)).transpose()?,
-            before: wanted.before,
+            rising: !wanted.sort.falling,
+            behind,
         };
         let mut connection = self.connection().await?;
         let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        let next = rows.last().filter(|_| more).map(|row| row.id);
+        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
         Ok(AuditPage { entries: rows.into_iter().map(entry).collect(), next })
     }
 

@@ -31,7 +31,7 @@ use crate::cataloguing;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Planned, counting, plan_aside, would_join};
+use crate::proposing::{Planned, counting, of_others, plan_aside, would_join};
 use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::{Names, at};
@@ -225,6 +225,7 @@ pub(crate) fn proposal_view(
         title: open.title.clone(),
         authors: authors.into_iter().map(str::to_owned).collect(),
         would_join: would_join(actor, rows),
+        of_others: of_others(actor, open, rows),
         edits: rows.iter().map(view).collect(),
         undo: last.map(text),
         redo: first_undone.map(text),

@@ -1,6 +1,7 @@
 //! The first steps: how far somebody who proposes has come on the way from a board to a step that was tried again.
 //!
-//! Nothing is kept of it. What is told is what happened, so nobody ticks off what they did not do, and what was done elsewhere counts too.
+//! Nothing is kept of it. What is told is what happened, so nobody ticks off what they did not do, and what was done elsewhere counts too. What
+//! a demo begins with is in somebody's name and nobody's doing: it does not count, and neither does what Gantry retries by itself.
 
 use api::Problem;
 use api::overview::FirstSteps;

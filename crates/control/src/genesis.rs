@@ -19,19 +19,36 @@ use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{Edit, twice};
 use serde_json::json;
 use store::intent::{self, NewNode, NewTarget};
-use uuid::Uuid;
+use store::reading::DEMO_CHANGE;
+use uuid::{Builder, Uuid};
 
 use crate::people::Actor;
 use crate::problems::from_store;
 use crate::{Control, done};
 
 /// What a demo starts with beside *system*.
+///
+/// Ids of a demo follow from its names. What could come in any order comes by id, so two demos look alike: its pictures can be
+/// compared, and whoever tells of one finds the same in the other. Without a demo ids are those of nobody else.
 #[derive(Debug, Clone, Default)]
 pub struct Demo {
     /// Deployments below *system*.
     pub deployments: Vec<DemoDeployment>,
     /// Node records with their root folders, in *system*.
     pub nodes: Vec<(Fqdn, String)>,
+}
+
+impl Demo {
+    /// The id of something that genesis makes.
+    fn id(&self, kind: &str, name: &str) -> Uuid {
+        if self.deployments.is_empty() && self.nodes.is_empty() {
+            return Uuid::new_v4();
+        }
+        let hash = Hash::of_bytes(format!("demo {kind} {name}").as_bytes());
+        let mut half = [0; 16];
+        half.copy_from_slice(&hash.as_bytes()[..16]);
+        Builder::from_custom_bytes(half).into_uuid()
+    }
 }
 
 /// A deployment of a demo.
@@ -85,7 +102,7 @@ impl Control {
         intent::commit_genesis(&mut transaction, &new, &policy_object).await.map_err(from_store)?;
         for (fqdn, folder) in &demo.nodes {
             let node = NewNode {
-                id: NodeId(Uuid::new_v4()),
+                id: NodeId(demo.id("node", fqdn.as_str())),
                 fqdn: fqdn.clone(),
                 deployment: system,
                 transport: "local",
@@ -103,7 +120,8 @@ impl Control {
         Ok(true)
     }
 
-    /// A change that waits for its review, made by the ordinary way: so a new user finds one to look at.
+    /// A change that waits for its review, made by the ordinary way: so a new user finds one to look at. The audit says that it was
+    /// Gantry's idea, so it is not told to the person in whose name it is as something that they did.
     ///
     /// # Errors
     /// As the single steps of a proposal.
@@ -124,8 +142,11 @@ impl Control {
         let edits = edits.collect::<Result<Vec<_>, Problem>>()?;
         let proposal = self.propose(actor, deployment).await?;
         let version = self.edit(actor, proposal, 0, edits).await?;
-        self.submit(actor, proposal, version, title.to_owned()).await?;
-        Ok(())
+        let submission = self.submit(actor, proposal, version, title.to_owned()).await?;
+        let mut connection = self.connection().await?;
+        intent::append_audit(&mut connection, None, DEMO_CHANGE, &submission.to_string(), &json!({"by": actor.name}))
+            .await
+            .map_err(from_store)
     }
 }
 
@@ -154,7 +175,8 @@ fn first_blueprint(
     let mut objects = Vec::new();
     let broken = |error: engine::cluster::BlueprintError| Problem::invalid(error.to_string());
     let mut add = |name: DeploymentName, parent, barclamps, roles| {
-        let (id, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
+        let (id, phantom) =
+            (DeploymentId(demo.id("deployment", name.as_str())), NodeId(demo.id("phantom", name.as_str())));
         let node =
             NodeDoc { id: phantom, fqdn: phantom_fqdn(id), deployment: id, phantom: true, noderoles: BTreeMap::new() };
         objects.push(blueprint.put_node(node).map_err(broken)?);
@@ -174,4 +196,23 @@ fn first_blueprint(
         add(deployment.name.clone(), Some(system), BTreeMap::new(), roles)?;
     }
     Ok((blueprint, objects))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(demo: &Demo) -> Hash {
+        let (blueprint, _) = first_blueprint(&Catalog::default(), BTreeMap::new(), demo).unwrap();
+        blueprint.root_object().unwrap().hash
+    }
+
+    #[test]
+    fn two_demos_are_alike_and_nothing_else_is() {
+        let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles: Vec::new() };
+        let demo = Demo { deployments: vec![web], nodes: Vec::new() };
+        assert_eq!(root(&demo), root(&demo));
+        assert_ne!(demo.id("deployment", "web"), demo.id("phantom", "web"));
+        assert_ne!(root(&Demo::default()), root(&Demo::default()));
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use api::Problem;
-use api::problem;
+use api::live::{Live, Topic};
+use api::{Problem, problem};
 use engine::Hash;
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::read::{Findings, Import, ImportedBarclamp, Severity, Source, import};
@@ -264,6 +264,7 @@ impl Control {
         // What Gantry ships is looked at with every start.
         if by.is_some() || !new.is_empty() {
             intent::keep_import(&mut transaction, by, &imported.kept()).await.map_err(from_store)?;
+            intent::append_live(&mut transaction, &[Topic::Targets], &Live::Catalog).await.map_err(from_store)?;
         }
         done(transaction).await?;
         Ok(imported)

@@ -28,7 +28,7 @@ use crate::problems::from_store;
 use crate::proposals::scope_view;
 use crate::reviewing::{commits, no_token, risks_by_word, state_of};
 use crate::weighing::Ground;
-use crate::words::at;
+use crate::words::{self, at};
 use crate::{Control, paging};
 
 /// So many are counted; more are said to be more.
@@ -221,7 +221,9 @@ impl Control {
             by: wanted.mine.then_some(actor.person),
             drafts: wanted.drafts,
             deployment: deployment.map(|name| present.named(name)).transpose()?,
-            before: wanted.before,
+            text: words::asked(&wanted.text)?.map(str::to_owned),
+            order: wanted.sort,
+            behind: paging::behind(wanted.sort, wanted.before.as_ref())?,
         };
         let mut connection = self.connection().await?;
         let mut rows = intent::find_proposals(&mut connection, &find).await.map_err(from_store)?;
@@ -237,7 +239,7 @@ impl Control {
                 submission: row.submission,
             })
         };
-        let next = rows.last().filter(|_| more).map(|row| row.proposal.id);
+        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         Ok(ProposalPage { proposals: rows.into_iter().map(summary).collect::<Result<_, Problem>>()?, next })
     }
 }

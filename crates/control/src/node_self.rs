@@ -150,7 +150,8 @@ impl Control {
                 "too_many_reports",
                 "Too many reports",
                 format!("A machine may report {MOST_REPORTS} times a minute. Try again in a minute."),
-            )),
+            )
+            .again_after(Duration::from_secs(60))),
         }
     }
 }

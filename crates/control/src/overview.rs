@@ -11,13 +11,14 @@ use api::overview::{
 };
 use api::waiting::WaitingWanted;
 use engine::ids::TargetNo;
-use store::reading::{self, Tally};
+use store::reading::{self, InTheWay, Tally};
 
-use crate::Control;
 use crate::blueprints::to_target;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
+use crate::waiting::EVERYWHERE;
 use crate::words::at;
+use crate::{Control, done};
 
 /// Runs of the last 24 hours that are counted.
 const RUNS_COUNTED: i64 = 50_000;
@@ -85,11 +86,21 @@ impl Control {
     /// A target, and how far reality has come.
     pub async fn target(&self, actor: &Actor, number: TargetNo) -> Result<TargetView, Problem> {
         actor.require(Permission::Viewer)?;
-        let mut connection = self.connection().await?;
-        let row = reading::target(&mut connection, number).await.map_err(from_store)?;
+        let mut view = self.begin().await?;
+        // What is left and what is in its way are of one moment.
+        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            .execute(&mut *view)
+            .await
+            .map_err(|e| from_store(e.into()))?;
+        let row = reading::target(&mut view, number).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no target {number} yet.")))?;
-        let (steps, applied) = reading::steps_of_target(&mut connection, number).await.map_err(from_store)?;
-        Ok(TargetView { way: way(&steps, applied), steps, applied, target: to_target(row)? })
+        let (steps, applied) = reading::steps_of_target(&mut view, number).await.map_err(from_store)?;
+        let in_the_way = match applied == all(&steps) {
+            true => InTheWay::default(),
+            false => reading::in_the_way(&mut view, EVERYWHERE, number).await.map_err(from_store)?,
+        };
+        done(view).await?;
+        Ok(TargetView { way: way(&steps, applied, in_the_way), steps, applied, target: to_target(row)? })
     }
 
     /// The same, once nothing more happens by itself, or when so much time is over.
@@ -112,12 +123,18 @@ impl Control {
 /// How often a target that is waited for is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
-fn way(steps: &StateCounts, applied: i64) -> Way {
-    let all = steps.blocked + steps.todo + steps.transition + steps.active + steps.error;
-    if applied == all {
-        return Way::Converged;
+fn all(steps: &StateCounts) -> i64 {
+    steps.blocked + steps.todo + steps.transition + steps.active + steps.error
+}
+
+/// A target is stuck when what is in its way waits for somebody, all of it. Steps that are blocked say nothing about that by themselves: what
+/// they wait for may be another target's, and run.
+fn way(steps: &StateCounts, applied: i64, in_the_way: InTheWay) -> Way {
+    match in_the_way {
+        _ if applied == all(steps) => Way::Converged,
+        InTheWay { moving: 0, resting } if resting > 0 || steps.blocked == 0 => Way::Stuck,
+        _ => Way::UnderWay,
     }
-    if steps.todo + steps.transition > 0 { Way::UnderWay } else { Way::Stuck }
 }
 
 #[cfg(test)]
@@ -127,10 +144,20 @@ mod tests {
     #[test]
     fn a_target_is_stuck_when_nothing_moves_by_itself() {
         let steps = |blocked, todo, transition, active, error| StateCounts { blocked, todo, transition, active, error };
-        assert_eq!(way(&steps(0, 0, 0, 0, 0), 0), Way::Converged, "it changed no steps, or later ones did");
-        assert_eq!(way(&steps(0, 0, 0, 3, 0), 3), Way::Converged);
-        assert_eq!(way(&steps(2, 1, 0, 3, 0), 3), Way::UnderWay);
-        assert_eq!(way(&steps(0, 0, 1, 3, 1), 3), Way::UnderWay);
-        assert_eq!(way(&steps(2, 0, 0, 3, 1), 3), Way::Stuck);
+        let way = |steps, applied, moving, resting| way(&steps, applied, InTheWay { moving, resting });
+        assert_eq!(way(steps(0, 0, 0, 0, 0), 0, 0, 0), Way::Converged, "it changed no steps, or later ones did");
+        assert_eq!(way(steps(0, 0, 0, 3, 0), 3, 0, 0), Way::Converged);
+        assert_eq!(
+            way(steps(2, 0, 0, 3, 0), 3, 1, 0),
+            Way::UnderWay,
+            "another target's step runs, and they come after it"
+        );
+        assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 0), Way::UnderWay, "what was before them is just done");
+        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 1, 0), Way::UnderWay);
+        assert_eq!(way(steps(0, 0, 1, 3, 1), 3, 1, 1), Way::UnderWay);
+        assert_eq!(way(steps(2, 0, 0, 3, 1), 3, 0, 1), Way::Stuck);
+        assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 1), Way::Stuck, "another target's step failed");
+        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 0, 1), Way::Stuck, "it is held");
+        assert_eq!(way(steps(0, 0, 0, 3, 0), 2, 0, 0), Way::Stuck, "nothing is open, and one has not applied it");
     }
 }

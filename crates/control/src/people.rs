@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Problem;
+use api::names::TOKEN_PREFIX;
 use engine::ids::PersonId;
 use rand::TryRngCore as _;
 use serde_json::json;
@@ -46,7 +47,6 @@ use throttle::{MINUTE, MOST_BY_TOKEN, MOST_FAILURES, Throttle, WINDOW, network};
 
 pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD};
 pub use actor::{Actor, Bearer, Permission, Session};
-pub use tokens::TOKEN_PREFIX;
 
 /// A session that is not used for so long ends.
 pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
@@ -54,8 +54,6 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
 pub const SESSION_ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A session's last visit is this exact.
 pub const NOTE_EVERY: Duration = Duration::from_secs(60);
-/// How long a one-time sign-in holds that a person makes for another.
-pub const SIGN_IN_HOLDS: Duration = Duration::from_secs(15 * 60);
 /// How long the one-time sign-ins hold that a start prints: a working day, for whoever comes back to that terminal.
 pub const START_SIGN_IN_HOLDS: Duration = Duration::from_secs(12 * 3600);
 
@@ -459,7 +457,15 @@ fn require_admin(by: Option<&Actor>) -> Result<(), Problem> {
     by.map_or(Ok(()), |actor| actor.require(Permission::Admin))
 }
 
+/// The name under which the audit and pages tell what Gantry did by itself.
+pub const OWN_NAME: &str = "gantry";
+
 fn check_name(name: &str) -> Result<(), Problem> {
+    if name == OWN_NAME {
+        return Err(Problem::invalid(
+            "gantry is how Gantry itself is called where it says who did what: nobody else can have that name. Choose another one.",
+        ));
+    }
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let fits = name.len() <= 96
         && name.starts_with(plain)
@@ -482,6 +488,7 @@ fn too_many_attempts(wait: Duration) -> Problem {
             wait.as_secs().div_ceil(60).max(1)
         ),
     )
+    .again_after(wait)
 }
 
 fn failed(error: impl Into<StoreError>) -> Problem {
@@ -509,7 +516,7 @@ mod tests {
         }
 
         async fn link(&self) -> Token {
-            self.people.one_time_sign_in(None, self.ada, SIGN_IN_HOLDS).await.expect("a sign-in")
+            self.people.one_time_sign_in(None, self.ada, Duration::from_secs(60)).await.expect("a sign-in")
         }
 
         async fn session(&self) -> Token {
@@ -663,6 +670,16 @@ mod tests {
             house.people.sign_in(link.reveal(), &Visitor::default(), None).await.is_ok(),
             "not spent, and others come in"
         );
+    }
+
+    #[tokio::test]
+    async fn nobody_is_called_as_gantry_itself_is() {
+        let house = House::new().await;
+        let taken = NewPerson::human(OWN_NAME, [Permission::Viewer]);
+        let problem = house.people.create_person(None, &taken).await.expect_err("a refusal");
+        assert_eq!(problem.status, 400);
+        assert!(problem.detail.contains("Choose another"), "{problem}");
+        house.people.create_person(None, &NewPerson::human("gantry-ci", [])).await.expect("a name of its own");
     }
 
     #[tokio::test]

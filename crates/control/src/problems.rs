@@ -1,6 +1,7 @@
 //! From what the lower floors say to what people read.
 
 use api::Problem;
+use api::problem::MOMENT;
 use migrations::Refusal;
 use store::StoreError;
 
@@ -34,6 +35,7 @@ pub(crate) fn from_commit(error: sqlx::Error) -> Problem {
         "Not known whether it was done",
         "The database was lost just when this was kept, so it is not known whether it was. Look before you try again.",
     )
+    .again_after(MOMENT)
 }
 
 fn is_away(error: &StoreError) -> bool {
@@ -77,6 +79,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::BeyondScope => "beyond_scope",
         Refusal::LastAdmin => "last_admin",
         Refusal::NoPartOfTheTree => "no_part_of_the_tree",
+        Refusal::OwnName => "own_name",
         _ => "refused",
     };
     match refusal {

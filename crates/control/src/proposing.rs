@@ -107,6 +107,11 @@ pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
     is_others && actor.may_somewhere(Permission::Reviewer) && actor.may_somewhere(Permission::Operator)
 }
 
+/// Whether anybody but this person opened a proposal, or wrote or touched an edit of it. Edits that were taken back count: they are somebody's.
+pub(crate) fn of_others(actor: &Actor, row: &ProposalRow, edits: &[EditRow]) -> bool {
+    row.created_by != actor.person || authors(edits).iter().any(|author| *author != actor.person)
+}
+
 /// Where a proposal is: on a deployment, or on a node wherever that is now. Whoever edits it needs the permission there.
 pub(crate) fn place_of(present: &Present, row: &ProposalRow) -> DeploymentId {
     let node = row.node.and_then(|node| present.skeleton.nodes.get(&node));
@@ -171,6 +176,13 @@ pub(crate) fn authors(rows: &[EditRow]) -> BTreeSet<PersonId> {
 }
 
 impl Control {
+    /// The same as [`Control::propose`], of a deployment by its name.
+    pub async fn propose_by_name(&self, actor: &Actor, deployment: &str) -> Result<ProposalId, Problem> {
+        actor.require_somewhere(Permission::Operator)?;
+        let id = self.present().await?.named(deployment)?;
+        self.propose(actor, id).await
+    }
+
     /// Opens a proposal on a deployment, or hands back the one that is open. One on *system* makes and removes the deployments at
     /// the top, takes nodes back, and changes what all share; it rests on the whole tree, so every commit plans it anew.
     pub async fn propose(&self, actor: &Actor, deployment: DeploymentId) -> Result<ProposalId, Problem> {

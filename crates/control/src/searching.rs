@@ -1,11 +1,12 @@
 //! Search: things by what they are called, a few of each kind.
 //!
-//! Who may look at lists finds what stands on them; people are found by who may list them. Deployments, nodes and roles are looked through
-//! in memory, where they are for planning anyway; runs are found by their numbers, reviews and people as their lists find them.
+//! Who may look at lists finds what stands on them; people are found by who may list them. Deployments, nodes and the catalog's roles are
+//! looked through in memory, where they are for planning anyway; runs are found by their numbers, reviews and people as their lists find them.
 
 use api::Problem;
 use api::listing::Order;
 use api::search::{Found, HITS, Hit, HitKind, LONGEST_SEARCH, SearchWanted};
+use engine::catalog::version::newest;
 use engine::cluster::{SkeletonDeployment, SkeletonNode};
 use engine::ids::{DeploymentId, NodeId, PersonId, RunId, SubmissionId};
 use sqlx::PgConnection;
@@ -106,13 +107,13 @@ fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     (nodes.into_iter().filter_map(hit).collect(), more)
 }
 
+/// Roles of the newest versions, whether a deployment has them or not: whoever looks for one may want to bring it in.
 fn roles(present: &Present, text: &str) -> (Vec<Hit>, bool) {
-    let in_all = present.skeleton.deployments.values();
-    let all = in_all.flat_map(|deployment| deployment.roles.keys().map(|role| (role, &deployment.name)));
-    let fits = all.filter_map(|(role, deployment)| {
+    let newest = newest(&present.catalog);
+    let all = newest.iter().flat_map(|(name, (_, barclamp))| barclamp.roles.keys().map(move |role| (role, *name)));
+    let fits = all.filter_map(|(role, barclamp)| {
         let fit = fit(&role.as_str().to_lowercase(), text)?;
-        let hit = Hit::Role { role: role.clone(), deployment: deployment.clone() };
-        Some(((fit, format!("{role} {deployment}")), hit))
+        Some(((fit, format!("{role} {barclamp}")), Hit::Role { role: role.clone(), barclamp: barclamp.clone() }))
     });
     best(fits.collect())
 }

@@ -84,6 +84,12 @@ impl Control {
         self.find_deployments(actor, &DeploymentsWanted::default()).await
     }
 
+    /// The deployment of this name, without a look at what is in it.
+    pub async fn deployment_named(&self, actor: &Actor, name: &str) -> Result<DeploymentId, Problem> {
+        actor.require(Permission::Viewer)?;
+        self.present().await?.named(name)
+    }
+
     /// Those of which something is so.
     pub async fn find_deployments(
         &self,

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::values::{
-    ResultPage, ResultView, SetBy, VALUE_SHOWN, VALUES_SHOWN, ValuePage, ValueView, ValuesView, ValuesWanted,
+    ResultLine, ResultLines, ResultPage, ResultView, SetBy, VALUE_SHOWN, VALUES_SHOWN, ValuePage, ValueView,
+    ValuesView, ValuesWanted,
 };
 use engine::Hash;
 use engine::catalog::Role;
@@ -129,6 +130,16 @@ impl Control {
         })
     }
 
+    /// The same as [`Control::results`], of a node by its name or id, with the beginning of each.
+    ///
+    /// # Errors
+    /// Not found; or the database could not be asked.
+    pub async fn node_results(&self, actor: &Actor, name: &str, before: Option<RunId>) -> Result<ResultLines, Problem> {
+        let node = self.node_named(actor, name).await?;
+        let ResultPage { results, all, next } = self.results(actor, node, before).await?;
+        Ok(ResultLines { results: results.into_iter().map(begun).collect(), all, next })
+    }
+
     /// What attempts returned that is kept for a node, newest first.
     ///
     /// # Errors
@@ -157,6 +168,17 @@ impl Control {
         let next = results.last().filter(|_| more).map(|last| last.run);
         Ok(ResultPage { results, all, next })
     }
+}
+
+/// A result by its beginning.
+fn begun(of: ResultView) -> ResultLine {
+    let ResultView { run, noderole, role, action, outcome, target, at, result } = of;
+    let text = result.to_string();
+    let mut shown: String = text.chars().take(VALUE_SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    ResultLine { run, noderole, role, action, outcome, target, at, shown }
 }
 
 fn role_of<'p>(present: &'p Present, hash: &[u8]) -> Result<&'p Role, Problem> {

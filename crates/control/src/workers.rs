@@ -2,26 +2,28 @@
 
 use api::Problem;
 use api::console::PAGE_SIZE;
+use api::listing::Cursor;
 use api::workers::{Phase, RUNS_NAMED, WorkerPage, WorkerView, WorkersWanted};
 use engine::ids::RunId;
 use store::reading::{self, WorkerFilter, WorkerRow};
 use uuid::Uuid;
 
-use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::words::{self, at};
+use crate::{Control, paging};
 
 impl Control {
     /// A page of the list of workers.
     pub async fn workers(&self, actor: &Actor, wanted: &WorkersWanted) -> Result<WorkerPage, Problem> {
         actor.require(Permission::Viewer)?;
+        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let filter = WorkerFilter {
             alive: wanted.alive,
             phase: wanted.phase.map(Phase::as_str),
             name: words::asked(&wanted.name)?,
-            sort: wanted.sort,
-            before: wanted.before,
+            order: wanted.sort,
+            behind: behind.as_deref(),
         };
         let mut connection = self.connection().await?;
         let mut rows = reading::workers(&mut connection, filter, PAGE_SIZE as i64 + 1, RUNS_NAMED as i64)
@@ -29,7 +31,7 @@ impl Control {
             .map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        let next = rows.last().filter(|_| more).map(|row| row.id);
+        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         Ok(WorkerPage { workers: rows.into_iter().map(view).collect::<Result<_, _>>()?, next })
     }
 

@@ -1,6 +1,7 @@
 //! The difference of two blueprints of 20,000 noderoles that differ in one: `cargo bench -p engine --bench blueprint`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! What a change of 20,000 noderoles comes to: `cargo bench -p engine --bench consequences`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;

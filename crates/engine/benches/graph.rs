@@ -4,6 +4,7 @@
 //! last column is what ten times as many edges cost, to see that nothing grows faster than they do.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 
 use std::collections::BTreeSet;
 use std::hint::black_box;

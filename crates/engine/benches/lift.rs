@@ -6,6 +6,7 @@
 //! somebody holds the nodes.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;

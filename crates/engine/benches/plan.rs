@@ -6,6 +6,7 @@
 //! The browser has 16 ms for one more bind while somebody drags; it runs this very code, compiled for WebAssembly.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;

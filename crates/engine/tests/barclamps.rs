@@ -466,6 +466,7 @@ fn each_limit_is_where_it_says() {
 
 /// The rest of the limits have their tests beside the parser; this is what they are for.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
 fn no_file_takes_long() {
     let unresolved: Vec<String> = (0..60_000).map(|i| format!("role-{i}")).collect();
     let wide = |key: &str| {

@@ -1,6 +1,6 @@
-//! What has to be done now and then, by whoever comes round: sealing the audit, making room for logs, forgetting old events.
+//! What has to be done now and then, by whoever comes round: sealing the audit, making room for logs, forgetting old events and workers.
 //!
-//! Each of these is one function of the database that takes its own lock, so several workers that come round at once do no harm.
+//! Each of these is one statement that takes its own locks, so several workers that come round at once do no harm.
 
 use sqlx::PgPool;
 
@@ -19,6 +19,29 @@ pub async fn seal(pool: &PgPool) -> Result<i32, StoreError> {
     Ok(sqlx::query_scalar("SELECT seal_audit($1)").bind(SEALS).fetch_one(pool).await?)
 }
 
+/// Days after its lease for which a worker is listed. One that carried out a run stays for as long as the run does, which names it.
+const WORKER_DAYS: i32 = 7;
+/// Workers that one round forgets.
+const WORKERS: i64 = 500;
+
+/// Forgets workers that are long gone and that no run names; says how many.
+///
+/// # Errors
+/// What the database refused.
+pub async fn forget_workers(pool: &PgPool) -> Result<u64, StoreError> {
+    let gone = sqlx::query(
+        "DELETE FROM worker WHERE id IN ( \
+           SELECT w.id FROM worker w WHERE w.lease_until < now() - make_interval(days => $1) \
+             AND NOT EXISTS (SELECT FROM run WHERE worker_id = w.id) \
+           ORDER BY w.lease_until LIMIT $2 FOR UPDATE SKIP LOCKED)",
+    )
+    .bind(WORKER_DAYS)
+    .bind(WORKERS)
+    .execute(pool)
+    .await?;
+    Ok(gone.rows_affected())
+}
+
 /// One round.
 ///
 /// # Errors
@@ -27,5 +50,26 @@ pub async fn keep_house(pool: &PgPool) -> Result<(), StoreError> {
     seal(pool).await?;
     sqlx::query("SELECT ensure_run_log_room()").execute(pool).await?;
     sqlx::query("SELECT forget_events(make_interval(days => $1))").bind(EVENT_DAYS).execute(pool).await?;
+    forget_workers(pool).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use testdb::TestDatabase;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_is_forgotten_when_it_is_long_gone_and_no_run_names_it() {
+        let database = TestDatabase::new().await;
+        let workers = "INSERT INTO worker (name, lease_until) VALUES ('gone', now() - interval '8 days'), \
+                       ('away', now() - interval '6 days'), ('here', now() + interval '1 minute')";
+        sqlx::query(workers).execute(database.app()).await.expect("workers");
+        assert_eq!(forget_workers(database.app()).await.expect("a round"), 1);
+        let left: Vec<String> =
+            sqlx::query_scalar("SELECT name FROM worker ORDER BY name").fetch_all(database.app()).await.expect("names");
+        assert_eq!(left, ["away", "here"]);
+        assert_eq!(forget_workers(database.app()).await.expect("a round"), 0);
+    }
 }

@@ -66,8 +66,8 @@ pub enum Claimed {
     UnderWay(u64),
     /// It stands for another request.
     Other,
-    /// This person has as many keys as there may be.
-    TooMany,
+    /// This person has as many keys as there may be; in so many seconds the first of them is forgotten.
+    TooMany(u64),
 }
 
 #[derive(sqlx::FromRow)]
@@ -133,13 +133,17 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
 
 /// Nothing was claimed, and nothing is there: there are too many, or it was freed just now, and whoever comes again gets it.
 async fn without_row(on: &mut PgConnection, person: PersonId) -> Result<Claimed, StoreError> {
-    let count: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM (SELECT 1 FROM idempotency WHERE person_id = $1 LIMIT $2) k")
-            .bind(person.0)
-            .bind(MOST_KEYS)
-            .fetch_one(on)
-            .await?;
-    Ok(if count < MOST_KEYS { Claimed::UnderWay(1) } else { Claimed::TooMany })
+    let (count, left): (i64, Option<f64>) = sqlx::query_as(
+        "SELECT count(*), extract(epoch FROM min(claimed_at) + make_interval(secs => $3) - now())::float8 \
+         FROM (SELECT claimed_at FROM idempotency WHERE person_id = $1 LIMIT $2) k",
+    )
+    .bind(person.0)
+    .bind(MOST_KEYS)
+    .bind(KEPT.as_secs_f64())
+    .fetch_one(on)
+    .await?;
+    let left = left.unwrap_or_default().clamp(1.0, KEPT.as_secs_f64()).ceil() as u64;
+    Ok(if count < MOST_KEYS { Claimed::UnderWay(1) } else { Claimed::TooMany(left) })
 }
 
 /// Keeps the answer to a request that was carried out under this claim; false: the claim is not there any more.

@@ -6,6 +6,7 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use api::Problem;
+use api::names::{COOKIE_FAR, COOKIE_NEAR};
 
 use super::told::{Asker, Forms, Sketch};
 use super::{Operation, ROOT};
@@ -32,7 +33,10 @@ const REFUSALS: &[(u16, &str)] = &[
     (428, "Name the version that this is made on (`If-Match`)."),
     (429, "Too often; `Retry-After` says when to come back."),
     (500, "Something failed that is nobody's input; the server's log has the cause."),
-    (503, "Not at the moment: the database is away, or the server has as much to do as it takes."),
+    (
+        503,
+        "Not at the moment: the database is away, or the server has as much to do as it takes; `Retry-After` says when to come back.",
+    ),
     (504, "It took too long. It may have been done: look before you try again."),
 ];
 
@@ -248,7 +252,8 @@ fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
             statuses.extend(codes);
         }
     };
-    on(sketch.asker != Asker::Anybody, &[401, 403]);
+    // Tokens, a person's and a machine's, may ask so often; so may keys be used.
+    on(sketch.asker != Asker::Anybody, &[401, 403, 429]);
     on(changes, &[403, 409]);
     on(places(operation.path).next().is_some(), &[404]);
     // A name in a query or in a body that nothing has.
@@ -268,7 +273,7 @@ fn response(status: u16) -> String {
 fn responses(problem: &Value) -> Value {
     let said = |status: u16, about: &str| {
         let mut answer = json!({"description": about, "content": {"application/problem+json": {"schema": problem}}});
-        if matches!(status, 409 | 429) {
+        if matches!(status, 409 | 429 | 503) {
             answer["headers"] = json!({"Retry-After": {"$ref": "#/components/headers/RetryAfter"}});
         }
         (response(status), answer)
@@ -279,8 +284,8 @@ fn responses(problem: &Value) -> Value {
 fn schemes() -> Value {
     json!({
         "session": {
-            "type": "apiKey", "in": "cookie", "name": "gantry_session",
-            "description": "The cookie of a session, as `POST /sign-in` sets it. Over HTTPS its name is `__Host-gantry`.",
+            "type": "apiKey", "in": "cookie", "name": COOKIE_NEAR,
+            "description": format!("The cookie of a session, as `POST /sign-in` sets it. Over HTTPS its name is `{COOKIE_FAR}`."),
         },
         "program": {
             "type": "apiKey", "in": "header", "name": "X-Gantry",

@@ -34,8 +34,7 @@ use axum::routing::{MethodFilter, on};
 use crate::limits;
 use crate::state::AppState;
 
-/// Where all of it lies.
-pub(crate) const ROOT: &str = "/api/v1";
+pub(crate) use api::names::ROOT;
 
 /// What no type says of an operation.
 #[derive(Debug, Clone)]

@@ -11,11 +11,12 @@ use axum::http::Method;
 use control::people::{Actor, PersonKind};
 use serde_json::json;
 
+use super::the_way::working;
 use super::*;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Who {
+pub(super) enum Who {
     Nobody,
     /// Signed in, without any permission.
     Nothing,
@@ -37,12 +38,12 @@ enum Who {
 
 use Who::*;
 
-const ALL: [Who; 11] =
+pub(super) const ALL: [Who; 11] =
     [Nobody, Nothing, Viewer, Operator, Reviewer, Admin, OwnOperator, OwnReviewer, ServiceToken, OwnToken, FullToken];
 
 /// What an endpoint takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
+pub(super) enum Takes {
     /// Nothing: anybody.
     Open,
     /// A machine's own token, which nobody here has.
@@ -78,7 +79,7 @@ enum Takes {
 }
 
 impl Takes {
-    fn lets(self, who: Who, own: bool) -> bool {
+    pub(super) fn lets(self, who: Who, own: bool) -> bool {
         let operates =
             matches!(who, Operator | ServiceToken | FullToken) || (own && matches!(who, OwnOperator | OwnToken));
         let reviews = who == Reviewer || (own && who == OwnReviewer);
@@ -140,7 +141,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/overview", Look, &[]),
         get("/api/v1/search?q=a", Look, &[]),
         get("/api/v1/workers", Look, &[]),
-        get("/api/v1/workers/{id}", Look, &["node"]),
+        get("/api/v1/workers/{id}", Look, &["worker"]),
         get("/api/v1/policy", Look, &[]),
         get("/api/v1/audit", Answers, &[]),
         get("/api/v1/audit/chain", Answers, &[]),
@@ -154,6 +155,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/deployments", Look, &[]),
         get("/api/v1/deployments/{name}/board", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/carriers?role=app", Look, &["deployment"]),
+        get("/api/v1/deployments/{name}/graph?longest=count", Look, &["deployment"]),
         post("/api/v1/deployments/{name}/proposals", Operate, &["deployment"], json!({})),
         post(
             "/api/v1/deployments/{name}/priority",
@@ -192,6 +194,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/submissions/{id}/since", Look, &["submission"]),
         get("/api/v1/submissions/{id}/opened", Look, &["submission"]),
         get("/api/v1/submissions/{id}/report", Look, &["submission"]),
+        get("/api/v1/submissions/{id}/graph?roles=app", Look, &["submission"]),
         post("/api/v1/submissions/{id}/opened", LookInPerson, &["submission"], json!({"anchors": []})),
         post("/api/v1/submissions/{id}/look", LookInPerson, &["submission"], Value::Null),
         post("/api/v1/submissions/{id}/threads", OperateOrReview, &["submission"], json!({"body": "why"})),
@@ -296,19 +299,19 @@ pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
 }
 
 /// Everybody, by the header that they send.
-type Everybody = BTreeMap<Who, (&'static str, String)>;
+pub(super) type Everybody = BTreeMap<Who, (&'static str, String)>;
 
-struct World {
-    house: House,
-    everybody: Everybody,
+pub(super) struct World {
+    pub(super) house: House,
+    pub(super) everybody: Everybody,
     /// In `web`, and in `edge`.
-    places: [BTreeMap<&'static str, String>; 2],
-    versions: [i64; 2],
-    edits: [Value; 2],
+    pub(super) places: [BTreeMap<&'static str, String>; 2],
+    pub(super) versions: [i64; 2],
+    pub(super) edits: [Value; 2],
 }
 
 impl World {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let house = House::new().await;
         house.furnish().await;
         let ada = house.cookie().await;
@@ -318,6 +321,7 @@ impl World {
         let n1 = house.n1(&ada).await;
         let victim = NewPerson::human("victim", [Permission::Viewer]);
         let victim = house.people.create_person(None, &victim).await.expect("a person");
+        let worker = working(&house, &["noop"]).await;
         let (mut places, mut versions, mut edits) = (Vec::new(), Vec::new(), Vec::new());
         for (deployment, node) in [("web", &n1), ("edge", &n2)] {
             let id = house.id_of(deployment, &ada).await;
@@ -334,6 +338,8 @@ impl World {
             let (noderole, run) = house.bound(&text(node)).await;
             places.push(BTreeMap::from([
                 ("deployment", deployment.to_owned()),
+                ("deployment_id", text(&id)),
+                ("worker", worker.to_string()),
                 ("node", text(node)),
                 ("proposal", proposal.to_string()),
                 ("submission", submission),
@@ -360,14 +366,52 @@ impl World {
         }
     }
 
-    async fn ask(&self, row: &Row, who: Who, place: usize) -> Answer {
+    /// Everything that is read by a GET, pages too, each with what is there in the place of its ids.
+    pub(super) async fn readable(&self) -> BTreeSet<String> {
+        let table = table();
+        let of_table = |path: &str| table.iter().find(|row| row.method == Method::GET && row.path == path);
+        let concrete = |path: &str| match of_table(path) {
+            Some(row) => self.filled(row, 0),
+            None => self.page(path),
+        };
+        let all = endpoints(&self.house).await;
+        all.iter().filter(|(method, _)| method == "GET").map(|(_, path)| concrete(path)).collect()
+    }
+
+    /// A page about what is there.
+    fn page(&self, path: &str) -> String {
+        let places = &self.places[0];
+        let parts: Vec<&str> = path.split('/').collect();
+        let filled = parts.iter().enumerate().map(|(at, part)| {
+            let before = at.checked_sub(1).and_then(|at| parts.get(at)).copied().unwrap_or_default();
+            let of = match before {
+                _ if !part.starts_with(['{', '*']) => return *part,
+                "nodes" => "node",
+                "deployments" | "graph" => "deployment",
+                "reviews" => "submission",
+                "runs" => "run",
+                "noderoles" => "noderole",
+                "proposals" => "proposal",
+                "workers" => "worker",
+                "roles" => "role",
+                "people" => "victim",
+                other => panic!("say what {path} shows behind {other}"),
+            };
+            places[of].as_str()
+        });
+        filled.collect::<Vec<_>>().join("/")
+    }
+
+    fn filled(&self, row: &Row, place: usize) -> String {
         let mut ids = row.of.iter().map(|what| self.places[place][what].as_str());
         let parts =
             row.path.split('/').map(|part| if part.starts_with('{') { ids.next().expect("an id") } else { part });
-        let mut path = parts.collect::<Vec<_>>().join("/");
-        if !row.query.is_empty() {
-            path = format!("{path}?{}", row.query);
-        }
+        let path = parts.collect::<Vec<_>>().join("/");
+        if row.query.is_empty() { path } else { format!("{path}?{}", row.query) }
+    }
+
+    async fn ask(&self, row: &Row, who: Who, place: usize) -> Answer {
+        let path = self.filled(row, place);
         let mut request = Request::builder().method(row.method.clone()).uri(path).header(header::HOST, self.house.host);
         if let Some((name, value)) = self.everybody.get(&who) {
             request = request.header(*name, value);
@@ -405,7 +449,7 @@ impl House {
     }
 
     /// Everything that anybody could have changed; not what only says that they tried.
-    async fn state(&self) -> Vec<(String, String)> {
+    pub(super) async fn state(&self) -> Vec<(String, String)> {
         let mut state = Vec::new();
         for table in [
             "target",

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use axum::extract::ConnectInfo;
 use engine::Hash;
+use engine::ids::{Fqdn, RoleName};
 use serde_json::json;
 use store::running::{self, Hello, WorkerId};
 use uuid::Uuid;
@@ -93,7 +94,7 @@ async fn how_it_stands_is_told_at_once() {
     assert_eq!(house.ask_get("/api/v1/workers?alive=false", &ada).await.json()["workers"], json!([]));
     assert_eq!(house.ask_get("/api/v1/workers?phase=nack", &ada).await.json()["workers"], json!([]));
     let before = format!("/api/v1/workers?before={}", Uuid::from_u128(7));
-    assert_eq!(house.ask_get(&before, &ada).await.json()["workers"], json!([]));
+    assert_eq!(house.ask_get(&before, &ada).await.status, StatusCode::BAD_REQUEST);
 
     let policy = house.ask_get("/api/v1/policy", &ada).await;
     assert!(policy.header(header::ETAG).starts_with("\"1."), "{}", policy.header(header::ETAG));
@@ -119,6 +120,8 @@ async fn the_audit_is_read_checked_and_taken_away() {
     let at = commits[0]["at"].as_i64().expect("a moment");
     assert_eq!(of(&format!("action=submission.commit&since={}", at + 1)).await, json!([]));
     assert_eq!(of(&format!("action=submission.commit&until={}", at + 1)).await, commits);
+    assert_eq!(of(&format!("action=submission.commit&since={}&until={}", at - 1, at + 1)).await, commits);
+    assert_eq!(of("until=1000").await, json!([]), "before there was anything");
     let all = of("").await;
     let before = all[0]["id"].as_i64().expect("an id");
     assert_eq!(of(&format!("before={before}")).await[0], all[1]);
@@ -151,7 +154,7 @@ async fn the_audit_is_read_checked_and_taken_away() {
 }
 
 impl House {
-    async fn collect(&self, headers: &[(&str, &str)], from: [u8; 4]) -> Answer {
+    pub(super) async fn collect(&self, headers: &[(&str, &str)], from: [u8; 4]) -> Answer {
         let request =
             headers.iter().fold(Request::get("/metrics"), |request, (name, value)| request.header(*name, *value));
         let mut request = request.body(Body::empty()).expect("a request");
@@ -238,12 +241,11 @@ async fn workers_are_found_by_name_and_in_the_order_that_is_asked_for() {
     };
     assert_eq!(names("").await, ["alps", "alpha", "beta"]);
     assert_eq!(names("sort=name").await, ["alpha", "alps", "beta"]);
-    assert_eq!(names("sort=heard").await, ["beta", "alpha", "alps"]);
+    assert_eq!(names("sort=-heard").await, ["beta", "alpha", "alps"]);
     assert_eq!(names("name=alp").await, ["alps", "alpha"]);
-    let behind = |n: u128, sort: &str| format!("sort={sort}&before={}", Uuid::from_u128(n));
-    assert_eq!(names(&behind(2, "name")).await, ["alps", "beta"]);
-    assert_eq!(names(&behind(1, "heard")).await, ["alpha", "alps"]);
-    assert_eq!(names(&behind(3, "started")).await, ["alpha", "beta"]);
+    let behind = |name: &str| format!("sort=name&before=name~-{name}");
+    assert_eq!(names(&behind("alpha")).await, ["alps", "beta"]);
+    assert_eq!(names(&behind("b")).await, ["beta"], "a place stays one when its worker is gone");
     assert_eq!(house.ask_get("/api/v1/workers?sort=size", &ada).await.status, StatusCode::BAD_REQUEST);
 
     let one = house.ask_get(&format!("/api/v1/workers/{}", Uuid::from_u128(2)), &ada).await.json();
@@ -280,6 +282,12 @@ async fn things_are_found_by_what_they_are_called() {
         Vec::<String>::new(),
         "what stands for anything elsewhere stands for itself"
     );
+    let text = "barclamp: {name: storage, version: '1', description: x}\nroles: [{name: ceph-osd, jig: noop}]\n";
+    house.tell("/api/v1/barclamps", &ada, json!({"files": {"storage.yml": text}})).await.json();
+    assert_eq!(found("q=ceph", &ada).await, ["role ceph-osd"], "no deployment has it");
+    let hit = house.ask_get("/api/v1/search?q=ceph", &ada).await.json()["hits"][0].clone();
+    assert_eq!(hit, json!({"kind": "role", "role": "ceph-osd", "barclamp": "storage"}));
+    house.ask_get("/api/v1/roles/ceph-osd?barclamp=storage", &ada).await.json();
     assert_eq!(found("q=root", &ada).await, Vec::<String>::new(), "people are found by admins alone");
     assert_eq!(found("q=root", &root).await, ["person root"]);
     for wrong in ["", "q=", "q=%20", "q=a&kind=node", &format!("q={}", "x".repeat(201))] {
@@ -301,7 +309,17 @@ async fn the_first_steps_are_what_happened() {
         let place = (steps.remove("deployment"), steps.remove("submission"));
         (Value::Object(steps), place)
     };
-    assert_eq!(of(&steps().await).0, is(false, false, false, false, false, false));
+    let nothing = is(false, false, false, false, false, false);
+    assert_eq!(of(&steps().await).0, nothing);
+    let control = Control::new(Store::over(house.db.app().clone()));
+    let seeded = house.people.actor_by_name("ada").await.expect("ada");
+    let binds = [(RoleName::parse("app").expect("a role"), Fqdn::parse("n1.house.example.com").expect("a name"))];
+    control.propose_binding(&seeded, "edge", "First application on the edge", &binds).await.expect("a change");
+    assert_eq!(of(&steps().await), (nothing, (Some(json!("web")), Some(Value::Null))), "a demo begins with it");
+    let first = house.count("submission").await;
+    let verdicts = format!("/api/v1/submissions/{first}/verdicts");
+    house.tell(&verdicts, &bo, json!({"kind": "approve", "reason": "fine"})).await.json();
+    assert_eq!(of(&steps().await).0, is(false, false, false, false, false, false), "it is not theirs either");
     assert_eq!(
         house.ask_get("/api/v1/overview", &eve).await.json()["first_steps"],
         Value::Null,
@@ -329,6 +347,10 @@ async fn the_first_steps_are_what_happened() {
     sqlx::query(run).bind("failed").execute(house.db.owner()).await.expect("a run");
     assert_eq!(of(&steps().await).0, is(true, true, true, true, true, false));
     sqlx::query(run).bind("succeeded").execute(house.db.owner()).await.expect("a run");
+    assert_eq!(of(&steps().await).0, is(true, true, true, true, true, false), "it was tried again by itself");
+    let retry = "INSERT INTO audit (actor, action, subject) SELECT $1, 'step.retry', noderole_id::text FROM step \
+                 WHERE generation = 2 ORDER BY rank, id LIMIT 1";
+    sqlx::query(retry).bind(house.ada.0).execute(house.db.owner()).await.expect("an entry");
     assert_eq!(of(&steps().await).0, is(true, true, true, true, true, true));
 
     let hours = house.ask_get("/api/v1/overview", &ada).await.json()["hours"].clone();

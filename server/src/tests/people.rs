@@ -83,7 +83,10 @@ async fn a_token_that_asks_too_often_waits_and_others_do_not() {
     for _ in 0..600 {
         assert_eq!(ask(&one).await.status, StatusCode::BAD_REQUEST);
     }
-    assert_eq!(code(&ask(&one).await), (429, "too_many_requests".into()));
+    let refused = ask(&one).await;
+    let wait = refused.header(header::RETRY_AFTER).parse::<u32>();
+    assert!(wait.is_ok_and(|seconds| (1..=60).contains(&seconds)), "{:?}", refused.headers);
+    assert_eq!(code(&refused), (429, "too_many_requests".into()));
     assert_eq!(ask(&other).await.status, StatusCode::BAD_REQUEST);
 }
 

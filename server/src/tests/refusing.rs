@@ -90,6 +90,34 @@ async fn what_an_address_takes_is_told_and_stands_in_the_header() {
     assert_eq!(answer.problem()["detail"], "This address does not take that method. It takes GET, HEAD.");
 }
 
+#[tokio::test]
+async fn who_is_to_come_back_is_told_when() {
+    let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
+        state.streams = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    })
+    .await;
+    let cookie = house.cookie().await;
+    let full = house.ask_get("/events", &cookie).await;
+    assert_eq!((full.status.as_u16(), full.header(header::RETRY_AFTER)), (503, "5"), "{}", full.text());
+    assert!(full.problem().get("again_after").is_none(), "the header says it");
+    house.stopping.cancel();
+    let page = house.get("/readyz").header(header::ACCEPT, "text/html").body(Body::empty()).expect("a request");
+    let ready = house.ask(page).await;
+    assert_eq!((ready.status.as_u16(), ready.header(header::RETRY_AFTER)), (503, "5"), "{}", ready.text());
+    assert_eq!(ready.headers.get_all(header::RETRY_AFTER).iter().count(), 1);
+    assert_eq!(house.ask_get("/api/v1/runs/1", "").await.header(header::RETRY_AFTER), "", "waiting does not help");
+    let mut attempts = Vec::new();
+    for _ in 0..11 {
+        let form = house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let form = form.body(Body::from("token=nonsense")).expect("a request");
+        attempts.push(house.ask(form).await);
+    }
+    let slow = &attempts[10];
+    let wait = slow.header(header::RETRY_AFTER).parse::<u32>();
+    assert_eq!(slow.status, StatusCode::TOO_MANY_REQUESTS, "{}", slow.text());
+    assert!(wait.is_ok_and(|seconds| (1..=600).contains(&seconds)), "{:?}", slow.headers);
+}
+
 /// Whoever lacks a permission reads who can give it, in the answer to a program and on a page.
 #[tokio::test]
 async fn a_missing_permission_is_told_with_whom_to_ask() {
@@ -172,7 +200,11 @@ fn limits_are_documented_as_they_are() {
     let (mib, kib) = (1024 * 1024, 1024);
     let lines = [
         format!("| a request's body | {} MiB |", limits::BODY / mib),
-        format!("| an import of barclamps | {} MiB |", limits::IMPORT_BODY / mib),
+        format!(
+            "| an import of barclamps by `POST /api/v1/barclamps`; by the console | {} MiB; {} MiB |",
+            limits::IMPORT_BODY / mib,
+            limits::BODY / mib
+        ),
         format!("| {} KiB as sent, {} KiB as JSON |", limits::REPORT_BODY / kib, api::limits::FACTS / kib),
         format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),

@@ -26,6 +26,11 @@ impl Message {
         serde_json::from_str(&self.data).expect("an event")
     }
 
+    /// All of it.
+    pub(super) fn text(&self) -> String {
+        format!("{} {} {}", self.id, self.event, self.data)
+    }
+
     fn is_beat(&self) -> bool {
         self.event == "heartbeat"
     }

@@ -190,7 +190,7 @@ impl House {
         versions.into_iter().find(|version| version["barclamp"] == barclamp).expect("it was imported")["hash"].clone()
     }
 
-    async fn step(&self, noderole: &str) -> Value {
+    pub(super) async fn step(&self, noderole: &str) -> Value {
         let id: uuid::Uuid = sqlx::query_scalar("SELECT id FROM step WHERE noderole_id = $1::text::uuid")
             .bind(noderole)
             .fetch_one(self.db.owner())

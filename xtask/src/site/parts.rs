@@ -2,10 +2,11 @@
 //!
 //! # Theory
 //!
-//! Whoever cuts the module puts what several parts need into files by exactly who needs it: twenty parts make hundreds of them, most of
-//! some hundred bytes, and a page would ask for two hundred files. So they are put together into a few: again and again those two that
-//! cost least, that is, that make the parts together load the fewest bytes that they don't need. A page then loads a handful of
-//! files, and of the heaviest page's bytes few are for nothing. What it comes to is seen, and limited, in [`super::weight`].
+//! Whoever cuts the module puts what several parts need into files by exactly who needs it: thirty parts make eight hundred of them, most
+//! of some hundred bytes, and a page would ask for five hundred files. So they are put together: again and again those two of which that
+//! saves most, as long as it saves anything. What it costs are the bytes that a part then loads and doesn't need, which count for more the
+//! heavier the part is anyway; what it saves is a request for each part that needs both, and [`REQUEST`] says how many bytes that is worth.
+//! What it comes to is seen, and limited, in [`super::weight`].
 //!
 //! The files call each other through the module's one table of functions and hold their own pieces of its one memory: each imports both
 //! and exports nothing. So they can be put together in any way and loaded in any order.
@@ -17,8 +18,10 @@ use serde::Deserialize;
 /// For each part the files that it is made of, by their names without `.wasm`.
 pub(super) type Parts = BTreeMap<String, Vec<String>>;
 
-/// How many files with what several parts need there may be.
-const SHARED: usize = 12;
+/// The bytes, as the linker wrote them, that a page rather loads for nothing than asking for one more file. Packed they are a fifth: what
+/// comes in some milliseconds, as the answer to a request does. With more of it pages load far more than they need, with less they ask for
+/// fifty files.
+const REQUEST: u64 = 30_000;
 
 /// What `xtask/browser-module` says about the files that it wrote.
 #[derive(Debug, Deserialize)]
@@ -27,6 +30,18 @@ pub(super) struct Cut {
     pub(super) parts: Parts,
     /// What the main file lends to all others: names and, as WebAssembly's text, types.
     pub(super) lent: BTreeMap<String, String>,
+}
+
+/// How much a byte of a part of the average size matters.
+const USUAL: u64 = 256;
+
+/// How much a byte of each part matters, by what all of it comes to: twice the size, four times as much.
+fn matters(sizes: &[u64]) -> Vec<u64> {
+    let average = (sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1);
+    sizes
+        .iter()
+        .map(|size| USUAL.saturating_mul(size / 1_000).saturating_mul(size / 1_000) / (average / 1_000).pow(2).max(1))
+        .collect()
 }
 
 /// Files that are put together.
@@ -40,10 +55,16 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The bytes that are loaded for nothing when this and another are one: by each part that needs only one of them, the other.
-    fn waste(&self, other: &Self) -> u64 {
-        let only = |one: &Self, two: &Self| u64::from((one.needed_by & !two.needed_by).count_ones());
-        only(self, other) * other.size + only(other, self) * self.size
+    /// What it costs, in bytes of a part of [`USUAL`] size, when this and another are one; less than nothing where it saves more than that.
+    /// Each part that needs only one of them loads the other for nothing; each that needs both asks for one file less.
+    fn cost(&self, other: &Self, matters: &[u64]) -> i128 {
+        let nothing = |one: &Self, two: &Self| {
+            let for_nothing = one.needed_by & !two.needed_by;
+            let parts = matters.iter().enumerate().filter(|(bit, _)| for_nothing >> bit & 1 == 1);
+            parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size) / i128::from(USUAL)
+        };
+        let saved = u64::from((self.needed_by & other.needed_by).count_ones()) * REQUEST;
+        nothing(self, other) + nothing(other, self) - i128::from(saved)
     }
 
     fn join(&mut self, other: Self) {
@@ -69,9 +90,12 @@ pub(super) fn grouped(
     for (file, needed_by) in needed_by.iter().filter(|(_, needed_by)| needed_by.count_ones() > 1) {
         groups.push(Group { files: vec![(*file).to_owned()], needed_by: *needed_by, size: size(file)? });
     }
-    while groups.len() > SHARED {
-        join_cheapest(&mut groups);
-    }
+    let sizes: Vec<u64> = parts
+        .values()
+        .map(|files| files.iter().map(|file| size(file)).sum::<anyhow::Result<u64>>())
+        .collect::<anyhow::Result<_>>()?;
+    let matters = matters(&sizes);
+    while join_cheapest(&mut groups, &matters) {}
     groups.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.files.cmp(&b.files)));
     let own = |file: &&String| needed_by.get(file.as_str()).is_some_and(|by| by.count_ones() == 1);
     let made = parts.iter().enumerate().map(|(bit, (name, files))| {
@@ -83,12 +107,14 @@ pub(super) fn grouped(
     Ok((groups, made))
 }
 
-fn join_cheapest(groups: &mut Vec<Group>) {
+/// Whether there were two that are better put together.
+fn join_cheapest(groups: &mut Vec<Group>, matters: &[u64]) -> bool {
     let pairs = (1..groups.len()).flat_map(|one| (0..one).map(move |two| (two, one)));
-    if let Some((two, one)) = pairs.min_by_key(|(two, one)| groups[*two].waste(&groups[*one])) {
-        let gone = groups.swap_remove(one);
-        groups[two].join(gone);
-    }
+    let costs = pairs.map(|(two, one)| (groups[two].cost(&groups[one], matters), two, one));
+    let Some((_, two, one)) = costs.min().filter(|(cost, ..)| *cost < 0) else { return false };
+    let gone = groups.swap_remove(one);
+    groups[two].join(gone);
+    true
 }
 
 /// A module that hands on what the main file lends, as WebAssembly's text. Files are put together with it, so that they import each thing
@@ -178,15 +204,33 @@ mod tests {
 
     #[test]
     fn those_are_put_together_that_make_others_load_least() {
-        // What a and b need and what a, b and c need: small and alike. What only c and d need stays away from them.
-        let mut groups = vec![group(0b0011, 10), group(0b1100, 1_000), group(0b0111, 20)];
-        join_cheapest(&mut groups);
+        // What a and b need and what a, b and c need: small and alike. What only c and d need, and is large, stays away from them.
+        let mut groups = vec![group(0b0011, 10), group(0b1100, 10 * REQUEST), group(0b0111, 20)];
+        assert!(join_cheapest(&mut groups, &[USUAL; 4]));
         let kept: Vec<_> = groups.iter().map(|group| (group.needed_by, group.size)).collect();
-        assert_eq!(kept, [(0b0111, 30), (0b1100, 1_000)]);
+        assert_eq!(kept, [(0b0111, 30), (0b1100, 10 * REQUEST)]);
+        assert!(
+            !join_cheapest(&mut groups, &[USUAL; 4]),
+            "c would save a request, and a and b load ten of them for nothing"
+        );
     }
 
     #[test]
-    fn there_are_few_files_and_none_is_lost() {
+    fn what_nobody_needs_together_stays_apart() {
+        assert!(!join_cheapest(&mut vec![group(0b0011, 10), group(0b1100, 10)], &[USUAL; 4]));
+    }
+
+    #[test]
+    fn heavy_parts_get_less_for_nothing() {
+        assert_eq!(matters(&[10_000, 20_000, 30_000]), [64, 256, 576]);
+        // a and b need both, c only one: were c light, it would rather be one file.
+        let mut groups = vec![group(0b011, REQUEST), group(0b111, REQUEST)];
+        assert!(!join_cheapest(&mut groups, &[USUAL, USUAL, 4 * USUAL]));
+        assert!(join_cheapest(&mut groups, &[USUAL; 3]));
+    }
+
+    #[test]
+    fn no_file_is_lost_and_a_page_asks_for_few() {
         let names: Vec<String> = (0..8).map(|bit| format!("p{bit}")).collect();
         let mut cut = Parts::new();
         for (bit, name) in names.iter().enumerate() {
@@ -194,7 +238,7 @@ mod tests {
             cut.insert(name.clone(), files.collect());
         }
         let (groups, made) = grouped(&cut, |file| Ok(file.len() as u64)).expect("grouped");
-        assert_eq!(groups.len(), SHARED);
+        assert!(groups.len() < 8, "{}", groups.len());
         for (name, files) in &cut {
             for file in files {
                 let there = made[name].iter().any(|part| {

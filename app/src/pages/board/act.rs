@@ -2,16 +2,21 @@
 //!
 //! One dialog for all, so that a menu becomes the form that was chosen in it and the focus goes back to where it came from, however
 //! many steps lie between.
+//!
+//! The forms are a piece of their own ([`part`]): most who look at a board never open one. Whoever may edit gets them beforehand.
 
 use api::console::BoardRole;
 use engine::ids::RoleName;
 use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos::wasm_split::{SplitLoaderError, wasm_split};
 
 use super::desk::Desk;
 use super::menu::{NodeMenu, Subject};
 use super::moving::{Bring, Move, Placed};
 use super::{everywhere, more, role, version};
 use crate::pages::edits::About;
+use crate::pages::part;
 use crate::parts::{Dialog, Icon, icon};
 
 /// What the dialog is about.
@@ -96,15 +101,29 @@ impl Act {
     }
 }
 
+#[wasm_split(board_forms, fallible, wasm_split_path = ::leptos::wasm_split, preload(load_forms))]
+pub(super) fn form(act: Act, desk: Desk) -> Result<AnyView, SplitLoaderError> {
+    Ok(act.form(desk))
+}
+
 /// The dialog.
 #[component]
 pub(super) fn ActDialog(desk: Desk) -> impl IntoView {
+    Effect::new(move |_| {
+        if desk.editable().get() {
+            // What can't be had now is asked for again when a form is opened.
+            spawn_local(async { drop(load_forms().await) });
+        }
+    });
     let title = Signal::derive(move || desk.act.read().as_ref().map(|act| act.title(desk)).unwrap_or_default());
     let wide = Signal::derive(move || desk.act.read().as_ref().is_some_and(Act::is_wide));
-    let form = move || desk.act.get().map(|act| act.form(desk));
+    let form = move || {
+        let act = desk.act.get()?;
+        Some(Suspend::new(async move { form(act, desk).await.unwrap_or_else(|_| part::not_loaded()) }))
+    };
     view! {
         <Dialog id="act" title=title handle=desk.dialogs.act wide=wide closed=Callback::new(move |()| desk.act.set(None))>
-            {form}
+            {move || form()}
         </Dialog>
     }
     .into_any()

@@ -99,7 +99,7 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         />
                         <span class="hint">"Enter adds the first one."</span>
                     </div>
-                    {list}
+                    {move || list()}
                     <Consequence of=foresight/>
                 </div>
             </form>

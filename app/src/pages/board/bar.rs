@@ -87,17 +87,17 @@ fn Open(desk: Desk) -> impl IntoView {
                     {figure(|p| p.reruns, "", "re-run")}
                     {figure(|p| p.removed, "", "removed")}
                 </span>
-                {in_review}
+                {move || in_review()}
                 <span class="grow"></span>
-                {buttons}
+                {move || buttons()}
             </div>
-            {joins}
+            {move || joins()}
         </section>
         <SentBack desk/>
-        {left_out}
+        {move || left_out()}
         <Clashes desk/>
         <Refused desk/>
-        {dialogs}
+        {move || dialogs()}
     }
     .into_any()
 }
@@ -131,7 +131,7 @@ fn Edits(desk: Desk) -> impl IntoView {
     };
     view! {
         <details>
-            <summary><span class="num">{done}</span> {move || counted(done(), "edit")[done().to_string().len()..].to_owned()} {icon(Icon::Right)}</summary>
+            <summary><span class="num">{move || done()}</span> {move || counted(done(), "edit")[done().to_string().len()..].to_owned()} {icon(Icon::Right)}</summary>
             <ol class="edits" tabindex="0" aria-label="Edits, oldest first">{move || edits.get().into_iter().map(line).collect_view()}</ol>
         </details>
     }
@@ -313,7 +313,7 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                     {move || desk.proposal().read().as_ref().is_some_and(|p| p.would_join).then(|| view! {
                         <p><b>"Submitting makes you an author, too: you can’t approve it then."</b></p>
                     })}
-                    <p>{summary} " Somebody else has to approve it before anything happens. You can go on editing; that makes another submission."</p>
+                    <p>{move || summary()} " Somebody else has to approve it before anything happens. You can go on editing; that makes another submission."</p>
                     <div class="field">
                         <label for="proposal-title">"Title"</label>
                         <input class="input" id="proposal-title" name="title" required maxlength=limits::TITLE autocomplete="off" value=suggestion/>

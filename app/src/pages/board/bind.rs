@@ -104,11 +104,11 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
                             on:input=move |event| filter.set(event_target_value(&event))
                         />
                     </div>
-                    {roles}
+                    {move || roles()}
                     <Same of=move |_: Typed| { chosen.get().map(|role| by_command(desk, &role)).unwrap_or_default() }/>
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || !verdict().is_some_and(|verdict| verdict.takes())>{label}</button>
+                    <button class="button primary" type="submit" disabled=move || !verdict().is_some_and(|verdict| verdict.takes())>{move || label()}</button>
                 </div>
             </form>
         </Dialog>
@@ -178,7 +178,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
         >
             <div class="body">
                 <p>"These can't be bound:"</p>
-                <ul class="reasons">{reasons}</ul>
+                <ul class="reasons">{move || reasons()}</ul>
             </div>
             <div class="foot">
                 <button class="button" type="button" on:click=move |_| handle.close()>"Put all back"</button>
@@ -218,7 +218,7 @@ pub(super) fn NodesFor(desk: Desk) -> impl IntoView {
                 desk.nodes_for.set(None);
             })
         >
-            {body}
+            {move || body()}
         </Dialog>
     }
     .into_any()
@@ -270,8 +270,8 @@ fn NodeChoice(desk: Desk, handle: DialogHandle, role: RoleName) -> impl IntoView
                         on:input=move |event| filter.set(event_target_value(&event))
                     />
                 </div>
-                <div class="choices" role="group" aria-label="Nodes">{list}</div>
-                <p role="status">{outcome}</p>
+                <div class="choices" role="group" aria-label="Nodes">{move || list()}</div>
+                <p role="status">{move || outcome()}</p>
                 <Same of=move |_: Typed| { role.with_value(|role| by_command(desk, role)) }/>
             </div>
             <div class="foot">

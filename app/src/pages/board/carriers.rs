@@ -53,7 +53,7 @@ pub(super) fn AllOf(desk: Desk) -> impl IntoView {
     let body = move || desk.all_of.get().map(|asked| view! { <List desk handle asked/> });
     view! {
         <Dialog id="all-of" title=title handle=handle wide=true closed=Callback::new(move |()| desk.all_of.set(None))>
-            {body}
+            {move || body()}
         </Dialog>
     }
     .into_any()
@@ -102,7 +102,7 @@ fn List(desk: Desk, handle: DialogHandle, asked: Asked) -> impl IntoView {
                     on:input=move |event| filter.set(event_target_value(&event))
                 />
             </div>
-            <p class="muted" role="status">{said}</p>
+            <p class="muted" role="status">{move || said()}</p>
             // A chip opens its panel, which is behind this.
             <ul class="chips tall" on:click=move |_| handle.close()>
                 {rows(shown.into(), |chip| chip.noderole, move |chip| node_chip(desk, role, chip))}

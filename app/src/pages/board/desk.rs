@@ -11,10 +11,10 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::act::Act;
+use super::act::{self, Act};
 use super::carriers::Asked;
 use super::lifting::{self, Verdict, counted, named};
-use super::planner::{Planner, Unusable};
+use super::planner::{self, Planner, Unusable};
 use crate::calls;
 use crate::failure::Answer;
 use crate::live::Event;
@@ -266,9 +266,11 @@ impl Desk {
             match event {
                 Event::Step { noderole, state } => self.hear_step(*noderole, *state),
                 Event::Run { .. } | Event::Submission { .. } => {}
-                Event::Target { .. } | Event::Proposal { .. } | Event::Node { .. } | Event::Hold { .. } => {
-                    self.feed.soon()
-                }
+                Event::Target { .. }
+                | Event::Catalog
+                | Event::Proposal { .. }
+                | Event::Node { .. }
+                | Event::Hold { .. } => self.feed.soon(),
                 Event::Reset => self.feed.now(),
             }
         }
@@ -328,14 +330,17 @@ impl Desk {
         if self.plans.get_untracked() == Plans::Differently {
             return;
         }
-        // Nodes may have been added, too: the stamp says whether anything is new, and costs little.
-        let known = self.planner.with_value(|planner| planner.as_ref().map(Planner::stamp));
+        // Nodes may have been added, too.
+        let last = self.planner.get_value();
         let (deployment, version) = (board.id, proposal.version);
         spawn_local(async move {
-            // None: it was closed meanwhile, and the board is about to hear of it.
-            let Ok(Some(view)) = calls::planner(deployment, known).await else { return };
-            let made = self.planner.try_with_value(|last| Planner::of(view, last.as_ref()));
-            match made {
+            let Ok(learning) = planner::learn(deployment, last).await else { return };
+            let learned = learning.await;
+            // The reader may have left the board.
+            if self.planner.try_get_value().is_none() {
+                return;
+            }
+            match learned {
                 Some(Ok(planner)) => self.compare(planner, version),
                 Some(Err(Unusable::Differs)) => self.plan_no_more(),
                 Some(Err(Unusable::Ground)) => self.planner.set_value(None),
@@ -524,10 +529,13 @@ impl Desk {
         Some((proposal.id, proposal.version.max(self.version.get_value())))
     }
 
-    /// Opens the dialog for what can be said by form.
+    /// Opens the dialog for what can be said by form, once that is there: the focus goes into it. A form that can't be loaded says so itself.
     pub(super) fn ask(self, act: Act) {
-        self.act.set(Some(act));
-        self.dialogs.act.open();
+        spawn_local(async move {
+            drop(act::load_forms().await);
+            self.act.try_set(Some(act));
+            self.dialogs.act.open();
+        });
     }
 
     /// What forms need to put their edits into the open proposal.

@@ -58,7 +58,7 @@ fn Group(desk: Desk, group: Memo<BoardGroup>) -> impl IntoView {
         <section aria-label=move || group.read().barclamp.to_string()>
             <div class="group">
                 <h2>{move || group.read().barclamp.to_string()}</h2>
-                <span>{about}</span>
+                <span>{move || about()}</span>
             </div>
             {rows(roles.into(), |role| role.role.clone(), move |role| view! { <Row desk role ancestor/> })}
         </section>
@@ -126,8 +126,8 @@ fn Row(desk: Desk, role: Memo<BoardRole>, ancestor: StoredValue<Option<Deploymen
                 <ul class="chips" aria-label=move || format!("Nodes with {}", role.read().role)>
                     {rows(chips.into(), |chip| chip.noderole, move |chip| node_chip(desk, name, chip))}
                 </ul>
-                {more}
-                {add}
+                {move || more()}
+                {move || add()}
                 {move || said().map(|(said, reasons)| view! { <span class="said" title=reasons>{said}</span> })}
             </div>
         </div>

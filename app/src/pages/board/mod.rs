@@ -31,12 +31,14 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_navigate, use_params_map, use_query_map};
+use leptos_router::location::Url;
+use leptos_router::params::ParamsMap;
 use wasm_bindgen::JsCast;
 
 use crate::calls::{self, Propose};
 use crate::failure::Answer;
 use crate::live::use_live;
-use crate::pages::noderole::Details;
+use crate::pages::part;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{DialogHandle, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
@@ -119,7 +121,7 @@ fn WithoutScripts(desk: Desk) -> impl IntoView {
     };
     view! {
         <div class="no-scripts">
-            <div class="notice refused" data-state="todo">{icon(Icon::Warn)} <div><b>"This browser runs no scripts"</b> {about}</div></div>
+            <div class="notice refused" data-state="todo">{icon(Icon::Warn)} <div><b>"This browser runs no scripts"</b> {move || about()}</div></div>
         </div>
     }
     .into_any()
@@ -177,7 +179,16 @@ fn Sent(desk: Desk) -> impl IntoView {
 /// The noderole whose panel is open: part of the address, so that it can be shared and left by the back button.
 fn open_panel() -> Memo<Option<NoderoleId>> {
     let query = use_query_map();
-    Memo::new(move |_| query.read().get("noderole").and_then(|id| id.parse().ok()))
+    Memo::new(move |_| panel_of(&query.read()))
+}
+
+fn panel_of(asked: &ParamsMap) -> Option<NoderoleId> {
+    asked.get("noderole").and_then(|id| id.parse().ok())
+}
+
+/// Whether an address opens the panel.
+pub(super) fn asks_for_panel(address: &Url) -> bool {
+    panel_of(address.search_params()).is_some()
 }
 
 type OfPanel = Answer<Option<NoderoleView>>;
@@ -245,12 +256,12 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     view! {
         <div class="head">
             <div>
-                <div class="muted">{above} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
-                <h1>{move || board.read().name.to_string()} {state} {held}</h1>
+                <div class="muted">{move || above()} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
+                <h1>{move || board.read().name.to_string()} {move || state()} {move || held()}</h1>
             </div>
             <div class="buttons">
                 <a class="button quiet" href=move || places::waiting_in(&board.read().name)>{icon(Icon::Queued)} "Why not yet"</a>
-                {act} {move || board.read().may_propose.is_ok().then(|| view! { <hold::HoldButton desk handle=dialogs.hold/> })}
+                {move || act()} {move || board.read().may_propose.is_ok().then(|| view! { <hold::HoldButton desk handle=dialogs.hold/> })}
             </div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>
@@ -279,7 +290,7 @@ fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl In
     let details = move || {
         Suspend::new(async move {
             match noderole.await {
-                Ok(Some(first)) if first.id == id => view! { <Details first edited/> }.into_any(),
+                Ok(Some(first)) if first.id == id => part::noderole_panel::shown(first, edited).await,
                 Ok(_) => ().into_any(),
                 Err(failure) => view! { <div class="inside"><ProblemNotice problem=Some(failure.0)/></div> }.into_any(),
             }
@@ -292,7 +303,7 @@ fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl In
                 <a class="button quiet small only-icon" href=places::noderole(id) aria-label="On a page of its own" title="On a page of its own">{icon(Icon::Wide)}</a>
                 <a class="button quiet small only-icon" href=close data-noscroll data-close-panel aria-label="Close" title="Close (Esc)">{icon(Icon::Cross)}</a>
             </header>
-            <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{details}</Transition>
+            <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || details()}</Transition>
         </aside>
     }
     .into_any()

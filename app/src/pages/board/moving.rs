@@ -62,7 +62,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
             <li>
                 <label class="choice">
                     <input type="radio" name="move-to" disabled=is_there prop:checked=move || chosen.get() == Some(id) on:change=move |_| chosen.set(Some(id))/>
-                    <span><b>{move || place.read().name.to_string()}</b> " " <small>{about}</small></span>
+                    <span><b>{move || place.read().name.to_string()}</b> " " <small>{move || about()}</small></span>
                 </label>
             </li>
         }
@@ -161,7 +161,7 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
                     />
                 </div>
                 <ul class="choices" aria-label="Nodes">{rows(list.into(), |node| node.id, line)}</ul>
-                <p class="muted" role="status">{none}</p>
+                <p class="muted" role="status">{move || none()}</p>
                 <ProblemNotice problem/>
                 <Outcome of=wish/>
             </div>
@@ -192,7 +192,7 @@ fn bring_line(desk: Desk, chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>, node:
                         });
                     }
                 />
-                <span><b>{move || node.read().fqdn.clone()}</b> " " <small>{about}</small></span>
+                <span><b>{move || node.read().fqdn.clone()}</b> " " <small>{move || about()}</small></span>
             </label>
         </li>
     }

@@ -3,26 +3,75 @@
 //! The server stays the judge. After each command its hash of the proposal's effects is compared with the one that was foretold here;
 //! when they differ the page plans no more, says so, and asks the server for each lift, which is slower and always right.
 //!
+//! It is a piece of its own ([`crate::pages::part`]), loaded when there is a proposal that the reader may edit: the board works without it,
+//! and knows it only as [`Planning`].
+//!
 //! What planning takes stands in the browser's own timeline (User Timing), for whoever profiles a slow board and for
 //! `end2end/plan-speed.mjs`.
+
+use std::fmt;
+use std::sync::Arc;
 
 use api::console::{Lift, PlannerView};
 use engine::Hash;
 use engine::ids::{DeploymentId, NodeId, ProposalId};
 use engine::plan::lift::lift;
 use engine::plan::{Edit, Grounded, NumberedEdit};
-use std::sync::Arc;
+use leptos::wasm_split::{SplitLoaderError, wasm_split};
+
+use crate::calls;
 
 /// What one stamp names.
 #[derive(Debug)]
-struct Stamped {
+pub(super) struct Stamped {
     stamp: String,
     ground: Grounded,
 }
 
 /// A proposal at a version, and everything that planning on it takes.
-#[derive(Debug, Clone)]
-pub(super) struct Planner {
+pub(super) trait Planning: fmt::Debug + Send + Sync {
+    /// Its ground.
+    fn ground(&self) -> &Arc<Stamped>;
+
+    /// Whether it is about this version of this proposal.
+    fn is_of(&self, proposal: ProposalId, version: i32) -> bool;
+
+    /// Whether it is about this version.
+    fn is_at(&self, version: i32) -> bool;
+
+    /// What lifting these nodes allows.
+    fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift;
+
+    /// The hash of what the proposal comes to with further edits. None where one of them uses a version that is not in use yet: the
+    /// ground has no more than what is.
+    fn effects_with(&self, edits: &[Edit]) -> Option<Hash>;
+
+    /// What the server says that its edits come to.
+    fn effects(&self) -> Hash;
+}
+
+/// Whoever plans.
+pub(super) type Planner = Arc<dyn Planning>;
+
+/// What asking for a planner came to; None: the proposal was closed meanwhile, and the board is about to hear of it.
+pub(super) type Learned = Option<Result<Planner, Unusable>>;
+
+/// Asks for what planning on the open proposal of a deployment takes. The ground may be the last one's: its stamp says whether anything is
+/// new, and costs little. An error: the piece can't be loaded, or the server not be asked, and whoever wants to know asks the server later.
+#[wasm_split(planner, fallible, wasm_split_path = ::leptos::wasm_split)]
+pub(super) fn learn(deployment: DeploymentId, last: Option<Planner>) -> Result<Learning, SplitLoaderError> {
+    Ok(Box::pin(async move {
+        let known = last.as_ref().map(|last| last.ground().stamp.clone());
+        let view = calls::planner(deployment, known).await.ok().flatten()?;
+        Some(Planned::of(view, last.as_ref()).map(|planned| Arc::new(planned) as Planner))
+    }))
+}
+
+/// On its way.
+pub(super) type Learning = std::pin::Pin<Box<dyn Future<Output = Learned>>>;
+
+#[derive(Debug)]
+struct Planned {
     stamped: Arc<Stamped>,
     proposal: ProposalId,
     version: i32,
@@ -41,20 +90,20 @@ pub(super) enum Unusable {
     Differs,
 }
 
-impl Planner {
+impl Planned {
     /// Out of what the server sent; the ground may be the last one's.
-    pub(super) fn of(view: PlannerView, last: Option<&Self>) -> Result<Self, Unusable> {
+    fn of(view: PlannerView, last: Option<&Planner>) -> Result<Self, Unusable> {
         let stamped = match view.ground {
             Some(sent) => {
                 let ground = sent.open().map_err(|_| Unusable::Ground)?;
                 Arc::new(Stamped { stamp: view.stamp, ground })
             }
             None => {
-                let same = last.filter(|last| last.stamped.stamp == view.stamp);
-                Arc::clone(&same.ok_or(Unusable::Ground)?.stamped)
+                let same = last.map(|last| last.ground()).filter(|last| last.stamp == view.stamp);
+                Arc::clone(same.ok_or(Unusable::Ground)?)
             }
         };
-        let planner = Self {
+        let planned = Self {
             stamped,
             proposal: view.proposal,
             version: view.version,
@@ -63,43 +112,38 @@ impl Planner {
             effects: view.effects,
         };
         // Whoever comes to something else than the server must not tell people what a drop would do.
-        match planner.effects_with(&[]) == Some(planner.effects) {
-            true => Ok(planner),
+        match planned.effects_with(&[]) == Some(planned.effects) {
+            true => Ok(planned),
             false => Err(Unusable::Differs),
         }
     }
+}
 
-    /// The stamp of its ground.
-    pub(super) fn stamp(&self) -> String {
-        self.stamped.stamp.clone()
+impl Planning for Planned {
+    fn ground(&self) -> &Arc<Stamped> {
+        &self.stamped
     }
 
-    /// Whether it is about this version of this proposal.
-    pub(super) fn is_of(&self, proposal: ProposalId, version: i32) -> bool {
+    fn is_of(&self, proposal: ProposalId, version: i32) -> bool {
         (self.proposal, self.version) == (proposal, version)
     }
 
-    /// Whether it is about this version.
-    pub(super) fn is_at(&self, version: i32) -> bool {
+    fn is_at(&self, version: i32) -> bool {
         self.version == version
     }
 
-    /// What lifting these nodes allows.
-    pub(super) fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift {
+    fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift {
         let Grounded { skeleton, catalog } = &self.stamped.ground;
         timed("gantry: lift", || lift(skeleton, catalog, &self.edits, self.next, deployment, nodes))
     }
 
-    /// The hash of what the proposal comes to with further edits. None where one of them uses a version that is not in use yet: the
-    /// ground has no more than what is.
-    pub(super) fn effects_with(&self, edits: &[Edit]) -> Option<Hash> {
+    fn effects_with(&self, edits: &[Edit]) -> Option<Hash> {
         let new = (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
         let new: Vec<NumberedEdit> = new.collect();
         timed("gantry: plan", || self.stamped.ground.effects_with(&self.edits, &new)?.hash().ok())
     }
 
-    /// What the server says that its edits come to.
-    pub(super) fn effects(&self) -> Hash {
+    fn effects(&self) -> Hash {
         self.effects
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
             }
         >
             <div class="body">
-                <p>{about}</p>
+                <p>{move || about()}</p>
                 <Reason id="again-reason" reason hint="Shown in the review and with each run."/>
                 <label class="choice">
                     <input type="checkbox" prop:checked=move || behind.get() on:change=move |event| behind.set(event_target_checked(&event))/>

@@ -77,7 +77,7 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
         <section class="card tray" aria-labelledby="tray-title">
             <header>
                 <h2 id="tray-title">"Nodes"</h2>
-                <span class="muted" role="status">{count}</span>
+                <span class="muted" role="status">{move || count()}</span>
             </header>
             <div>
                 <form
@@ -118,8 +118,8 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
                     {rows(shown.into(), |node| node.node, move |node| tray_chip(desk, floor, node, open))}
                 </div>
                 {move || (hidden() > 0).then(|| view! { <p class="help">{hidden} " more: filter by name to see them."</p> })}
-                {none}
-                {help}
+                {move || none()}
+                {move || help()}
                 <Selection desk/>
             </div>
             <div class="chip ghost" node_ref=floor.ghost aria-hidden="true"></div>
@@ -233,7 +233,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
                 title=move || about(&node.read())
                 on:click=move |_| open_menu(desk, id)
             >
-                {face}
+                {move || face()}
             </button>
         }
         .into_any(),
@@ -264,7 +264,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
                 on:dragstart=move |event| drag_start(desk, floor, id, &event)
                 on:dragend=move |_| desk.let_go(By::Pointer)
             >
-                {face}
+                {move || face()}
             </button>
         }
         .into_any(),

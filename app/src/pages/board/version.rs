@@ -152,7 +152,7 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
         >
             <div class="body">
                 <p class="muted">"What is bound here takes on the version’s contents, and what changed runs again. Importing a version alone changes nothing."</p>
-                {list}
+                {move || list()}
                 <Outcome of=wish/>
             </div>
             <div class="foot"><PutIn of=wish/></div>

@@ -165,6 +165,7 @@ mod tests {
             title: String::new(),
             authors: authors.iter().map(|name| (*name).to_owned()).collect(),
             would_join: true,
+            of_others: true,
             edits,
             undo: None,
             redo: None,

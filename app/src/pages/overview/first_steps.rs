@@ -27,8 +27,8 @@ fn five(told: &Told) -> [Step; 5] {
             "Watch the board: BLOCKED, TODO, TRANSITION, ACTIVE, live. A chip leads to its runs and their logs."
         }
         (true, _) => {
-            "It ran. Now break it by a reviewed change (in the demo: put {\"check\": {\"fail\": true}} into the data of app-check), see what stops, \
-             and put it right or retry it."
+            "It ran. Now break it by a reviewed change: give a role data that it can’t work with, see what stops, and put it right or \
+             retry it."
         }
     };
     [
@@ -47,7 +47,8 @@ fn five(told: &Told) -> [Step; 5] {
         Step {
             done: told.judged,
             title: "Have it reviewed",
-            how: "Try to approve it yourself: it says why you can’t. Somebody else can; in the demo that is bo, by the second sign-in link.",
+            how: "Try to approve it yourself: it says why you can’t. Somebody else who may review can. Alone at this machine? Each start by make run \
+                  prints two sign-in links, each of another person.",
             place: review.clone(),
         },
         Step {

@@ -141,7 +141,7 @@ impl Talks {
             <a class="talk" class:open=has_open class:some=has_some href=address title=label>
                 {icon(Icon::Talk)}
                 <span class="unseen">{label.clone()}</span>
-                {said}
+                {move || said()}
             </a>
         }
         .into_any()
@@ -248,7 +248,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         {policy.map(|sides| policy_card(&sides, &names))}
         {cards}
         {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
-        {rest}
+        {move || rest()}
         <p class="muted">{unchanged} " other documents stay as they are."</p>
     }
     .into_any()

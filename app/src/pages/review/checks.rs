@@ -29,7 +29,7 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
             <div class="table-scroll">
                 <table class="table folds checks-table">
                     <thead><tr><th scope="col">"Rule"</th><th scope="col">"Holds"</th><th scope="col">"What it says"</th><th scope="col">"What it looked at"</th></tr></thead>
-                    <tbody>{rows}</tbody>
+                    <tbody>{move || rows()}</tbody>
                 </table>
             </div>
         </section>

@@ -39,7 +39,7 @@ pub(super) fn Talk(
                 <h2>"Threads"</h2>
                 <span class="muted">{move || discussion.value().read().open} " open"</span>
             </header>
-            {none}
+            {move || none()}
             <ul class="threads">{rows(threads.into(), |thread| thread.id, move |thread| view! { <Thread thread review discussion/> })}</ul>
             <NewThread review discussion about/>
         </section>
@@ -126,7 +126,7 @@ fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<D
                 <ActionForm action=resolve>
                     <input type="hidden" name="thread" value=id.to_string()/>
                     <input type="hidden" name="resolved" value=move || is_open.get().to_string()/>
-                    <button class="button small" type="submit" disabled=move || why_not.read().is_some() || resolve.pending().get() aria-describedby=described>{word}</button>
+                    <button class="button small" type="submit" disabled=move || why_not.read().is_some() || resolve.pending().get() aria-describedby=described>{move || word()}</button>
                     <small class="muted" id=why_id>{move || why_not.get()}</small>
                 </ActionForm>
                 <ProblemNotice problem=problem_of(reply)/>
@@ -144,12 +144,12 @@ fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<D
         <li class="thread" class:open=is_open id=format!("thread-{id}") data-thread=id.to_string()>
             <div class="line">
                 <b><bdi>{move || thread.read().about.clone()}</bdi></b>
-                {state}
-                {gone}
-                {earlier}
+                {move || state()}
+                {move || gone()}
+                {move || earlier()}
             </div>
-            <ul class="comments">{comments}</ul>
-            {forms}
+            <ul class="comments">{move || comments()}</ul>
+            {move || forms()}
         </li>
     }
     .into_any()
@@ -182,7 +182,7 @@ fn NewThread(review: Feed<ReviewView>, discussion: Feed<Discussion>, about: Memo
             <input type="hidden" name="submission" value=move || submission().to_string()/>
             <input type="hidden" name="anchor" value=move || anchor().to_string()/>
             <div class="field">
-                <label for="new-thread">"Open a thread on " <bdi>{what}</bdi></label>
+                <label for="new-thread">"Open a thread on " <bdi>{move || what()}</bdi></label>
                 <textarea
                     class="area"
                     id="new-thread"
@@ -197,7 +197,7 @@ fn NewThread(review: Feed<ReviewView>, discussion: Feed<Discussion>, about: Memo
             </div>
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || why_not.read().is_some() || open.pending().get() aria-describedby="why-not-write">"Open thread"</button>
-                {whole}
+                {move || whole()}
             </div>
             <small class="muted" id="why-not-write">{move || why_not.get()}</small>
             <ProblemNotice problem=problem_of(open)/>

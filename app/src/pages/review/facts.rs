@@ -74,9 +74,9 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     };
     view! {
         <section class="card says" aria-label="What it does">
-            <ul class="summary">{first}</ul>
-            {rest}
-            <h2 class="unseen">{when}</h2>
+            <ul class="summary">{move || first()}</ul>
+            {move || rest()}
+            <h2 class="unseen">{move || when()}</h2>
             <ul class="outcome">
                 {move || found.get().into_iter().map(line).collect_view()}
                 {move || nothing().map(|said| view! { <li data-state="active">{icon(Icon::Check)} <span>{said}</span></li> })}

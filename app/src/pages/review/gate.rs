@@ -55,9 +55,9 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
                     (false, false) => view! { <span class="pill" data-state="blocked">{icon(Icon::Blocked)} "shut"</span> }.into_any(),
                 }}
             </header>
-            <ul class="checks">{rules}</ul>
-            {waits}
-            {acts}
+            <ul class="checks">{move || rules()}</ul>
+            {move || waits()}
+            {move || acts()}
         </section>
     }
     .into_any()
@@ -131,7 +131,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
             </div>
         }
     });
-    view! { <div class="inside acts">{said} {kept}</div> }.into_any()
+    view! { <div class="inside acts">{move || said()} {kept}</div> }.into_any()
 }
 
 #[component]
@@ -211,7 +211,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
                     {begun.get_untracked()}
                 </textarea>
             </div>
-            {said}
+            {move || said()}
             <button class="button wide" class:primary=is_next type="submit" name="kind" value="approve" formnovalidate disabled=off aria-describedby="why-not-judge">
                 {icon(Icon::Check)}
                 "Approve"

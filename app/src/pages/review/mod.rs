@@ -20,10 +20,12 @@ use engine::ids::SubmissionId;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
+use leptos_router::location::Url;
 
 pub(super) use changes::{count, differs};
 pub(crate) use moved::reasons;
 
+use super::part;
 use super::reviews::ReviewPill;
 use crate::calls;
 use crate::clock::Moment;
@@ -183,7 +185,7 @@ fn Loaded(
                     </nav>
                     {opened::seen(marks, review.read_untracked().more > 0)}
                 </div>
-                {shown}
+                {move || shown()}
             </div>
             <div class="stack">
                 <gate::Gate feed/>
@@ -262,17 +264,25 @@ fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) 
     let body = move || {
         Suspend::new(async move {
             match graph.await {
-                Ok(Some(first)) => {
-                    let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
-                    view! { <Graph feed address/> }.into_any()
-                }
+                Ok(Some(first)) => part::review_graph::shown(first, id, address).await,
                 Ok(None) => ().into_any(),
                 Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
             }
         })
     };
-    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{body}</Transition> }
+    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition> }
         .into_any()
+}
+
+/// The same, once it is there.
+pub(super) fn graph_of(first: GraphView, id: SubmissionId, address: Memo<Address>) -> impl IntoView {
+    let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
+    view! { <Graph feed address/> }
+}
+
+/// Whether an address opens the graph.
+pub(super) fn asks_for_graph(address: &Url) -> bool {
+    Tab::of(address.search_params().get("tab")) == Tab::Graph
 }
 
 fn tab_link(
@@ -313,7 +323,7 @@ fn tab_link(
             data-noscroll
             aria-current=move || (tab.get() == which).then_some("page")
         >
-            {label}
+            {move || label()}
         </a>
     }
     .into_any()
@@ -342,7 +352,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
             </div>
             <div class="buttons">
                 {move || review.read().node.clone().map(|node| view! { <span class="pill flat">"node " {node} " alone"</span> })}
-                {risks}
+                {move || risks()}
                 <a class="button small" href=board>{icon(Icon::Deployments)} {move || review.read().deployment.to_string()}</a>
             </div>
         </div>

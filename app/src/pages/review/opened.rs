@@ -110,7 +110,8 @@ pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
         }
     };
     let title = "How many of the cards below you have had open to their end, with every part in them, in this version or, where they are the same, in an earlier one";
-    view! { <span class="muted seen" title=title><span class="unseen">"You have "</span>{said}</span> }.into_any()
+    view! { <span class="muted seen" title=title><span class="unseen">"You have "</span>{move || said()}</span> }
+        .into_any()
 }
 
 /// Opens every card; what is opened counts.
@@ -145,7 +146,7 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     };
     let path = OpenChanges::PATH;
     view! {
-        {word}
+        {move || word()}
         <form class="unscripted" method="post" action=path hidden=move || state.get().0>
             <input type="hidden" name="submission" value=marks.submission.to_string()/>
             <input type="hidden" name="anchors" value=anchors/>

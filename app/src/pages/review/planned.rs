@@ -31,7 +31,7 @@ pub(super) fn Planned(report: Resource<OfReport>) -> impl IntoView {
         <section class="card" aria-label="How this was planned">
             <details>
                 <summary class="inside"><h2>"How this was planned"</h2> <span class="muted">"on what is there now, stage by stage"</span></summary>
-                <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{body}</Transition>
+                <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition>
             </details>
         </section>
     }

@@ -29,7 +29,7 @@ pub(super) fn Waves(found: Memo<Consequences>) -> impl IntoView {
                 <span class="muted">"what runs together, as far as what it waits for, lanes and nodes allow"</span>
             </header>
             {move || found.read().waves.is_empty().then(|| view! { <p class="inside muted">"Nothing has to run."</p> })}
-            <ol class="waves">{list}</ol>
+            <ol class="waves">{move || list()}</ol>
             {more}
         </section>
     }

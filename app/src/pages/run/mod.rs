@@ -4,7 +4,7 @@ mod log;
 mod log_search;
 mod log_text;
 
-use api::console::{LogPart, RunState, RunView};
+use api::console::{LogPart, RunState, RunSummary, RunView};
 use api::live::Topic;
 use engine::ids::RunId;
 use leptos::form::ActionForm;
@@ -16,9 +16,11 @@ use crate::calls::{self, Cancel};
 use crate::clock::{Moment, Span};
 use crate::failure::{Answer, Failure};
 use crate::live::{Event, use_live};
+use crate::pages::node::has_page;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::json::DataView;
 use crate::parts::provenance::ProvenanceTable;
+use crate::parts::rows::counted;
 use crate::parts::{Dialog, DialogHandle, Feed, Icon, ProblemNotice, RunPill, Same, Typed, icon, load};
 use crate::places;
 use log::{Log, LogView};
@@ -82,6 +84,7 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
         <Title text=title/>
         <Head feed open/>
         <ProblemNotice problem=feed.problem()/>
+        <Same of=move |_: Typed| vec![api::calls::run_log(id)]/>
         {move || run.read().run.error.clone().map(|error| view! { <pre class="error" tabindex="0" aria-label="Why it failed">{error}</pre> })}
         <div class="columns run">
             <div class="stack">
@@ -232,7 +235,7 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
 fn Attempts(run: RwSignal<RunView>) -> impl IntoView {
     let attempts = Memo::new(move |_| run.read().attempts.clone());
     let id = run.read_untracked().run.id;
-    let line = move |attempt: api::console::RunSummary| {
+    let line = move |attempt: RunSummary| {
         let from = attempt.started.unwrap_or(attempt.queued);
         view! {
             <li>
@@ -244,9 +247,17 @@ fn Attempts(run: RwSignal<RunView>) -> impl IntoView {
             </li>
         }
     };
+    let all = run.with_untracked(|run| {
+        let RunSummary { deployment, fqdn, role, .. } = &run.run;
+        places::runs_of(deployment, Some(fqdn.as_str()).filter(|fqdn| has_page(fqdn)), role)
+    });
     view! {
         <section class="card" aria-label="Attempts at this step">
-            <header><h2>"Attempts"</h2> <span class="muted">{move || attempts.read().len()}</span></header>
+            <header>
+                <h2>"Attempts"</h2>
+                <span class="muted grow">{move || counted(attempts.read().len())}</span>
+                <a href=all>"All runs"</a>
+            </header>
             <ul class="link-list">{move || attempts.get().into_iter().map(line).collect_view()}</ul>
         </section>
     }

@@ -1,20 +1,21 @@
 //! Everybody who may come in, and programs that may.
 
+use api::calls::List;
 use api::listing::PersonSort;
 use api::people::{AccountKind, PeopleWanted, PersonPage, PersonView};
+use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::use_query_map;
-use leptos_router::params::ParamsMap;
 
 use super::{GrantFields, Sections, granted, in_words};
 use crate::calls::people::{self, AddPerson};
 use crate::clock::Moment;
-use crate::failure::{Answer, Failure};
+use crate::failure::Answer;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::list::{Listed, choice_field, filters, head, hidden, one_of, pager, text_field};
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, Same, SameList, Typed, icon, load, rows};
+use crate::parts::list::{Listed, columns_of};
+use crate::parts::list_page::{Field, ListOf, ListPage, With};
+use crate::parts::{Empty, Icon, ProblemNotice, Same, Typed, icon};
 use crate::places;
 
 /// The list of people.
@@ -29,138 +30,102 @@ pub fn Services() -> impl IntoView {
     view! { <Accounts kind=AccountKind::Service/> }
 }
 
-fn place_of(kind: AccountKind) -> &'static str {
-    match kind {
-        AccountKind::Human => places::PEOPLE,
-        AccountKind::Service => places::SERVICES,
+columns_of!(Part {
+    Name "name" "Name",
+    May "may" "May",
+    ComesIn "comes_in" "Comes in",
+    Seen "seen" "Last here",
+});
+
+/// Accounts of a kind.
+#[derive(Clone, Copy)]
+struct AllAccounts(AccountKind);
+
+impl ListPage for AllAccounts {
+    type Sort = PersonSort;
+    type Part = Part;
+    type Page = PersonPage;
+    type Key = PersonId;
+
+    const ID: &'static str = "people";
+    const NAMES: (&'static str, &'static str) = ("account", "accounts");
+    const PLACE: &'static str = "after";
+    const FIELDS: &'static [Field] = &[
+        Field::text("filter", "Name contains", "name contains"),
+        Field::choice("disabled", "Which", "disabled is", || vec![("false", "may come in"), ("true", "disabled")]),
+    ];
+    const SORTS: &'static [(PersonSort, &'static str)] = &[(PersonSort::Name, "name")];
+    const SAME: List = List::People;
+
+    fn path(self) -> &'static str {
+        match self.0 {
+            AccountKind::Human => places::PEOPLE,
+            AccountKind::Service => places::SERVICES,
+        }
     }
-}
 
-/// What the list is asked for; part of the address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
-    kind: AccountKind,
-    filter: String,
-    disabled: String,
-    listed: Listed<PersonSort>,
-}
-
-impl Asked {
-    fn read(kind: AccountKind, query: &ParamsMap) -> Self {
-        let word = |name: &str| query.get(name).unwrap_or_default();
-        let (filter, disabled) = (word("filter"), word("disabled"));
-        let listed = Listed::read(place_of(kind), query, "after").asked("filter", "name contains", &filter).asked(
-            "disabled",
-            "disabled is",
-            &disabled,
-        );
-        Self { kind, filter, disabled, listed }
+    async fn fetch(self, listed: Listed<PersonSort>) -> Answer<PersonPage> {
+        let disabled = listed.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
+        let (sort, after) = listed.stretch()?;
+        people::people(PeopleWanted { filter: listed.word("filter"), kind: Some(self.0), disabled, sort, after }).await
     }
 
-    fn wanted(&self) -> Result<PeopleWanted, Failure> {
-        let disabled = one_of("disabled", &self.disabled, &[false, true], |off| if off { "true" } else { "false" })?;
-        Ok(PeopleWanted {
-            filter: self.filter.clone(),
-            kind: Some(self.kind),
-            disabled,
-            sort: self.listed.order()?,
-            after: self.listed.place(),
-        })
+    fn sorted_by(column: Part) -> Option<(PersonSort, bool)> {
+        (column == Part::Name).then_some((PersonSort::Name, false))
     }
-}
 
-async fn fetch(asked: Asked) -> Answer<PersonPage> {
-    people::people(asked.wanted()?).await
+    fn key(person: &PersonView) -> PersonId {
+        person.id
+    }
+
+    fn word(self, listed: &Listed<PersonSort>, word: &str) -> Option<String> {
+        Some(if word == "kind" { self.0.as_str().to_owned() } else { listed.word(word) })
+    }
+
+    fn none(self) -> AnyView {
+        view! { <Empty icon=Icon::Person title="Nobody yet"><p>"Add the first one below."</p></Empty> }.into_any()
+    }
+
+    fn row(self, person: Memo<PersonView>, with: With<Self>) -> AnyView {
+        let way = move || match person.read() {
+            person if person.disabled => {
+                view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any()
+            }
+            person if person.kind == AccountKind::Service => "by tokens".into_any(),
+            person if person.password => "by a password".into_any(),
+            _ => "by a link".into_any(),
+        };
+        let seen = move || match person.read().seen {
+            Some(at) => view! { <Moment at/> }.into_any(),
+            None => "not lately".into_any(),
+        };
+        view! {
+            <tr>
+                <td>{move || view! { <a href=places::person(person.read().id)><b>{person.read().name.clone()}</b></a> }}</td>
+                {with.cell(Part::May, "", move || in_words(&person.read().grants))}
+                {with.cell(Part::ComesIn, "", way)}
+                {with.cell(Part::Seen, "muted", seen)}
+            </tr>
+        }
+        .into_any()
+    }
+
+    fn below(self, _: With<Self>, again: Callback<()>) -> AnyView {
+        view! { <Add kind=self.0 added=again/> }.into_any()
+    }
 }
 
 #[component]
 fn Accounts(kind: AccountKind) -> impl IntoView {
-    let query = use_query_map();
-    let asked = Memo::new(move |_| Asked::read(kind, &query.read()));
-    let listed = Memo::new(move |_| asked.read().listed.clone());
-    let found = Resource::new(move || asked.get(), fetch);
+    let list = ListOf::new(AllAccounts(kind));
     let title = if kind == AccountKind::Human { "People" } else { "Service accounts" };
-    let which = [("false", "may come in"), ("true", "disabled")];
-    let fields = (
-        text_field("people-filter", "filter", "Name contains", Signal::derive(move || asked.read().filter.clone())),
-        choice_field(
-            "people-disabled",
-            "disabled",
-            "Which",
-            Signal::derive(move || asked.read().disabled.clone()),
-            which,
-        ),
-    );
     view! {
         <Title text=title/>
         <div class="head">
             <h1>{title}</h1>
             <Sections/>
         </div>
-        {filters(listed, &[(PersonSort::Name, "name")], fields)}
-        <SameList of=api::calls::List::People given=vec![("kind", kind.as_str().to_owned())]/>
-        {load(found, move |first| view! { <List first asked=asked.get_untracked()/> })}
-    }
-    .into_any()
-}
-
-#[component]
-fn List(first: PersonPage, asked: Asked) -> impl IntoView {
-    let (kind, listed) = (asked.kind, asked.listed.clone());
-    let feed = Feed::new(first, move || fetch(asked.clone()));
-    let list = Memo::new(move |_| feed.value().read().people.clone());
-    let next = Memo::new(move |_| feed.value().read().next.clone());
-    let is_empty = Memo::new(move |_| list.read().is_empty());
-    let of = StoredValue::new(listed);
-    let table = move || match is_empty.get() {
-        true => of.with_value(|listed| hidden(listed, "account", "accounts")).unwrap_or_else(|| {
-            view! { <Empty icon=Icon::Person title="Nobody yet"><p>"Add the first one below."</p></Empty> }.into_any()
-        }),
-        false => view! {
-            <table class="table folds">
-                <thead>
-                    <tr>
-                        {of.with_value(|listed| head(listed, PersonSort::Name, "Name", false))}
-                        <th scope="col">"May"</th>
-                        <th scope="col">"Comes in"</th>
-                        <th scope="col">"Last here"</th>
-                    </tr>
-                </thead>
-                <tbody>{rows(list.into(), |person| person.id, row)}</tbody>
-            </table>
-        }
-        .into_any(),
-    };
-    view! {
-        <ProblemNotice problem=feed.problem()/>
-        <div class="card">
-            {table}
-            {move || of.with_value(|listed| pager(listed, next.get().as_ref()))}
-        </div>
-        <Add kind added=Callback::new(move |()| feed.now())/>
-    }
-    .into_any()
-}
-
-fn row(person: Memo<PersonView>) -> impl IntoView {
-    let way = move || match person.read() {
-        person if person.disabled => {
-            view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any()
-        }
-        person if person.kind == AccountKind::Service => "by tokens".into_any(),
-        person if person.password => "by a password".into_any(),
-        _ => "by a link".into_any(),
-    };
-    view! {
-        <tr>
-            <td>{move || view! { <a href=places::person(person.read().id)><b>{person.read().name.clone()}</b></a> }}</td>
-            <td data-label="May">{move || in_words(&person.read().grants)}</td>
-            <td data-label="Comes in">{way}</td>
-            <td data-label="Last here" class="muted">{move || match person.read().seen {
-                Some(at) => view! { <Moment at/> }.into_any(),
-                None => "not lately".into_any(),
-            }}</td>
-        </tr>
+        {list.view()}
     }
     .into_any()
 }

@@ -8,22 +8,21 @@ use api::console::DeploymentSummary;
 use api::live::Topic;
 use api::overview::PolicyView;
 use engine::gate::Policy;
-use engine::ids::DeploymentId;
+use engine::ids::DeploymentName;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::NavigateOptions;
-use leptos_router::hooks::use_navigate;
 
 use super::Sections;
-use crate::calls::{Propose, deployments, policy};
+use crate::calls::{ProposePolicy, deployments, policy};
 use crate::clock::Moment;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::pages::board::RISKS;
-use crate::parts::act::{problem_of, when_done};
+use crate::parts::act::problem_of;
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
+use crate::reader::{OPERATOR, with_right};
 
 type Both = (PolicyView, Vec<DeploymentSummary>);
 
@@ -31,23 +30,27 @@ async fn both() -> Answer<Both> {
     Ok((policy().await?, deployments().await?))
 }
 
+async fn both_and_right() -> Answer<(Both, bool)> {
+    with_right(both(), OPERATOR).await
+}
+
 /// The page.
 #[component]
 pub fn PolicyPage() -> impl IntoView {
-    let found = Resource::new(|| (), |()| both());
+    let found = Resource::new(|| (), |()| both_and_right());
     view! {
         <Title text="Policy"/>
         <div class="head">
             <h1>"Policy"</h1>
             <Sections/>
         </div>
-        {load(found, |first| view! { <Shown first/> })}
+        {load(found, |(first, may_propose)| view! { <Shown first may_propose/> })}
     }
     .into_any()
 }
 
 #[component]
-fn Shown(first: Both) -> impl IntoView {
+fn Shown(first: Both, may_propose: bool) -> impl IntoView {
     let feed = Feed::new(first, both);
     use_live().hear(vec![Topic::Targets], NOW, move |_| feed.eventually());
     let found = feed.value();
@@ -79,7 +82,7 @@ fn Shown(first: Both) -> impl IntoView {
                 <Same of=move |_: Typed| vec![calls::policy()]/>
             </div>
         </section>
-        <Another found/>
+        <Another found may_propose/>
     }
     .into_any()
 }
@@ -101,26 +104,8 @@ fn lines(policy: &Policy) -> impl IntoView + use<> {
 
 /// What another policy takes, and the way to it.
 #[component]
-fn Another(found: RwSignal<Both>) -> impl IntoView {
-    let propose = ServerAction::<Propose>::new();
-    let all = Memo::new(move |_| found.read().1.clone());
+fn Another(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
     let needs = move || found.read().0.policy.approvals;
-    let chosen = RwSignal::new(found.with_untracked(|(_, all)| all.first().map(|deployment| deployment.id)));
-    let name = move || {
-        let all = all.read();
-        all.iter().find(|deployment| Some(deployment.id) == chosen.get()).map(|deployment| deployment.name.clone())
-    };
-    let navigate = use_navigate();
-    when_done(propose, move |_| {
-        if let Some(name) = name() {
-            navigate(&places::board_for_policy(&name), NavigateOptions::default());
-        }
-    });
-    let option = move |deployment: DeploymentSummary| {
-        let id = deployment.id;
-        let open = if deployment.proposal.is_some() { ", has an open proposal" } else { "" };
-        view! { <option value=id.to_string() selected=move || chosen.get() == Some(id)>{format!("{}{open}", deployment.name)}</option> }
-    };
     view! {
         <section class="card" aria-labelledby="another-title">
             <header><h2 id="another-title">"Another policy"</h2></header>
@@ -131,27 +116,48 @@ fn Another(found: RwSignal<Both>) -> impl IntoView {
                     <li>{icon(Icon::Right)} <span>"It holds everywhere, so who submits, approves or commits it has that permission in every deployment."</span></li>
                     <li>{icon(Icon::Right)} <span>"Once it is committed, every review that is open then was made under the old one: it has to be submitted again."</span></li>
                 </ul>
-                <ActionForm action=propose attr:class="form">
-                    <div class="field">
-                        <label for="policy-deployment">"On the proposal of"</label>
-                        <select
-                            class="input"
-                            id="policy-deployment"
-                            name="deployment"
-                            on:change=move |event| chosen.set(event_target_value(&event).parse::<DeploymentId>().ok())
-                        >
-                            {move || all.get().into_iter().map(option).collect_view()}
-                        </select>
-                        <span class="hint">"It is opened where there is none. Its board says what the new policy comes to before it is put in."</span>
-                    </div>
-                    <ProblemNotice problem=problem_of(propose)/>
-                    <Same of=move |_: Typed| { name().map(|name| calls::propose(&name)).into_iter().collect::<Vec<_>>() }/>
-                    <div class="buttons">
-                        <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose another policy"</button>
-                    </div>
-                </ActionForm>
+                {match may_propose {
+                    true => view! { <Proposing found/> }.into_any(),
+                    false => view! { <p class="muted">"To propose another one takes the permission " {OPERATOR} " in every deployment; an admin can give it."</p> }.into_any(),
+                }}
             </div>
         </section>
+    }
+    .into_any()
+}
+
+/// The form that leads to the board, with scripts and without.
+#[component]
+fn Proposing(found: RwSignal<Both>) -> impl IntoView {
+    let propose = ServerAction::<ProposePolicy>::new();
+    let all = Memo::new(move |_| found.read().1.clone());
+    let chosen = RwSignal::new(found.with_untracked(|(_, all)| all.first().map(|deployment| deployment.name.clone())));
+    let option = move |deployment: DeploymentSummary| {
+        let name = deployment.name;
+        let open = if deployment.proposal.is_some() { ", has an open proposal" } else { "" };
+        let (value, shown) = (name.to_string(), format!("{name}{open}"));
+        view! { <option value=value selected=move || chosen.get().as_ref() == Some(&name)>{shown}</option> }
+    };
+    view! {
+        <ActionForm action=propose attr:class="form">
+            <div class="field">
+                <label for="policy-deployment">"On the proposal of"</label>
+                <select
+                    class="input"
+                    id="policy-deployment"
+                    name="deployment"
+                    on:change=move |event| chosen.set(DeploymentName::parse(&event_target_value(&event)).ok())
+                >
+                    {move || all.get().into_iter().map(option).collect_view()}
+                </select>
+                <span class="hint">"It is opened where there is none. Its board says what the new policy comes to before it is put in."</span>
+            </div>
+            <ProblemNotice problem=problem_of(propose)/>
+            <Same of=move |_: Typed| { chosen.get().map(|name| calls::propose(&name)).into_iter().collect::<Vec<_>>() }/>
+            <div class="buttons">
+                <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose another policy"</button>
+            </div>
+        </ActionForm>
     }
     .into_any()
 }

@@ -21,6 +21,7 @@ pub fn propose_on_node(node: NodeId) -> Call {
 pub fn edit(proposal: ProposalId, version: i32, edits: &[Edit]) -> Call {
     let call = Call::post(format!("/proposals/{proposal}/edits")).json(json!({ "version": version, "edits": edits }));
     let call = call.words(["proposal", "edit"]).word(proposal.to_string()).option("file", "-");
+    let call = at(call, version);
     Call { input: Some(json!(edits)), ..call }
 }
 
@@ -57,10 +58,16 @@ pub fn unbind(
 }
 
 fn on_version(proposal: ProposalId, version: i32, what: &str) -> Call {
-    Call::post(format!("/proposals/{proposal}/{what}"))
+    let call = Call::post(format!("/proposals/{proposal}/{what}"))
         .json(json!({ "version": version }))
         .words(["proposal", what])
-        .word(proposal.to_string())
+        .word(proposal.to_string());
+    at(call, version)
+}
+
+/// The version that is on the page: a command that names it is refused where the page's button would be.
+fn at(call: Call, version: i32) -> Call {
+    call.option("version", &version.to_string())
 }
 
 /// Takes the last edit back.
@@ -80,9 +87,10 @@ pub fn discard(proposal: ProposalId, version: i32) -> Call {
 
 /// Asks for a review.
 pub fn submit(proposal: ProposalId, version: i32, title: &str) -> Call {
-    Call::post(format!("/proposals/{proposal}/submit"))
+    let call = Call::post(format!("/proposals/{proposal}/submit"))
         .json(json!({ "version": version, "title": title }))
         .words(["proposal", "submit"])
         .word(proposal.to_string())
-        .option("title", title)
+        .option("title", title);
+    at(call, version)
 }

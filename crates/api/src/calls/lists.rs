@@ -22,6 +22,10 @@ pub enum List {
     Waiting,
     /// The catalog.
     Barclamps,
+    /// Roles of the catalog.
+    Roles,
+    /// What imports brought.
+    Imports,
     /// Workers.
     Workers,
     /// Who did what.
@@ -32,7 +36,7 @@ pub enum List {
 
 impl List {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Deployments,
         Self::Nodes,
         Self::Runs,
@@ -41,6 +45,8 @@ impl List {
         Self::Blueprints,
         Self::Waiting,
         Self::Barclamps,
+        Self::Roles,
+        Self::Imports,
         Self::Workers,
         Self::Audit,
         Self::People,
@@ -53,13 +59,15 @@ impl List {
             Self::Nodes => ("/nodes", &["filter", "state", "deployment", "sort"]),
             Self::Runs => ("/runs", &["state", "deployment", "node", "role", "since", "until", "sort"]),
             Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text", "sort"]),
-            Self::Proposals => ("/proposals", &["mine", "drafts", "deployment"]),
+            Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "text", "sort"]),
             Self::Blueprints => ("/targets", &["deployment"]),
             Self::Waiting => ("/waiting", &["deployment", "node", "reason"]),
             Self::Barclamps => ("/barclamps", &["filter", "sort"]),
+            Self::Roles => ("/roles", &["filter", "barclamp", "sort"]),
+            Self::Imports => ("/imports", &["barclamp", "sort"]),
             Self::Workers => ("/workers", &["alive", "phase", "name", "sort"]),
-            Self::Audit => ("/audit", &["who", "action", "subject", "since", "until"]),
-            Self::People => ("/people", &["filter", "kind", "disabled"]),
+            Self::Audit => ("/audit", &["who", "action", "subject", "since", "until", "sort"]),
+            Self::People => ("/people", &["filter", "kind", "disabled", "sort"]),
         }
     }
 
@@ -74,6 +82,8 @@ impl List {
             Self::Blueprints => &["target", "list"],
             Self::Waiting => &["waiting"],
             Self::Barclamps => &["barclamp", "list"],
+            Self::Roles => &["role", "list"],
+            Self::Imports => &["barclamp", "imports"],
             Self::Workers => &["workers"],
             Self::Audit => &["audit", "list"],
             Self::People => &["person", "list"],

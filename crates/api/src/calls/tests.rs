@@ -226,6 +226,9 @@ fn they_read_as_people_would_write_them() {
         runs.curl(),
         "curl -sS --fail-with-body -H \"Authorization: Bearer $GANTRY_TOKEN\" \"$GANTRY_SERVER/api/v1/runs?state=failed&node=n1%20%26%20co\""
     );
+    let version = |call: &Call| call.cli().ends_with(" --version 3");
+    let named: Vec<&Call> = all.iter().filter(|call| call.path().starts_with("/api/v1/proposals/9/")).collect();
+    assert_eq!(named.iter().filter(|call| version(call)).count(), 5, "edit, undo, redo, discard and submit");
     let node = engine::ids::NodeId(uuid::Uuid::nil());
     assert_eq!(take_out_node(node).cli(), format!("gantry node remove {node}"));
     assert!(set_available(node, 4, true, "x").curl().contains("-H 'If-Match: \"4\"' -X PUT --json"));

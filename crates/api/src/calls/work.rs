@@ -1,9 +1,10 @@
 //! What is decided, and what is done about work under way.
 
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentName, NoderoleId, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, DeploymentName, NoderoleId, RoleName, RunId, SubmissionId, TargetNo};
 use serde_json::{Map, Value, json};
 
+use super::shell::encoded;
 use super::{Body, Call};
 
 /// Holds a deployment, or lets it go on.
@@ -115,6 +116,27 @@ pub fn resolve(thread: CommentId, resolved: bool) -> Call {
 /// Stops a run.
 pub fn cancel_run(id: RunId) -> Call {
     Call::post(format!("/runs/{id}/cancel")).json(json!({})).words(["run", "cancel"]).word(id.to_string())
+}
+
+/// Shows a role; of one of several barclamps that have one of this name, where one is said.
+pub fn show_role(name: &RoleName, barclamp: &str) -> Call {
+    let asked = if barclamp.is_empty() { String::new() } else { format!("?barclamp={}", encoded(barclamp)) };
+    Call::get(format!("/roles/{}{asked}", encoded(name.as_str())))
+        .words(["role", "show", name.as_str()])
+        .option_of("barclamp", barclamp)
+}
+
+/// Shows how roles hang together: of a barclamp, or around a role, where one is said.
+pub fn role_graph(barclamp: &str, role: &str) -> Call {
+    let asked = [("barclamp", barclamp), ("role", role)].into_iter().filter(|(_, value)| !value.is_empty());
+    let asked: Vec<String> = asked.map(|(word, value)| format!("{word}={}", encoded(value))).collect();
+    let query = if asked.is_empty() { String::new() } else { format!("?{}", asked.join("&")) };
+    let call = Call::get(format!("/catalog/graph{query}"));
+    // The command line takes one of them.
+    if !barclamp.is_empty() && !role.is_empty() {
+        return call;
+    }
+    call.words(["role", "graph"]).option_of("barclamp", barclamp).option_of("role", role)
 }
 
 /// Prints a run's log.

@@ -2,7 +2,7 @@
 
 use api::Problem;
 use api::console::{CARRIERS, Carriers};
-use engine::ids::RoleName;
+use engine::ids::{NoderoleId, RoleName};
 use store::{intent, reading};
 
 use super::{Scene, tell_states};
@@ -21,6 +21,21 @@ impl Control {
         deployment: &str,
         of_ancestor: Option<&str>,
         role: &RoleName,
+    ) -> Result<Carriers, Problem> {
+        self.carriers_behind(actor, deployment, of_ancestor, role, None).await
+    }
+
+    /// The same behind one of them: where there are more than [`CARRIERS`], the last of a page leads to the next one.
+    ///
+    /// # Errors
+    /// `moved` (409) when that one does not carry the role any more: nobody could say what comes behind it.
+    pub async fn carriers_behind(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        of_ancestor: Option<&str>,
+        role: &RoleName,
+        after: Option<NoderoleId>,
     ) -> Result<Carriers, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
@@ -43,7 +58,17 @@ impl Control {
         let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
-        let (mut chips, more) = scene.chips(scene.shown(of.unwrap_or(id), role, of.is_some()), CARRIERS);
+        let mut shown = scene.shown(of.unwrap_or(id), role, of.is_some());
+        if let Some(after) = after {
+            let place = shown.iter().position(|one| one.key.id(one.node) == after).ok_or_else(|| {
+                Problem::conflict(
+                    "moved",
+                    "What the page before ended with is there no more: read it from its beginning.",
+                )
+            })?;
+            shown.drain(..=place);
+        }
+        let (mut chips, more) = scene.chips(shown, CARRIERS);
         tell_states(&mut connection, chips.iter_mut().collect()).await?;
         Ok(Carriers { chips, more })
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::names::TOKEN_PREFIX;
 use api::people::{TokenMade, TokenView, TokenWish, TokensWanted};
 use api::{Problem, limits};
 use engine::ids::{DeploymentId, DeploymentName, PersonId};
@@ -18,8 +19,6 @@ use uuid::Uuid;
 use super::{Actor, MAX_TOKEN, People, Permission, PersonKind, Token, failed, hash_of};
 use crate::words::{self, at};
 
-/// What every token begins with.
-pub const TOKEN_PREFIX: &str = "gantry_";
 const DAY: u64 = 24 * 3600;
 
 impl People {
@@ -34,14 +33,10 @@ impl People {
         let found = api_tokens::bearer(self.store.pool(), &hash_of(token)).await.map_err(failed)?;
         let Some(found) = found else { return Ok(None) };
         self.requests.take(found.id).map_err(|wait| {
-            let seconds = wait.as_secs().max(1);
             let most = super::throttle::MOST_BY_TOKEN;
-            Problem::new(
-                429,
-                "too_many_requests",
-                "Too many requests",
-                format!("A token may ask {most} times a minute. Try again in {seconds} seconds."),
-            )
+            let detail =
+                format!("A token may ask {most} times a minute. Try again in {} seconds.", wait.as_secs().max(1));
+            Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;
         if found.note_due {
             api_tokens::note_use(self.store.pool(), found.id).await.map_err(failed)?;

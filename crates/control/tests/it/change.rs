@@ -236,6 +236,12 @@ async fn a_list_has_everything_that_carries_a_role_the_drafts_too() {
     let told: Vec<_> = all.chips.iter().map(|chip| (chip.short.as_str(), chip.state)).collect();
     assert_eq!(told, [("n1", StepState::Blocked), ("n2", StepState::Proposed)]);
     assert_eq!(all.more, 0);
+    let first = all.chips.first().unwrap().noderole;
+    let rest = house.control.carriers_behind(&house.ada, "web", None, &role("app"), Some(first)).await.unwrap();
+    assert_eq!(rest.chips, all.chips[1..], "what comes behind one of them");
+    let gone = engine::ids::NoderoleId(uuid::Uuid::nil());
+    let moved = house.control.carriers_behind(&house.ada, "web", None, &role("app"), Some(gone)).await;
+    assert_eq!(moved.unwrap_err().code, "moved");
     let none = house.control.carriers(&house.ada, "web", Some("system"), &role("app")).await.unwrap();
     assert!(none.chips.is_empty(), "system has none of its own");
     let beside = house.control.carriers(&house.ada, "web", Some("edge"), &role("app")).await;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use api::catalog::{ImportsWanted, RoleGraphWanted, RoleTie, RoleWanted, RolesWanted};
 use api::console::{NodeSummary, PAGE_SIZE, ReviewState, RunSummary};
-use api::listing::{Cursor, NodeSort, NodesWanted, Order, ReviewSort, RunSort, RunsWanted, Sort};
+use api::listing::{Cursor, NodeSort, NodesWanted, Order, ReviewSort, RunSort, RunsWanted, Sort, WorkerSort};
 use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Waiting, Whose};
+use api::workers::WorkersWanted;
 use control::people::Actor;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
@@ -279,12 +280,71 @@ async fn open_proposals_are_counted_and_paged() {
         assert!(next.proposals.len() <= PAGE_SIZE);
         found.extend(next.proposals.into_iter().map(|p| p.id));
         wanted.before = next.next;
-        if next.next.is_none() {
+        if wanted.before.is_none() {
             break;
         }
     }
     assert_eq!(found.len(), 122);
     assert!(found.is_sorted_by(|a, b| a > b));
+}
+
+#[tokio::test]
+async fn open_proposals_are_sorted_and_found_by_what_they_are_on() {
+    let house = House::new().await;
+    let bind = house.bind("web", 1, "app").await;
+    let (web, _) = house.propose(&house.ada, "web", vec![bind]).await;
+    let system = house.control.propose(&house.ada, house.id("system").await).await.unwrap();
+    let page = |text: &str, sort: &str| {
+        let wanted = ProposalsWanted { text: text.into(), sort: sort.parse().unwrap(), ..ProposalsWanted::default() };
+        let house = &house;
+        async move {
+            let page = house.control.proposals(&house.bo, &wanted).await.unwrap();
+            page.proposals.into_iter().map(|p| p.id).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(page("", "deployment").await, [system, web]);
+    assert_eq!(page("", "-deployment").await, [web, system]);
+    assert_eq!(page("", "opened").await, [web, system]);
+    assert_eq!(page("WE", "").await, [web]);
+    assert!(page("nowhere", "").await.is_empty());
+}
+
+#[tokio::test]
+async fn workers_are_listed_each_once_while_they_are_heard_and_go() {
+    let house = House::new().await;
+    let sql = "INSERT INTO worker (name, lease_until, started_at) \
+               SELECT 'w' || n, now() - make_interval(secs => n % 7), now() - make_interval(secs => n / 3) \
+               FROM generate_series(1, 130) n";
+    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    for sort in Order::<WorkerSort>::words() {
+        let mut wanted = WorkersWanted { sort: sort.parse().unwrap(), ..WorkersWanted::default() };
+        let mut found = Vec::new();
+        loop {
+            let page = house.control.workers(&house.ada, &wanted).await.unwrap();
+            assert!(!page.workers.is_empty() && page.workers.len() <= PAGE_SIZE, "{sort}");
+            // The last of the page is heard before anybody asks for the next page. Where that comes last, it rightly comes again.
+            if sort != "heard" {
+                let last = page.workers.last().unwrap();
+                let sql = "UPDATE worker SET lease_until = now() + interval '1 hour' WHERE id = $1";
+                sqlx::query(sql).bind(last.id).execute(house.database.owner()).await.unwrap();
+            }
+            found.extend(page.workers.into_iter().map(|worker| worker.name));
+            wanted.before = page.next;
+            if wanted.before.is_none() {
+                break;
+            }
+        }
+        let each: BTreeSet<&String> = found.iter().collect();
+        assert_eq!((found.len(), each.len()), (130, 130), "{sort}");
+    }
+    let first = house.control.workers(&house.ada, &WorkersWanted::default()).await.unwrap();
+    let last = first.workers.last().unwrap().id;
+    sqlx::query("DELETE FROM worker WHERE id = $1").bind(last).execute(house.database.owner()).await.unwrap();
+    let wanted = WorkersWanted { before: first.next, ..WorkersWanted::default() };
+    let second = house.control.workers(&house.ada, &wanted).await.unwrap();
+    assert_eq!(second.workers.len(), PAGE_SIZE, "a row that is gone is a place all the same");
+    let odd = WorkersWanted { before: Some(last.to_string().into()), ..WorkersWanted::default() };
+    assert_eq!(house.control.workers(&house.ada, &odd).await.unwrap_err().status, 400);
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ mod removal;
 mod replanning;
 mod restoring;
 mod scopes;
+mod settling;
 mod top;
 mod undoing;
 mod weighing;

@@ -99,8 +99,11 @@ async fn who_took_back_is_an_author_named_as_one_and_told_before() {
     let open = async |by| house.control.proposal(by, proposal).await.unwrap().1;
     assert!(!open(&house.ada).await.would_join, "she wrote it");
     assert!(open(&house.bo).await.would_join, "he could approve it so far");
+    assert!(!open(&house.ada).await.of_others && open(&house.bo).await.of_others, "it is hers alone");
     let version = house.control.undo(&house.bo, proposal, version).await.unwrap();
     let version = house.control.redo(&house.cy, proposal, version).await.unwrap();
+
+    assert!(open(&house.ada).await.of_others, "others touched her edit");
 
     let now = open(&house.bo).await;
     assert!(!now.would_join, "he is one now");
@@ -110,4 +113,19 @@ async fn who_took_back_is_an_author_named_as_one_and_told_before() {
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.authors, now.authors, "the board names whom the gate refuses");
     assert!(review.may_judge.is_err());
+}
+
+#[tokio::test]
+async fn what_another_opened_is_of_others_whoever_wrote_in_it() {
+    let house = House::new().await;
+    let web = house.id("web").await;
+    let proposal = house.control.propose(&house.bo, web).await.unwrap();
+    let bind = house.bind("web", 1, "app").await;
+    let edited = house.control.edit(&house.ada, proposal, 0, vec![bind]).await.unwrap();
+    let open = async |by| house.control.proposal(by, proposal).await.unwrap().1;
+    assert_eq!(open(&house.ada).await.authors, ["ada"]);
+    assert!(open(&house.ada).await.of_others, "bo opened it");
+    assert!(open(&house.bo).await.of_others, "ada wrote in it");
+    house.control.undo(&house.ada, proposal, edited).await.unwrap();
+    assert!(open(&house.bo).await.of_others, "what was taken back may be brought again");
 }

@@ -129,6 +129,22 @@ impl fmt::Display for Wait {
 }
 
 impl Wait {
+    /// Whether nothing happens until somebody does something about this step or what is before it. A worker or a node that is missing is
+    /// not of that kind: they come back by themselves, after a restart or an upgrade, and what waits for them goes on.
+    pub fn needs_somebody(self) -> bool {
+        matches!(
+            self,
+            Self::Unknown
+                | Self::Failed
+                | Self::BehindFailure
+                | Self::Jig
+                | Self::Unavailable
+                | Self::Frozen
+                | Self::Held
+                | Self::Paused
+        )
+    }
+
     /// The states in which a step may wait for this.
     pub fn states(self) -> &'static [StepState] {
         match self {
@@ -246,6 +262,18 @@ pub fn struck(steps: &BTreeMap<StepId, Link>, children: &BTreeMap<StepId, Vec<Ch
 mod tests {
     use super::*;
     use uuid::Uuid;
+
+    #[test]
+    fn what_needs_somebody_says_whom() {
+        let people = ["a person", "an operator", "whoever"];
+        let named = |wait: &Wait| people.iter().any(|somebody| wait.frees().starts_with(somebody));
+        assert!(Wait::ALL.iter().filter(|wait| wait.needs_somebody()).all(named));
+        for passes in
+            [Wait::Parents, Wait::Backoff, Wait::Budget, Wait::NoWorker, Wait::NodeDead, Wait::Next, Wait::Queued]
+        {
+            assert!(!passes.needs_somebody(), "{passes}");
+        }
+    }
 
     #[test]
     fn words_are_read_as_they_are_written_and_none_comes_twice() {

@@ -201,6 +201,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
     fn a_plan_of_a_whole_cluster_is_compared_at_once() {
         let of_all = |port| of((0..60_000).map(|n| node(n, vec![noderole("app", port, 0)], 0)).collect());
         let (before, after) = (of_all(1), of_all(1));

@@ -133,13 +133,34 @@ pub struct ImportRow {
     pub report: Findings,
 }
 
-/// Keeps what came of an import.
+/// Reports of imports that are kept of each barclamp, the newest.
+pub const KEPT_IMPORTS: i64 = 100;
+/// Reports of each barclamp that one import forgets at most: one comes, so one goes, and more where there are more from before.
+const FORGOTTEN_AT_ONCE: i64 = 5;
+
+/// Keeps what came of an import, and forgets what came of old ones: of those that have [`KEPT_IMPORTS`] newer ones of each of their barclamps.
 pub async fn keep_import(on: &mut PgConnection, by: Option<PersonId>, report: &Findings) -> Result<(), StoreError> {
     sqlx::query("INSERT INTO import_report (by, report) VALUES ($1, $2)")
         .bind(by.map(|person| person.0))
         .bind(Json(report))
-        .execute(on)
+        .execute(&mut *on)
         .await?;
+    let names: Vec<&str> = report.barclamps.iter().map(|barclamp| barclamp.name.as_str()).collect();
+    sqlx::query(
+        "DELETE FROM import_report WHERE id IN ( \
+           SELECT o.id FROM unnest($1::text[]) AS w (name) CROSS JOIN LATERAL ( \
+             SELECT i.id FROM import_report i \
+             WHERE i.report->'barclamps' @> jsonb_build_array(jsonb_build_object('name', w.name)) AND NOT EXISTS ( \
+               SELECT FROM jsonb_array_elements(i.report->'barclamps') AS b WHERE $3 > ( \
+                 SELECT count(*) FROM (SELECT FROM import_report n WHERE n.id > i.id \
+                   AND n.report->'barclamps' @> jsonb_build_array(jsonb_build_object('name', b->'name')) LIMIT $3) AS newer)) \
+             ORDER BY i.id LIMIT $2) o)",
+    )
+    .bind(names)
+    .bind(FORGOTTEN_AT_ONCE)
+    .bind(KEPT_IMPORTS)
+    .execute(on)
+    .await?;
     Ok(())
 }
 
@@ -175,4 +196,31 @@ pub async fn jigs(on: &mut PgConnection) -> Result<BTreeMap<JigName, bool>, Stor
         Ok((JigName::parse(&name).map_err(|e| StoreError::corrupt("jig", e))?, active))
     };
     rows.into_iter().map(jig).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use testdb::TestDatabase;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn of_each_barclamp_the_newest_reports_are_kept() {
+        let database = TestDatabase::new().await;
+        let mut on = database.app().acquire().await.expect("a connection");
+        let of = |names: &[&str]| -> Findings {
+            let brought = names.iter().map(
+                |name| serde_json::json!({"name": name, "version": "1", "hash": Hash::of_bytes(b"x"), "new": true}),
+            );
+            serde_json::from_value(serde_json::json!({"barclamps": brought.collect::<Vec<_>>()})).expect("a report")
+        };
+        keep_import(&mut on, None, &of(&["often", "once"])).await.expect("kept");
+        for _ in 0..=KEPT_IMPORTS {
+            keep_import(&mut on, None, &of(&["often"])).await.expect("kept");
+        }
+        let ids: Vec<i64> =
+            sqlx::query_scalar("SELECT id FROM import_report ORDER BY id").fetch_all(&mut *on).await.expect("reports");
+        assert_eq!(ids.len() as i64, KEPT_IMPORTS + 1);
+        assert_eq!(ids[..2], [1, 3], "the only one of a barclamp stays, and of the others the oldest went");
+    }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use api::console::PAGE_SIZE;
-use api::listing::{Key, Order, ReviewSort};
+use api::listing::{Key, Order, ProposalSort, ReviewSort};
 use engine::gate::VerdictKind;
 use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, ProposalId, SubmissionId, TargetNo};
 use sqlx::PgConnection;
@@ -302,8 +302,12 @@ pub struct FindProposals {
     pub drafts: bool,
     /// Only those on this deployment, or on a node that was in it.
     pub deployment: Option<DeploymentId>,
-    /// Only those before this one.
-    pub before: Option<ProposalId>,
+    /// Only those with this in the name of the deployment or of the node, however it is written.
+    pub text: Option<String>,
+    /// In this order.
+    pub order: Order<ProposalSort>,
+    /// Behind the one with these keys.
+    pub behind: Option<Vec<Key>>,
 }
 
 /// An open proposal in a list.
@@ -319,32 +323,61 @@ pub struct ProposalLine {
     pub submission: Option<SubmissionId>,
 }
 
-/// A page of open proposals, newest first, and one more if there is one. Edits are counted, not read.
+impl ProposalLine {
+    /// Its keys in a list that is sorted by this.
+    pub fn keys(&self, sort: ProposalSort) -> Vec<Key> {
+        let id = Key::from(self.proposal.id.0);
+        match sort {
+            ProposalSort::Opened => vec![id],
+            ProposalSort::Deployment => vec![Key::from(self.proposal.deployment_name.as_str()), id],
+        }
+    }
+}
+
+/// A page of open proposals in an order, and one more if there is one: there are as many as deployments and nodes at most. Edits are
+/// counted, not read.
 pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Result<Vec<ProposalLine>, StoreError> {
-    type Row = (i64, Uuid, String, Option<Uuid>, String, String, i32, i64, Vec<String>, Option<i64>);
-    let rows: Vec<Row> = sqlx::query_as(
-        "SELECT p.id, p.deployment_id, d.name, p.node_id, p.title, p.state, p.version, \
+    let (sign, way) = if find.order.falling { ("<", "DESC") } else { (">", "ASC") };
+    let (compared, ordered) = match find.order.by {
+        ProposalSort::Opened => (format!("p.id {sign} $1"), format!("p.id {way}")),
+        ProposalSort::Deployment => (format!("(d.name, p.id) {sign} ($6, $1)"), format!("d.name {way}, p.id {way}")),
+    };
+    let (name, id) = match find.behind.as_deref() {
+        Some([Key::Text(name), Key::Number(id)]) => (Some(name.as_str()), Some(*id)),
+        Some([Key::Number(id)]) => (None, Some(*id)),
+        _ => (None, None),
+    };
+    let compared = if id.is_some() { compared } else { "true".to_owned() };
+    type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32, i64, Vec<String>, Option<i64>);
+    let query = format!(
+        "SELECT p.id, p.deployment_id, d.name, p.node_id, p.created_by, p.title, p.state, p.version, \
          (SELECT count(*) FROM edit e WHERE e.proposal_id = p.id AND NOT e.undone), \
          ARRAY(SELECT DISTINCT w.name FROM edit e JOIN person w ON w.id = e.actor WHERE e.proposal_id = p.id ORDER BY w.name), s.id \
-         FROM proposal p JOIN deployment d ON d.id = p.deployment_id \
+         FROM proposal p JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id \
          LEFT JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
-         WHERE p.state = 'open' AND p.id < $1 AND ($2::uuid IS NULL OR p.deployment_id = $2) \
+         WHERE p.state = 'open' AND {compared} AND ($2::uuid IS NULL OR p.deployment_id = $2) \
          AND ($3::uuid IS NULL OR p.created_by = $3 OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id AND e.actor = $3)) \
-         AND NOT ($4 AND s.id IS NOT NULL) ORDER BY p.id DESC LIMIT $5",
-    )
-    .bind(find.before.map_or(i64::MAX, |before| before.0))
-    .bind(find.deployment.map(|deployment| deployment.0))
-    .bind(find.by.map(|by| by.0))
-    .bind(find.drafts)
-    .bind(PAGE_SIZE as i64 + 1)
-    .fetch_all(on)
-    .await?;
-    let line = |(id, deployment, deployment_name, node, title, state, version, edits, authors, submission): Row| {
+         AND NOT ($4 AND s.id IS NOT NULL) \
+         AND ($5::text IS NULL OR position(lower($5) IN lower(d.name)) > 0 OR position(lower($5) IN lower(n.fqdn)) > 0) \
+         ORDER BY {ordered} LIMIT $7"
+    );
+    let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(id)
+        .bind(find.deployment.map(|deployment| deployment.0))
+        .bind(find.by.map(|by| by.0))
+        .bind(find.drafts)
+        .bind(find.text.as_deref())
+        .bind(name)
+        .bind(PAGE_SIZE as i64 + 1)
+        .fetch_all(on)
+        .await?;
+    let line = |(id, deployment, deployment_name, node, by, title, state, version, edits, authors, submission): Row| {
         let proposal = super::ProposalRow {
             id: ProposalId(id),
             deployment: DeploymentId(deployment),
             deployment_name,
             node: node.map(NodeId),
+            created_by: PersonId(by),
             title,
             state,
             version,

@@ -29,6 +29,8 @@ pub struct ProposalRow {
     pub deployment_name: String,
     /// The one node that it may touch, if it is on a node.
     pub node: Option<NodeId>,
+    /// Who opened it.
+    pub created_by: PersonId,
     /// What it is for.
     pub title: String,
     /// `open`, `committed` or `discarded`.
@@ -65,15 +67,15 @@ pub struct EditRow {
     pub touched_names: Vec<String>,
 }
 
-type Row = (i64, Uuid, String, Option<Uuid>, String, String, i32);
+type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32);
 
 /// Rows of deployments stay when those are removed, so there is always a name.
 const COLUMNS: &str = "p.id, p.deployment_id, (SELECT d.name FROM deployment d WHERE d.id = p.deployment_id), p.node_id, \
-    p.title, p.state, p.version";
+    p.created_by, p.title, p.state, p.version";
 
-fn to_proposal((id, deployment, deployment_name, node, title, state, version): Row) -> ProposalRow {
-    let (deployment, node) = (DeploymentId(deployment), node.map(NodeId));
-    ProposalRow { id: ProposalId(id), deployment, deployment_name, node, title, state, version }
+fn to_proposal((id, deployment, deployment_name, node, created_by, title, state, version): Row) -> ProposalRow {
+    let (deployment, node, created_by) = (DeploymentId(deployment), node.map(NodeId), PersonId(created_by));
+    ProposalRow { id: ProposalId(id), deployment, deployment_name, node, created_by, title, state, version }
 }
 
 /// A proposal.

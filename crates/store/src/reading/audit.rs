@@ -32,8 +32,10 @@ pub struct AuditFilter<'f> {
     pub since: Option<OffsetDateTime>,
     /// Before this moment.
     pub until: Option<OffsetDateTime>,
-    /// Before this entry.
-    pub before: Option<i64>,
+    /// Oldest first.
+    pub rising: bool,
+    /// Behind this entry, in that order.
+    pub behind: Option<i64>,
 }
 
 /// An entry with its actor's name and its place in the chain.
@@ -57,7 +59,11 @@ pub struct AuditRow {
     pub seq: Option<i64>,
 }
 
-/// Entries, newest first; at most so many.
+/// Ids rise with the moments of entries, but for those of transactions that ran beside each other: by so many at most. With them a window of
+/// long ago is found without reading everything since.
+const AT_ONCE: i64 = 10_000;
+
+/// Entries, newest first or oldest first; at most so many.
 pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) -> Result<Vec<AuditRow>, StoreError> {
     let mut query: QueryBuilder<Postgres> = QueryBuilder::new(
         "SELECT a.id, a.at, a.actor, p.name, a.action, a.subject, a.detail, s.seq FROM audit a \
@@ -76,14 +82,27 @@ pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) ->
     }
     if let Some(since) = filter.since {
         query.push(" AND a.at >= ").push_bind(since);
+        query
+            .push(" AND a.id >= (SELECT b.id - ")
+            .push_bind(AT_ONCE)
+            .push(" FROM audit b WHERE b.at >= ")
+            .push_bind(since);
+        query.push(" ORDER BY b.at, b.id LIMIT 1)");
     }
     if let Some(until) = filter.until {
         query.push(" AND a.at < ").push_bind(until);
+        query
+            .push(" AND a.id <= (SELECT b.id + ")
+            .push_bind(AT_ONCE)
+            .push(" FROM audit b WHERE b.at < ")
+            .push_bind(until);
+        query.push(" ORDER BY b.at DESC, b.id DESC LIMIT 1)");
     }
-    if let Some(before) = filter.before {
-        query.push(" AND a.id < ").push_bind(before);
+    let (sign, way) = if filter.rising { (" AND a.id > ", "ASC") } else { (" AND a.id < ", "DESC") };
+    if let Some(behind) = filter.behind {
+        query.push(sign).push_bind(behind);
     }
-    query.push(" ORDER BY a.id DESC LIMIT ").push_bind(most);
+    query.push(" ORDER BY a.id ").push(way).push(" LIMIT ").push_bind(most);
     Ok(query.build_query_as().fetch_all(on).await?)
 }
 

@@ -9,7 +9,7 @@ use crate::StoreError;
 /// What somebody has done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct FirstStepsRow {
-    /// They edited a proposal.
+    /// They edited a proposal, beside what a demo begins with.
     pub edited: bool,
     /// What they submitted last.
     pub submission: Option<i64>,
@@ -19,38 +19,49 @@ pub struct FirstStepsRow {
     pub committed: bool,
     /// A run that it asked for has ended.
     pub ran: bool,
-    /// One failed, and its step was tried again.
+    /// One failed, and they retried it, or ran it again by a later change. What is retried by itself is none of theirs.
     pub retried: bool,
     /// The deployment of an open proposal that they edited, else that of what they submitted last.
     pub deployment: Option<String>,
 }
 
-/// What a person has done: of their last 100 submissions, 20 targets, and the last 20 runs of each of 1,000 steps.
+/// The entry of the audit, Gantry's own, that names the submission that a demo begins with.
+pub const DEMO_CHANGE: &str = "demo.change";
+
+/// What a person has done since the change that a demo begins with, which was made in somebody's name and is nothing that they did: of their last 100 submissions, 20 targets, and the last 20 runs of each of 1,000 steps.
 pub async fn first_steps(on: &mut PgConnection, person: PersonId) -> Result<FirstStepsRow, StoreError> {
     Ok(sqlx::query_as(
-        "WITH mine AS MATERIALIZED (SELECT submission_id AS id FROM submission_author WHERE person_id = $1 \
-           ORDER BY submission_id DESC LIMIT 100), \
+        "WITH demo AS MATERIALIZED (SELECT coalesce(max(id), 0) AS id, coalesce(max(at), '-infinity') AS at, \
+           coalesce(max(subject::bigint), 0) AS submission FROM audit WHERE action = $2 AND actor IS NULL), \
+         mine AS MATERIALIZED (SELECT submission_id AS id FROM submission_author, demo \
+           WHERE person_id = $1 AND submission_id > demo.submission ORDER BY submission_id DESC LIMIT 100), \
          own AS (SELECT d.name FROM proposal p JOIN deployment d ON d.id = p.deployment_id \
-           WHERE p.state = 'open' AND p.kind = 'personal' AND EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id AND e.actor = $1) \
+           WHERE p.state = 'open' AND p.kind = 'personal' \
+             AND EXISTS (SELECT FROM edit e, demo WHERE e.proposal_id = p.id AND e.actor = $1 AND e.at > demo.at) \
            ORDER BY p.id DESC LIMIT 1), \
+         acts AS MATERIALIZED (SELECT a.at, a.action, a.subject FROM audit a, demo WHERE a.actor = $1 AND a.id > demo.id \
+           ORDER BY a.id DESC LIMIT 200), \
          line AS MATERIALIZED (SELECT t.number FROM mine JOIN target t ON t.submission_id = mine.id ORDER BY t.number DESC LIMIT 20), \
-         asked AS (SELECT s.id FROM line JOIN step s ON s.generation = line.number LIMIT 1000), \
-         walked AS MATERIALIZED (SELECT r.* FROM asked, LATERAL (SELECT r.step_id, r.id, r.generation, r.outcome FROM run r \
+         asked AS (SELECT s.id, s.noderole_id FROM line JOIN step s ON s.generation = line.number LIMIT 1000), \
+         walked AS MATERIALIZED (SELECT r.*, asked.noderole_id FROM asked, \
+           LATERAL (SELECT r.step_id, r.id, r.generation, r.outcome, r.ended_at FROM run r \
            WHERE r.step_id = asked.id ORDER BY r.id DESC LIMIT 20) r) \
          SELECT EXISTS (SELECT FROM mine) OR EXISTS (SELECT FROM own) \
-             OR EXISTS (SELECT FROM (SELECT action FROM audit WHERE actor = $1 ORDER BY id DESC LIMIT 200) a \
-                        WHERE a.action = 'proposal.edit') AS edited, \
+             OR EXISTS (SELECT FROM acts WHERE action = 'proposal.edit') AS edited, \
            (SELECT max(id) FROM mine) AS submission, \
            EXISTS (SELECT FROM mine JOIN verdict v ON v.submission_id = mine.id WHERE v.person_id <> $1) AS judged, \
            EXISTS (SELECT FROM line) AS committed, \
            EXISTS (SELECT FROM walked w JOIN line ON line.number = w.generation WHERE w.outcome IS NOT NULL) AS ran, \
-           EXISTS (SELECT FROM walked w JOIN line ON line.number = w.generation JOIN walked again ON again.step_id = w.step_id \
-                   WHERE w.outcome = 'failed' AND again.id > w.id) AS retried, \
+           EXISTS (SELECT FROM walked w JOIN line ON line.number = w.generation WHERE w.outcome = 'failed' AND ( \
+             EXISTS (SELECT FROM acts WHERE action = 'step.retry' AND subject = w.noderole_id::text AND at >= w.ended_at) \
+             OR EXISTS (SELECT FROM walked again JOIN line later ON later.number = again.generation \
+                        WHERE again.step_id = w.step_id AND again.generation > w.generation))) AS retried, \
            coalesce((SELECT name FROM own), (SELECT d.name FROM mine JOIN submission s ON s.id = mine.id \
              JOIN proposal p ON p.id = s.proposal_id JOIN deployment d ON d.id = p.deployment_id \
              WHERE d.removed_in IS NULL ORDER BY mine.id DESC LIMIT 1)) AS deployment",
     )
     .bind(person.0)
+    .bind(DEMO_CHANGE)
     .fetch_one(on)
     .await?)
 }

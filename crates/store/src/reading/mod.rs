@@ -18,7 +18,7 @@ mod workers;
 pub use admins::admins;
 pub use admission::{admission_view, admission_view_of};
 pub use audit::{AuditActor, AuditFilter, AuditRow, audit, last_seal, seal_at, sealed, unsealed};
-pub use first_steps::{FirstStepsRow, first_steps};
+pub use first_steps::{DEMO_CHANGE, FirstStepsRow, first_steps};
 pub use machines::{
     CarriedRow, FactRow, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine, machine_named,
     noderoles_on, reports,
@@ -32,7 +32,10 @@ pub use steps::{
 };
 pub use targets::{TargetRow, is_root, root_of, target, targets};
 pub use values::{ResultRow, SetRow, Setting, StepOf, results_of, run_given, sets, steps_of_values};
-pub use waiting::{AboveRow, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, step_places, waiting};
+pub use waiting::{
+    AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, in_the_way, step_places,
+    waiting,
+};
 pub use workers::{WorkerFilter, WorkerRow, worker, workers};
 
 pub use crate::entity::run::Model as RunModel;

@@ -6,7 +6,7 @@
 //! the engine over [`super::admission_view_of`], for the few that are shown.
 
 use engine::anneal::{ENDING, Limits, StepState, Wait};
-use engine::ids::{DeploymentId, NodeId, StepId};
+use engine::ids::{DeploymentId, NodeId, StepId, TargetNo};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -118,6 +118,7 @@ pub async fn waiting(
         .bind(page + 1)
         .bind(if filter.wait.is_some() { 1 } else { page })
         .bind(f64::from(ENDING))
+        .bind(None::<Vec<Uuid>>)
         .fetch_all(&mut *on)
         .await?;
     let Some(wait) = filter.wait else { return Ok(WaitingRows { rows, next: None }) };
@@ -132,6 +133,61 @@ pub async fn waiting(
     rows.retain(|row| !ours(row) || row.place <= page);
     let next = if more { last } else { edge };
     Ok(WaitingRows { rows, next: next.map(|(since, step)| (since, StepId(step))) })
+}
+
+/// What stands between a target and its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InTheWay {
+    /// Steps that move, or will without anybody doing anything.
+    pub moving: usize,
+    /// Steps about which somebody has to do something first.
+    pub resting: usize,
+}
+
+/// What a target's open steps come down to: themselves, and in the place of a blocked one whatever is open above it, of whichever target,
+/// until a step is reached that is not blocked. The first [`LOOKED`] of those are judged.
+///
+/// The caller holds one view of the database for both statements, or a step that moved on in between counts as moving.
+///
+/// # Errors
+/// What the database refused.
+pub async fn in_the_way(on: &mut PgConnection, limits: Limits, target: TargetNo) -> Result<InTheWay, StoreError> {
+    let open: Vec<Uuid> = sqlx::query_scalar(
+        "WITH RECURSIVE up (id) AS ( \
+           SELECT id FROM step WHERE generation = $1 AND state IN ('blocked', 'todo', 'transition', 'error') \
+           UNION \
+           SELECT p.id FROM up JOIN step c ON c.id = up.id AND c.state = 'blocked' JOIN edge e ON e.child = c.id \
+           JOIN step p ON p.id = e.parent \
+           WHERE p.state IN ('blocked', 'todo', 'transition') \
+             OR (p.state = 'error' AND e.kind <> 'order_only' AND c.join_after = 'success')) \
+         SELECT s.id FROM up JOIN step s ON s.id = up.id WHERE s.state <> 'blocked' ORDER BY s.since, s.id LIMIT $2",
+    )
+    .bind(target.0)
+    .bind(LOOKED)
+    .fetch_all(&mut *on)
+    .await?;
+    let states = [StepState::Error, StepState::Transition, StepState::Todo];
+    let rows: Vec<WaitingRow> = sqlx::query_as(include_str!("waiting.sql"))
+        .bind(i64::from(limits.running))
+        .bind(LOOKED)
+        .bind(states.map(StepState::as_str).to_vec())
+        .bind(None::<Vec<i64>>)
+        .bind(None::<Uuid>)
+        .bind(false)
+        .bind(None::<OffsetDateTime>)
+        .bind(None::<Uuid>)
+        .bind(None::<&str>)
+        .bind(1_i64)
+        // One of each reason: its number is what is asked for.
+        .bind(1_i64)
+        .bind(f64::from(ENDING))
+        .bind(&open)
+        .fetch_all(&mut *on)
+        .await?;
+    let somebody = |row: &&WaitingRow| row.wait.parse::<Wait>().is_ok_and(Wait::needs_somebody);
+    let resting: i64 = rows.iter().filter(somebody).map(|row| row.total).sum();
+    let resting = usize::try_from(resting).unwrap_or(0);
+    Ok(InTheWay { moving: open.len().saturating_sub(resting), resting })
 }
 
 async fn lanes_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<i64>, StoreError> {

@@ -3,7 +3,7 @@
 --
 -- $1 most runs open at once, $2 most steps of each state that are looked at, those that wait longest, $3 states, $4 lanes (NULL: all),
 -- $5 node (NULL: all), $6 only those behind (since, id) $7, $8 (NULL: from the first), $9 of which reason a page is told, $10 its length,
--- $11 how many of each other reason, $12 seconds beyond its time after which a run is overdue.
+-- $11 how many of each other reason, $12 seconds beyond its time after which a run is overdue, $13 only these steps (NULL: all).
 WITH RECURSIVE held AS (
   SELECT id FROM deployment WHERE held_by IS NOT NULL
   UNION
@@ -53,6 +53,7 @@ looked AS MATERIALIZED (
     WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error')
       AND ($4::bigint[] IS NULL OR s.lane_id = ANY ($4)) AND ($5::uuid IS NULL OR s.node_id = $5)
       AND ($6::bool IS NOT TRUE OR (s.since, s.id) > ($7::timestamptz, $8::uuid))
+      AND ($13::uuid[] IS NULL OR s.id = ANY ($13))
     ORDER BY s.since, s.id LIMIT $2
   ) l
 ),

@@ -1,6 +1,7 @@
-//! Workers: each start of one is a row, which goes when it is long gone, so there are few.
+//! Workers: each start of one is a row, which goes a week after its lease unless a run names it
+//! ([`crate::housekeeping::forget_workers`]).
 
-use api::workers::WorkerSort;
+use api::listing::{Key, Order, WorkerSort};
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -51,10 +52,33 @@ pub struct WorkerFilter<'f> {
     pub phase: Option<&'f str>,
     /// With this in the name.
     pub name: Option<&'f str>,
-    /// In which order.
-    pub sort: WorkerSort,
-    /// Behind this one.
-    pub before: Option<Uuid>,
+    /// In this order.
+    pub order: Order<WorkerSort>,
+    /// Behind the one with these keys, as they were: it may be gone by now, and its lease has moved.
+    pub behind: Option<&'f [Key]>,
+}
+
+impl WorkerRow {
+    /// Its keys in a list that is sorted by this.
+    pub fn keys(&self, sort: WorkerSort) -> Vec<Key> {
+        let id = Key::Text(self.id.to_string());
+        match sort {
+            WorkerSort::Started => vec![micros(self.started_at), id],
+            // A lease is renewed whenever one is heard, and is as long for all.
+            WorkerSort::Heard => vec![micros(self.lease_until), id],
+            WorkerSort::Name => vec![Key::from(self.name.as_str())],
+        }
+    }
+}
+
+/// A moment as exactly as the database has it.
+fn micros(at: OffsetDateTime) -> Key {
+    Key::Number(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))
+}
+
+/// The moment of a key. None: no calendar has it, so no row has it either.
+fn moment(micros: i64) -> Option<OffsetDateTime> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1_000).ok()
 }
 
 fn rows(runs: i64) -> QueryBuilder<Postgres> {
@@ -87,22 +111,23 @@ pub async fn workers(
     if let Some(name) = filter.name {
         query.push(" AND position(").push_bind(name).push(" IN w.name) > 0");
     }
-    let (behind, order) = match filter.sort {
-        WorkerSort::Started => (
-            " AND (w.started_at, w.id) < (SELECT b.started_at, b.id FROM worker b WHERE b.id = ",
-            " ORDER BY w.started_at DESC, w.id DESC LIMIT ",
-        ),
-        // A lease is renewed whenever one is heard, and is as long for all.
-        WorkerSort::Heard => (
-            " AND (w.lease_until, w.id) < (SELECT b.lease_until, b.id FROM worker b WHERE b.id = ",
-            " ORDER BY w.lease_until DESC, w.id DESC LIMIT ",
-        ),
-        WorkerSort::Name => (" AND w.name > (SELECT b.name FROM worker b WHERE b.id = ", " ORDER BY w.name LIMIT "),
+    let (sign, way) = if filter.order.falling { (" < (", "DESC") } else { (" > (", "ASC") };
+    let (columns, ordered) = match filter.order.by {
+        WorkerSort::Started => ("w.started_at, w.id", format!("w.started_at {way}, w.id {way}")),
+        WorkerSort::Heard => ("w.lease_until, w.id", format!("w.lease_until {way}, w.id {way}")),
+        WorkerSort::Name => ("w.name", format!("w.name {way}")),
     };
-    if let Some(before) = filter.before {
-        query.push(behind).push_bind(before).push(")");
+    match filter.behind {
+        Some([Key::Text(name)]) => {
+            query.push(" AND (").push(columns).push(")").push(sign).push_bind(name).push(")");
+        }
+        Some([Key::Number(at), Key::Text(id)]) => {
+            let Some((at, id)) = moment(*at).zip(id.parse::<Uuid>().ok()) else { return Ok(Vec::new()) };
+            query.push(" AND (").push(columns).push(")").push(sign).push_bind(at).push(", ").push_bind(id).push(")");
+        }
+        _ => {}
     }
-    query.push(order).push_bind(most);
+    query.push(" ORDER BY ").push(ordered).push(" LIMIT ").push_bind(most);
     Ok(query.build_query_as().fetch_all(on).await?)
 }
 

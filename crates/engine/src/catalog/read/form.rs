@@ -91,11 +91,6 @@ impl Draft {
         &self.path
     }
 
-    /// How many roles it declares.
-    pub fn role_count(&self) -> usize {
-        self.roles.len()
-    }
-
     /// What was found in it; no error among it.
     pub fn findings(&self) -> &Findings {
         &self.findings

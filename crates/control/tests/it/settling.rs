@@ -1,0 +1,67 @@
+//! How far a target is: what is in its way may be another target's.
+
+use std::time::Duration;
+
+use api::overview::Way;
+use engine::anneal::Limits;
+use engine::ids::TargetNo;
+use serde_json::{Map, json};
+use store::running::{self, Hello, RunEnd, WorkerId};
+use uuid::Uuid;
+
+use crate::house::House;
+
+const LONG: Duration = Duration::from_secs(600);
+
+async fn worker(house: &House) -> WorkerId {
+    let id = WorkerId(Uuid::new_v4());
+    let hello = Hello {
+        id,
+        name: "one".into(),
+        capacity: 10,
+        jigs: vec!["noop".into()],
+        host: "here".into(),
+        pid: 1,
+        version: "0".into(),
+    };
+    running::ensure_worker(house.database.app(), &hello, LONG).await.unwrap();
+    running::confirm_worker(house.database.app(), id).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_for_somebody() {
+    let house = House::new().await;
+    let (control, ada, pool) = (&house.control, &house.ada, house.database.app());
+    let before = house.bound("web", 1, "runtime").await;
+    let after = house.bound("web", 1, "app").await;
+    let way = async |target: TargetNo| control.target(ada, target).await.unwrap().way;
+
+    let steps = control.target(ada, after).await.unwrap().steps;
+    assert_eq!(
+        (steps.blocked, steps.todo, steps.transition, steps.error),
+        (1, 0, 0, 0),
+        "its parent is another target's"
+    );
+    assert_eq!((way(before).await, way(after).await), (Way::UnderWay, Way::UnderWay), "a worker may come");
+
+    let system = house.id("system").await;
+    control.hold(ada, system, true, "a look at the disks".into()).await.unwrap();
+    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "somebody has to release it");
+    control.hold(ada, system, false, "done".into()).await.unwrap();
+    control.switch(ada, false, "power".into()).await.unwrap();
+    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "somebody has to switch it on");
+    control.switch(ada, true, "power".into()).await.unwrap();
+
+    let worker = worker(&house).await;
+    let ends = [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
+    for end in ends {
+        running::claim_runs(pool, Limits::default()).await.unwrap();
+        let leased = running::lease_runs(pool, worker, &["noop"], 1, LONG).await.unwrap();
+        assert_eq!(way(after).await, Way::UnderWay, "something above it runs");
+        running::finish_run(pool, leased[0].run, worker, &end).await.unwrap();
+    }
+    let steps = control.target(ada, after).await.unwrap().steps;
+    assert_eq!((steps.blocked, steps.error), (1, 0));
+    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "the failure is another target's");
+}

@@ -1,0 +1,23 @@
+//! How workers that are long gone are found.
+
+use sea_orm_migration::prelude::*;
+
+pub(crate) const SQL: &str = include_str!("m0031_forgotten_workers.sql");
+
+/// Applies `m0031_forgotten_workers.sql`.
+#[derive(Debug)]
+pub struct Migration;
+
+impl MigrationName for Migration {
+    fn name(&self) -> &str {
+        "m0031_forgotten_workers"
+    }
+}
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        manager.get_connection().execute_unprepared(SQL).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,5 @@
+-- Workers that are long gone are forgotten, but for those that carried out a run: what they did names them.
+CREATE INDEX run_by_worker ON run (worker_id) WHERE worker_id IS NOT NULL;
+
+COMMENT ON TABLE import_report IS
+  'What each import brought, of people and of Gantry itself where something was new. Nothing is changed; of each barclamp the newest 100 are kept.';

@@ -1,0 +1,189 @@
+//! `/api/v1/deployments/{name}/graph` and `/api/v1/submissions/{id}/graph`: the graph of a page as data.
+//!
+//! The words are those of the page's own address, so whoever looks at a picture can ask for what is in it. A page that does not
+//! understand a word shows the graph without it; a program is told.
+
+use api::Problem;
+use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
+use axum::Json;
+use axum::extract::State;
+use engine::ids::{RoleName, SubmissionId, TargetNo};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::contract::{Operations, op};
+use crate::refusal::{Asked, Place};
+use crate::rest::Answer;
+use crate::session::SignedIn;
+use crate::state::AppState;
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    let about =
+        "The words are those of the page's address. What is too much for one answer is left folded, and `cut` says so.";
+    all.get(
+        "/deployments/{name}/graph",
+        of_deployment,
+        op("getDeploymentGraph", "How the noderoles of a deployment hang together").about(about),
+    )
+    .get(
+        "/submissions/{id}/graph",
+        of_review,
+        op("getSubmissionGraph", "What a review changes and one step around it, as a graph").about(about),
+    )
+}
+
+/// Which of the graph is wanted, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct GraphWanted {
+    /// Roles whose noderoles are told one by one, by comma.
+    roles: String,
+    /// Nodes whose noderoles are told one by one, by full or short name, by comma.
+    nodes: String,
+    /// Only this vertex, by its key, what it waits for and what waits for it.
+    focus: String,
+    /// Of a focus which of the two: `up` or `down`; both unless said.
+    way: String,
+    /// Of a focus what is at most so many edges away.
+    #[schemars(range(min = 1))]
+    steps: Option<u32>,
+    /// Marks every way that begins at this vertex, by its key, and ends at `to`.
+    from: String,
+    /// The end of that.
+    to: String,
+    /// Marks the longest way, by `count` of noderoles or by the `time` that their last runs took.
+    longest: String,
+    /// `trail`: what is marked alone, one by one.
+    only: String,
+    /// Of a deployment: as it was meant at this target.
+    #[schemars(range(min = 1))]
+    target: Option<i64>,
+}
+
+/// One of a few words, or nothing.
+fn one_of<T: Copy>(field: &str, text: &str, words: &[(&str, T)]) -> Result<Option<T>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, meant)| *meant);
+    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    found.map(Some).ok_or_else(|| Problem::invalid(format!("{field}: {text:?} is none of {}.", known.join(", "))))
+}
+
+fn list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn said(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+impl TryFrom<GraphWanted> for GraphWish {
+    type Error = Problem;
+
+    fn try_from(wanted: GraphWanted) -> Result<Self, Problem> {
+        let role = |name: &str| RoleName::parse(name).map_err(|error| Problem::invalid(format!("roles: {error}.")));
+        let way =
+            one_of("way", &wanted.way, &[("up", GraphWay::Up), ("down", GraphWay::Down), ("both", GraphWay::Both)])?;
+        let longest = one_of("longest", &wanted.longest, &[("count", Length::Count), ("time", Length::Time)])?;
+        let only_trail = one_of("only", &wanted.only, &[("trail", true)])?.unwrap_or_default();
+        let trail = match (longest, said(wanted.from), said(wanted.to)) {
+            (Some(length), None, None) => Some(TrailWish::Longest(length)),
+            (None, Some(from), Some(to)) => Some(TrailWish::Between(from, to)),
+            (None, Some(from), None) => Some(TrailWish::From(from)),
+            (None, None, None) => None,
+            (None, None, Some(_)) => return Err(Problem::invalid("to: say from which vertex, too, as from.")),
+            (Some(_), _, _) => return Err(Problem::invalid("longest: leave from and to out: one of both is marked.")),
+        };
+        if wanted.steps == Some(0) {
+            return Err(Problem::invalid("steps: at least one edge away."));
+        }
+        if only_trail && trail.is_none() {
+            return Err(Problem::invalid("only: nothing is marked. Say from and to, or longest."));
+        }
+        Ok(Self {
+            roles: list(&wanted.roles).map(role).collect::<Result<_, _>>()?,
+            nodes: list(&wanted.nodes).map(str::to_owned).collect(),
+            focus: said(wanted.focus),
+            way: way.unwrap_or_default(),
+            steps: wanted.steps,
+            trail,
+            only_trail,
+            target: wanted.target.map(TargetNo),
+        })
+    }
+}
+
+async fn of_deployment(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Asked(wanted): Asked<GraphWanted>,
+) -> Answer<GraphView> {
+    Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?).await?))
+}
+
+async fn of_review(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+    Asked(wanted): Asked<GraphWanted>,
+) -> Answer<GraphView> {
+    Ok(Json(state.control.review_graph(&actor, id, &wanted.try_into()?).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use app::graph::address::Address;
+
+    use super::*;
+
+    fn wish(query: &str) -> Result<GraphWish, Problem> {
+        let pairs: Vec<(String, String)> =
+            query.split('&').filter_map(|pair| pair.split_once('=')).map(|(a, b)| (a.into(), b.into())).collect();
+        let fields = pairs.into_iter().map(|(name, value)| {
+            let number = matches!(name.as_str(), "steps" | "target").then(|| value.parse::<i64>().ok()).flatten();
+            (name, number.map_or_else(|| value.clone().into(), serde_json::Value::from))
+        });
+        let wanted: GraphWanted =
+            serde_json::from_value(serde_json::Value::Object(fields.collect())).expect("words that it knows");
+        wanted.try_into()
+    }
+
+    #[test]
+    fn the_words_mean_what_they_mean_in_a_pages_address() {
+        for query in [
+            "",
+            "roles=app,web-ready&nodes=n1,n2.house.example.com",
+            "focus=role:app&way=up&steps=2",
+            "focus=role:app&way=down",
+            "from=role:app&to=role:web",
+            "from=role:app",
+            "longest=count",
+            "longest=time&only=trail",
+            "target=3",
+        ] {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let address = Address::of_pairs(String::new(), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));
+            assert_eq!(wish(query), Ok(address.wish), "{query}");
+        }
+    }
+
+    #[test]
+    fn words_that_mean_nothing_are_refused_with_those_that_do() {
+        for (query, said) in [
+            ("way=left", "none of up, down, both"),
+            ("longest=far", "none of count, time"),
+            ("only=all", "none of trail"),
+            ("only=trail", "nothing is marked"),
+            ("to=role:app", "say from which vertex"),
+            ("longest=time&from=role:app", "leave from and to out"),
+            ("focus=role:app&steps=0", "at least one"),
+            ("roles=App!", "roles:"),
+        ] {
+            let problem = wish(query).expect_err(query);
+            assert_eq!(problem.status, 400);
+            assert!(problem.detail.contains(said), "{query}: {problem}");
+        }
+    }
+}

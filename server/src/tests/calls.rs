@@ -1,0 +1,189 @@
+//! The permission matrix of the pages' own calls: every server function below `/call/`, asked by everybody, about what is theirs and what
+//! is not.
+//!
+//! They are taken from the registry of server functions: one that is added there and not to the table here fails the test, and so does one
+//! that is in the table and gone. A token opens no page, so with one of those everybody is nobody.
+
+use std::collections::BTreeSet;
+
+use leptos::server_fn::axum::server_fn_paths;
+
+use super::matrix::{ALL, Takes, Who, World};
+use super::*;
+
+/// A call: its name, what it takes, and what it is sent; JSON where it begins with a brace, else a form.
+type Row = (&'static str, Takes, &'static str);
+
+const READING: &[Row] = &[
+    ("frame", Takes::Open, "{}"),
+    ("overview", Takes::Look, "{}"),
+    ("deployments", Takes::Look, "{}"),
+    ("find_deployments", Takes::Look, r#"{"wanted":{}}"#),
+    ("board", Takes::Look, r#"{"deployment":"$deployment"}"#),
+    ("carriers", Takes::Look, r#"{"deployment":"$deployment","of_ancestor":null,"role":"app"}"#),
+    ("lift", Takes::Look, r#"{"deployment":"$place","nodes":["$node"]}"#),
+    ("planner", Takes::Look, r#"{"deployment":"$place","known":null}"#),
+    ("noderole", Takes::Look, r#"{"id":"$binding"}"#),
+    ("noderole_values", Takes::Look, r#"{"id":"$binding","wanted":{}}"#),
+    ("run_values", Takes::Look, r#"{"id":$run,"wanted":{}}"#),
+    ("node", Takes::Look, r#"{"name":"$node"}"#),
+    ("node_looks", Takes::Look, r#"{"name":"$node","before":null}"#),
+    ("node_results", Takes::Look, r#"{"name":"$node","before":null}"#),
+    ("nodes", Takes::Look, r#"{"wanted":{}}"#),
+    ("runs", Takes::Look, r#"{"wanted":{}}"#),
+    ("run", Takes::Look, r#"{"id":$run}"#),
+    ("log", Takes::Look, r#"{"id":$run,"offset":0}"#),
+    ("search_log", Takes::Look, r#"{"id":$run,"text":"x","any_case":false,"after":""}"#),
+    ("waiting", Takes::Look, r#"{"wanted":{}}"#),
+    ("reviews", Takes::Look, r#"{"wanted":{}}"#),
+    ("proposals", Takes::Look, r#"{"wanted":{}}"#),
+    ("review", Takes::Look, r#"{"id":$submission,"after":null}"#),
+    ("graph", Takes::Look, r#"{"deployment":"$deployment","wish":{}}"#),
+    ("review_graph", Takes::Look, r#"{"id":$submission,"wish":{}}"#),
+    ("discussion", Takes::Look, r#"{"id":$submission}"#),
+    ("since_look", Takes::Look, r#"{"id":$submission}"#),
+    ("opened", Takes::Look, r#"{"id":$submission}"#),
+    ("report", Takes::Look, r#"{"id":$submission}"#),
+    ("node_proposal", Takes::Look, r#"{"id":$proposal}"#),
+    ("drafted", Takes::Look, r#"{"proposal":$proposal,"node":"$node","noderole":"app"}"#),
+    ("targets", Takes::Look, r#"{"deployment":null,"before":null}"#),
+    ("compare", Takes::Look, r#"{"from":"1","to":"1","deployment":null}"#),
+    ("policy", Takes::Look, "{}"),
+    ("catalog", Takes::Look, r#"{"wanted":{}}"#),
+    ("roles", Takes::Look, r#"{"wanted":{}}"#),
+    ("role", Takes::Look, r#"{"name":"app","wanted":{}}"#),
+    ("role_graph", Takes::Look, r#"{"wanted":{}}"#),
+    ("imports", Takes::Look, r#"{"wanted":{}}"#),
+    ("search", Takes::Look, r#"{"text":"app"}"#),
+    ("workers", Takes::Look, r#"{"wanted":{}}"#),
+    ("worker", Takes::Look, r#"{"id":"$worker"}"#),
+    ("audit", Takes::Answers, r#"{"wanted":{}}"#),
+    ("chain", Takes::Answers, r#"{"after":0}"#),
+    ("account", Takes::SignedIn, "{}"),
+    ("people", Takes::Admins, r#"{"wanted":{}}"#),
+    ("person", Takes::Admins, r#"{"id":"$victim"}"#),
+];
+
+const WRITING: &[Row] = &[
+    ("put_first_steps_away", Takes::Open, "back=false"),
+    ("look", Takes::LookInPerson, r#"{"id":$submission}"#),
+    ("open_changes", Takes::LookInPerson, "submission=$submission&anchors="),
+    ("open_thread", Takes::OperateOrReview, "submission=$submission&body=why"),
+    ("reply", Takes::OperateOrReview, "thread=$thread&body=so"),
+    ("resolve_thread", Takes::Review, "thread=$thread&resolved=true"),
+    ("propose", Takes::Operate, "deployment=$place"),
+    ("propose_policy", Takes::Operate, "deployment=$deployment"),
+    ("propose_on_node", Takes::Operate, "node=$node"),
+    ("restore", Takes::Operate, "deployment=$deployment&target=1&partial=true"),
+    ("foresee", Takes::Operate, r#"{"proposal":$proposal,"edits":[$edit]}"#),
+    ("edit", Takes::Operate, r#"{"proposal":$proposal,"version":$version,"edits":[$edit]}"#),
+    ("undo", Takes::Operate, "proposal=$proposal&version=$version"),
+    ("redo", Takes::Operate, "proposal=$proposal&version=$version"),
+    ("judge", Takes::Review, "submission=$submission&kind=approve&reason=because"),
+    ("commit", Takes::OperateOrReview, "submission=$submission"),
+    ("submit", Takes::Operate, "proposal=$proposal&version=$version&title=again"),
+    ("discard", Takes::Operate, "proposal=$proposal&version=$version"),
+    ("import", Takes::OperateAll, "path=x.yml&text=barclamp"),
+    ("retry", Takes::Operate, "noderole=$binding&reason=because"),
+    ("cancel", Takes::Operate, "run=$run"),
+    ("hold", Takes::Operate, "deployment=$place&held=true&reason=because"),
+    ("switch", Takes::OperateAll, "enabled=false&reason=because"),
+    ("add-node", Takes::OperateAll, "fqdn=m9.house.example.com&root=/srv/m9"),
+    ("change-node", Takes::Operate, "node=$node&version=1&description=x"),
+    ("set-available", Takes::Operate, "node=$node&available=false&reason=because"),
+    ("mint-node-token", Takes::OperateOrAdmin, "node=$node&name=x"),
+    ("revoke-node-token", Takes::OperateOrAdmin, "node=$node&token=$uuid"),
+    ("take-out-node", Takes::OperateAll, "node=$node"),
+    ("add-person", Takes::Admins, "name=someone-new&kind=human&viewer=on"),
+    ("change-grants", Takes::Admins, "person=$victim&viewer=on"),
+    ("set-disabled", Takes::Admins, "person=$victim&disabled=true"),
+    ("new-link", Takes::Admins, "person=$victim"),
+    ("set-password", Takes::InPerson, "new=short&again=short"),
+    ("end-session", Takes::InPerson, "session=$uuid"),
+    ("make-token", Takes::Admins, "name=x&admin=on"),
+    ("revoke-token", Takes::InPerson, "token=$uuid"),
+    ("end-other-sessions", Takes::InPerson, ""),
+    ("sign-out", Takes::InPerson, ""),
+];
+
+impl World {
+    async fn call(&self, (name, _, sent): &Row, who: Who, place: usize) -> Answer {
+        let places = &self.places[place];
+        let mut sent = (*sent).to_owned();
+        for (word, of) in [
+            ("$deployment", "deployment"),
+            ("$place", "deployment_id"),
+            ("$node", "node"),
+            ("$binding", "noderole"),
+            ("$run", "run"),
+            ("$submission", "submission"),
+            ("$proposal", "proposal"),
+            ("$thread", "thread"),
+            ("$worker", "worker"),
+            ("$victim", "victim"),
+            ("$uuid", "uuid"),
+        ] {
+            sent = sent.replace(word, &places[of]);
+        }
+        sent = sent.replace("$version", &self.versions[place].to_string());
+        sent = sent.replace("$edit", &self.edits[place].to_string());
+        let kind = if sent.starts_with('{') { "application/json" } else { "application/x-www-form-urlencoded" };
+        let mut request = self.house.post(&format!("/call/{name}")).header(header::CONTENT_TYPE, kind);
+        request = request.header(header::ACCEPT, "application/json");
+        if let Some((name, value)) = self.everybody.get(&who) {
+            request = request.header(*name, value);
+        }
+        self.house.ask(request.body(Body::from(sent)).expect("a request")).await
+    }
+}
+
+/// Whether it opens a call to somebody: a page's calls are asked with a session and by nothing else.
+fn lets(takes: Takes, who: Who, own: bool) -> bool {
+    let is_token = matches!(who, Who::ServiceToken | Who::OwnToken | Who::FullToken);
+    takes == Takes::Open || (!is_token && takes.lets(who, own))
+}
+
+#[test]
+fn every_call_of_a_page_says_who_may() {
+    let known: BTreeSet<&str> = READING.iter().chain(WRITING).map(|(name, ..)| *name).collect();
+    assert_eq!(known.len(), READING.len() + WRITING.len(), "each once");
+    let there: BTreeSet<&str> = server_fn_paths().filter_map(|(path, _)| path.strip_prefix("/call/")).collect();
+    assert!(there.len() > 60, "{there:?}");
+    let unknown: Vec<_> = there.difference(&known).collect();
+    assert!(unknown.is_empty(), "the tables do not say who may ask these: {unknown:?}");
+    let gone: Vec<_> = known.difference(&there).collect();
+    assert!(gone.is_empty(), "there are none of these: {gone:?}");
+    let open: Vec<_> = WRITING.iter().filter(|(_, takes, _)| *takes == Takes::Open).map(|(name, ..)| *name).collect();
+    assert_eq!(open, ["put_first_steps_away"], "it keeps a cookie, and nothing here");
+}
+
+#[tokio::test]
+async fn everybody_calls_what_they_may_and_nothing_else() {
+    let world = World::new().await;
+    let before = world.house.state().await;
+    let all = || READING.iter().chain(WRITING);
+    for row in all() {
+        for (who, place) in ALL.into_iter().flat_map(|who| [(who, 0), (who, 1)]) {
+            if lets(row.1, who, place == 0) {
+                continue;
+            }
+            let answer = world.call(row, who, place).await;
+            let is_nobody = who == Who::Nobody || !world.everybody[&who].0.eq("cookie");
+            let wanted = if is_nobody { 401 } else { 403 };
+            let what = format!("{who:?} {} {}", row.0, ["own", "other"][place]);
+            assert_eq!(answer.status.as_u16(), wanted, "{what}: {}", answer.text());
+        }
+    }
+    assert_eq!(world.house.state().await, before, "whoever is refused changes nothing");
+    for row in all().filter(|row| row.0 != "sign-out") {
+        for (who, place) in ALL.into_iter().flat_map(|who| [(who, 0), (who, 1)]) {
+            if !lets(row.1, who, place == 0) {
+                continue;
+            }
+            let answer = world.call(row, who, place).await;
+            let what = format!("{who:?} {} {}: {} {}", row.0, ["own", "other"][place], answer.status, answer.text());
+            assert!(!matches!(answer.status.as_u16(), 401 | 403), "{what}");
+            assert!(answer.status.as_u16() < 500 && !answer.text().contains("missing field"), "{what}");
+        }
+    }
+}
