@@ -11,7 +11,7 @@
 //! at one path; so when another clone used the folder last, our own crates in it are thrown away first.
 //!
 //! *Parts.* `xtask/browser-module` cuts what was compiled into a main file, a part for each page, and what pages share, which is put
-//! together into few files ([`super::parts`]).
+//! together into some ([`super::parts`]).
 //!
 //! *Small.* wasm-opt comes from npm: Debian's breaks the page and says nothing. Each file goes through it by itself: what they have
 //! of each other are imports and exports, which it leaves alone.
