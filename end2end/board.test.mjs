@@ -136,6 +136,18 @@ test('a drop that waits to be judged is put back by undo, and with a reason when
     // The board stands still only while something is lifted.
     await page.keyboard.press('Control+z');
     await bound.waitFor({ state: 'detached' });
+
+    // Keys that come before the answer are done after it, in their order.
+    const hear = (words) => page.locator('[role=status][aria-live=assertive]').filter({ hasText: words }).waitFor({ state: 'attached' });
+    await inTray(23).focus();
+    judged = page.waitForResponse('**/call/lift');
+    for (const key of ['Space', 'End', ROLE[0], 'Enter']) await page.keyboard.press(key);
+    assert.equal(await bound.count(), 0, 'it is not known yet');
+    await judged;
+    await hear(`${name(23)} bound to ${ROLE}`);
+    await bound.waitFor();
+    await page.keyboard.press('Control+z');
+    await bound.waitFor({ state: 'detached' });
   } finally {
     await page.unroute('**/call/planner');
     await page.unroute('**/call/lift');

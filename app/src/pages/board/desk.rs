@@ -82,8 +82,10 @@ pub(super) struct Desk {
     over: RwSignal<Option<RoleName>>,
     /// How often something was lifted: what is lifted now has the last number.
     lifts: StoredValue<u32>,
-    /// Dropped before the server had said what is allowed.
+    /// Dropped before it was known what is allowed.
     dropped: StoredValue<Option<RoleName>>,
+    /// Keys that were pressed before it was known, oldest first.
+    ahead: StoredValue<Vec<Key>>,
     /// A drop of which only a part is possible: the role that is asked about.
     part: RwSignal<Option<RoleName>>,
     planner: StoredValue<Option<Planner>>,
@@ -163,6 +165,7 @@ impl Desk {
             over: RwSignal::new(None),
             lifts: StoredValue::new(0),
             dropped: StoredValue::new(None),
+            ahead: StoredValue::new(Vec::new()),
             part: RwSignal::new(None),
             planner: StoredValue::new(None),
             foretold: StoredValue::new(None),
@@ -394,6 +397,7 @@ impl Desk {
         self.lifted.set(Some(Lifted { nodes: nodes.clone(), by, number }));
         self.lift.set(None);
         self.dropped.set_value(None);
+        self.ahead.set_value(Vec::new());
         if by == By::Keyboard {
             self.say(format!("{names} lifted. Arrows choose a role, Enter drops, Escape cancels."));
         }
@@ -411,7 +415,7 @@ impl Desk {
                 self.lift.set(Some(Arc::new(lift)));
                 match self.dropped.try_update_value(Option::take).flatten() {
                     Some(role) => self.drop_late(&role),
-                    None if self.is_lifted_by(By::Keyboard) => self.walk(Walk::First),
+                    None if self.is_lifted_by(By::Keyboard) => self.walk_on(),
                     None => {}
                 }
             }
@@ -449,6 +453,7 @@ impl Desk {
         self.lift.set(None);
         self.over.set(None);
         self.dropped.set_value(None);
+        self.ahead.set_value(Vec::new());
     }
 
     /// Drops the lifted nodes on a role: binds them, asks when only some can be, says why not when none can.
@@ -497,15 +502,47 @@ impl Desk {
         }
     }
 
-    /// The pointer let go, or the keyboard's focus went elsewhere. A drop that waits for an answer, or for the reader's, stays.
+    /// The pointer let go, or the keyboard's focus went elsewhere. A drop of the pointer that waits for an answer, or any that waits for the
+    /// reader's, stays.
     pub(super) fn let_go(self, by: By) {
         if self.is_lifted_by(by) && self.part.read_untracked().is_none() && self.dropped.with_value(Option::is_none) {
             self.cancel();
         }
     }
 
+    /// Whether something was dropped before it was known whether it can be.
+    fn waits_to_be_judged(self) -> bool {
+        self.dropped.with_value(Option::is_some) || self.ahead.with_value(|ahead| ahead.contains(&Key::Drop))
+    }
+
+    /// Does what a key asks for with nodes that the keyboard lifted. A hand is faster than the answer: what comes before it is done after it.
+    pub(super) fn press(self, key: Key) {
+        if self.lift.read_untracked().is_none() {
+            return self.ahead.update_value(|ahead| {
+                let is_over = ahead.len() == AHEAD || ahead.last() == Some(&Key::Drop);
+                ahead.extend((!is_over).then_some(key));
+            });
+        }
+        match key {
+            Key::Walk(walk) => self.walk(walk),
+            Key::Drop => {
+                if let Some(role) = self.over.get_untracked() {
+                    self.drop_on(&role);
+                }
+            }
+        }
+    }
+
+    /// The answer is there: to the first row that takes the nodes, and on as the keys say that were pressed meanwhile.
+    fn walk_on(self) {
+        let ahead = self.ahead.try_update_value(std::mem::take).unwrap_or_default();
+        for key in [Key::Walk(Walk::First)].into_iter().chain(ahead) {
+            self.press(key);
+        }
+    }
+
     /// Goes from row to row with lifted nodes.
-    pub(super) fn walk(self, walk: Walk) {
+    fn walk(self, walk: Walk) {
         let Some(lift) = self.lift.get_untracked() else { return };
         let board = self.board.read_untracked();
         let shown = board.groups.iter().flat_map(|group| &group.roles).filter(|role| role.bindable);
@@ -559,7 +596,7 @@ impl Desk {
 
     /// Takes the last edit back, or asks first. A drop that waits to be judged comes after all edits: it is that which is taken back.
     pub(super) fn undo(self) {
-        if self.dropped.with_value(Option::is_some) {
+        if self.waits_to_be_judged() {
             self.put_down();
             return self.say("Put back. Nothing was changed.");
         }
@@ -748,6 +785,17 @@ fn set_if_other(signal: &ArcRwSignal<StepState>, state: StepState) {
     if signal.get_untracked() != state {
         signal.set(state);
     }
+}
+
+/// Keys that are remembered while it is not known yet what they meet: more than a hand presses in the seconds that an answer may take.
+const AHEAD: usize = 64;
+
+/// What a key asks for while the keyboard has nodes lifted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Walk(Walk),
+    /// Drops on the row that the walk came to.
+    Drop,
 }
 
 /// Steps of a walk over the rows.

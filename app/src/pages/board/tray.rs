@@ -13,7 +13,7 @@ use wasm_bindgen::JsCast;
 use super::act::Act;
 use super::address::{Address, Show};
 use super::bind;
-use super::desk::{By, Desk, Walk, nodes};
+use super::desk::{By, Desk, Key, Walk, nodes};
 use super::menu::Subject;
 use super::moving::Placed;
 use crate::pages::edits::Named;
@@ -318,23 +318,18 @@ fn key(desk: Desk, floor: Floor, id: NodeId, event: &KeyboardEvent) {
 
 fn key_while_lifted(desk: Desk, key: &str) -> bool {
     match key {
-        "ArrowDown" | "ArrowRight" => desk.walk(Walk::Down),
-        "ArrowUp" | "ArrowLeft" => desk.walk(Walk::Up),
-        "Home" => desk.walk(Walk::Top),
-        "End" => desk.walk(Walk::Bottom),
-        "Enter" | " " => {
-            let over = desk.over().get_untracked();
-            if let Some(role) = over {
-                desk.drop_on(&role);
-            }
-        }
+        "ArrowDown" | "ArrowRight" => desk.press(Key::Walk(Walk::Down)),
+        "ArrowUp" | "ArrowLeft" => desk.press(Key::Walk(Walk::Up)),
+        "Home" => desk.press(Key::Walk(Walk::Top)),
+        "End" => desk.press(Key::Walk(Walk::Bottom)),
+        "Enter" | " " => desk.press(Key::Drop),
         "Escape" => desk.cancel(),
         "Tab" => {
             desk.cancel();
             return false;
         }
         _ => match single(key) {
-            Some(letter) => desk.walk(Walk::Letter(letter)),
+            Some(letter) => desk.press(Key::Walk(Walk::Letter(letter))),
             None => return false,
         },
     }
