@@ -92,11 +92,12 @@ test('a path between two, the longest way, colours, and a file of it', { timeout
   await visit(page, '/graph/edge');
   await page.locator('a.box[tabindex="0"]').focus();
   const first = await page.evaluate(() => document.activeElement.dataset.key);
+  const drawn = page.waitForResponse('**/call/graph*');
   await page.keyboard.press('p');
   await page.waitForURL(/from=/);
   await page.getByText('choose the box where it ends').waitFor();
-  await page.evaluate((key) => document.querySelector(`[data-key="${key}"]`).focus(), first);
-  await page.keyboard.press('ArrowRight');
+  await drawn;
+  await page.locator(`[data-key="${first}"]`).press('ArrowRight');
   await page.waitForFunction((key) => document.activeElement.dataset.key && document.activeElement.dataset.key !== key, first);
   await page.keyboard.press('p');
   await page.waitForURL(/from=.*to=/);
