@@ -180,9 +180,10 @@ async fn to_its_end(request: Request, next: Next) -> Response {
         Ok(response) => response,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => {
-                Refusal(Problem::unavailable("This server is stopping. Look whether it was done.")).into_response()
-            }
+            Err(_) => Refusal(Problem::unknown_outcome(
+                "This server is stopping. Look whether it was done before you try again.",
+            ))
+            .into_response(),
         },
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use api::Problem;
-use api::problem::{Finding, MOMENT};
+use api::problem::{Finding, MOMENT, UNKNOWN_OUTCOME};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::path::ErrorKind;
@@ -274,14 +274,16 @@ pub(crate) async fn shape(State(state): State<AppState>, request: Request, next:
     let wants_page = wants_page(&request);
     let mut answer = next.run(request).await;
     let status = answer.status();
+    let known = answer.extensions().get::<Refusal>().cloned();
+    let may_come_back = known.as_ref().is_none_or(|Refusal(problem)| problem.code != UNKNOWN_OUTCOME);
     // Pages and what a layer answers by itself know no better time.
-    if status == StatusCode::SERVICE_UNAVAILABLE && !answer.headers().contains_key(header::RETRY_AFTER) {
+    if status == StatusCode::SERVICE_UNAVAILABLE && may_come_back && !answer.headers().contains_key(header::RETRY_AFTER)
+    {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(MOMENT.as_secs()));
     }
     if !status.is_client_error() && !status.is_server_error() {
         return answer;
     }
-    let known = answer.extensions().get::<Refusal>().cloned();
     let refusal = match known {
         Some(Refusal(problem)) => Refusal(state.control.whom_to_ask(problem).await),
         None if has_own_form(answer.headers()) => return answer,

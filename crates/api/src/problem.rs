@@ -44,6 +44,9 @@ pub struct Finding {
 /// After how long somebody comes back who was told that it does not go at the moment.
 pub const MOMENT: Duration = Duration::from_secs(5);
 
+/// The word for *not known whether it was done*: what carries it is never sent again without a look.
+pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
+
 fn blank() -> String {
     "about:blank".into()
 }
@@ -102,6 +105,11 @@ impl Problem {
     /// It could not be done at the moment (503); trying again in a moment may help.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(503, "unavailable", "Not available at the moment", detail).again_after(MOMENT)
+    }
+
+    /// What was asked for may have been done or not (503). It says nothing of trying again: whoever does has to look first.
+    pub fn unknown_outcome(detail: impl Into<String>) -> Self {
+        Self::new(503, UNKNOWN_OUTCOME, "Not known whether it was done", detail)
     }
 
     /// Something failed that is nobody's input (500). The log has the cause; the answer never does.

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! * nothing is sent again that the server answered, but for the answer *not now, later*: a refusal did nothing, and `Retry-After` says when
-//!   to come back;
+//!   to come back. Where the answer is that nobody knows whether it was done, a person has to look;
 //! * whoever has an end ([`Server::until`]) is answered by then: no request, no wait and no repetition goes beyond it.
 
 use std::io::{BufRead as _, BufReader, Read};
@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use api::Problem;
 use api::live::Live;
+use api::problem::UNKNOWN_OUTCOME;
 
 use crate::address::Address;
 use crate::contexts::{Key, Secret};
@@ -222,6 +223,8 @@ impl Server {
         let problem = kind.starts_with("application/problem+json").then(|| serde_json::from_str::<Problem>(&text).ok());
         let problem = problem.flatten();
         let later = match (status.as_u16(), problem.as_ref().map(|problem| problem.code.as_str())) {
+            // It may have been done: sent again it may be there twice.
+            (_, Some(UNKNOWN_OUTCOME)) => None,
             (429 | 503, _) => later,
             (_, Some("under_way")) => later.or(Some(UNDER_WAY)),
             _ => None,
@@ -471,6 +474,16 @@ mod tests {
         assert_eq!(server.get("/x").unwrap_err().code(), 3);
         assert_eq!(server.ask(&Method::DELETE, "/x", &With::default()).unwrap_err().code(), 5);
         assert_eq!(asked.try_iter().count(), 3);
+    }
+
+    #[test]
+    fn what_may_have_been_done_is_not_done_again() {
+        let nobody_knows = refusal(503, UNKNOWN_OUTCOME);
+        let (server, asked) = saying(vec![answer("503 Service Unavailable", "retry-after: 0\r\n", &nobody_knows)]);
+        assert!(
+            matches!(server.post("/x", Value::Null), Err(Failure::Refused(problem)) if problem.code == UNKNOWN_OUTCOME)
+        );
+        assert_eq!(asked.try_iter().count(), 1);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! From what the lower floors say to what people read.
 
 use api::Problem;
-use api::problem::MOMENT;
 use migrations::Refusal;
 use store::StoreError;
 
@@ -29,13 +28,9 @@ pub(crate) fn from_commit(error: sqlx::Error) -> Problem {
         return from_store(error);
     }
     tracing::warn!(%error, "the database was lost at the end of a transaction");
-    Problem::new(
-        503,
-        "unknown_outcome",
-        "Not known whether it was done",
+    Problem::unknown_outcome(
         "The database was lost just when this was kept, so it is not known whether it was. Look before you try again.",
     )
-    .again_after(MOMENT)
 }
 
 fn is_away(error: &StoreError) -> bool {

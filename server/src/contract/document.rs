@@ -35,7 +35,8 @@ const REFUSALS: &[(u16, &str)] = &[
     (500, "Something failed that is nobody's input; the server's log has the cause."),
     (
         503,
-        "Not at the moment: the database is away, or the server has as much to do as it takes; `Retry-After` says when to come back.",
+        "Not at the moment: the database is away, or the server has as much to do as it takes; `Retry-After` says when to come back. Without it \
+         (`unknown_outcome`) nobody knows whether it was done: look before you try again.",
     ),
     (504, "It took too long. It may have been done: look before you try again."),
 ];

@@ -1,5 +1,7 @@
 //! What is refused, in which form, and what every answer carries.
 
+use api::Problem;
+
 use super::*;
 
 #[tokio::test]
@@ -116,6 +118,33 @@ async fn who_is_to_come_back_is_told_when() {
     let wait = slow.header(header::RETRY_AFTER).parse::<u32>();
     assert_eq!(slow.status, StatusCode::TOO_MANY_REQUESTS, "{}", slow.text());
     assert!(wait.is_ok_and(|seconds| (1..=600).contains(&seconds)), "{:?}", slow.headers);
+}
+
+/// What may have been done is not to be sent again by a program that only looks at the header.
+#[tokio::test]
+async fn nobody_is_told_to_come_back_where_it_may_have_been_done() {
+    let house = House::new().await;
+    let state = crate::state(
+        "http://127.0.0.1:7780".parse().expect("an address"),
+        crate::Site::named(Some(house.site.path().into())),
+        Control::new(Store::over(house.db.app().clone())),
+        house.stopping.clone(),
+    );
+    let lost = || async { crate::refusal::Refusal(Problem::unknown_outcome("Look first.")) };
+    let away = || async { crate::refusal::Refusal(Problem::unavailable("Later.")) };
+    let router = Router::new()
+        .route("/api/lost", axum::routing::get(lost))
+        .route("/api/away", axum::routing::get(away))
+        .layer(axum::middleware::from_fn_with_state(state, crate::refusal::shape));
+    for (path, code, wait) in [("/api/lost", "unknown_outcome", None), ("/api/away", "unavailable", Some("5"))] {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let answer = router.clone().oneshot(request).await.expect("an answer");
+        let told = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        assert_eq!((answer.status().as_u16(), told.as_deref()), (503, wait), "{path}");
+        let body = to_bytes(answer.into_body(), 10_000).await.expect("a body");
+        let problem: Value = serde_json::from_slice(&body).expect("a problem");
+        assert_eq!(problem["code"], code);
+    }
 }
 
 /// Whoever lacks a permission reads who can give it, in the answer to a program and on a page.
