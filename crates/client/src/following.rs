@@ -27,6 +27,10 @@ use crate::when::duration;
 
 /// At the latest so often is looked again, whatever the stream tells.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How many times as long as an answer took nothing is asked again, whatever happens meanwhile.
+const RESTS: u32 = 10;
+/// And for how long at most.
+const RESTS_MOST: Duration = Duration::from_secs(30);
 /// How long a server may be away before following ends.
 const AWAY: Duration = Duration::from_secs(120);
 /// How long it may take to tell what is waited for, once the time is over.
@@ -140,6 +144,8 @@ struct Watch {
     /// Whether the server ever answered.
     reached: bool,
     away_since: Option<Instant>,
+    /// Not before then it is asked again: what takes the server long is asked less often.
+    rests_until: Option<Instant>,
     /// Why nobody knows how it is, while that is so.
     unknown: Option<Failure>,
 }
@@ -152,7 +158,17 @@ impl Watch {
         bar.enable_steady_tick(Duration::from_millis(250));
         let end = (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
         let (server, news) = (client.server.until(end), News::of(&client.server, topics));
-        Self { server, end, most: most.timeout, bar, news, reached: false, away_since: None, unknown: None }
+        Self {
+            server,
+            end,
+            most: most.timeout,
+            bar,
+            news,
+            reached: false,
+            away_since: None,
+            rests_until: None,
+            unknown: None,
+        }
     }
 
     fn shows(&self, counts: &StateCounts) {
@@ -164,7 +180,10 @@ impl Watch {
 
     /// Asks; None while the server is away, for a while, and once the time is over.
     fn ask<T>(&mut self, ask: impl FnOnce(&Server) -> Outcome<T>) -> Outcome<Option<T>> {
-        let failure = match ask(&self.server) {
+        let asked = Instant::now();
+        let answered = ask(&self.server);
+        self.rests_until = Instant::now().checked_add((asked.elapsed() * RESTS).min(RESTS_MOST));
+        let failure = match answered {
             Ok(answer) => {
                 (self.reached, self.away_since, self.unknown) = (true, None, None);
                 return Ok(Some(answer));
@@ -200,6 +219,8 @@ impl Watch {
         }
         let left = self.end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
         self.news.wait(left.min(LOOK_AGAIN));
+        let rest = self.rests_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        std::thread::sleep(rest.min(self.end.map_or(rest, |end| end.saturating_duration_since(Instant::now()))));
         Ok(())
     }
 

@@ -128,11 +128,11 @@ fn all(steps: &StateCounts) -> i64 {
 }
 
 /// A target is stuck when what is in its way waits for somebody, all of it. Steps that are blocked say nothing about that by themselves: what
-/// they wait for may be another target's, and run.
+/// they wait for may be another target's, and run; and where more is above it than was looked at, nobody knows that nothing of it does.
 fn way(steps: &StateCounts, applied: i64, in_the_way: InTheWay) -> Way {
     match in_the_way {
         _ if applied == all(steps) => Way::Converged,
-        InTheWay { moving: 0, resting } if resting > 0 || steps.blocked == 0 => Way::Stuck,
+        InTheWay { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => Way::Stuck,
         _ => Way::UnderWay,
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_target_is_stuck_when_nothing_moves_by_itself() {
         let steps = |blocked, todo, transition, active, error| StateCounts { blocked, todo, transition, active, error };
-        let way = |steps, applied, moving, resting| way(&steps, applied, InTheWay { moving, resting });
+        let way = |steps, applied, moving, resting| way(&steps, applied, InTheWay { moving, resting, more: false });
         assert_eq!(way(steps(0, 0, 0, 0, 0), 0, 0, 0), Way::Converged, "it changed no steps, or later ones did");
         assert_eq!(way(steps(0, 0, 0, 3, 0), 3, 0, 0), Way::Converged);
         assert_eq!(
@@ -159,5 +159,7 @@ mod tests {
         assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 1), Way::Stuck, "another target's step failed");
         assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 0, 1), Way::Stuck, "it is held");
         assert_eq!(way(steps(0, 0, 0, 3, 0), 2, 0, 0), Way::Stuck, "nothing is open, and one has not applied it");
+        let far = InTheWay { moving: 0, resting: 10_000, more: true };
+        assert_eq!(super::way(&steps(90_000, 0, 0, 3, 1), 3, far), Way::UnderWay, "what is beyond may run");
     }
 }

@@ -64,4 +64,9 @@ async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!((steps.blocked, steps.error), (1, 0));
     assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "the failure is another target's");
+
+    // Elsewhere something moves, above nothing of this.
+    let elsewhere = house.bound("edge", 2, "runtime").await;
+    assert_eq!(way(elsewhere).await, Way::UnderWay);
+    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "it is not in their way");
 }

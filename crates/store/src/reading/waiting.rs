@@ -142,30 +142,74 @@ pub struct InTheWay {
     pub moving: usize,
     /// Steps about which somebody has to do something first.
     pub resting: usize,
+    /// Whether there is more above it than was looked at.
+    pub more: bool,
 }
+
+/// Steps above a target that are gone through on the way up from it.
+const WALKED: i64 = 50_000;
 
 /// What a target's open steps come down to: themselves, and in the place of a blocked one whatever is open above it, of whichever target,
 /// until a step is reached that is not blocked. The first [`LOOKED`] of those are judged.
 ///
-/// The caller holds one view of the database for both statements, or a step that moved on in between counts as moving.
+/// The way up is long where much is blocked, so it is gone last: not while steps of the target itself move, and not when nothing moves
+/// anywhere. It ends after [`WALKED`] steps.
+///
+/// The caller holds one view of the database for all statements, or a step that moved on in between counts as moving.
 ///
 /// # Errors
 /// What the database refused.
 pub async fn in_the_way(on: &mut PgConnection, limits: Limits, target: TargetNo) -> Result<InTheWay, StoreError> {
-    let open: Vec<Uuid> = sqlx::query_scalar(
+    let own: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM step WHERE generation = $1 AND state IN ('todo', 'transition', 'error') ORDER BY since, id LIMIT $2",
+    )
+    .bind(target.0)
+    .bind(LOOKED)
+    .fetch_all(&mut *on)
+    .await?;
+    let itself = judged(on, limits, &own).await?;
+    if itself.moving > 0 || (itself.resting > 0 && nothing_moves(on, limits).await?) {
+        return Ok(itself);
+    }
+    let (walked, open): (i64, Vec<Uuid>) = sqlx::query_as(
         "WITH RECURSIVE up (id) AS ( \
            SELECT id FROM step WHERE generation = $1 AND state IN ('blocked', 'todo', 'transition', 'error') \
            UNION \
            SELECT p.id FROM up JOIN step c ON c.id = up.id AND c.state = 'blocked' JOIN edge e ON e.child = c.id \
            JOIN step p ON p.id = e.parent \
            WHERE p.state IN ('blocked', 'todo', 'transition') \
-             OR (p.state = 'error' AND e.kind <> 'order_only' AND c.join_after = 'success')) \
-         SELECT s.id FROM up JOIN step s ON s.id = up.id WHERE s.state <> 'blocked' ORDER BY s.since, s.id LIMIT $2",
+             OR (p.state = 'error' AND e.kind <> 'order_only' AND c.join_after = 'success')), \
+         walked AS MATERIALIZED (SELECT id FROM up LIMIT $3) \
+         SELECT (SELECT count(*) FROM walked), ARRAY( \
+           SELECT s.id FROM walked JOIN step s ON s.id = walked.id WHERE s.state <> 'blocked' ORDER BY s.since, s.id LIMIT $2)",
     )
     .bind(target.0)
     .bind(LOOKED)
+    .bind(WALKED)
+    .fetch_one(&mut *on)
+    .await?;
+    Ok(InTheWay { more: walked == WALKED, ..judged(on, limits, &open).await? })
+}
+
+/// Whether no step anywhere goes on without somebody. Not where there are too many to look at.
+async fn nothing_moves(on: &mut PgConnection, limits: Limits) -> Result<bool, StoreError> {
+    let open: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT l.id FROM unnest(ARRAY['transition', 'todo']) AS w (state) CROSS JOIN LATERAL ( \
+           SELECT s.id FROM step s WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error') \
+           ORDER BY s.since, s.id LIMIT $1) l LIMIT $1",
+    )
+    .bind(LOOKED)
     .fetch_all(&mut *on)
     .await?;
+    let all = i64::try_from(open.len()).is_ok_and(|all| all < LOOKED);
+    Ok(all && judged(on, limits, &open).await?.moving == 0)
+}
+
+/// How many of these steps, none of them blocked, move, and how many wait for somebody.
+async fn judged(on: &mut PgConnection, limits: Limits, open: &[Uuid]) -> Result<InTheWay, StoreError> {
+    if open.is_empty() {
+        return Ok(InTheWay::default());
+    }
     let states = [StepState::Error, StepState::Transition, StepState::Todo];
     let rows: Vec<WaitingRow> = sqlx::query_as(include_str!("waiting.sql"))
         .bind(i64::from(limits.running))
@@ -181,13 +225,13 @@ pub async fn in_the_way(on: &mut PgConnection, limits: Limits, target: TargetNo)
         // One of each reason: its number is what is asked for.
         .bind(1_i64)
         .bind(f64::from(ENDING))
-        .bind(&open)
+        .bind(open)
         .fetch_all(&mut *on)
         .await?;
     let somebody = |row: &&WaitingRow| row.wait.parse::<Wait>().is_ok_and(Wait::needs_somebody);
     let resting: i64 = rows.iter().filter(somebody).map(|row| row.total).sum();
     let resting = usize::try_from(resting).unwrap_or(0);
-    Ok(InTheWay { moving: open.len().saturating_sub(resting), resting })
+    Ok(InTheWay { moving: open.len().saturating_sub(resting), resting, more: false })
 }
 
 async fn lanes_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<i64>, StoreError> {
