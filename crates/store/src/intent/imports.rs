@@ -135,30 +135,27 @@ pub struct ImportRow {
 
 /// Reports of imports that are kept of each barclamp, the newest.
 pub const KEPT_IMPORTS: i64 = 100;
-/// Reports of each barclamp that one import forgets at most: one comes, so one goes, and more where there are more from before.
-const FORGOTTEN_AT_ONCE: i64 = 5;
+/// Reports that one import forgets at most: one comes, so few go, and more where there are more from before.
+const FORGOTTEN_AT_ONCE: i64 = 100;
 
 /// Keeps what came of an import, and forgets what came of old ones: of those that have [`KEPT_IMPORTS`] newer ones of each of their barclamps.
+///
+/// All reports are ranked in one pass, each of which is read once: an import of a thousand barclamps costs what one of a single one does.
 pub async fn keep_import(on: &mut PgConnection, by: Option<PersonId>, report: &Findings) -> Result<(), StoreError> {
     sqlx::query("INSERT INTO import_report (by, report) VALUES ($1, $2)")
         .bind(by.map(|person| person.0))
         .bind(Json(report))
         .execute(&mut *on)
         .await?;
-    let names: Vec<&str> = report.barclamps.iter().map(|barclamp| barclamp.name.as_str()).collect();
     sqlx::query(
         "DELETE FROM import_report WHERE id IN ( \
-           SELECT o.id FROM unnest($1::text[]) AS w (name) CROSS JOIN LATERAL ( \
-             SELECT i.id FROM import_report i \
-             WHERE i.report->'barclamps' @> jsonb_build_array(jsonb_build_object('name', w.name)) AND NOT EXISTS ( \
-               SELECT FROM jsonb_array_elements(i.report->'barclamps') AS b WHERE $3 > ( \
-                 SELECT count(*) FROM (SELECT FROM import_report n WHERE n.id > i.id \
-                   AND n.report->'barclamps' @> jsonb_build_array(jsonb_build_object('name', b->'name')) LIMIT $3) AS newer)) \
-             ORDER BY i.id LIMIT $2) o)",
+           SELECT id FROM ( \
+             SELECT i.id, row_number() OVER (PARTITION BY name ORDER BY i.id DESC) AS place \
+             FROM import_report i CROSS JOIN LATERAL jsonb_path_query(i.report, '$.barclamps[*].name') AS b (name)) AS placed \
+           GROUP BY id HAVING min(place) > $1 ORDER BY id LIMIT $2)",
     )
-    .bind(names)
-    .bind(FORGOTTEN_AT_ONCE)
     .bind(KEPT_IMPORTS)
+    .bind(FORGOTTEN_AT_ONCE)
     .execute(on)
     .await?;
     Ok(())

@@ -59,11 +59,10 @@ pub struct AuditRow {
     pub seq: Option<i64>,
 }
 
-/// Ids rise with the moments of entries, but for those of transactions that ran beside each other: by so many at most. With them a window of
-/// long ago is found without reading everything since.
-const AT_ONCE: i64 = 10_000;
-
 /// Entries, newest first or oldest first; at most so many.
+///
+/// Newest is what was written last, by its id. Within a window of time it is by the moment, which an index finds: a clock that was set back
+/// makes both differ, and no bound on ids would hold then.
 pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) -> Result<Vec<AuditRow>, StoreError> {
     let mut query: QueryBuilder<Postgres> = QueryBuilder::new(
         "SELECT a.id, a.at, a.actor, p.name, a.action, a.subject, a.detail, s.seq FROM audit a \
@@ -82,27 +81,18 @@ pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) ->
     }
     if let Some(since) = filter.since {
         query.push(" AND a.at >= ").push_bind(since);
-        query
-            .push(" AND a.id >= (SELECT b.id - ")
-            .push_bind(AT_ONCE)
-            .push(" FROM audit b WHERE b.at >= ")
-            .push_bind(since);
-        query.push(" ORDER BY b.at, b.id LIMIT 1)");
     }
     if let Some(until) = filter.until {
         query.push(" AND a.at < ").push_bind(until);
-        query
-            .push(" AND a.id <= (SELECT b.id + ")
-            .push_bind(AT_ONCE)
-            .push(" FROM audit b WHERE b.at < ")
-            .push_bind(until);
-        query.push(" ORDER BY b.at DESC, b.id DESC LIMIT 1)");
     }
-    let (sign, way) = if filter.rising { (" AND a.id > ", "ASC") } else { (" AND a.id < ", "DESC") };
+    let (sign, way) = if filter.rising { (">", "ASC") } else { ("<", "DESC") };
+    let in_window = filter.since.is_some() || filter.until.is_some();
     if let Some(behind) = filter.behind {
-        query.push(sign).push_bind(behind);
+        let (key, place) = if in_window { ("(a.at, a.id)", "(SELECT b.at, b.id") } else { ("a.id", "(SELECT b.id") };
+        query.push(format!(" AND {key} {sign} {place} FROM audit b WHERE b.id = ")).push_bind(behind).push(")");
     }
-    query.push(" ORDER BY a.id ").push(way).push(" LIMIT ").push_bind(most);
+    let order = if in_window { format!("a.at {way}, a.id {way}") } else { format!("a.id {way}") };
+    query.push(format!(" ORDER BY {order} LIMIT ")).push_bind(most);
     Ok(query.build_query_as().fetch_all(on).await?)
 }
 
@@ -154,4 +144,47 @@ pub async fn unsealed(on: &mut PgConnection, most: i64) -> Result<i64, StoreErro
     .bind(most)
     .fetch_one(on)
     .await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use testdb::TestDatabase;
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_window_of_time_has_all_of_its_entries_whatever_the_clock_did() {
+        let db = TestDatabase::new().await;
+        // The clock was a day ahead for the tenth entry; between it and the last are more than anybody would guess.
+        let sql = "INSERT INTO audit (at, action, subject) \
+                   SELECT timestamptz '2026-01-01 00:00Z' + make_interval(mins => n) + make_interval(days => (n = 10)::int), 'clock.set', n::text \
+                   FROM generate_series(1, 30000) n";
+        sqlx::query(sql).execute(db.owner()).await.unwrap();
+        let mut on = db.app().acquire().await.unwrap();
+        let (since, until) = (datetime!(2026-01-01 23:50 UTC), datetime!(2026-01-02 00:13 UTC));
+        for rising in [true, false] {
+            let (mut told, mut behind) = (Vec::new(), None);
+            loop {
+                let filter = AuditFilter {
+                    action: Some("clock.set"),
+                    since: Some(since),
+                    until: Some(until),
+                    rising,
+                    behind,
+                    ..AuditFilter::default()
+                };
+                let page = audit(&mut on, filter, 5).await.unwrap();
+                let Some(last) = page.last() else { break };
+                behind = Some(last.id);
+                told.extend(page.iter().map(|row| row.subject.clone()));
+            }
+            let mut expected: Vec<String> = (1430..1450).map(|n| n.to_string()).chain(["10".into()]).collect();
+            expected.extend((1450..1453).map(|n| n.to_string()));
+            if !rising {
+                expected.reverse();
+            }
+            assert_eq!(told, expected);
+        }
+    }
 }
