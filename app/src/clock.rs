@@ -105,6 +105,12 @@ fn machine(at: At) -> String {
     exact(at).replacen(' ', "T", 1).replace(" UTC", "Z")
 }
 
+/// For a browser's field of day and time: `2026-11-21T08:15`, with seconds where there are some.
+pub fn field(at: At) -> String {
+    let text = machine(at).replace('Z', "");
+    text.strip_suffix(":00").map(str::to_owned).unwrap_or(text)
+}
+
 /// The moment that people write as `2026-11-21`, `2026-11-21T08:15` or `2026-11-21 08:15:02`, in UTC. None: it is none.
 pub fn moment_of(text: &str) -> Option<At> {
     let text = text.trim().trim_end_matches('Z');
@@ -173,6 +179,13 @@ mod tests {
             [(0, "0 ms"), (999, "999 ms"), (12_345, "12.3 s"), (302_000, "5 min 2 s"), (11_400_000, "3 h 10 min")]
         {
             assert_eq!(span(now, At(now.0 + ms)), said);
+        }
+    }
+
+    #[test]
+    fn a_field_of_a_browser_gets_what_it_can_read() {
+        for (text, shown) in [("2026-11-21", "2026-11-21T00:00"), ("2026-11-21 08:15:02Z", "2026-11-21T08:15:02")] {
+            assert_eq!(moment_of(text).map(field).as_deref(), Some(shown), "{text}");
         }
     }
 

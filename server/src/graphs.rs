@@ -1,7 +1,8 @@
 //! `/api/v1/deployments/{name}/graph` and `/api/v1/submissions/{id}/graph`: the graph of a page as data.
 //!
 //! The words are those of the page's own address, so whoever looks at a picture can ask for what is in it. A page that does not
-//! understand a word shows the graph without it; a program is told.
+//! understand a word, or that has no use for it, shows the graph without it; a program is told. Roles and nodes that the graph does not have
+//! are nothing wrong: what a program asks for may have gone.
 
 use api::Problem;
 use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
@@ -95,6 +96,9 @@ impl TryFrom<GraphWanted> for GraphWish {
             (None, None, Some(_)) => return Err(Problem::invalid("to: say from which vertex, too, as from.")),
             (Some(_), _, _) => return Err(Problem::invalid("longest: leave from and to out: one of both is marked.")),
         };
+        if wanted.focus.is_empty() && (way.is_some() || wanted.steps.is_some()) {
+            return Err(Problem::invalid("way, steps: they are of a focus. Say on which vertex, too, as focus."));
+        }
         if wanted.steps == Some(0) {
             return Err(Problem::invalid("steps: at least one edge away."));
         }
@@ -129,6 +133,11 @@ async fn of_review(
     Place(id): Place<SubmissionId>,
     Asked(wanted): Asked<GraphWanted>,
 ) -> Answer<GraphView> {
+    if wanted.target.is_some() {
+        let detail =
+            "target: a review changes what is meant now. Leave it out, or ask for the graph of the deployment.";
+        return Err(Problem::invalid(detail).into());
+    }
     Ok(Json(state.control.review_graph(&actor, id, &wanted.try_into()?).await?))
 }
 
@@ -179,6 +188,8 @@ mod tests {
             ("to=role:app", "say from which vertex"),
             ("longest=time&from=role:app", "leave from and to out"),
             ("focus=role:app&steps=0", "at least one"),
+            ("way=up", "say on which vertex"),
+            ("steps=2", "say on which vertex"),
             ("roles=App!", "roles:"),
         ] {
             let problem = wish(query).expect_err(query);

@@ -182,12 +182,14 @@ fn Rail(children: Children) -> impl IntoView {
     let more = NodeRef::<html::Ul>::new();
     close_after_navigation(more);
     let rest = shown.split_off(ALWAYS_SEEN.min(shown.len()));
+    let path = use_location().pathname;
+    let is_in_rest = move || path.with(|path| RAIL.iter().skip(ALWAYS_SEEN).any(|(place, ..)| is_within(path, place)));
     view! {
         <nav class="rail" aria-label="Pages">
             <ul>
                 {shown}
             </ul>
-            <button class="more-pages" type="button" popovertarget=MORE>{icon(Icon::More)} "More"</button>
+            <button class="more-pages" type="button" popovertarget=MORE aria-current=move || is_in_rest().then_some("true")>{icon(Icon::More)} "More"</button>
             <ul class="rest" id=MORE popover="auto" node_ref=more>
                 {rest}
             </ul>
@@ -211,9 +213,14 @@ fn close_after_navigation(open: NodeRef<html::Ul>) {
     });
 }
 
+/// Whether an address is this place's or of something in it.
+fn is_within(path: &str, place: &str) -> bool {
+    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 fn place(place: &'static str, shape: Icon, word: &'static str, beside: Option<Children>) -> impl IntoView {
     let path = use_location().pathname;
-    let is_here = move || path.with(|path| path == place || path.starts_with(&format!("{place}/")));
+    let is_here = move || path.with(|path| is_within(path, place));
     view! {
         <li>
             <a href=place title=word aria-current=move || is_here().then_some("page")>

@@ -13,7 +13,7 @@ use leptos::prelude::*;
 use leptos_router::components::Form;
 use leptos_router::params::ParamsMap;
 
-use crate::clock::moment_of;
+use crate::clock::{field, moment_of};
 use crate::failure::Failure;
 use crate::parts::notice::problem_in_page;
 use crate::parts::{Empty, Icon, icon};
@@ -408,16 +408,27 @@ pub fn example_field(
     .into_any()
 }
 
-/// A field of the form for a day and time in UTC.
+/// A field of the form for a day and time in UTC. A browser empties such a field of what it can't read as both, and the form would ask for
+/// more than the address did: a day alone is filled up, and what is no moment stays as it is, in a field for text.
 pub fn moment_field(id: impl Into<String>, name: &'static str, label: &'static str, value: Signal<String>) -> AnyView {
     let id = id.into();
+    let shown = move || value.with(|text| in_field(text));
     view! {
         <div class="field">
             <label for=id.clone()>{label}</label>
-            <input class="input" id=id name=name type="datetime-local" value=move || value.get() prop:value=move || value.get()/>
+            <input class="input" id=id name=name type=move || shown().0 value=move || shown().1 prop:value=move || shown().1/>
         </div>
     }
     .into_any()
+}
+
+/// The kind of field that a moment's text stands in, and how.
+fn in_field(text: &str) -> (&'static str, String) {
+    match (text.trim().is_empty(), moment_of(text)) {
+        (true, _) => ("datetime-local", String::new()),
+        (false, Some(at)) => ("datetime-local", field(at)),
+        (false, None) => ("text", text.to_owned()),
+    }
 }
 
 /// A field of the form for one of some words; the first choice is none of them.

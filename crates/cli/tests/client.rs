@@ -264,6 +264,7 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     bo(&["review", "approve", &review]).ok();
     assert!(bo(&["review", "since", &review]).ok().contains("gantry review diff"), "nobody looked by a page before");
     house.gantry(&["wait", "review", &review, "--for", "open"]).ok();
+    assert!(apply(&[]).ok().contains(&format!("Review {review} may be committed")), "it waits for nobody else");
     house.gantry(&["review", "commit", &review]).ok();
     house.gantry(&["wait", "review", &review, "--for", "committed"]).ok();
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use engine::cluster::NoderoleKey;
-use engine::ids::{NodeId, NoderoleId, ProposalId, RoleName};
+use engine::ids::{NodeId, NoderoleId, ProposalId, RoleName, SubmissionId};
 use engine::plan::Edit;
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,7 @@ use api::console::{Board, BoardRole, Carriers, Chip, DraftedNoderole, NoderoleVi
 use crate::address::{Query, part};
 use crate::declare::{self, Declared, Present, RolePresent, Step, Wrong};
 use crate::exit::{Failure, Outcome};
-use crate::lists::Client;
+use crate::lists::{Client, word};
 use crate::names;
 use crate::paper::{note, plain};
 use crate::server::{Server, taken, understood};
@@ -296,9 +296,24 @@ fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Valu
         None => submitted(server, open.id, &json!(open.version), submit)?,
     };
     if !paper.json {
-        follow(client, open.id, &review)?;
+        match open.submission {
+            Some(review) => decided(client, open.id, review)?,
+            None => follow(client, open.id, &review)?,
+        }
     }
     Ok(json!({"deployment": board.name, "changes": [], "proposal": open.id, "version": open.version, "review": review}))
+}
+
+/// How a review is that was there already: somebody may have looked at it since.
+fn decided(client: &Client, id: ProposalId, review: SubmissionId) -> Outcome {
+    let how = match word(&client.server.get(&format!("/submissions/{review}"))?, "state").as_str() {
+        "waiting" => return follow(client, id, &json!(review)),
+        "open" => "may be committed".to_owned(),
+        other => format!("is {}", other.replace('_', " ")),
+    };
+    client.paper.line(&format!("Review {review} {how}."))?;
+    note(&format!("Look at it: gantry review show {review}"));
+    Ok(())
 }
 
 /// The proposal as the board has it, which is what was planned from; else a new one.
