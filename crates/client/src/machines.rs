@@ -405,6 +405,9 @@ pub(crate) enum Run {
         /// Of this role
         #[arg(long, value_name = "ROLE")]
         role: Option<String>,
+        /// That this worker carries out, or did: its name or its id
+        #[arg(long, value_name = "WORKER")]
+        worker: Option<String>,
         #[command(flatten)]
         between: Between,
         #[command(flatten)]
@@ -446,13 +449,14 @@ impl Between {
 pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
     let Client { server, paper } = client;
     match command {
-        Run::List { state, deployment, node, role, between, much } => {
+        Run::List { state, deployment, node, role, worker, between, much } => {
             let node = node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
             let query = Query::default()
                 .with("state", state)
                 .with("deployment", deployment)
                 .with("node", &node)
-                .with("role", role);
+                .with("role", role)
+                .with("worker", worker);
             client.list(&lists::runs(), &between.words(query), much)
         }
         Run::Show { id, again } => client.show(*again, || server.get(&format!("/runs/{id}")), pages::run),

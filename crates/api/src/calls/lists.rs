@@ -57,10 +57,10 @@ impl List {
         match self {
             Self::Deployments => ("/deployments", &["filter", "state", "sort"]),
             Self::Nodes => ("/nodes", &["filter", "state", "deployment", "sort"]),
-            Self::Runs => ("/runs", &["state", "deployment", "node", "role", "since", "until", "sort"]),
+            Self::Runs => ("/runs", &["state", "deployment", "node", "role", "worker", "since", "until", "sort"]),
             Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text", "sort"]),
             Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "text", "sort"]),
-            Self::Blueprints => ("/targets", &["deployment"]),
+            Self::Blueprints => ("/targets", &["deployment", "sort"]),
             Self::Waiting => ("/waiting", &["deployment", "node", "reason"]),
             Self::Barclamps => ("/barclamps", &["filter", "sort"]),
             Self::Roles => ("/roles", &["filter", "barclamp", "sort"]),
