@@ -235,7 +235,7 @@ impl<S: Sort> Listed<S> {
 }
 
 /// What was asked for is not there to be asked for.
-fn refused(detail: String) -> Failure {
+pub fn refused(detail: String) -> Failure {
     let problem = Problem::invalid(detail);
     #[cfg(feature = "ssr")]
     crate::respond::status(problem.status);
